@@ -246,6 +246,7 @@ class _Filling:
         self._values.append(values)
         nothing = of[repeated == 0]
         in_graph = (self._nodes.flags[node[nothing]] & int(NodeFlag.FILE_ONLY)) == 0
+        in_graph &= ~self._are_unknown(node[nothing])
         made = tensors["start"][nothing] != Start.UPDATED.code
         tensors["start"][nothing[made]] = np.where(in_graph, Start.SOURCE.code, Start.UNKNOWN.code)[made]
 
@@ -269,23 +270,36 @@ class _Filling:
         stated = np.fromiter(self._nodes.constants, np.int64, len(self._nodes.constants))
         values["stated"] = values["constant"] & np.isin(holder, stated)
         for at in np.flatnonzero(parameter & absent).tolist():
-            self._parameter_read(values[at], Holder(int(holder[at]), int(made[at])), int(round_[at]))
+            self._parameter_read(values[at], Holder(int(holder[at]), int(made[at])), int(node[at]), int(round_[at]))
         updating = np.flatnonzero(self._by_type(_updates, node)).tolist()
         for at in updating:
             if int(slot[at]) in self._flow.in_place(int(node[at])):
                 self._updated_input(values, at, int(round_[at]))
+        unknown = self._are_unknown(node)
+        for name in ("index", "held_index", "later"):
+            values[name][unknown] = -1
+        for name in ("own", "constant", "stated", "after"):
+            values[name][unknown] = False
         return values
 
-    def _parameter_read(self, value: Any, holder: Holder, round_: int) -> None:
+    def _are_unknown(self, node: Int64) -> Mask:
+        """Tells of which nodes the graph does not say what they were made from in this step."""
+        return np.isin(node, np.array(sorted(self._table.inputs_unknown), np.int64))
+
+    def _parameter_read(self, value: Any, holder: Holder, reader: int, round_: int) -> None:
         """A parameter without an input file: the program wrote it, or only the value after its update is there.
 
-        A weight that is read before and after its optimizer ran in a step: nothing tells which value the node got.
+        Nothing tells which value a node got of a weight that is read before and after its optimizer ran in a step, or
+        of a buffer that another module changes.
         """
         made = assigned(self._nodes, holder.row)
         written = made == []
-        again = bool(made) and self._nodes.category_of(holder.row) in TRAINABLE
+        again = bool(made) and (self._nodes.category_of(holder.row) in TRAINABLE or reader not in (made or ()))
         updated = self._flow.updated(holder.row)
         now = self._flow.located(self._step, holder.row, Side.OUTPUT, holder.slot, round_)
+        if self._table.unfinished:
+            value["step"], value["index"] = now.step, now.index
+            return
         value["later"] = now.index if updated else -1
         if not written and not again and (value["index"] >= 0 or not updated):
             return

@@ -334,13 +334,13 @@ class DumpWriter:
         return _link(source, path)
 
     def statistics(
-        self, step: int, rows: Iterable[tuple[TensorName, TensorMeta | None, TensorStats]], root_graph: int = 0
+        self, step: int, rows: Iterable[tuple[TensorName, TensorMeta | None, TensorStats | None]], root_graph: int = 0
     ) -> Path:
         """Writes the ``statistic.csv`` of a step, in place of one that is there.
 
         Args:
             step: the step.
-            rows: tensors of one root graph; unknown numbers (None, NaN) are left empty.
+            rows: tensors of one root graph; unknown numbers (None, NaN) are left empty, all of them without statistics.
             root_graph: that graph.
         """
         text = io.StringIO()
@@ -351,7 +351,10 @@ class DumpWriter:
         _write(path, text.getvalue())
         return path
 
-    def _statistics_row(self, name: TensorName, meta: TensorMeta | None, stats: TensorStats) -> list[str]:
+    def _statistics_row(self, name: TensorName, meta: TensorMeta | None, stats: TensorStats | None) -> list[str]:
+        if stats is None:
+            place = [_type_text(name), _node_text(name), "0", "0", str(self._tick()), name.side, str(name.slot)]
+            return [*place, "0", "", "()", *[""] * (len(_COLUMNS) - len(place) - 3)]
         shape = f"({','.join(map(str, meta.shape))})" if meta is not None else f"({stats.count})"
         norm = math.sqrt(stats.sum_squares) if stats.sum_squares >= 0 else math.nan
         return [

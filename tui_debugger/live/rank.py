@@ -65,6 +65,8 @@ class LiveTable(Columns):
         sent: Mapping[int, SentStats],
         clean: Mask | None = None,
         *,
+        inputs_unknown: frozenset[int] = frozenset(),
+        unfinished: bool = False,
         previous: bool = False,
     ) -> None:
         """Rows for all places that are ``remote``, or of which something came.
@@ -77,6 +79,7 @@ class LiveTable(Columns):
         here[[*values, *sent]] = True
         self.places = np.flatnonzero(here)
         self.previous = previous
+        self.inputs_unknown, self.unfinished = inputs_unknown, unfinished
         self._graph = graph
         places = self.places.tolist()
         self._values = {row: values[place] for row, place in enumerate(places) if place in values}
@@ -244,6 +247,7 @@ class ReceivedStep:
         sent: statistics.
         missing: what the training said it does not have.
         clean: the places that the training looked at for NaN and Inf, and found none; None: nobody asked.
+        inputs_unknown, unfinished: see ``base.TensorTable``.
         stopped: the training stopped here.
         version: grows with every change.
     """
@@ -252,6 +256,8 @@ class ReceivedStep:
     sent: dict[int, SentStats] = field(default_factory=dict)
     missing: set[int] = field(default_factory=set)
     clean: Mask | None = None
+    inputs_unknown: frozenset[int] = frozenset()
+    unfinished: bool = False
     stopped: bool = False
     version: int = 0
 
@@ -339,11 +345,17 @@ class ReceivedSteps:
         kept.missing.update(places)
         kept.version += 1
 
-    def put_clean(self, step: int, clean: Mask) -> None:
+    def put_clean(self, step: int, clean: Mask, *, unfinished: bool) -> None:
         """Keeps which places a training found clean."""
         kept = self._kept(step)
-        kept.clean = clean
+        kept.clean, kept.unfinished = clean, unfinished
         kept.version += 1
+
+    def put_inputs_unknown(self, step: int, rows: frozenset[int]) -> None:
+        """Keeps of which nodes the graph does not tell the inputs."""
+        kept = self._kept(step)
+        kept.version += rows != kept.inputs_unknown
+        kept.inputs_unknown = rows
 
     def judged(self) -> list[int]:
         """Steps of which it is kept which places are clean."""
@@ -452,7 +464,16 @@ class LiveRank:
             if known is not None and known[0] == state:
                 return known[1]
             before = self._before() == step
-            table = LiveTable(graph, remote, kept.values, kept.sent, kept.clean, previous=before)
+            table = LiveTable(
+                graph,
+                remote,
+                kept.values,
+                kept.sent,
+                kept.clean,
+                inputs_unknown=kept.inputs_unknown,
+                unfinished=kept.unfinished,
+                previous=before,
+            )
             self._tables.pop(step, None)
             self._tables[step] = (state, table)
             while len(self._tables) > _TABLES:
@@ -515,18 +536,24 @@ class LiveRank:
             kept = self._keeping.at(step)
             if kept is None:
                 return None
-            return ReceivedStep(dict(kept.values), dict(kept.sent), clean=kept.clean, stopped=kept.stopped)
+            return ReceivedStep(
+                dict(kept.values),
+                dict(kept.sent),
+                clean=kept.clean,
+                inputs_unknown=kept.inputs_unknown,
+                stopped=kept.stopped,
+            )
 
     def judged(self) -> set[int]:
         """Steps of which the training said which tensors hold neither NaN nor Inf, as far as that is kept."""
         with self._lock:
             return set(self._keeping.judged())
 
-    def keep_judged(self, graph: RankGraph, step: int, clean: Mask) -> None:
-        """Keeps which places of a graph a training found to hold neither NaN nor Inf at the end of a step."""
+    def keep_judged(self, graph: RankGraph, step: int, clean: Mask, *, unfinished: bool = False) -> None:
+        """Keeps which places of a graph a training found to hold neither NaN nor Inf in a step."""
         with self._lock:
             if graph is self._graph:
-                self._keeping.put_clean(step, clean & graph.recorded)
+                self._keeping.put_clean(step, clean & graph.recorded, unfinished=unfinished)
                 self._changed.add(step)
 
     def dropped(self, step: int) -> None:
@@ -536,11 +563,14 @@ class LiveRank:
             self._changed.add(step)
 
     def keep_hit_stats(self, step: int, hits: Sequence[ReceivedHit]) -> None:
-        """Keeps the statistics that came with hits."""
+        """Keeps the statistics that came with the hits of a step, and of which nodes the graph tells the inputs."""
         with self._lock:
             graph = self._graph
             if graph is None:
                 return
+            unknown = frozenset(row for hit in hits if hit.inputs_unknown and (row := graph.find(hit.node)) >= 0)
+            if hits:
+                self._keeping.put_inputs_unknown(step, unknown)
             for hit in hits:
                 place = graph.place(graph.find(hit.node), hit.slot)
                 if place >= 0 and hit.meta is not None and hit.stats is not None:

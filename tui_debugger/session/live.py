@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from tui_debugger.errors import (
     reason_of,
 )
 from tui_debugger.graph.build import observed_order
-from tui_debugger.graph.table import real_consumers
+from tui_debugger.graph.table import real_consumers, real_inputs
 from tui_debugger.live import wire
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
 from tui_debugger.live.graph import RankGraph
@@ -91,7 +91,7 @@ def this_machine() -> str:
         return "ADDRESS-OF-THIS-MACHINE"
 
 
-Recorded = tuple[TensorName, TensorMeta | None, TensorStats]
+Recorded = tuple[TensorName, TensorMeta | None, TensorStats | None]
 
 
 def save_dump(
@@ -199,6 +199,14 @@ def _readers(graph: RankGraph, place: int) -> list[TensorName]:
     ]
 
 
+def _unknown_inputs(graph: RankGraph, kept: ReceivedStep) -> Iterator[TensorName]:
+    """The inputs of the nodes that may have been made from something else in this step than the graph says."""
+    nodes = graph.nodes
+    for row in sorted(kept.inputs_unknown):
+        for slot in range(max(len(real_inputs(nodes, row)), 1)):
+            yield TensorName(nodes.op_type(row), nodes.names[row], slot, nodes.graph_of(row).root_id, side="input")
+
+
 def _judged_places(graph: RankGraph, kept: ReceivedStep) -> list[int]:
     """Places of which the training said that they are clean, and nothing else."""
     if kept.clean is None:
@@ -237,6 +245,8 @@ def _save_step(  # noqa: PLR0917 - a step, and where it goes
     for each in (*initial, *judged):
         recorded.setdefault(each[0].root_graph, []).append(each)
         counts.statistics += 1
+    for name in _unknown_inputs(graph, kept):
+        recorded.setdefault(name.root_graph, []).append((name, None, None))
     for place, sent_stats in kept.sent.items():
         if place not in placed and sent_stats.stats is not None and not graph.flags[place] & TensorFlag.CONSTANT:
             name = _name(graph, place)
