@@ -96,12 +96,14 @@ class OneByOne:
             made = self._made(row, side, slot)
             if made.start is Start.SOURCE and made.parameter >= 0 and may_be_written(self._nodes, made.parameter):
                 made = replace(made, sources=(*made.sources, *self._averaged(made.parameter)))
-            judged = [(each, *self._judge(each)) for each in made.sources]
-            values = [
-                (each.node, each.slot, each.side, at and (at.step, at.index), state, constant, missing)
-                for each, at, state, constant, missing in judged
-            ]
-            start = self._start(made, [(each, *verdict[1:]) for each, *verdict in judged])
+            judged: list[tuple[_Source, State, bool, bool]] = []
+            values: list[Value] = []
+            for each in made.sources:
+                at, state, constant, missing = self._judge(each)
+                place = None if at is None or at.index < 0 else (at.step, at.index)
+                values.append((each.node, each.slot, each.side, place, state, constant, missing))
+                judged.append((each, state, constant, missing))
+            start = self._start(made, judged)
             own = self._flow.located(self._step, row, side, slot, round_)
             if start is not Start.TAINTED and self._is_intended(own):
                 start = Start.DESIGNED
@@ -225,13 +227,17 @@ class OneByOne:
             return replace(source, held=held)
         if not self._is_parameter(holder.row):
             return source
-        made, updated = assigned(self._nodes, holder.row), flow.updated(holder.row)
+        return self._parameter_read(source, holder)
+
+    def _parameter_read(self, source: _Source, holder: Holder) -> _Source:
+        """A parameter without an input file: the program wrote it, or only the value after its update is there."""
+        made, updated = assigned(self._nodes, holder.row), self._flow.updated(holder.row)
         if updated:
             source = replace(source, later=self._now(holder))
         if made == []:
             return replace(source, at=self._now(holder))
         read_again = bool(made) and self._nodes.category_of(holder.row) in TRAINABLE
-        if read_again or (held is None and updated):
+        if read_again or (source.at is None and updated):
             return replace(source, at=self._now(holder), after=self._now(holder) is not None)
         return source
 
