@@ -83,9 +83,9 @@ class OneByOne:
     """Asks of the bad tensors of one step whether something that they were made from is bad as well."""
 
     def __init__(self, measurements: Measurements, step: int, bad: Sequence[Bad], criterion: Criterion) -> None:
-        """Measures all that was dumped of every step."""
+        """Nothing is measured here: see ``measure_all``."""
         self._measurements, self._flow, self._nodes = measurements, measurements.flow, measurements.flow.nodes
-        self._step, self._criterion, self._bad = step, criterion, bad
+        self._step, self._criterion, self._bad = step, criterion, dict.fromkeys(bad)
         self._designs: dict[int, StepDesigns] = {}
         self._round = 0
 
