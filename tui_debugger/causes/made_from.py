@@ -460,7 +460,9 @@ class _Filling:
         return values
 
     def _readable(self, step: Int64, index: Int64) -> Mask:
-        """Tells which values are not known to be unreadable."""
+        """Tells which values can be read; measures them, so that no answer hangs on what was asked before."""
+        places = zip(step.tolist(), index.tolist(), strict=True)
+        self._measurements.ensure(dict.fromkeys(places, RequiredStats()))
         found = np.ones(len(step), np.bool_)
         with self._measurements.locked():
             for each in np.unique(step).tolist():
