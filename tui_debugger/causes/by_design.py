@@ -231,14 +231,28 @@ class Designs:
             return self._is_written(kind, held, given, out, depth)
         slots = range(len(held)) if operands.passed is None or kind in SELECTS else operands.passed
         passed = [at for at in slots if at < len(held)]
-        if not self._all_intended(held, given, range(len(held)), depth) or not any(map(_infinite, given)):
+        if not self._all_intended(held, given, range(len(held)), depth):
             return False
+        if not any(map(_infinite, given)):
+            return (
+                kind in ADDS
+                and not out.positive
+                and self._is_from_outside(held, given)
+                and self._is_mask(row, slot, depth, joined=True)
+            )
         if operands.work is Work.COMPUTES:
             return _adds_none(kind, given, out)
         if any(given[at] is None for at in passed):
             return False
         infinite = [each for each in given if _infinite(each)]
         return _has_signs(out, infinite) if operands.work is Work.WEAKENS else _only_moves(kind, given, out)
+
+    @staticmethod
+    def _is_from_outside(held: Sequence[tuple[int, int]], given: Sequence[Elements | None]) -> bool:
+        """Tells whether an Inf can only come from an operand that no node made: a mask may be fed as data."""
+        outside = [contents is None and row < 0 for (row, _), contents in zip(held, given, strict=True)]
+        known = all(each or contents is not None for each, contents in zip(outside, given, strict=True))
+        return any(outside) and known
 
     def _all_intended(
         self, held: Sequence[tuple[int, int]], given: Sequence[Elements | None], slots: Iterable[int], depth: int

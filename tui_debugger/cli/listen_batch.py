@@ -219,6 +219,7 @@ class Batch:
         """Takes in the steps that ended without a word: a training that has nothing to say of them tells of none."""
         if each.over or not each.begun:
             return
+        self.session.settle()  # judges a step at its end that had its last report inside it
         before, passed = each.passed, self.session.state(rank).passed
         each.passed = each.passed if passed is None else passed
         if self.session.idle and self._events.empty() and now - each.heard > _SETTLED:

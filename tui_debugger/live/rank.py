@@ -89,13 +89,14 @@ class LiveTable(Columns):
         absent[list(self._values)] = False
         flags[absent] |= int(TensorFlag.STAT_ONLY)
         flags[absent & remote[self.places]] |= int(TensorFlag.REMOTE)
+        self._clean = np.zeros(len(places), np.bool_) if clean is None else clean[self.places]
+        times[self._clean] = _SAID_CLEAN  # not the time of before, so that nobody remembers the tensor as unknown
         unknown = absent.copy()
         for row, sent_stats in self._sent.items():
             times[row] = sent_stats.time
             if absent[row] and sent_stats.stats is not None:
                 unknown[row] = False
                 flags[row] |= int(TensorFlag.EXACT) if sent_stats.complete else 0
-        self._clean = np.zeros(len(places), np.bool_) if clean is None else clean[self.places]
         unknown &= ~self._clean | remote[self.places]  # more than the verdict can be asked for
         flags[unknown] |= int(TensorFlag.UNKNOWN)
         for row, fetched in self._values.items():
@@ -138,6 +139,10 @@ class LiveTable(Columns):
             return sent_stats.meta.dtype, sent_stats.meta.shape
         dtype, shape = self._graph.type(int(self.places[index]))
         return (dtype, shape) if shape is not None else None
+
+
+_SAID_CLEAN: Final = 1
+"""Stands for the time at which a training said that a tensor is clean."""
 
 
 def said_clean(graph: RankGraph, place: int) -> TensorStats:
@@ -503,7 +508,7 @@ class LiveRank:
     # -- what happens to it ------------------------------------------------------------------------
 
     def set_graph(self, graph: RankGraph) -> bool:
-        """Takes its nodes; what was kept stays, of the nodes that there still are. False: it is the same graph again."""
+        """Takes its nodes; what was kept of nodes that are still there stays. False: it is the same graph again."""
         with self._lock:
             if self._graph is not None and self._graph.data == graph.data:
                 return False

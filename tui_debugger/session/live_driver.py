@@ -375,7 +375,7 @@ class Driver:
             driven = self._of(live)
             if driven.phase is Phase.RUNNING and driven.late is None and self._queue.idle:
                 stop = live.training.stop
-                self._finish_step(live, driven, stop)
+                self._finish_step(live, driven, stop, over=True)
                 self._count_silent(live, driven, stop, ended=True)
                 driven.ended = stop.ended if stop is not None else driven.ended
 
@@ -522,7 +522,7 @@ class Driver:
         driven = self._of(live)
         if driven.late is not None and (event is not Event.HITS or happened.stop != driven.late):
             self._file_late(live, driven)
-        self._finish_step(live, driven, happened.stop)
+        self._finish_step(live, driven, happened.stop, over=event in (Event.LOST, Event.DONE))
         if happened.stop is not None and event in _STANDS:
             driven.ended = happened.stop.ended
         driven.phase = training.phase if event is Event.BACK else _PHASES.get(event, driven.phase)
@@ -642,10 +642,13 @@ class Driver:
             text = _stop_text(live, stop, found)
             self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, ended=stop.ended, result=found))
 
-    def _finish_step(self, live: LiveRank, driven: DrivenTraining, now: Stop | None) -> None:
-        """Files a step once more that was judged while it ran: what an Inf became is known at its end."""
+    def _finish_step(self, live: LiveRank, driven: DrivenTraining, now: Stop | None, *, over: bool = False) -> None:
+        """Files a step once more that was judged while it ran: what an Inf became is known at its end.
+
+        ``over``: no report of the step comes any more, although no later step has begun.
+        """
         stop = driven.unfinished
-        if stop is None or now is None or now.ended < stop.step:
+        if stop is None or now is None or (now.ended if over else now.step - 1) < stop.step:
             return
         driven.unfinished = None
         with self._lock:
