@@ -400,7 +400,7 @@ class Recording:
         """
         for held, value in (each for tensor in tensors for each in self.flow.held_in(tensor)):
             if not isinstance(value, torch.nn.Parameter) or not bool(local(value).isfinite().all()):
-                self.structure.feed(held, [name])
+                self.structure.feed(held, [name], anew=False)
 
     def _read_again(self) -> None:
         """Notes that something runs after an optimizer in the same step: the weights that it reads are not known."""
@@ -480,8 +480,8 @@ class Recording:
 
     def told(self, hits: Iterable[ClientHit]) -> list[ClientHit]:
         """Hits, of which each says whether the debugger knows what its node was made of in this step."""
-        sent = self.structure.is_sent
-        return [each if sent(each.node) else replace(each, inputs_unknown=True) for each in hits]
+        known = self.structure.is_known
+        return [each if known(each.node) else replace(each, inputs_unknown=True) for each in hits]
 
     def seen_as(self, tensor: torch.Tensor) -> str:
         """See ``Step``: in the pass without gradients that runs, or in the step."""
