@@ -183,7 +183,9 @@ def test_an_operator_by_operator_run_has_one_origin_whatever_is_changed_in_place
     assert not [name for name in nodes if "Detach" in name or "Clone" in name]
 
 
-@pytest.mark.parametrize("kind", ["logsumexp", "softmax", "nothing"])
+@pytest.mark.parametrize(
+    "kind", ["logsumexp", "softmax", "where", "triu", "topk", "sdpa", "buckets", "nothing", "logarithm"]
+)
 def test_a_line_of_a_finding_is_a_finding_of_the_summary(listen: Listen, kind: str) -> None:
     """A mask is reported before the operators that absorb it: only at the end of the step it is by design."""
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
@@ -191,11 +193,13 @@ def test_a_line_of_a_finding_is_a_finding_of_the_summary(listen: Listen, kind: s
     hits, summary = rows(answer)
     assert len(hits) == summary["findings"]
     assert summary["steps"] == [{"rank": 0, "steps": 4}]
-    if kind == "nothing":
-        assert {(hit["step"], hit["node"]) for hit in hits} >= {(step, "MaskedFill") for step in range(4)}
+    if kind in {"nothing", "logarithm"}:
+        first = {"nothing": "MaskedFill", "logarithm": "Log"}[kind]
+        assert {(hit["step"], hit["node"]) for hit in hits} >= {(step, first) for step in range(4)}
         assert (answer.code, summary["verdict"]) == (1, "finding")
     else:
         assert (answer.code, summary["verdict"], hits) == (0, "clean", [])
+        assert summary["by_design"].startswith("-Inf by design: ")
 
 
 def test_a_mask_that_is_absorbed_is_no_reason_to_end(listen: Listen) -> None:
@@ -233,7 +237,8 @@ def test_what_is_saved_are_values_and_names_the_true_origin(
     directory = tmp_path / "dump"
     answer = listen(recorder(6, bad="3", begin=1), "--watch", "TO", "--stop-on-hit", "--save", directory, "--json")
     _, summary = rows(answer)
-    assert ": 4 tensors, statistics of 0 more" in summary["saved"]
+    # Statistics: that the two others were clean, the model's input of the step before among them.
+    assert ": 4 tensors, statistics of 2 more" in summary["saved"]
     found = json.loads(run(capsys, "origin", directory, "--json").out)
     assert [origin["node"] for origin in found["origins"]] == ["net/log"]
 

@@ -96,6 +96,8 @@ CONVERTS: Final = frozenset(_CASTS.split())
 BOUNDED: Final = ADDS | CONVERTS
 """Operators whose result is no larger than all that goes in together."""
 PRODUCTS: Final = frozenset({"mul", "muls", "multiply", "imul"})
+MOVES: Final = frozenset(f"{_RESHAPING} {_PICKING} {_CASTS} embedding".split())
+"""What makes no NaN of its own: it only moves elements, or converts them."""
 PICKS: Final = frozenset(_PICKING.split())
 _OVERWRITING: Final = f"""
     {_MASKING} nantonum zero fill fillscalar filltensor inplacefillscalar inplacefilltensor copy copys inplacecopy

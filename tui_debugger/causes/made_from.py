@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Integers, Mask
+from tui_debugger.causes.by_design_table import MOVES
 from tui_debugger.causes.table import TENSOR, VALUE, Causes, Start
 from tui_debugger.check.flow import Flow, Holder, Located
 from tui_debugger.check.measure import Measurements
@@ -20,10 +21,12 @@ from tui_debugger.graph.categories import (
     BUFFER_UPDATE,
     INPUT_UPDATE,
     assigned,
+    draws_updates,
     is_collective,
     is_receiving,
     may_be_written,
     outlives_steps,
+    plain_type,
     update_of,
 )
 from tui_debugger.graph.table import MONADS, NodeFlag, NodeTable, edges, holders
@@ -295,6 +298,8 @@ class _Filling:
         made = assigned(self._nodes, holder.row)
         written = made == []
         again = bool(made) and (self._nodes.category_of(holder.row) in TRAINABLE or reader not in (made or ()))
+        # A program may read a weight again after its optimizer: what only moves elements shows that it did.
+        again |= draws_updates(self._nodes) and plain_type(self._nodes.op_type(reader)) in MOVES
         updated = self._flow.updated(holder.row)
         now = self._flow.located(self._step, holder.row, Side.OUTPUT, holder.slot, round_)
         if self._table.unfinished:
@@ -460,7 +465,9 @@ class _Filling:
         return values
 
     def _readable(self, step: Int64, index: Int64) -> Mask:
-        """Tells which values are not known to be unreadable."""
+        """Tells which values can be read; measures them, so that no answer hangs on what was asked before."""
+        places = zip(step.tolist(), index.tolist(), strict=True)
+        self._measurements.ensure(dict.fromkeys(places, RequiredStats()))
         found = np.ones(len(step), np.bool_)
         with self._measurements.locked():
             for each in np.unique(step).tolist():

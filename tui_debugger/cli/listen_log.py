@@ -328,6 +328,7 @@ class Log:
     def _document(
         self, result: CheckResult, judgement: Judgement, code: int, steps: dict[int, int], saved: str
     ) -> dict[str, Any]:
+        from tui_debugger.causes.by_design import by_design_text
         from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
 
         coverage = coverage_row(result.coverage)
@@ -348,6 +349,7 @@ class Log:
                 for tally in judgement.tallies
             ],
             "coverage": coverage,
+            "by_design": by_design_text(result.hits) or None,
             "unrecorded": part_rows(part for part in result.coverage.parts if part.unrecorded),
             "steps": [{"rank": rank, "steps": count} for rank, count in steps.items()],
             "findings": self._findings,
@@ -357,6 +359,7 @@ class Log:
         }
 
     def _texts(self, result: CheckResult, judgement: Judgement, steps: dict[int, int], saved: str) -> list[str]:
+        from tui_debugger.causes.by_design import by_design_text
         from tui_debugger.check.verdicts import Outcome
         from tui_debugger.text.numbers import plural
 
@@ -364,6 +367,7 @@ class Log:
         ran = ", ".join(f"rank {rank}: {plural(count, 'step')}" for rank, count in steps.items()) or "no step ran"
         judged = f"{plural(coverage.checked, 'tensor')} judged by the training"
         texts = [f"{ran}; {judged}, {coverage.unreadable:,} unreadable, {coverage.not_comparable:,} not comparable"]
+        texts += [designed] if (designed := by_design_text(result.hits)) else []
         texts += [f"saved {saved}"] if saved else []
         texts += [f"cannot judge: {doubt.text}" for doubt in judgement.doubts]
         origins = sum(hit.origin for hit in result.hits)

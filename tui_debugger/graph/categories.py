@@ -647,14 +647,19 @@ def may_be_written(nodes: NodeTable, row: int) -> bool:
     made = assigned(nodes, row)
     if made is not None:
         return made == []
-    return nodes.memo(_draws_updates) and not nodes.names[row].startswith(_MODEL_INPUTS)
+    return draws_updates(nodes) and not nodes.names[row].startswith(_MODEL_INPUTS)
 
 
 _MODEL_INPUTS: Final = ("inputs.", "NoGrad/inputs.")
 """Our client for PyTorch begins the names of what a model is called with like this; no weight is part of it."""
 
 
-def _draws_updates(nodes: NodeTable) -> bool:
+def draws_updates(nodes: NodeTable) -> bool:
+    """Tells whether a graph is one of our client for PyTorch: the program decides what runs when."""
+    return nodes.memo(_draws_any_update)
+
+
+def _draws_any_update(nodes: NodeTable) -> bool:
     return any(kind in DRAWN_UPDATES for kind in nodes.types)
 
 

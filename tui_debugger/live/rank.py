@@ -374,12 +374,26 @@ class ReceivedSteps:
         if kept is not None:
             self._sent -= len(kept.sent)
 
-    def forget_all(self) -> list[int]:
-        """Forgets everything; returns the steps that there were."""
-        steps = list(self._steps)
-        for step in steps:
-            self.forget(step)
-        return steps
+    def renumber(self, before: RankGraph, graph: RankGraph) -> Iterator[tuple[int, SpooledTensor]]:
+        """Keeps everything by its place in another graph; yields the values of what that does not have."""
+        place = before.places_in(graph)
+        there = np.flatnonzero(place >= 0)
+        for step, kept in self._steps.items():
+            gone = [fetched.kept for old, fetched in kept.values.items() if place[old] < 0]
+            yield from ((step, each) for each in gone)
+            self._sent -= len(kept.sent)
+            kept.values = {int(place[old]): each for old, each in kept.values.items() if place[old] >= 0}
+            kept.sent = {int(place[old]): each for old, each in kept.sent.items() if place[old] >= 0}
+            self._sent += len(kept.sent)
+            kept.missing = {int(place[old]) for old in kept.missing if place[old] >= 0}
+            if kept.clean is not None:
+                clean = np.zeros(len(graph), np.bool_)
+                clean[place[there]] = kept.clean[there]
+                kept.clean = clean
+            names = [before.nodes.key(0, 0, row, Side.OUTPUT, 0) for row in kept.inputs_unknown]
+            rows = (graph.nodes.find(key.node, key.graph) for key in names)
+            kept.inputs_unknown = frozenset(row for row in rows if row >= 0)
+            kept.version += 1
 
     def _kept(self, step: int) -> ReceivedStep:
         return self._steps.setdefault(step, ReceivedStep())
@@ -489,12 +503,13 @@ class LiveRank:
     # -- what happens to it ------------------------------------------------------------------------
 
     def set_graph(self, graph: RankGraph) -> bool:
-        """Takes its nodes; what was kept of the graph before is dropped. False: it is the same graph again."""
+        """Takes its nodes; what was kept stays, of the nodes that there still are. False: it is the same graph again."""
         with self._lock:
             if self._graph is not None and self._graph.data == graph.data:
                 return False
-            for step in self._keeping.forget_all():
-                self._spool.drop((self.number, step))
+            if self._graph is not None:
+                for step, kept in self._keeping.renumber(self._graph, graph):
+                    self._discard(step, kept)
             self._tables.clear()
             self._graph = graph
             if self._stop is not None:

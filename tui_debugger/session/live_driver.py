@@ -249,6 +249,7 @@ class DrivenTraining:
             reports what is new.
         found_at: the newest step that something was reported of.
         late: where hits were reported that are not filed yet, because more may come of the same step.
+        unfinished: the stop inside a step of which the result was filed last: it is filed again at the end of the step.
         unjudged: number of the stop at which it stands after a step that no list judged.
         ended: the last step that came to its end.
     """
@@ -266,6 +267,7 @@ class DrivenTraining:
     since: int | None = None
     found_at: int = START - 1
     late: Stop | None = None
+    unfinished: Stop | None = None
     unjudged: int | None = None
     ended: int = START
 
@@ -373,6 +375,7 @@ class Driver:
             driven = self._of(live)
             if driven.phase is Phase.RUNNING and driven.late is None and self._queue.idle:
                 stop = live.training.stop
+                self._finish_step(live, driven, stop)
                 self._count_silent(live, driven, stop, ended=True)
                 driven.ended = stop.ended if stop is not None else driven.ended
 
@@ -519,6 +522,7 @@ class Driver:
         driven = self._of(live)
         if driven.late is not None and (event is not Event.HITS or happened.stop != driven.late):
             self._file_late(live, driven)
+        self._finish_step(live, driven, happened.stop)
         if happened.stop is not None and event in _STANDS:
             driven.ended = happened.stop.ended
         driven.phase = training.phase if event is Event.BACK else _PHASES.get(event, driven.phase)
@@ -638,13 +642,28 @@ class Driver:
             text = _stop_text(live, stop, found)
             self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, ended=stop.ended, result=found))
 
+    def _finish_step(self, live: LiveRank, driven: DrivenTraining, now: Stop | None) -> None:
+        """Files a step once more that was judged while it ran: what an Inf became is known at its end."""
+        stop = driven.unfinished
+        if stop is None or now is None or now.ended < stop.step:
+            return
+        driven.unfinished = None
+        with self._lock:
+            watched, hits = driven.watched, tuple(driven.reported.values())
+            same = watched is not None and driven.step == (stop.step, watched.version)
+        if watched is not None and same:
+            found = self._file(live, replace(stop, node=""), watched, hits)
+            text = _stop_text(live, stop, found)
+            self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, ended=stop.step, result=found))
+
     def _file_all(self) -> None:
         """Files what waits, as nothing more has come."""
         for live in self._source.all():
             driven = self._of(live)
-            if driven.late is not None:
+            if driven.late is not None or driven.unfinished is not None:
                 try:
                     self._file_late(live, driven)
+                    self._finish_step(live, driven, live.training.stop)
                 except Exception as error:  # noqa: BLE001 - as in _handle
                     self._broke(live, error)
 
@@ -668,6 +687,8 @@ class Driver:
             self._strange.add(pair)
             what = "steps with hits on nodes that are not in the graph: where it began is not known"
             self._source.unjudged(live.number, what, 1, f"first {strange} at step {stop.step}")
+        if stop.node or self._of(live).step == (stop.step, watched.version):
+            self._of(live).unfinished = stop if stop.node else None
         judgement = judgement_of(live.number, stop, watched, received, self._source.notice)
         if watched.graph is not live.graph:  # its rows are not those of now
             return judgement.result()

@@ -369,13 +369,30 @@ class Masked(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         q = self.query(x)
-        scores = q @ q.transpose(-1, -2)
-        scores = scores.masked_fill(torch.ones(8, 8).triu(1).bool(), float("-inf"))
+        if self.kind == "sdpa":
+            return nn.functional.scaled_dot_product_attention(
+                q[None, None], q[None, None], q[None, None], is_causal=True, dropout_p=0.1
+            )
+        scores = self.masked(q @ q.transpose(-1, -2))
         if self.kind == "logsumexp":
             return (scores - scores.logsumexp(-1, keepdim=True)).exp() @ q
-        if self.kind == "softmax":
-            return scores.softmax(-1) @ q
-        return scores @ q
+        return scores @ q if self.kind in {"nothing", "logarithm"} else scores.softmax(-1) @ q
+
+    def masked(self, scores: torch.Tensor) -> torch.Tensor:
+        """The scores with what must not count at -Inf."""
+        places, lowest = torch.arange(8), float("-inf")
+        if self.kind == "where":
+            return torch.where(torch.ones(8, 8).tril().bool(), scores, lowest)
+        if self.kind == "triu":
+            return scores + torch.full((8, 8), lowest).triu(1)
+        if self.kind == "topk":
+            values, chosen = scores.topk(2, -1)
+            return torch.full_like(scores, lowest).scatter(-1, chosen, values)
+        if self.kind == "buckets":
+            return scores + torch.where(places > 0, places.log(), 0.0)
+        if self.kind == "logarithm":  # not selected away
+            return scores + places.log()
+        return scores.masked_fill(torch.ones(8, 8).triu(1).bool(), lowest)
 
 
 def masked(options: argparse.Namespace) -> None:

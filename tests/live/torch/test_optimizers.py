@@ -331,7 +331,7 @@ def test_the_debugger_of_a_model_that_cannot_be_looked_at_does_not_wait(
     server: Any, happened: Happened, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     server.listen(lambda training, event: training.run(None) if event is Event.STOPPED else None)
-    monkeypatch.setattr("tui_debugger.torch.training.tree_of", lambda _: 1 / 0)
+    monkeypatch.setattr("tui_debugger.torch.training.tree_of", lambda *_, **__: 1 / 0)
     model = small()
     optimizer = Forwarding(torch.optim.SGD(model.parameters(), RATE))
     handle = tdbg.attach(model, optimizer, server.address)
