@@ -101,7 +101,10 @@ class Passes:
         new = [hit for hit in hits if (hit.node, hit.slot, hit.result.watchpoint) not in self._said]
         self._said |= {(hit.node, hit.slot, hit.result.watchpoint) for hit in new}
         found = (now.get((hit.node, hit.slot)) for hit in new)
-        self._step.adopt(list({id(each): each for each in found if each is not None}.values()))
+        hit_by = list({id(each): each for each in found if each is not None}.values())
+        for each in hit_by:
+            each.fetched = each.fetched or now.fetched  # not the numbers of the step that takes it in
+        self._step.adopt(hit_by)
         return new
 
     def settle(self) -> None:
@@ -147,6 +150,7 @@ class Passes:
         for capture in now:
             if capture.record is None:
                 continue
+            capture.fetched = capture.fetched or now.fetched
             kept = self._outermost.setdefault((capture.name, capture.slot), {})
             for name, value in _numbers(capture.record):
                 if name not in kept or value > kept[name][0]:
