@@ -97,11 +97,11 @@ def test_nothing_is_found_in_a_healthy_training(name: str, only: str) -> None:
 
 
 MASKS = "the -Inf that attention was told to write is a finding"
+LOGARITHM = "the logarithm of 0 is meant"
 
 
 @pytest.mark.parametrize(
-    "name",
-    programs(broken={"bert_classifier": MASKS, "gpt2_with_accelerate": MASKS, "t5": "the logarithm of 0 is meant"}),
+    "name", programs(broken={"bert_classifier": MASKS, "gpt2_with_accelerate": MASKS, "t5": LOGARITHM})
 )
 def test_nothing_is_found_at_the_level_of_operators_either(name: str) -> None:
     run = trained(name, healthy, "op")
@@ -109,7 +109,7 @@ def test_nothing_is_found_at_the_level_of_operators_either(name: str) -> None:
     assert nothing_found(run)
 
 
-@pytest.mark.parametrize("name", programs(broken={"t5": "the data flow of the step before is taken for this one's"}))
+@pytest.mark.parametrize("name", programs(broken={"t5": "the data flow of the faulty step is not known: not judged"}))
 def test_the_module_with_the_fault_is_the_only_origin(name: str) -> None:
     run = trained(name, fault(name), "module")
     assert run.is_unharmed()
@@ -119,13 +119,7 @@ def test_the_module_with_the_fault_is_the_only_origin(name: str) -> None:
     assert run.origins.keys() == {BAD}
 
 
-VIEWS = "views of weights are read after a fused optimizer has updated them"
-BRANCH = "the operands of an operator that runs for the first time are not known"
-
-
-@pytest.mark.parametrize(
-    "name", programs(broken={name: VIEWS if name in ("trainer", "bert_classifier") else BRANCH for name in PROGRAMS})
-)
+@pytest.mark.parametrize("name", programs(broken={"t5": LOGARITHM}))
 def test_the_operator_with_the_fault_is_the_only_origin(name: str) -> None:
     run = trained(name, fault(name, LAST), "op", OVERFLOW, stops=0)
     assert run.is_unharmed()

@@ -101,7 +101,10 @@ class Passes:
         new = [hit for hit in hits if (hit.node, hit.slot, hit.result.watchpoint) not in self._said]
         self._said |= {(hit.node, hit.slot, hit.result.watchpoint) for hit in new}
         found = (now.get((hit.node, hit.slot)) for hit in new)
-        self._step.adopt(list({id(each): each for each in found if each is not None}.values()))
+        hit_by = list({id(each): each for each in found if each is not None}.values())
+        for each in hit_by:
+            each.fetched = each.fetched or now.fetched  # not the numbers of the step that takes it in
+        self._step.adopt(hit_by)
         return new
 
     def settle(self) -> None:
@@ -147,6 +150,7 @@ class Passes:
         for capture in now:
             if capture.record is None:
                 continue
+            capture.fetched = capture.fetched or now.fetched
             kept = self._outermost.setdefault((capture.name, capture.slot), {})
             for name, value in _numbers(capture.record):
                 if name not in kept or value > kept[name][0]:
@@ -400,7 +404,7 @@ class Recording:
         """
         for held, value in (each for tensor in tensors for each in self.flow.held_in(tensor)):
             if not isinstance(value, torch.nn.Parameter) or not bool(local(value).isfinite().all()):
-                self.structure.feed(held, [name])
+                self.structure.feed(held, [name], anew=False)
 
     def _read_again(self) -> None:
         """Notes that something runs after an optimizer in the same step: the weights that it reads are not known."""
@@ -480,8 +484,8 @@ class Recording:
 
     def told(self, hits: Iterable[ClientHit]) -> list[ClientHit]:
         """Hits, of which each says whether the debugger knows what its node was made of in this step."""
-        sent = self.structure.is_sent
-        return [each if sent(each.node) else replace(each, inputs_unknown=True) for each in hits]
+        known = self.structure.is_known
+        return [each if known(each.node) else replace(each, inputs_unknown=True) for each in hits]
 
     def seen_as(self, tensor: torch.Tensor) -> str:
         """See ``Step``: in the pass without gradients that runs, or in the step."""

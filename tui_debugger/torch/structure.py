@@ -334,12 +334,19 @@ class Structure:
             self.gradients[name] = merged
             self.changed = True
 
-    def feed(self, name: str, sources: Iterable[str]) -> None:
-        """Adds what a buffer, or an input of the model, was made of in the step itself."""
+    def feed(self, name: str, sources: Iterable[str], *, anew: bool = True) -> None:
+        """Adds what a buffer, or an input of the model, was made of in the step itself.
+
+        Args:
+            name: of the buffer or input.
+            sources: nodes, parameters and ``UNKNOWN``.
+            anew: nobody is to judge what runs from now on before the debugger knows that.
+        """
         merged = unique([*self.fed.get(name, ()), *sources])
         if merged != self.fed.get(name):
             self.fed[name] = merged
-            self.changed = self.fed_anew = True
+            self.changed = True
+            self.fed_anew |= anew
 
     def doubt(self, name: str) -> None:
         """Notes that a node ran and nobody looked at what it was made of."""
@@ -379,6 +386,10 @@ class Structure:
     def is_sent(self, name: str) -> bool:
         """Tells whether the debugger knows what something was made of, if it is a node or fed by one."""
         return self._made_of(name) == self._sent.get(name)
+
+    def is_known(self, name: str) -> bool:
+        """As ``is_sent``, and of the weights, buffers and inputs that it reads the debugger knows that, too."""
+        return self.is_sent(name) and all(self.is_sent(each) for each in self._made_of(name) or () if each in self.fed)
 
     def _made_of(self, name: str) -> list[str] | None:
         if name in self.nodes:
