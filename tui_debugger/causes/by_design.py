@@ -226,9 +226,9 @@ class Designs:
         operands = OPERATORS[kind]
         held, given = self._given(row)
         if operands.written and not (kind == "select" and len(held) < 2):  # torch's select is an index
-            if kind in SELECTS and None in given and not self._is_mask(row, slot, depth, joined=True):
-                return False  # it passes on data as well, and it is not known which of both was infinite
-            return self._is_written(kind, held, given, out, depth)
+            # What selects passes on data as well: it has to be known which of both was infinite.
+            told = kind not in SELECTS or None not in given or self._is_mask(row, slot, depth, joined=True)
+            return told and self._is_written(kind, held, given, out, depth)
         slots = range(len(held)) if operands.passed is None or kind in SELECTS else operands.passed
         passed = [at for at in slots if at < len(held)]
         if not self._all_intended(held, given, range(len(held)), depth):
@@ -242,9 +242,9 @@ class Designs:
             )
         if operands.work is Work.COMPUTES:
             return _adds_none(kind, given, out)
-        if any(given[at] is None for at in passed):
+        infinite = [each for each in given if _infinite(each)] if all(given[at] is not None for at in passed) else []
+        if not infinite:
             return False
-        infinite = [each for each in given if _infinite(each)]
         return _has_signs(out, infinite) if operands.work is Work.WEAKENS else _only_moves(kind, given, out)
 
     @staticmethod
