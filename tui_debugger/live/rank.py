@@ -266,6 +266,14 @@ class ReceivedStep:
     stopped: bool = False
     version: int = 0
 
+    def clean_places(self) -> Mask | None:
+        """The places that were found clean, but for those of which the training said later that it has no tensor."""
+        if self.clean is None or not self.missing:
+            return self.clean
+        there = self.clean.copy()
+        there[list(self.missing)] = False
+        return there
+
     @property
     def anything(self) -> bool:
         """Tells whether there is something to see."""
@@ -488,7 +496,7 @@ class LiveRank:
                 remote,
                 kept.values,
                 kept.sent,
-                kept.clean,
+                kept.clean_places(),
                 inputs_unknown=kept.inputs_unknown,
                 unfinished=kept.unfinished,
                 previous=before,
@@ -559,7 +567,7 @@ class LiveRank:
             return ReceivedStep(
                 dict(kept.values),
                 dict(kept.sent),
-                clean=kept.clean,
+                clean=kept.clean_places(),
                 inputs_unknown=kept.inputs_unknown,
                 stopped=kept.stopped,
             )
