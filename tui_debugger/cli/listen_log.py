@@ -249,7 +249,7 @@ class Log:
         for state in session.trainings():
             if state.passed is not None and state.passed > self._passed.get(state.rank, -1):
                 self._passed[state.rank] = state.passed
-                note(f"step {state.passed}  rank {state.rank}  no new findings")
+                note(f"step {state.passed}  rank {state.rank}  ended")
 
     # -- at the end --------------------------------------------------------------------------------
 

@@ -270,7 +270,7 @@ class ReceivedStep:
         """The places that were found clean, but for those of which the training said later that it has no tensor."""
         if self.clean is None or not self.missing:
             return self.clean
-        there = self.clean.copy()
+        there: Mask = self.clean.copy()
         there[list(self.missing)] = False
         return there
 
