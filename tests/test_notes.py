@@ -61,7 +61,7 @@ def test_every_note_comes_back_from_the_file(notes: dict[str, Note]) -> None:
 
 @given(NOTES)
 def test_every_note_comes_over_the_wire(notes: dict[str, Note]) -> None:
-    sent = metadata(Process(Identity("some"), "s", "h", 1), 3, notes=[(3, notes)])
+    sent = metadata(Process(Identity("some"), "s", "h", 1, ""), 3, notes=[(3, notes)])
     received = wire.message("Metadata").FromString(sent.SerializeToString())
     ((step, found),) = notes_of(received)
     assert step == 3
@@ -74,7 +74,7 @@ def test_a_peer_that_knows_no_notes_reads_the_rest() -> None:
     file = describe("tdbg/older.proto", "tdbg.older", older, {"TensorProto": GRAPH_PACKAGE})
     file.dependency.append("tdbg/graph.proto")
     add_file(pool(), file)
-    sent = metadata(Process(Identity("some"), "s", "h", 1), 3, notes=[(3, {"loss": 0.5})])
+    sent = metadata(Process(Identity("some"), "s", "h", 1, ""), 3, notes=[(3, {"loss": 0.5})])
     received = message_class("Metadata", "tdbg.older").FromString(sent.SerializeToString())
     assert (received.step, received.session) == (3, b"s")
     assert notes_of(wire.message("Metadata").FromString(received.SerializeToString())) == [(3, {"loss": 0.5})]

@@ -6,6 +6,7 @@ The debugger is a real server in another process. It sets the recommended watchp
 from __future__ import annotations
 
 import importlib.util
+import math
 import statistics
 import subprocess
 import sys
@@ -65,10 +66,12 @@ def on_device(device: str, scale: float) -> list[Result]:
             "op": {"address": address, "level": "op"},
         }
         times: dict[str, list[float]] = {mode: [] for mode in modes}
-        loop = Loop(size, device)
+        loop, sick = Loop(size, device), Loop(size, device, bad=True)
+        bad: list[float] = []
         for _ in range(rounds):
             for mode, options in modes.items():
                 times[mode] += loop.block(options, steps)
+            bad += sick.block(modes["op"], steps)
     base = min(times["detached"])
     spread = statistics.median(times["detached"]) / base
     note = f"{size}; {base * 1e3:.0f} ms a step (median {spread:.2f}x)"
@@ -81,13 +84,14 @@ def on_device(device: str, scale: float) -> list[Result]:
         ratio("module", "recommended watchpoints, module level / detached", BARS[device] if judged else None),
         ratio("op", "recommended watchpoints, op level / detached"),
         ratio("off", "no address / detached", 1.05 if judged else None),
+        Result(f"{device}: op level, a step that is all NaN / a healthy one", min(bad) / min(times["op"]), note=note),
     ]
 
 
 class Loop:
-    """A training that goes on from block to block."""
+    """A training that goes on from block to block; ``bad``: all that it computes is NaN."""
 
-    def __init__(self, size: Size, device: str) -> None:
+    def __init__(self, size: Size, device: str, *, bad: bool = False) -> None:
         import torch
         from torch import nn
 
@@ -98,6 +102,8 @@ class Loop:
             nn.TransformerEncoder(layer, size.layers, enable_nested_tensor=False),
             nn.Linear(size.width, 1000),
         ).to(device)
+        if bad:
+            nn.init.constant_(self.model[0].weight, math.nan)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
         self.words = torch.randint(0, 1000, (size.batch, size.length), device=device)
         self.loss = nn.CrossEntropyLoss()

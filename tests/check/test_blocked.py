@@ -12,8 +12,8 @@ import pytest
 from tests.check.test_duplicate_inputs import file
 from tests.session.opened import checked, opened
 from tests.sources.writer import MLP, write_dump
+from tui_debugger.causes.table import Start
 from tui_debugger.check.hits import Blocked, HitList
-from tui_debugger.check.provenance import Start
 from tui_debugger.check.types import CheckResult as Result
 from tui_debugger.check.verdicts import Outcome, coverage_line, findings_line, judge, tally_table
 from tui_debugger.diagnose.explain.explain import explain

@@ -30,6 +30,7 @@ from tui_debugger.live.server import serve
 from tui_debugger.session.live import LiveSession, LiveState
 from tui_debugger.session.session import open_dump
 from tui_debugger.signals import ENDING
+from tui_debugger.text import backlog
 
 Hits = Callable[[int, Mapping[int, Message]], Sequence[Message]]
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what the warning is about
@@ -158,9 +159,10 @@ def test_without_json_hits_are_lines_and_the_summary_is_on_stderr(capsys: Captur
     training = train(address, nan_at(3))
     answer = listen(capsys, address, "--watch", "TO")
     training.join()
-    (line,) = answer.lines
+    line, step = answer.lines
     assert line.startswith("step 3  rank 0  TO  ")
     assert line.endswith(f"{LOSS}:out:0")
+    assert step.startswith("step 3  rank 0  1 finding in ")
     assert "tensors judged by the training" in answer.err
     assert answer.err.rstrip().endswith("FINDINGS: 1 finding, 1 origin ◆")
 
@@ -266,7 +268,7 @@ def test_hits_of_mindspore_come_with_counts_when_it_stops(capsys: Capture, addre
     training = train(address, nan_at(3))
     answer = listen(capsys, address, "--watch", "TO", "--stop-on-hit")
     training.join()
-    assert answer.lines == [f"step 3  rank 0  TO  ◆ NaN 1 of 6  {LOSS}:out:0"]
+    assert answer.lines[0] == f"step 3  rank 0  TO  ◆ NaN 1 of 6  {LOSS}:out:0"
 
 
 def test_several_ranks_are_waited_for_and_told_apart(capsys: Capture, address: str) -> None:
@@ -279,6 +281,94 @@ def test_several_ranks_are_waited_for_and_told_apart(capsys: Capture, address: s
         training.join()
     assert (answer.code, hit["rank"], hit["step"]) == (1, 1, 2)
     assert [each["rank"] for each in summary["steps"]] == [0, 1]
+
+
+def test_the_line_of_a_step_speaks_of_all_ranks(capsys: Capture, address: str) -> None:
+    trainings = [train(address, nan_at(2), own=True, session=f"s{rank}", hello=hello(rank)) for rank in (0, 1)]
+    answer = listen(capsys, address, "--watch", "TO", "--ranks", 2)
+    for training in trainings:
+        training.join()
+    *origins, step = answer.lines
+    assert sorted(line.split("  ◆")[0] for line in origins) == [f"step 2  rank {rank}  TO" for rank in (0, 1)]
+    assert step.startswith("step 2  ranks 0–1  2 findings in ")
+
+
+def test_a_rank_that_does_not_judge_the_step_of_the_first_finding_is_named(
+    capsys: Capture, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listen_batch, "ANSWER", 0.3)
+    held = threading.Event()
+
+    def hang(step: int, _watched: Mapping[int, Message]) -> Sequence[Message]:
+        if step == 2:
+            held.wait(20)
+        return []
+
+    trainings = [
+        train(address, hits, own=True, session=f"s{rank}", hello=hello(rank))
+        for rank, hits in enumerate((nan_at(2, 3), hang))
+    ]
+    answer = listen(capsys, address, "--watch", "TO", "--ranks", 2, "--stop-on-hit", "--json")
+    held.set()
+    ((hit,), summary) = rows(answer)
+    for training in trainings:
+        training.join()
+    assert (answer.code, hit["rank"], hit["step"]) == (1, 0, 2)
+    assert summary["reasons"] == [
+        {"kind": "unanswered", "text": "rank 1 had not judged step 2 0.3 s after the first finding"}
+    ]
+    assert trainings[0].step == 5
+
+
+def test_the_end_at_a_finding_holds_no_rank_that_another_one_waits_for(capsys: Capture, address: str) -> None:
+    """As in a collective: rank 1 ends the step of the finding only when rank 0 has begun the next one."""
+    went_on = threading.Event()
+
+    def first(step: int, watched: Mapping[int, Message]) -> Sequence[Message]:
+        if step == 3:
+            went_on.set()
+        return nan_at(2)(step, watched)
+
+    def second(step: int, watched: Mapping[int, Message]) -> Sequence[Message]:
+        if step == 2:
+            assert went_on.wait(20), "rank 0 is held"
+        return nan_at(2)(step, watched)
+
+    trainings = [
+        train(address, hits, own=True, session=f"s{rank}", hello=hello(rank))
+        for rank, hits in enumerate((first, second))
+    ]
+    answer = listen(capsys, address, "--watch", "TO", "--ranks", 2, "--stop-on-hit", "--json")
+    hits, summary = rows(answer)
+    for training in trainings:
+        training.join()
+    assert [(hit["rank"], hit["step"]) for hit in hits] == [(0, 2), (1, 2)]
+    assert (answer.code, summary["reasons"]) == (1, [])
+
+
+def test_lines_that_nobody_reads_in_time_are_counted(
+    capsys: Capture, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = threading.Event()
+    write_now, take_all = backlog.StreamBehind.write_now, backlog.Backlog.take_all
+
+    def wait_for_a_reader(stream: backlog.StreamBehind, text: str) -> None:
+        assert read.wait(20)
+        write_now(stream, text)
+
+    def begin_to_read(waiting: backlog.Backlog) -> int:
+        read.set()
+        return take_all(waiting)
+
+    monkeypatch.setattr(backlog, "_ROOM", 5000)
+    monkeypatch.setattr(backlog.StreamBehind, "write_now", wait_for_a_reader)
+    monkeypatch.setattr(backlog.Backlog, "take_all", begin_to_read)
+    training = train(address, nan_at(*range(20)), steps=20)
+    answer = listen(capsys, address, "--watch", "TO", "--json")
+    hits, summary = rows(answer)
+    training.join()
+    assert training.step == 19
+    assert 0 < len(hits) < summary["findings"] <= len(hits) + summary["unprinted"]
 
 
 def hello(rank: int) -> dict[str, Any]:
@@ -308,6 +398,86 @@ def test_a_training_that_is_lost_before_anything_is_found_cannot_be_judged(
     _, summary = rows(answer)
     assert (answer.code, summary["verdict"]) == (2, "cannot_judge")
     assert [each["kind"] for each in summary["reasons"]] == ["nothing", "unmatched", "lost", "lost"]
+
+
+class TestEnds:
+    """What is not judged, because the training ended before its time, is not clean."""
+
+    @pytest.mark.parametrize(
+        ("hits", "options", "expected"),
+        [
+            (never, (), (2, ["the training ended in step 6 (ValueError: no batch); steps 0-5 clean"])),
+            (nan_at(3), (), (1, ["the training ended in step 6 (ValueError: no batch)"])),
+            (never, ("--steps", 3), (0, [])),
+        ],
+        ids=["nothing-found", "something-found", "the-steps-that-were-asked-for-had-ended"],
+    )
+    def test_one_that_breaks(
+        self, capsys: Capture, address: str, hits: Hits, options: Sequence[object], expected: tuple[int, list[str]]
+    ) -> None:
+        training = train(address, hits, own=True, session="s0", hello=hello(0), cause="ValueError: no batch")
+        answer = listen(capsys, address, "--watch", "TO", "--json", *options)
+        _, summary = rows(answer)
+        training.join()
+        assert (answer.code, [reason["text"] for reason in summary["reasons"]]) == expected
+
+    def test_the_others_of_its_run_are_judged_to_their_end(self, capsys: Capture, address: str) -> None:
+        trainings = [
+            train(address, own=True, session=f"s{rank}", hello=hello(rank), steps=steps, cause=cause)
+            for rank, steps, cause in ((0, 6, ""), (1, 2, "exit status 1"))
+        ]
+        _, summary = rows(listen(capsys, address, "--watch", "TO", "--ranks", 2, "--json"))
+        for training in trainings:
+            training.join()
+        assert summary["steps"] == [{"rank": 0, "steps": 6}, {"rank": 1, "steps": 2}]
+        assert [(each["kind"], each["text"]) for each in summary["reasons"]] == [
+            ("ended", "the training of rank 1 ended in step 2 (exit status 1); steps 0,1 clean")
+        ]
+
+    def test_one_that_is_killed(self, capsys: Capture, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(listen_batch, "GRACE", 0.2)
+
+        def killed(step: int, _watched: Mapping[int, Message]) -> list[Message]:
+            if step == 0:
+                training.client.hold_line()
+            elif step == 4:
+                training.kill()
+            return []
+
+        training = train(address, killed, own=True, session="s0", hello=hello(0))
+        _, summary = rows(listen(capsys, address, "--watch", "TO", "--json"))
+        training.join()
+        assert (summary["exit_code"], summary["steps"]) == (2, [{"rank": 0, "steps": 4}])
+        (reason,) = summary["reasons"]
+        assert reason["kind"] == "lost"
+        assert reason["text"].startswith("the training was lost after step 3")
+        assert reason["text"].endswith("; steps 0-3 clean")
+
+
+class TestStrays:
+    """A client that shows nothing takes nothing with it."""
+
+    @pytest.mark.parametrize("graphs", [(), [b"\x12\x01g"]], ids=["no-graph", "a-graph-of-nothing"])
+    def test_one_that_comes_first(
+        self, capsys: Capture, address: str, monkeypatch: pytest.MonkeyPatch, graphs: Sequence[bytes]
+    ) -> None:
+        monkeypatch.setattr(listen_batch, "GRACE", 0.2)
+        training = train(address, own=True, session="s0", hello=hello(0))
+
+        def come(start: Callable[[], None] = training.start) -> None:
+            stray = ScriptedTraining(address, Script(graphs=graphs, steps=2))
+
+            def follow() -> None:
+                stray.join()
+                start()
+
+            threading.Thread(target=follow, daemon=True).start()
+
+        monkeypatch.setattr(training, "start", come)
+        answer = listen(capsys, address, "--recommended", "--json")
+        _, summary = rows(answer)
+        training.join()
+        assert (answer.code, summary["verdict"], [each["steps"] for each in summary["steps"]]) == (0, "clean", [6])
 
 
 def test_a_watchpoint_that_covers_nothing_is_no_clean_answer(capsys: Capture, address: str) -> None:

@@ -93,7 +93,7 @@ def test_what_a_recorded_training_of_mindspore_saves_names_the_two_true_origins(
     assert answer.code == 1
     assert [line.rpartition("/")[2] for line in answer.lines if "◆" in line] == ["Log-op415:out:0", "Div-op419:out:0"]
     assert answer.lines[0].startswith("step 3  rank 0  TO  ◆ -Inf 1 of 4  ")
-    assert "tdbg: step 3  rank 0  349 tensors  314 findings  first: Log-op415 (-Inf 1 of 4)" in answer.err
+    assert [line for line in answer.lines if "◆" not in line] == ["step 3  rank 0  314 findings in 349 tensors: TO 314"]
     found = json.loads(run(capsys, "origin", directory, "--json").out)
     assert [origin["node"].rpartition("/")[2] for origin in found["origins"]] == ["Log-op415", "Div-op419"]
     assert found["not_judged"] == []
@@ -183,11 +183,51 @@ def test_an_operator_by_operator_run_has_one_origin_whatever_is_changed_in_place
     assert not [name for name in nodes if "Detach" in name or "Clone" in name]
 
 
+@pytest.mark.parametrize(
+    "kind", ["logsumexp", "softmax", "where", "triu", "topk", "sdpa", "buckets", "nothing", "logarithm"]
+)
+def test_a_line_of_a_finding_is_a_finding_of_the_summary(listen: Listen, kind: str) -> None:
+    """A mask is reported before the operators that absorb it: only at the end of the step it is by design."""
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+    answer = listen(torch_program("masked", level="op", kind=kind, steps=4), "--watch", "TO", "--json")
+    hits, summary = rows(answer)
+    assert len(hits) == summary["findings"]
+    assert summary["steps"] == [{"rank": 0, "steps": 4}]
+    if kind in {"nothing", "logarithm"}:
+        first = {"nothing": "MaskedFill", "logarithm": "Log"}[kind]
+        assert {(hit["step"], hit["node"]) for hit in hits} >= {(step, first) for step in range(4)}
+        assert (answer.code, summary["verdict"]) == (1, "finding")
+    else:
+        assert (answer.code, summary["verdict"], hits) == (0, "clean", [])
+        assert summary["by_design"].startswith("-Inf by design: ")
+
+
+def test_a_mask_that_is_absorbed_is_no_reason_to_end(listen: Listen) -> None:
+    """The first report of every step looks like a finding."""
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+    program = torch_program("masked", level="op", kind="logsumexp", steps=4)
+    hits, summary = rows(listen(program, "--watch", "TO", "--json", "--stop-on-hit"))
+    assert (summary["verdict"], summary["steps"], hits) == ("clean", [{"rank": 0, "steps": 4}], [])
+
+
+def test_one_nan_is_an_origin_and_a_line_a_step(listen: Listen) -> None:
+    """What the NaN makes of everything after it is counted, and listed where that is asked for."""
+    program = ("tests.live.torch.programs", "overflowing", "--address=ADDRESS", "--bad=3")
+    lines = listen(program, "--watch", "TO").lines
+    assert [line.split("  ")[:3] for line in lines if "◆" in line] == [["step 3", "rank 0", "TO"]]
+    steps = [line for line in lines if "◆" not in line]
+    counts = [re.match(r"step (\d)  rank 0  (\d+) findings in \d+ tensors: TO \2", line) for line in steps]
+    assert [each and each[1] for each in counts] == ["3", "4"]
+    assert [line.partition("  first: ")[2].partition(" (")[0] for line in steps] == ["", "norm/LayerNorm"]
+    every = listen(program, "--watch", "TO", "--all-hits").lines
+    assert [line for line in every if " findings in " in line] == [line.partition("  first: ")[0] for line in steps]
+    assert len(every) == sum(int(each[2]) for each in counts if each) + len(steps)
+
+
 def test_findings_are_summed_up_in_one_line_a_step(listen: Listen) -> None:
     answer = listen(recorder(6, bad="2,4", begin=1), "--watch", "TO")
-    lines = [line for line in answer.err.splitlines() if re.match(r"tdbg: step \d", line)]
-    assert lines == [
-        f"tdbg: step {step}  rank 0  {NODES} tensors  2 findings  first: log (-Inf 6 of 6)" for step in (2, 4)
+    assert [line for line in answer.lines if "◆" not in line] == [
+        f"step {step}  rank 0  2 findings in {NODES} tensors: TO 2" for step in (2, 4)
     ]
 
 
@@ -197,7 +237,8 @@ def test_what_is_saved_are_values_and_names_the_true_origin(
     directory = tmp_path / "dump"
     answer = listen(recorder(6, bad="3", begin=1), "--watch", "TO", "--stop-on-hit", "--save", directory, "--json")
     _, summary = rows(answer)
-    assert ": 4 tensors, statistics of 0 more" in summary["saved"]
+    # Statistics: that the two others were clean, the model's input of the step before among them.
+    assert ": 4 tensors, statistics of 2 more" in summary["saved"]
     found = json.loads(run(capsys, "origin", directory, "--json").out)
     assert [origin["node"] for origin in found["origins"]] == ["net/log"]
 
@@ -233,8 +274,8 @@ def test_notes_come_with_the_hit_and_are_saved(listen: Listen, tmp_path: Path) -
 
 
 def test_a_line_of_a_hit_has_the_notes_of_its_step(listen: Listen) -> None:
-    answer = listen(recorder(4, bad=2, note="warm-up"), "--watch", "TO")
-    assert [line.partition("  loss ")[2] for line in answer.lines] == 2 * ["-Inf  batch 2  phase warm-up"]
+    answer = listen(recorder(4, bad=2, note="warm-up"), "--watch", "TO", "--all-hits")
+    assert [line.partition("  loss ")[2] for line in answer.lines[:-1]] == 2 * ["-Inf  batch 2  phase warm-up"]
 
 
 def test_only_tensors_that_are_recorded_are_counted(listen: Listen) -> None:

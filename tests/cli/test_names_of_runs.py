@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.running import run
 from tests.session.opened import opened
-from tui_debugger.cli.listen_batch import Log
+from tui_debugger.cli.listen_log import Log
 
 Capture = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]
@@ -129,5 +129,8 @@ def test_one_graph_whose_steps_ran_once_is_never_named(dumps: Dumps, capsys: Cap
 def test_hits_of_a_training_say_graph_and_run(dumps: Dumps, capsys: Capture, graphs: bool, place: str) -> None:
     with contextlib.closing(opened(dumps(GAN), "TO")) as session:
         result = session.check([(0, 1)])
-    Log(argparse.Namespace(json=False)).report((0, 1), result, graphs=graphs)
+    log = Log(argparse.Namespace(json=False, all_hits=False))
+    log.take((0, 1), result, graphs=graphs)
+    log.ended(0, 1)
+    log.flush()
     assert f"step 1  rank 0  TO  ◆ -Inf 1 of 5  {place}" in capsys.readouterr().out.splitlines()

@@ -73,6 +73,7 @@ class FakeTraining:
     graphs: Sequence[bytes] = ()
     hits: Sequence[ReceivedHit] = ()
     unrecorded: Sequence[Unrecorded] = ()
+    cause: str = ""
     notes: RunNotes = field(default_factory=RunNotes)
     orders: list[str] = field(default_factory=list)
     shape: Shape = (2, 3)
@@ -123,8 +124,15 @@ class FakeTraining:
         self.orders.append(order)
         self.become(Phase.RUNNING, Event.RUNNING)
 
-    def run(self, steps: int | None = 1, *, stop_on_hit: bool = True, stop_on_new_nodes: bool = False) -> None:
-        del stop_on_new_nodes  # a test says when it stops
+    def run(
+        self,
+        steps: int | None = 1,
+        *,
+        stop_on_hit: bool = True,
+        stop_on_new_nodes: bool = False,
+        stop_at_nodes: bool = True,
+    ) -> None:
+        del stop_on_new_nodes, stop_at_nodes  # a test says when it stops
         self._go(f"run {steps}" + ("" if stop_on_hit else " through hits"))
 
     def run_to_node(self, name: str = "") -> None:

@@ -83,6 +83,13 @@ def graph_chunks(*graphs: bytes, chunk: int = wire.CHUNK, finished: bool = True)
             yield message
 
 
+def graph_bytes(size: int = 1, fill: bytes = b"g") -> bytes:
+    """A graph with one node, and a name of so many bytes."""
+    graph = wire.message("GraphProto")(name=fill * size)
+    graph.node.add(name=b"1", full_name=b"a", op_type=b"Add")
+    return bytes(graph.SerializeToString())
+
+
 class ScriptedClient:
     """Makes the calls of the protocol over a connection of its own."""
 
@@ -139,12 +146,22 @@ class ScriptedClient:
     def stand(self) -> Any:
         """Shakes hands, sends a graph, and begins to wait for a command: see ``wait_later``."""
         self.hello()
-        self.graph(b"g")
+        self.graph(graph_bytes())
         return self.wait_later()
 
     def beat(self, period: int = 30) -> Message:
         """A heartbeat."""
         return self.call("SendHeartbeat", wire.message("Heartbeat")(message=b"Debugger is alive", period=period))
+
+    def hold_line(self) -> None:
+        """Holds a call of heartbeats open: when that breaks, the server knows that this client is gone."""
+
+        def beats() -> Iterator[Message]:
+            yield wire.message("Heartbeat")(period=30)
+            yield wire.message("Heartbeat")(period=30)
+            threading.Event().wait(PATIENCE)
+
+        threading.Thread(target=self.quietly, args=("SendHeartbeat", beats()), daemon=True).start()
 
     def wait(self, step: int = 0, timeout: float = PATIENCE, **fields: Any) -> Message:
         """Waits for a command."""
@@ -175,15 +192,17 @@ class Script:
         hello: fields of its handshake.
         fields: fields of ``Metadata`` when it waits.
         own: it is a client of ours: counts its steps.
+        cause: what ends it before its time, which only ours say.
     """
 
-    graphs: Sequence[bytes] = (b"\x12\x0ekernel_graph_0",)
+    graphs: Sequence[bytes] = (graph_bytes(14),)
     values: Callable[[int], Mapping[Key, np.ndarray[Any, Any]]] = lambda _step: {}
     hits: Callable[[int, Mapping[int, Message]], Sequence[Message]] = lambda _step, _watched: ()
     steps: int | None = None
     hello: Mapping[str, Any] = field(default_factory=dict)
     fields: Mapping[str, Any] = field(default_factory=dict)
     own: bool = False
+    cause: str = ""
 
 
 class ScriptedTraining:
@@ -235,7 +254,10 @@ class ScriptedTraining:
             if self.script.steps is not None and self.step + 1 >= self.script.steps:
                 break
         if not self.exited:
-            self.client.call("SendMetadata", metadata(training_done=True))
+            last = metadata(training_done=True)
+            if self.script.own:
+                last.step, last.cause = self.step, self.script.cause.encode()
+            self.client.call("SendMetadata", last)
 
     def _obey(self) -> bool:
         """Follows commands until it may go on; False when it has to end."""

@@ -23,6 +23,7 @@ def test_the_zoo_is_large_enough() -> None:
 def test_nothing_is_found_in_a_healthy_training(name: str) -> None:
     seen = watch(HEALTHY[name])
     assert seen.trouble == []
+    assert seen.unrecorded == []
     assert seen.findings == {}
     assert seen.stops == []
     assert seen.last >= 5, "steps were lost"

@@ -7,7 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from typing import Any
 
 import torch
 
@@ -16,11 +16,12 @@ from tests.patience import PATIENCE
 from tui_debugger.diagnose.explain.explain import explain
 from tui_debugger.diagnose.explain.guidance import Standing
 from tui_debugger.live.server import serve
-from tui_debugger.model import Hit, Verdict
+from tui_debugger.model import Hit, Verdict, Watchpoint
 from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
+from tui_debugger.watch.text import parse_watch
 
 STOPS = 6
-"""So many stops at findings are looked at closely; after that the training runs on."""
+"""So many stops at findings are looked at closely."""
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Seen:
         stops: steps at which ``--stop-on-hit`` would have stopped.
         last: the last step that was judged.
         trouble: what the session could not do.
+        unrecorded: what the training could not record.
     """
 
     findings: dict[int, dict[str, set[str]]] = field(default_factory=dict)
@@ -42,6 +44,7 @@ class Seen:
     stops: list[int] = field(default_factory=list)
     last: int = -1
     trouble: list[str] = field(default_factory=list)
+    unrecorded: list[str] = field(default_factory=list)
 
     def first(self, condition: str) -> dict[str, int]:
         """By node the first step at which a condition held."""
@@ -56,9 +59,16 @@ class Seen:
 class Watcher:
     """Drives the one training that comes, from a thread of its own, as ``tdbg listen --stop-on-hit`` does."""
 
-    def __init__(self) -> None:
-        """Listens."""
+    def __init__(self, only: str = "", stops: int = STOPS) -> None:
+        """Listens.
+
+        Args:
+            only: a watchpoint as ``--watch`` takes it; empty: the recommended ones.
+            stops: after so many stops at findings the training runs on.
+        """
         self.seen = Seen()
+        self._only = only
+        self._stops = stops
         self._server = serve("127.0.0.1", 0)
         self.address = self._server.address
         self._session = LiveSession(self._server)
@@ -75,15 +85,21 @@ class Watcher:
         self._session.close()
 
     def _follow(self) -> None:
+        told: set[int] = set()
         try:
             while True:
                 event = self._events.get(timeout=PATIENCE)
+                if event.kind is LiveKind.HITS and event.step is not None:
+                    told.add(event.step)
+                    if not self._events.empty():
+                        continue  # operators tell of their hits one by one
+                for step in told:
+                    self._report(step)
+                told.clear()
                 if event.kind is LiveKind.STOPPED:
                     self._stopped(event)
-                elif event.kind is LiveKind.HITS and event.step is not None:
-                    self._report(event.step)
                 elif event.kind is LiveKind.GRAPH and self._begun:
-                    if self._session.add_recommended():
+                    if self._add():
                         self._session.update([0])
                 elif event.kind in (LiveKind.DONE, LiveKind.LOST):
                     passed = self._session.state(0).passed
@@ -97,7 +113,7 @@ class Watcher:
         assert event.step is not None
         if not self._begun:
             self._begun = True
-            self._session.add_recommended()
+            self._add()
         hits = self._report(event.step)
         if hits and event.step >= 0:
             self.seen.stops.append(event.step)
@@ -106,10 +122,16 @@ class Watcher:
                     sections = explain(self._session, hit.key, hit).sections
                     likely = [cause for each in sections for cause in each.causes if cause.standing is Standing.LIKELY]
                     self.seen.causes[hit.key.node] = [f"{cause.title}: {cause.evidence}" for cause in likely]
-        stops = len(self.seen.stops) < STOPS
+        stops = len(self.seen.stops) < self._stops
         if not self._session.run(None, [0], stop_on_hit=stops):
             self._report(event.step)
             self._session.run(None, [0], stop_on_hit=stops)
+
+    def _add(self) -> int:
+        if not self._only:
+            return self._session.add_recommended()
+        condition, params, nodes = parse_watch(self._only)
+        return self._session.watchpoints.add_missing([Watchpoint(0, condition, params, nodes)])
 
     def _report(self, step: int) -> list[Hit]:
         known = self._session.known([(0, step)])
@@ -125,15 +147,24 @@ class Watcher:
         return hits
 
 
-def watch(training: Callable[[Callable[..., tdbg.Handle]], None], level: str = "module") -> Seen:
-    """Runs a training that attaches by what it is given; what the recommended watchpoints found."""
-    watcher = Watcher()
+def watch(
+    training: Callable[[Callable[..., tdbg.Handle]], object], level: str = "module", only: str = "", stops: int = STOPS
+) -> Seen:
+    """Runs a training that attaches by what it is given, under a ``Watcher``; returns what that saw."""
+    watcher = Watcher(only, stops)
+    handles: list[tdbg.Handle] = []
+
+    def attach(*given: Any) -> tdbg.Handle:
+        handles.append(tdbg.attach(*given, address=watcher.address, level=level))
+        return handles[-1]
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     try:
-        training(partial(tdbg.attach, address=watcher.address, level=level))
+        training(attach)
     finally:
         torch.set_num_threads(threads)
         watcher.close()
+    watcher.seen.unrecorded = [each.what for handle in handles for each in handle.unrecorded]
     return watcher.seen

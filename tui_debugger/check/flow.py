@@ -25,7 +25,7 @@ import numpy as np
 
 from tui_debugger.arrays import Int64, Integers, Mask
 from tui_debugger.errors import RenumberedError, TdbgError
-from tui_debugger.graph.categories import in_place_slots
+from tui_debugger.graph.categories import changed_by_modules, in_place_slots
 from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
 from tui_debugger.model import (
     PARAMETERS,
@@ -529,7 +529,15 @@ class Flow:
         of = self.nodes.category_of(row)
         if of in TRAINABLE | {Category.OPTIMIZER_STATE}:
             return True
-        return of in PARAMETERS and bool(self.shared(row))
+        return of in PARAMETERS and (bool(self.shared(row)) or changed_by_modules(self.nodes, row))
+
+    def in_place(self, row: int) -> frozenset[int]:
+        """Input slots of an optimizer's operator that hold the parameters it updates; empty for other nodes."""
+        return in_place_slots(self.nodes.op_type(row), len(self.holders(row)))
+
+    def updater(self, row: int) -> tuple[int, int]:
+        """The node that updates a parameter, and in which input slot; row -1 when there is none."""
+        return next(((node, slot) for node, slot in self.consumers(row) if slot in self.in_place(node)), (-1, 0))
 
     def is_constant(self, row: int) -> bool:
         """Tells whether a node is a graph constant."""

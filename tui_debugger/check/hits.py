@@ -14,7 +14,7 @@ from tui_debugger.arrays import Int8, Int16, Int64, Integers, Mask
 from tui_debugger.graph.table import NodeTable, holders
 from tui_debugger.model import ErrorBits, Hit, Side, TensorKey, Verdict, Watchpoint, WatchResult
 from tui_debugger.sources.base import TensorFlag, TensorTable
-from tui_debugger.stats.records import Record, Records, State, holds_inf
+from tui_debugger.stats.records import Record, Records, State, holds_bad, holds_inf
 from tui_debugger.watch.condition_table import CONDITIONS, NOT_FINITE
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Facts
 
@@ -180,6 +180,10 @@ class StepHits:
         """(watchpoint id, hits of which it came to a verdict), by id; those without any are left out."""
         counts = zip(self.watchpoints, (self.verdicts == verdict).sum(axis=1).tolist(), strict=True)
         return tuple(sorted((watchpoint.id, count) for (watchpoint, _), count in counts if count))
+
+    def bad(self) -> Mask:
+        """Tells which hits are on tensors with NaN or Inf."""
+        return holds_bad(self.records.rows)
 
     def not_finite(self) -> Int16:
         """``ErrorBits`` of each hit: whether it has NaN, and Inf."""

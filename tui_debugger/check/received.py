@@ -10,12 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
-from tui_debugger.check.by_design import Designs, Elements, elements_of, mark, stated
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.step import Checker, PairResult
 from tui_debugger.check.types import Pair
-from tui_debugger.graph.categories import assigned, is_collective, is_receiving, outlives_steps
-from tui_debugger.graph.table import NodeTable, edges, real_inputs
+from tui_debugger.graph.table import NodeTable, edges
 from tui_debugger.live.graph import RankGraph, judged
 from tui_debugger.live.rank import ReceivedStep
 from tui_debugger.live.wire import START, ReceivedHit, Stop, TrainingInfo
@@ -71,11 +69,21 @@ class ReceivedHits(StepHits):
                 bits[at] |= int(each.error & NOT_FINITE)
         return bits
 
+    def bad(self) -> Mask:
+        """See ``StepHits``: as the client said."""
+        said = [any(map(_says_bad, results)) for results in self.reported]
+        return super().bad() | np.array(said, np.bool_)
+
     def evaluate(self, indices: Sequence[int]) -> None:
         """See ``StepHits``: the client did."""
 
     def _results(self, index: int) -> tuple[WatchResult, ...]:
         return self.reported[index]
+
+
+def _says_bad(result: WatchResult) -> bool:
+    overflow = CONDITIONS[result.condition].is_overflow
+    return bool(result.error & NOT_FINITE) or (overflow and not result.error)
 
 
 def received_hits(
@@ -230,20 +238,6 @@ def _verdict(error: ErrorBits, step: int) -> Verdict:
     return Verdict.NOT_COMPARABLE if error == ErrorBits.NO_PREVIOUS and step <= START + 1 else Verdict.CANNOT_JUDGE
 
 
-def bad_tensors(hits: ReceivedHits) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Tells which hits are on tensors with NaN or Inf, by what the client said."""
-    return np.array(
-        [
-            any(
-                each.error & NOT_FINITE or (CONDITIONS[each.condition].is_overflow and not each.error)
-                for each in results
-            )
-            for results in hits.reported
-        ],
-        np.bool_,
-    )
-
-
 _CHANGES: Final = frozenset({WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED})
 _UNREADABLE: Final = ErrorBits.UNREADABLE | ErrorBits.OUT_OF_MEMORY | ErrorBits.NO_VALUE
 
@@ -267,6 +261,27 @@ class Watched:
     info: TrainingInfo
 
 
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """The judgement of a training on a step.
+
+    Attributes:
+        hits: what it found; nobody has said yet where that began, and what is by design.
+        coverage: what it looked at.
+        judged: see ``PairResult``.
+        clean: the places of the graph that it looked at for NaN and Inf, and found none.
+    """
+
+    hits: ReceivedHits
+    coverage: Coverage
+    judged: npt.NDArray[np.uint8]
+    clean: Mask
+
+    def result(self, by_design: int = 0) -> PairResult:
+        """The result, once its hits are marked; ``by_design``: how many of them are by design."""
+        return PairResult(HitList([self.hits]), replace(self.coverage, by_design=by_design), self.judged)
+
+
 def judgement_of(
     rank: int,
     stop: Stop,
@@ -274,10 +289,8 @@ def judgement_of(
     hits: Sequence[ReceivedHit],
     notice: Callable[[str], None],
     *,
-    bad_before: frozenset[str] | None = None,
-    flow_known: bool = True,
     remembered: bool | None = None,
-) -> PairResult:
+) -> Judgement:
     """The result of one step by what a training reported, or did not report, of the list that it was given.
 
     Args:
@@ -286,8 +299,6 @@ def judgement_of(
         watched: the list.
         hits: what it reported.
         notice: gets a sentence for each thing that cannot be used.
-        bad_before: names of the parameters that held NaN or Inf at the end of the step before; None: not known.
-        flow_known: what a node of this step was made from is what the graph says: else nothing is an origin.
         remembered: the training had the expressions of this list at the step before, too, whose statistics they may
             name; None: it had, if there is a step before.
     """
@@ -304,19 +315,21 @@ def judgement_of(
     if stop.step <= START:
         covered &= watched.graph.parameter
     listed, covered = covered, covered & _comparable(watched.graph, stop.step, judging, found, remembered)
-    looked = _looked_for_overflow(watched.graph, judging, covered)
-    clean = _without_bad(watched.graph, found, looked)
-    designs = Designs(watched.graph.nodes, _Held(watched.graph, found, clean))
-    used = clean if bad_before is None else _as_used(watched.graph, clean, looked, bad_before)
-    if flow_known and all(watched.graph.find(hit.node) >= 0 for hit in hits):  # else the graph is of another step
-        found.origin[:] = _origins(watched.graph, found, used, designs, bad_before or frozenset())
-    for at in np.flatnonzero(bad_tensors(found)).tolist():
-        if types := designs.absorbed_by(int(found.node[at]), int(found.slot[at])):
-            mark(found, at, types)
+    clean = _looked_for_overflow(watched.graph, judging, covered)
+    for row, slot in zip(found.node[found.bad()].tolist(), found.slot[found.bad()].tolist(), strict=True):
+        if (place := watched.graph.place(row, slot)) >= 0:
+            clean[place] = False
     silent: Mask = np.any(listed & ~covered, axis=0)
     coverage = _coverage((rank, stop.step), watched.graph, found, judging, covered, not_compared=silent)
     coverage = replace(coverage, parts=_not_judged(watched, info))
-    return PairResult(HitList([found]), coverage, _judged(watched.graph, found, covered))
+    return Judgement(found, coverage, _judged(watched.graph, found, covered), clean)
+
+
+def watched_for_overflow(watched: Watched) -> Mask:
+    """The places of the graph of which a training says so if they hold NaN or Inf, in every step."""
+    pairs = zip(watched.watchpoints, watched.masks, strict=True)
+    judging = [(each, mask) for each, mask in pairs if _is_judged(each, Stop(0, START + 1), watched.info)]
+    return _looked_for_overflow(watched.graph, judging, _places(watched.graph, judging))
 
 
 def _is_judged(watchpoint: Watchpoint, stop: Stop, info: TrainingInfo) -> bool:
@@ -405,7 +418,6 @@ def _coverage(
         steps=(pair,),
         watched=tuple(sorted((watchpoint.id, count) for (watchpoint, _), count in counts if count)),
         blocked=hits.counted(Verdict.BLOCKED),
-        by_design=len(hits.designed),
     )
 
 
@@ -418,100 +430,6 @@ def _looked_for_overflow(
     for row in np.flatnonzero(overflow).tolist():
         looked |= covered[row]
     return looked
-
-
-def _without_bad(graph: RankGraph, hits: ReceivedHits, looked: Mask) -> Mask:
-    """Places that were looked at, and that are clean."""
-    clean: Mask = looked.copy()
-    for row, slot, bad in zip(hits.node.tolist(), hits.slot.tolist(), bad_tensors(hits).tolist(), strict=True):
-        place = graph.place(row, slot)
-        if bad and place >= 0:
-            clean[place] = False
-    return clean
-
-
-def _as_used(graph: RankGraph, clean: Mask, looked: Mask, bad_before: frozenset[str]) -> Mask:
-    """Places that were clean when they were used: weights and statistics had the values of the step before.
-
-    They are judged at the end of a step, after it has changed them. A weight that is bad because the program itself
-    changed it between the steps was that when it was used.
-    """
-    used: Mask = clean.copy()
-    nodes = graph.nodes
-    for place in np.flatnonzero(looked & graph.parameter).tolist():
-        row = int(graph.node[place])
-        made = assigned(nodes, row)
-        if nodes.category_of(row) not in TRAINABLE and made != []:
-            kept = made is not None and outlives_steps(nodes, row)  # statistics of a module, and nothing fed in
-        elif made:
-            continue  # read again after an optimizer changed it
-        else:
-            kept = made is None
-            used[place] &= kept
-        if kept:
-            used[place] = nodes.names[row] not in bad_before
-    return used
-
-
-class _Held:
-    """Returns what a client said of a tensor: see ``Designs``."""
-
-    def __init__(self, graph: RankGraph, hits: ReceivedHits, clean: Mask) -> None:
-        self._graph = graph
-        self._clean = clean
-        self._bad: dict[tuple[int, int], Elements | None] = {}
-        for at, (row, slot) in enumerate(zip(hits.node.tolist(), hits.slot.tolist(), strict=True)):
-            self._bad[row, slot] = elements_of(hits.records.get(at))
-
-    def __call__(self, row: int, slot: int) -> Elements | None:
-        place = self._graph.place(row, slot)
-        if place >= 0 and self._clean[place]:
-            return Elements()
-        if (row, slot) in self._bad:
-            return self._bad[row, slot]
-        return stated(self._graph.nodes, row)
-
-
-def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs, bad_before: frozenset[str]) -> Mask:
-    """Bad tensors all of whose inputs are known to have been clean; what was fed in from outside has none.
-
-    A weight is judged after the optimizer changed it. Where its earlier value is not known, and it is clean then, it
-    was clean before: nothing an optimizer does takes a NaN away. Constants of the graph are what the program says.
-    """
-    origins = bad_tensors(hits)
-    for at in np.flatnonzero(origins).tolist():
-        row = int(hits.node[at])
-        if designs.intended(row, int(hits.slot[at])):
-            origins[at] = False
-            continue
-        category = graph.nodes.category_of(row)
-        if category in PARAMETERS:
-            # The others are what the optimizer made them, or the module that keeps its statistics there.
-            made = assigned(graph.nodes, row)
-            # A weight that the program wrote while others were bad may have been made of those, as averages are.
-            tampered = made == [] and not bad_before
-            given = graph.nodes.names[row].startswith(_INPUTS)
-            origins[at] = tampered or (category is Category.PARAMETER and made is None and (given or not bad_before))
-            continue
-        kind = graph.nodes.op_type(row)
-        exchanged = is_collective(kind) or is_receiving(kind)  # other ranks had a part in it
-        origins[at] = not exchanged and all(
-            _clean_input(graph, clean, *held) or designs.intended(*held) for held in real_inputs(graph.nodes, row)
-        )
-    return origins
-
-
-_INPUTS: Final = ("inputs.", "NoGrad/inputs.")
-"""Our client for PyTorch begins the names of what a model is called with like this; no weight is part of it."""
-
-
-def _clean_input(graph: RankGraph, clean: Mask, row: int, slot: int) -> bool:
-    if row < 0:
-        return False
-    if graph.nodes.category_of(row) is Category.CONSTANT or graph.nodes.orders_only(row):
-        return True
-    place = graph.place(row, slot)
-    return place >= 0 and bool(clean[place])
 
 
 class LiveChecker(Checker):

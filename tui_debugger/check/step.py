@@ -15,14 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int8, Int16, Int64, Mask, UInt8
-from tui_debugger.check.by_design import StepDesigns
 from tui_debugger.check.flow import holds_tensors
 from tui_debugger.check.hits import HitList, StepHits, facts_of, overflow_text, overflowed
 from tui_debugger.check.measure import Measurements
-from tui_debugger.check.origins import find_origins
 from tui_debugger.check.plan import AskedRows, Plan, Planner, RequiredByStep, Subjects, every_row
 from tui_debugger.check.progress import scaled
-from tui_debugger.check.provenance import surely_tainted
 from tui_debugger.model import Coverage, NodeKind, ProgressFn, Verdict, Watchpoint, no_progress
 from tui_debugger.stats.fields import STORED
 from tui_debugger.stats.records import ROW, Records, State, holds_bad
@@ -338,6 +335,10 @@ class PairResult:
     judged: npt.NDArray[np.uint8]
 
 
+MarkHits = Callable[[Measurements, StepHits, ProgressFn], int]
+"""Marks which hits of a step are origins, and which are by design; returns how many are by design."""
+
+
 class Checker:
     """Judges the steps of one rank with one state of the watchpoint list."""
 
@@ -351,12 +352,15 @@ class Checker:
         mask: Callable[[Watchpoint], Mask],
         scope: Callable[[], Mask],
         asked: AskedRows = every_row,
+        *,
+        mark: MarkHits,
     ) -> None:
         """``mask`` gives the node rows of this rank that a watchpoint selects, ``scope`` those that may be checked.
 
-        ``asked``: see ``Planner``.
+        ``asked``: see ``Planner``. ``mark`` marks the hits of every step.
         """
         self.measurements = measurements
+        self.mark = mark
         self.flow = measurements.flow
         self.planner = Planner(self.flow, watchpoints, mask, scope, asked)
 
@@ -432,35 +436,16 @@ class Checker:
             yield from self._judge_together(together, progress)
 
     def _judge_together(self, plans: Sequence[Plan], progress: ProgressFn) -> Iterator[tuple[int, PairResult]]:
-        designs = [StepDesigns(self.measurements, plan.step, progress) for plan in plans]
-        designed = [each.rows for each in designs]
         with self.measurements.locked():
             judged = judged_steps(plans, self.planner, self.measurements)
             hits = [self._hits(each) for each in judged]
-            candidates = list(map(self._may_be_origins, hits, designed))
-            for found, some in zip(hits, candidates, strict=True):
-                found.evaluate(some)
-        for number, (step, found) in enumerate(zip(judged, hits, strict=True)):
-            yield step.plan.step, self._result(step, found, designs[number], candidates[number], progress)
+        for step, found in zip(judged, hits, strict=True):
+            yield step.plan.step, self._result(step, found, progress)
 
-    def _result(
-        self, judged: JudgedStep, hits: StepHits, designs: StepDesigns, candidates: list[int], progress: ProgressFn
-    ) -> PairResult:
-        by_design = designs.mark(hits)
-        made = [hits.make(index) for index in candidates]
-        origins = find_origins(self.measurements, hits.step, made, progress)
-        hits.origin[[index for index, hit in zip(candidates, made, strict=True) if hit.key in origins]] = True
+    def _result(self, judged: JudgedStep, hits: StepHits, progress: ProgressFn) -> PairResult:
+        by_design = self.mark(self.measurements, hits, progress)
         coverage = replace(judged.coverage((hits.rank, hits.step), hits), by_design=by_design)
         return PairResult(HitList([hits]), coverage, judged.nodes(len(self.flow.nodes)))
-
-    def _may_be_origins(self, hits: StepHits, designed: Mask) -> list[int]:
-        rows = hits.records.rows
-        bad = np.flatnonzero(holds_bad(rows))
-        if not len(bad):
-            return []
-        tainted = surely_tainted(self.measurements, hits.step, hits.node[bad], hits.side[bad], hits.slot[bad], designed)
-        candidates: list[int] = bad[~tainted].tolist()
-        return candidates
 
     def _hits(self, judged: JudgedStep) -> StepHits:
         plan = judged.plan

@@ -83,7 +83,8 @@ class Doubt:
     Attributes:
         kind: ``nothing`` was looked at or compared, a watchpoint is ``unmatched``, tensors or parts of the dump are
             ``unreadable``, something that a training ran was ``unrecorded``, or others could not be compared
-            (``uncomparable``); of a training that was ``lost``, or that could not be saved (``unsaved``).
+            (``uncomparable``); of a training that ``ended`` before its time, was ``lost``, or could not be saved
+            (``unsaved``).
         text: one sentence for people.
     """
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tui_debugger.cli.listen_log import ANSWER
 from tui_debugger.cli.open_ import add_common, require_terminal
 from tui_debugger.cli.options import add_judging, configured, given_watchpoints, screen_config, whole
 from tui_debugger.errors import TdbgError
@@ -209,8 +210,10 @@ DESCRIPTION = """\
 Waits for training processes that attach: MindSpore 1.1 to 2.3 by its own
 debugger protocol, PyTorch and any Python loop through tdbg's client. Several
 processes of one run are several ranks. With --no-screen, for batch jobs, the
-watchpoints are judged while the training runs, every hit is a line on stdout,
-every step with findings one on stderr, and the training is let go at the end.
+watchpoints are judged while the training runs. Of a step with findings stdout
+gets the origins, then a line with counts (--all-hits: every finding). What is
+not read in time never makes a training wait: it is counted. At the end the
+training is let go.
 """
 EPILOG = """\
 how a training finds its way here:
@@ -222,10 +225,10 @@ how a training finds its way here:
 exit codes with --no-screen:
   0    clean: no finding in what was judged, and something was
   1    a finding; it outranks "cannot judge"
-  2    cannot judge: no training came, it was lost, no step ran, something that
-       ran was not recorded or not judged, a watchpoint of --watch or
-       --watch-file that looked at no tensor, --save could not write everything;
-       a wrong argument
+  2    cannot judge: no training came, it died or was lost before --steps, no
+       step ran, something that ran was not recorded or not judged, a watchpoint
+       of --watch or --watch-file that looked at no tensor, --save could not
+       write everything; a wrong argument
   130  interrupted: the training is let go, what was found is summed up
 
 examples:
@@ -235,7 +238,7 @@ examples:
 """
 _SIZE = re.compile(r"(\d{1,12})\s*([kmgt]?)i?b?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-_BATCH_ONLY = ("steps", "stop_on_hit", "log_hits", "save", "json", "timeout", "ranks", "fail_on")
+_BATCH_ONLY = ("steps", "stop_on_hit", "log_hits", "save", "all_hits", "json", "timeout", "ranks", "fail_on")
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -304,13 +307,21 @@ def _add_batch(parser: argparse.ArgumentParser) -> None:
         "--steps", type=whole("a number of steps from 1 on", 1), metavar="N", help="let the training go after N steps"
     )
     hits = batch.add_mutually_exclusive_group()
-    hits.add_argument("--stop-on-hit", action="store_true", help="end at the first finding, and let the training go")
+    hits.add_argument(
+        "--stop-on-hit",
+        action="store_true",
+        help="end at the first finding, when all ranks have judged that step, and let the training go; a rank that has "
+        f"not after {ANSWER:g} s is named",
+    )
     hits.add_argument("--log-hits", action="store_true", help="go on after findings, to the end (default)")
     batch.add_argument(
         "--save",
         type=Path,
         metavar="DIR",
         help="write the tensors around every finding as a dump, for tdbg open; with --steps also the last step",
+    )
+    batch.add_argument(
+        "--all-hits", action="store_true", help="a line for every finding, not for origins and steps only"
     )
     batch.add_argument("--json", action="store_true", help="a JSON object per line: every hit, at last a summary")
     batch.add_argument(

@@ -1,357 +1,38 @@
-"""``tdbg listen --no-screen``: drives trainings, and prints hits as they come, what was covered, the verdict."""
+"""``tdbg listen --no-screen``: drives trainings until nothing more is to come; ``listen_log`` says what was found."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import queue
-import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from tui_debugger import __version__
+from tui_debugger.cli.listen_log import ANSWER, Log
 from tui_debugger.cli.options import add_watchpoints, conditions_of, given_watchpoints
-from tui_debugger.cli.output import interruptible, note, undecided
+from tui_debugger.cli.output import interruptible, note
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
-from tui_debugger.text.documents import document_line
-from tui_debugger.text.writer import Meaning, meant, terminal_of, write_data, write_lines
+from tui_debugger.text.backlog import StreamBehind, writing_behind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tui_debugger.check.hits import HitList
     from tui_debugger.check.step import PairResult
     from tui_debugger.check.types import Pair
-    from tui_debugger.check.verdicts import Doubt, Judgement
-    from tui_debugger.model import Coverage, Hit, ProgressFn, TensorKey, Watchpoint
-    from tui_debugger.notes import ShownNote
-    from tui_debugger.session import CheckResult
+    from tui_debugger.check.verdicts import Doubt
+    from tui_debugger.model import ProgressFn, Watchpoint
     from tui_debugger.session.live import LiveEvent, LiveSession, LiveState
 
 
-_NOTES_ROOM: Final = 60
-"""Cells that the notes of a step take on the line of a hit."""
-_KEPT: Final = 200_000
-"""The number of hits that are kept for the summary; those after them are counted only."""
 _ROOM: Final = 256 << 20
 """Bytes of values that are fetched at one step to be saved."""
 _EVERYTHING: Final = 5000
 """Tensors that are fetched then."""
-_SETTLED: Final = 2.0
-"""Seconds without a word of a step after which it is summed up although its training still runs."""
-_QUIET: Final = 5.0
-"""Seconds between two lines that say how far a training is that has nothing to say."""
-
-
-class Log:
-    """The hits that were printed, and what they add up to."""
-
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self._json: bool = arguments.json
-        self._arguments = arguments
-        self._results: dict[Pair, PairResult] = {}
-        self._counts: dict[Pair, int] = {}
-        self._printed: dict[int, tuple[Pair, set[tuple[TensorKey, tuple[int, ...]]]]] = {}
-        self._open: dict[int, Pair] = {}
-        """By rank the step with findings that is not summed up yet."""
-        self._first: dict[int, HitList] = {}
-        self._passed: dict[int, int] = {}
-        self._heard: dict[int, float] = {}
-        """By rank when a finding came last."""
-        self._last_note = time.monotonic()
-        self._kept = 0
-        self._findings = 0
-
-    # -- while it runs -----------------------------------------------------------------------------
-
-    def report(self, pair: Pair, result: PairResult, *, graphs: bool, notes: Sequence[ShownNote] = ()) -> Sequence[Hit]:
-        """Prints the findings of a step, each once; returns those that are new.
-
-        Args:
-            pair: (rank, step).
-            result: what was found there so far.
-            graphs: the training has several graphs, so that a name alone may mean two nodes.
-            notes: the scalars of the step.
-        """
-        from tui_debugger.model import Verdict
-
-        rank = pair[0]
-        if self._open.get(rank, pair) != pair:
-            self._sum_up(rank)
-        found = result.hits.with_verdict(Verdict.FINDING)
-        printed = self._printed.get(rank)
-        if printed is None or printed[0] != pair:
-            printed = self._printed[rank] = (pair, set())
-        new = [hit for hit in found if (hit.key, _finders(hit)) not in printed[1]]
-        printed[1].update((hit.key, _finders(hit)) for hit in new)
-        self._keep(pair, result, len(found))
-        for hit in new:
-            self._line(hit, notes, graphs=graphs)
-        if new:
-            self._open[rank], self._heard[rank] = pair, time.monotonic()
-        sys.stdout.flush()
-        return new
-
-    def _keep(self, pair: Pair, result: PairResult, findings: int) -> None:
-        """Keeps what a step came to, for the summary; its hits only while there is room."""
-        before = self._results.get(pair)
-        self._kept -= len(before.hits) if before is not None else 0
-        room = self._kept + len(result.hits) <= _KEPT
-        self._kept += len(result.hits) if room else 0
-        self._results[pair] = result if room else dataclasses.replace(result, hits=result.hits[:0])
-        self._findings += findings - self._counts.get(pair, 0)
-        self._counts[pair] = findings
-        self._first[pair[0]] = result.hits
-
-    def pause(self, session: LiveSession) -> None:
-        """Sums up steps with findings while nothing happens, and says now and then how far the others are."""
-        from tui_debugger.live.wire import Phase
-
-        now = time.monotonic()
-        for rank in list(self._open):
-            # At operator level the findings of a step come one after the other.
-            if session.state(rank).phase is not Phase.RUNNING or now - self._heard[rank] > _SETTLED:
-                self._sum_up(rank)
-        if now - self._last_note < _QUIET:
-            return
-        self._last_note = now
-        for state in session.trainings():
-            if state.passed is not None and state.passed > self._passed.get(state.rank, -1):
-                self._passed[state.rank] = state.passed
-                note(f"step {state.passed}  rank {state.rank}  no new findings")
-
-    def _sum_up(self, rank: int) -> None:
-        """One line for a step with findings."""
-        from tui_debugger.text.hits import hit_text
-        from tui_debugger.text.numbers import plural
-        from tui_debugger.text.tensors import step_text
-
-        pair, hits = self._open.pop(rank), self._first.pop(rank, None)
-        result = self._results[pair]
-        if hits is None or not self._counts[pair]:
-            return
-        first = next((hit for hit in hits if hit.origin), None) or _first_finding(hits)
-        named = f"{first.key.node.rpartition('/')[2]} ({hit_text(first)})" if first is not None else ""
-        parts = [f"step {step_text(pair[1])}", f"rank {rank}", plural(result.coverage.checked, "tensor")]
-        note("  ".join([*parts, plural(self._counts[pair], "finding"), f"first: {named}"]))
-        self._passed[rank] = max(pair[1], self._passed.get(rank, -1))
-        self._last_note = time.monotonic()
-
-    def _line(self, hit: Hit, notes: Sequence[ShownNote], *, graphs: bool) -> None:
-        from tui_debugger.text.notes import notes_row, notes_text
-
-        if self._json:
-            from tui_debugger.text.rows import hit_row
-
-            _print_json({"event": "hit", **hit_row(hit), **notes_row(notes)})
-            return
-        from tui_debugger.text.hits import hit_text, said_words
-        from tui_debugger.text.tables import Column, Cut, table_lines
-        from tui_debugger.text.tensors import place_text, step_text
-
-        words = ("◆ " if hit.origin else "") + hit_text(hit)
-        where = f"step {step_text(hit.key.step)}  rank {hit.key.rank}"
-        found = meant(words, Meaning.ORIGIN if hit.origin else Meaning.FINDING)
-        columns = [
-            Column(""),
-            Column(""),
-            Column("", cut=Cut.END),
-            Column("", cut=Cut.MIDDLE, weight=9),
-            Column("", cut=Cut.END),
-        ]
-        cells = [where, said_words(hit), found, place_text(hit.key, with_graph=graphs), notes_text(notes, _NOTES_ROOM)]
-        kept = [at for at, cell in enumerate(cells) if cell]
-        row = [cells[at] for at in kept]
-        write_lines(*table_lines([columns[at] for at in kept], [row], terminal_of()))
-
-    def collect(self, session: LiveSession, pair: Pair, result: PairResult, progress: ProgressFn) -> None:
-        """Fetches the tensors around findings, to be saved: see ``LiveSession.keep``."""
-        from tui_debugger.errors import CancelledError, TdbgError
-        from tui_debugger.session.live_evidence import Budget
-
-        try:
-            session.keep(*pair, result.hits, Budget(_EVERYTHING, _ROOM, _ROOM), progress)
-        except CancelledError:
-            raise
-        except TdbgError as error:
-            note(f"not everything around the hits could be fetched: {error.what}")
-
-    def collect_all(self, session: LiveSession, rank: int, step: int, progress: ProgressFn) -> None:
-        """Fetches what is watched at the last step, to be saved."""
-        from tui_debugger.check.hits import HitList
-        from tui_debugger.session.live_evidence import Budget
-
-        session.keep(rank, step, HitList(()), Budget(_EVERYTHING, _ROOM, _ROOM), progress)
-
-    # -- at the end --------------------------------------------------------------------------------
-
-    def failed(self, error: TdbgError) -> None:
-        """With ``--json`` an error is the last line."""
-        if self._json:
-            _print_json({"event": "summary", **undecided("listen", None, error)})
-
-    def summary(
-        self, session: LiveSession, rules: Collection[int], fail_on: frozenset[str], batch: Batch, saved: str
-    ) -> int:
-        """Prints what it all comes to; returns the exit code."""
-        from tui_debugger.check.verdicts import Doubt
-
-        for rank in list(self._open):
-            self._sum_up(rank)
-        result = self._total(session, cancelled=batch.interrupted)
-        steps = _steps(result, session)
-        doubts = [Doubt("lost", text) for text in batch.gone] + [Doubt("unsaved", text) for text in batch.unsaved]
-        judgement = self._judged(result, rules, fail_on, doubts)
-        if not any(steps.values()):
-            judgement = _doubted(judgement, Doubt("nothing", "no step was judged"))
-        code = judgement.outcome.exit_code
-        for notice in session.info.notices:
-            note(notice)
-        if self._json:
-            _print_json(self._document(result, judgement, code, steps, saved))
-            return code
-        from tui_debugger.cli.check_report import OUTCOMES
-
-        *texts, last = self._texts(result, judgement, steps, saved)
-        for text in texts:
-            note(text, Meaning.DOUBT if text.startswith("cannot judge") else None)
-        note(last, OUTCOMES[judgement.outcome])
-        return code
-
-    def _total(self, session: LiveSession, *, cancelled: bool) -> CheckResult:
-        """Everything that was judged, steps without hits included."""
-        from tui_debugger.check.hits import HitList
-        from tui_debugger.check.results import combined
-        from tui_debugger.check.types import CheckResult
-
-        version, watchpoints = session.watchpoints.snapshot()
-        parts = list(self._results.values())
-        covers = [part.coverage for part in parts]
-        covers += [_times(coverage, count) for _, count, coverage in session.silent()]
-        coverage = dataclasses.replace(combined(covers), parts=session.unreadable())
-        hits = HitList.merged(part.hits for part in parts)
-        return CheckResult(coverage.steps, hits, coverage, watchpoints, version, cancelled=cancelled)
-
-    def _judged(
-        self, result: CheckResult, rules: Collection[int], fail_on: frozenset[str], doubts: Sequence[Doubt]
-    ) -> Judgement:
-        from tui_debugger.check.verdicts import judge
-
-        judgement = judge(
-            result,
-            rules=rules,
-            fail_on=fail_on,
-            allow_unreadable=self._arguments.allow_unreadable,
-            allow_unmatched=self._arguments.allow_unmatched,
-        )
-        for doubt in doubts:
-            judgement = _doubted(judgement, doubt)
-        return judgement
-
-    def _document(
-        self, result: CheckResult, judgement: Judgement, code: int, steps: dict[int, int], saved: str
-    ) -> dict[str, Any]:
-        from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
-
-        coverage = coverage_row(result.coverage)
-        del coverage["pairs"]
-        return {
-            "event": "summary",
-            "command": "listen",
-            "exit_code": code,
-            "verdict": judgement.outcome.value,
-            "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
-            "watchpoints": [
-                {
-                    **watch_row(tally.watchpoint, tally.tensors),
-                    "judged": tally.judged,
-                    "findings": tally.findings,
-                    "blocked": tally.blocked.tensors,
-                }
-                for tally in judgement.tallies
-            ],
-            "coverage": coverage,
-            "unrecorded": part_rows(part for part in result.coverage.parts if part.unrecorded),
-            "steps": [{"rank": rank, "steps": count} for rank, count in steps.items()],
-            "findings": self._findings,
-            "failing": len(judgement.failing),
-            "origins": [key_row(hit.key) for hit in result.hits if hit.origin],
-            "saved": saved or None,
-            "version": __version__,
-        }
-
-    def _texts(self, result: CheckResult, judgement: Judgement, steps: dict[int, int], saved: str) -> list[str]:
-        from tui_debugger.check.verdicts import Outcome
-        from tui_debugger.text.numbers import plural
-
-        coverage = result.coverage
-        ran = ", ".join(f"rank {rank}: {plural(count, 'step')}" for rank, count in steps.items()) or "no step ran"
-        judged = f"{plural(coverage.checked, 'tensor')} judged by the training"
-        texts = [f"{ran}; {judged}, {coverage.unreadable:,} unreadable, {coverage.not_comparable:,} not comparable"]
-        texts += [f"saved {saved}"] if saved else []
-        texts += [f"cannot judge: {doubt.text}" for doubt in judgement.doubts]
-        origins = sum(hit.origin for hit in result.hits)
-        found = plural(self._findings, "finding") + (f", {plural(origins, 'origin')} ◆" if origins else "")
-        last = {
-            Outcome.FINDING: f"FINDINGS: {found}",
-            Outcome.CLEAN: "clean" if not self._findings else f"clean: {found}, none that --fail-on names",
-            Outcome.CANNOT_JUDGE: "" if judgement.doubts else "cannot judge",
-            Outcome.INTERRUPTED: f"interrupted: {found} so far",
-        }[judgement.outcome]
-        return [*texts, *([last] if last else [])]
-
-
-def _doubted(judgement: Judgement, doubt: Doubt) -> Judgement:
-    """With one more reason not to say "clean", unless there is one of its kind that says as much."""
-    from tui_debugger.check.verdicts import Outcome
-
-    if doubt.kind == "nothing" and any(each.kind == "nothing" for each in judgement.doubts):
-        return judgement
-    outcome = Outcome.CANNOT_JUDGE if judgement.outcome is Outcome.CLEAN else judgement.outcome
-    return dataclasses.replace(judgement, doubts=(*judgement.doubts, doubt), outcome=outcome)
-
-
-def _times(coverage: Coverage, count: int) -> Coverage:
-    return dataclasses.replace(
-        coverage,
-        checked=coverage.checked * count,
-        skipped=coverage.skipped * count,
-        watched=tuple((watchpoint, tensors * count) for watchpoint, tensors in coverage.watched),
-    )
-
-
-def _steps(result: CheckResult, session: LiveSession) -> dict[int, int]:
-    """Steps that ended and were judged, by rank: what runs after the last one belongs to a step that never ends."""
-    counts: dict[int, int] = {}
-    ended = session.ended()
-    for rank, step in result.coverage.steps:
-        counts[rank] = counts.get(rank, 0) + (0 <= step <= ended.get(rank, -1))
-    for rank, count, _ in session.silent():
-        counts[rank] = counts.get(rank, 0) + count
-    return dict(sorted(counts.items()))
-
-
-def _finders(hit: Hit) -> tuple[int, ...]:
-    """The watchpoints that found it."""
-    from tui_debugger.model import Verdict
-
-    return tuple(each.watchpoint for each in hit.results if each.verdict is Verdict.FINDING)
-
-
-def _first_finding(hits: HitList) -> Hit | None:
-    from tui_debugger.model import Verdict
-
-    return next(iter(hits.with_verdict(Verdict.FINDING)), None)
-
-
-def _print_json(row: dict[str, Any]) -> None:
-    write_data(document_line(row), flush=True)
-
-
+_SETTLED: Final = 0.5
+"""Seconds without an event of a training after which all of its steps that ended are taken as judged."""
 GRACE: Final = 20.0
 """Seconds that a training which was lost has to come back before it counts as gone."""
 _LOOK: Final = 0.2
@@ -369,15 +50,20 @@ def run_batch(arguments: argparse.Namespace, listen: Callable[[], LiveSession], 
     Raises:
         TdbgError: ``listen`` does; or no training came.
     """
-    log = Log(arguments)
-    try:
-        return _listen(arguments, listen, warning, log)
-    except TdbgError as error:
-        log.failed(error)
-        raise
+    with writing_behind() as (backlog, out):
+        log = Log(arguments, backlog)
+        try:
+            code = _listen(arguments, listen, warning, log, out)
+            backlog.hurry = code not in (0, 1, TdbgError.exit_code)
+            return code
+        except TdbgError as error:
+            log.failed(error)
+            raise
 
 
-def _listen(arguments: argparse.Namespace, listen: Callable[[], LiveSession], warning: str, log: Log) -> int:
+def _listen(
+    arguments: argparse.Namespace, listen: Callable[[], LiveSession], warning: str, log: Log, out: StreamBehind
+) -> int:
     given = given_watchpoints(arguments)
     fail_on = conditions_of(arguments.fail_on)
     if arguments.save is not None:
@@ -388,7 +74,7 @@ def _listen(arguments: argparse.Namespace, listen: Callable[[], LiveSession], wa
             note(warning)
         for line in (f"waiting for a training at {session.address}", *session.waiting_text().splitlines()):
             note(line)
-        batch = Batch(session, arguments, given, log, progress)
+        batch = Batch(session, arguments, given, log, progress, out)
         try:
             batch.follow()
         except CancelledError:
@@ -424,7 +110,9 @@ class Follow:
         first: the step that it stood at then.
         over: nothing more is expected of it.
         lost: when it was lost, by ``time.monotonic``; None while it is there.
-        last: the last step that is known.
+        ended: the last step of which nothing more is reported; -1 are the values before the first.
+        passed: the step that had ended last when that was looked at.
+        heard: when the last event came.
     """
 
     begun: bool = False
@@ -433,7 +121,24 @@ class Follow:
     first: int = -1
     over: bool = False
     lost: float | None = None
-    last: int = -1
+    ended: int = -2
+    passed: int = -2
+    heard: float = field(default_factory=time.monotonic)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end at the first finding: every rank judges that step before it is let go.
+
+    No rank is held meanwhile: the others may need what it does next to get to the end of the step.
+
+    Attributes:
+        step: the one with the finding.
+        until: when to give up, by ``time.monotonic``.
+    """
+
+    step: int
+    until: float
 
 
 @dataclass
@@ -441,9 +146,8 @@ class Batch:
     """One session of listening.
 
     Attributes:
-        interrupted: Ctrl-C was pressed.
-        gone: sentences about trainings that were lost.
-        unsaved: why what was to be saved was not.
+        interrupted, gone, unsaved, unanswered: see ``Reasons``.
+        early: ranks of trainings that ended before their time, or were lost, while more was expected of them.
     """
 
     session: LiveSession
@@ -451,9 +155,12 @@ class Batch:
     given: Sequence[Watchpoint]
     log: Log
     progress: ProgressFn
+    out: StreamBehind
     interrupted: bool = False
     gone: list[str] = field(default_factory=list)
+    early: list[int] = field(default_factory=list)
     unsaved: list[str] = field(default_factory=list)
+    unanswered: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Listens from now on."""
@@ -462,8 +169,8 @@ class Batch:
         self.session.on_new_nodes(self._more_nodes)
         self._ranks: dict[int, Follow] = {}
         self._rules: frozenset[int] | None = None
-        self._stop = False
-        self._since = time.monotonic()
+        self._ending: Ending | None = None
+        self._since = self._looked = time.monotonic()
         for state in self.session.trainings():  # who came before anybody listened to events
             if state.stop is not None and state.graph:
                 self._ranks[state.rank] = Follow(stop=state.stop.count, standing=True)
@@ -478,21 +185,49 @@ class Batch:
         """
         self._begin_all()
         while not self._over():
-            try:
-                event = self._events.get(timeout=_LOOK)
-            except queue.Empty:
-                self.log.pause(self.session)
-                self._look_at_the_clock()
-                continue
-            self._take(event)
-            if not self._stop:
+            with suppress(queue.Empty):
+                self._take(self._events.get(timeout=_LOOK))
                 self._begin_all()
+                self._flush()
+            if time.monotonic() - self._looked >= _LOOK:
+                self._look_around()
 
     def _over(self) -> bool:
-        return self._stop or (bool(self._ranks) and all(each.over for each in self._ranks.values()))
+        return bool(self._ranks) and all(each.over for each in self._ranks.values())
 
-    def _look_at_the_clock(self) -> None:
-        now = time.monotonic()
+    def _look_around(self) -> None:
+        """Does what is due: prints the steps that all have judged, and gives up where nothing more came.
+
+        Raises:
+            TdbgError: no training came in time.
+            OSError: the output cannot be written.
+        """
+        self.out.check()
+        now = self._looked = time.monotonic()
+        for rank, each in self._ranks.items():
+            self._look_at(rank, each, now)
+        self._flush()
+        self.log.pause(self.session)
+        self._give_up(now)
+
+    def _flush(self) -> None:
+        """Prints the steps that all trainings have judged."""
+        active = [each.ended for each in self._ranks.values() if each.begun and not each.over]
+        self.log.flush(min(active, default=None))
+
+    def _look_at(self, rank: int, each: Follow, now: float) -> None:
+        """Takes in the steps that ended without a word: a training that has nothing to say of them tells of none."""
+        if each.over or not each.begun:
+            return
+        self.session.settle()  # judges a step at its end that had its last report inside it
+        before, passed = each.passed, self.session.state(rank).passed
+        each.passed = each.passed if passed is None else passed
+        if self.session.idle and self._events.empty() and now - each.heard > _SETTLED:
+            self._ended(rank, each, before)
+
+    def _give_up(self, now: float) -> None:
+        from tui_debugger.text.tensors import ranks_text, step_text
+
         timeout = self.arguments.timeout
         if timeout is not None and self._rules is None and now - self._since > timeout:
             there = len(self.session.ranks())
@@ -503,7 +238,16 @@ class Batch:
         for rank, each in self._ranks.items():
             if each.lost is not None and not each.over and now - each.lost > GRACE:
                 each.over = True
-                self.gone.append(f"the training of rank {rank} was lost")
+                self.log.ended(rank)
+                self.early.append(rank)
+        if self._ending is not None and now > self._ending.until:
+            silent = [rank for rank, each in self._ranks.items() if not each.over]
+            for rank in silent:
+                self._ranks[rank].over = True
+            if silent:
+                ranks = f"rank{'' if len(silent) == 1 else 's'} {ranks_text(silent)}"
+                step = step_text(self._ending.step)
+                self.unanswered.append(f"{ranks} had not judged step {step} {ANSWER:g} s after the first finding")
 
     @property
     def _wanted(self) -> int:
@@ -522,22 +266,29 @@ class Batch:
             self.session.release([rank])
             each.over = True
             self.gone.append(f"rank {rank}: {event.text}")
-        if event.step is not None:
-            each.last = event.step
+        each.heard = time.monotonic()
         if kind in (LiveKind.STOPPED, LiveKind.HITS):
             each.lost = None
             if kind is LiveKind.STOPPED:
                 self._stood(rank, each, event)
             else:
                 self._report(event)
-        elif kind is LiveKind.DONE:
-            each.over = True
-        elif kind is LiveKind.LOST:
-            each.lost = time.monotonic()
+        elif kind in (LiveKind.DONE, LiveKind.LOST):
+            self._went(rank, each, done=kind is LiveKind.DONE)
         elif kind is LiveKind.BACK:
             each.lost = None
-            if each.begun and not self._stop and self.session.state(rank).phase.name == "STOPPED":
+            if each.begun and not each.over and self.session.state(rank).phase.name == "STOPPED":
                 self._go_on(rank, each)  # it still waits where it was lost
+
+    def _went(self, rank: int, each: Follow, *, done: bool) -> None:
+        """Handles a training that ended, or whose connection broke: it may come back."""
+        if done:
+            self._begin_ending(self.log.ended(rank))
+            if not each.over and self.session.state(rank).ending:
+                self.early.append(rank)
+            each.over = True
+        else:
+            each.lost = time.monotonic()
 
     def _stood(self, rank: int, each: Follow, event: LiveEvent) -> None:
         """Handles a training that waits at a stop; a stop that was handled already is not a new one."""
@@ -545,12 +296,12 @@ class Batch:
             return
         each.stop, each.standing = event.count, True
         self._report(event, standing=True)
-        if each.begun and not self._stop:
+        if each.begun and not each.over:
             self._go_on(rank, each)
 
     def _begin_all(self) -> None:
         """Lets trainings go that stand for the first time, as soon as enough are there."""
-        ready = [rank for rank, each in self._ranks.items() if each.standing and each.lost is None]
+        ready = [rank for rank, each in self._ranks.items() if each.standing and each.lost is None and not each.over]
         waiting = [rank for rank in ready if not self._ranks[rank].begun]
         if not waiting or (self._rules is None and len(ready) < self._wanted):
             return
@@ -575,50 +326,109 @@ class Batch:
     def _begin(self, state: LiveState) -> None:
         each = self._ranks[state.rank]
         each.begun = True
-        each.first = state.step if state.step is not None else -1
+        each.first = state.stop.ended if state.stop is not None else -1
         self._go_on(state.rank, each)
 
     def _go_on(self, rank: int, each: Follow) -> None:
         """Lets one training run, as long as steps are left for it."""
         arguments, state = self.arguments, self.session.state(rank)
-        at = state.step if state.step is not None else each.first
+        at = state.stop.ended if state.stop is not None else each.first
         left = None if arguments.steps is None else each.first + arguments.steps - at
         if left is not None and left <= 0:
             if arguments.save is not None:
-                self.log.collect_all(self.session, rank, at, self.progress)
-            each.over = True
-            self.session.release([rank])
+                self._collect_all(rank, at)
+            self._let_go(rank, each)
             return
-        stops = bool(arguments.stop_on_hit or arguments.save is not None)
+        inside = bool(arguments.stop_on_hit and state.stop is not None and state.stop.node)
+        stops = {
+            "stop_on_hit": not inside and bool(arguments.stop_on_hit or arguments.save is not None),
+            "stop_at_nodes": not inside and bool(arguments.stop_on_hit),
+        }
+        if inside:
+            left = 1  # the step is judged at its end: its other operators need no stop each
+        elif self._ending is not None:
+            left = max(self._ending.step - at, 1)
         each.standing = False
         try:
-            went = self.session.run(left, [rank], stop_on_hit=stops, progress=self.progress)
+            went = self.session.run(left, [rank], progress=self.progress, **stops)
             if not went:  # what nobody had judged before was found wrong
-                self._report_known(rank, at)
-                if not self._stop:
-                    self.session.run(left, [rank], stop_on_hit=stops, progress=self.progress)
+                self._report_known(rank, each, at)
+                if each.over:
+                    return
+                self.session.run(left, [rank], progress=self.progress, **stops)
         except (NotStoppedError, LostError):
             return  # it went away meanwhile: an event says so
+        self._ended(rank, each, at)  # also where it came without a list, and judged that step now
+
+    def _let_go(self, rank: int, each: Follow) -> None:
+        """Nothing more is wanted of a training."""
+        each.over = True
+        self.session.release([rank])
 
     def _report(self, event: LiveEvent, *, standing: bool = False) -> None:
         """Reports what an event says was found."""
-        if event.rank is not None and event.step is not None and event.result is not None and self._rules is not None:
-            self._found((event.rank, event.step), event.result, standing=standing)
+        rank, step = event.rank, event.step
+        if rank is None or step is None:
+            return
+        if event.result is not None and self._rules is not None:
+            self._found((rank, step), event.result, standing=standing)
+        each = self._ranks.setdefault(rank, Follow())
+        if each.begun:
+            self._ended(rank, each, event.ended)
 
-    def _report_known(self, rank: int, step: int) -> None:
+    def _report_known(self, rank: int, each: Follow, step: int) -> None:
         """Reports what the training was just asked to judge."""
         result = self.session.latest(rank, step)
         if result is not None:
             self._found((rank, step), result, standing=True)
+            self._ended(rank, each, step)
 
     def _found(self, pair: Pair, result: PairResult, *, standing: bool) -> None:
-        found = self.log.report(
+        if self._ending is not None and pair[1] > self._ending.step:
+            return  # what runs on only so that others get to the end of the step
+        more = self.log.take(
             pair, result, graphs=bool(self.session.graph_names(pair[:1])), notes=self.session.notes_at(*pair)
         )
-        if found and standing and self.arguments.save is not None:
-            self.log.collect(self.session, pair, result, self.progress)
-        if found and self.arguments.stop_on_hit:
-            self._stop = True
+        if more and standing and self.arguments.save is not None:
+            self._collect(pair, result)
+
+    def _ended(self, rank: int, each: Follow, step: int) -> None:
+        """Nothing more is reported of the steps of a training up to one."""
+        each.ended = max(each.ended, step)
+        self._begin_ending(self.log.ended(rank, each.ended))
+        if self._ending is not None and not each.over and each.ended >= self._ending.step:
+            self._let_go(rank, each)
+
+    def _begin_ending(self, found: Sequence[int]) -> None:
+        """Begins to end where steps with findings are a reason to: every training stops at the end of its step."""
+        if not found or self._ending is not None or not self.arguments.stop_on_hit:
+            return
+        self._ending = Ending(min(found), time.monotonic() + ANSWER)
+        for rank, each in self._ranks.items():
+            if each.over:
+                continue
+            if each.ended >= self._ending.step:
+                self._let_go(rank, each)
+            elif not each.standing:
+                self.session.pause([rank])
+
+    def _collect(self, pair: Pair, result: PairResult) -> None:
+        """Fetches the tensors around findings, to be saved: see ``LiveSession.keep``."""
+        from tui_debugger.session.live_evidence import Budget
+
+        try:
+            self.session.keep(*pair, result.hits, Budget(_EVERYTHING, _ROOM, _ROOM), self.progress)
+        except CancelledError:
+            raise
+        except TdbgError as error:
+            note(f"not everything around the hits could be fetched: {error.what}")
+
+    def _collect_all(self, rank: int, step: int) -> None:
+        """Fetches what is watched at the last step, to be saved."""
+        from tui_debugger.check.hits import HitList
+        from tui_debugger.session.live_evidence import Budget
+
+        self.session.keep(rank, step, HitList(()), Budget(_EVERYTHING, _ROOM, _ROOM), self.progress)
 
     # -- at the end --------------------------------------------------------------------------------
 
@@ -634,6 +444,28 @@ class Batch:
         self._end()
         self.session.close()
         return code
+
+    def early_ends(self, steps: Mapping[int, int], sick: Collection[int]) -> list[Doubt]:
+        """Says of trainings that ended before their time how they did, and what is clean up to there.
+
+        Args:
+            steps: by rank how many steps were judged.
+            sick: ranks with findings.
+        """
+        from tui_debugger.check.verdicts import Doubt
+        from tui_debugger.live.wire import Phase
+        from tui_debugger.text.numbers import named
+
+        doubts = []
+        for rank in self.early:
+            state, first = self.session.state(rank), self._ranks[rank].first + 1
+            which = f"the training of rank {rank}" if len(self._ranks) > 1 else "the training"
+            text = f"{which} {state.ending}"
+            ran = range(first, state.ended + 1)
+            if rank not in sick and ran and steps.get(rank) == len(ran):
+                text += f"; {named('step', ran)} clean"
+            doubts.append(Doubt("lost" if state.phase is Phase.LOST else "ended", text))
+        return doubts
 
     def _save(self) -> str:
         """Says what was saved where; a disk that is full takes nothing away from what was found."""
@@ -657,7 +489,6 @@ class Batch:
             return
         note("the training goes on without watchpoints; this process stays until its end, because MindSpore ends a")
         note("training that gets no answer (Ctrl-C leaves, and with it the training ends)")
-        sys.stdout.flush()
         with interruptible(lambda _: None), suppress(CancelledError):
             while self.session.dependents():
                 with suppress(queue.Empty):

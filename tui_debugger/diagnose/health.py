@@ -12,7 +12,6 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.hits import HitList
 from tui_debugger.check.progress import retry_when_renumbered
-from tui_debugger.check.received import ReceivedHits, bad_tensors
 from tui_debugger.check.results import combined, counted_parts, is_closed
 from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import CheckResult, Pair
@@ -438,8 +437,7 @@ def _counts(hits: HitList) -> tuple[Int64, Int64, Mask]:
         rows = part.records.rows[at]
         nan[places] = rows["nan"]
         inf[places] = rows["pos_inf"] + rows["neg_inf"]
-        if isinstance(part, ReceivedHits):
-            bad[places] = bad_tensors(part)[at]
+        bad[places] = part.bad()[at]
     return nan, inf, bad
 
 

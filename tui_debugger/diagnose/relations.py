@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from tui_debugger.check.flow import Flow, Located
 from tui_debugger.check.progress import retry_when_renumbered
-from tui_debugger.check.provenance import in_place, updater_of
 from tui_debugger.check.tensors import tensor_row
 from tui_debugger.check.types import CheckResult, TensorRow
 from tui_debugger.diagnose.origin.text import tensor_dict
@@ -175,7 +174,7 @@ class _RelationsBuilder:
 
     def relations(self) -> Relations:
         nodes, key = self.flow.nodes, self.key
-        updater, _ = updater_of(self.flow, self.row) if self._is_updated(self.row) else (-1, 0)
+        updater, _ = self.flow.updater(self.row) if self._is_updated(self.row) else (-1, 0)
         made = nodes.names[updater] if updater >= 0 else "" if self._is_parameter(self.row) else key.node
         maker = made if key.side is Side.OUTPUT else self._taken_from()
         stack = next((nodes.stack(row) for row in (self.row, updater) if row >= 0 and nodes.stack(row)), ())
@@ -206,7 +205,7 @@ class _RelationsBuilder:
             return self._inputs(row)
         if not self._is_updated(row):
             return ()
-        updater, _ = updater_of(self.flow, row)
+        updater, _ = self.flow.updater(row)
         return self._inputs(updater, writes=row) if updater >= 0 else ()
 
     def _inputs(self, row: int, writes: int = -1) -> tuple[Related, ...]:
@@ -257,7 +256,7 @@ class _RelationsBuilder:
 
     def _written_by(self) -> Iterator[Related]:
         """The parameters that the node writes, when it is an optimizer's."""
-        for slot in sorted(in_place(self.flow, self.row)):
+        for slot in sorted(self.flow.in_place(self.row)):
             holder = self.flow.holder(self.row, slot)
             if holder.row >= 0:
                 at = self._at(self.here, holder.row, Side.OUTPUT, holder.slot)
@@ -276,7 +275,7 @@ class _RelationsBuilder:
 
     def _written(self, row: int, slots: tuple[int, ...]) -> int:
         """The parameter that an optimizer's node writes with what goes into some slots."""
-        written = in_place(self.flow, row)
+        written = self.flow.in_place(row)
         mine = next((slot for slot in slots if slot in written), None)
         if mine is not None:  # a state or the weight: itself
             return self.flow.holder(row, mine).row

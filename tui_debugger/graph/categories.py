@@ -638,6 +638,44 @@ def outlives_steps(nodes: NodeTable, row: int) -> bool:
     return not any(at == 0 and nodes.op_type(consumer) == INPUT_UPDATE for consumer, at in real_consumers(nodes, row))
 
 
+def may_be_written(nodes: NodeTable, row: int) -> bool:
+    """Tells whether the program may have written a parameter itself, out of sight of the graph.
+
+    Our client for PyTorch says so of some parameters. Of the others only what the model is called with is sure to come
+    from outside: the averages of weights that many programs keep are buffers.
+    """
+    made = assigned(nodes, row)
+    if made is not None:
+        return made == []
+    return draws_updates(nodes) and not nodes.names[row].startswith(_MODEL_INPUTS)
+
+
+_MODEL_INPUTS: Final = ("inputs.", "NoGrad/inputs.")
+"""Our client for PyTorch begins the names of what a model is called with like this; no weight is part of it."""
+
+
+def draws_updates(nodes: NodeTable) -> bool:
+    """Tells whether a graph is one of our client for PyTorch: the program decides what runs when."""
+    return nodes.memo(_draws_any_update)
+
+
+def _draws_any_update(nodes: NodeTable) -> bool:
+    return any(kind in DRAWN_UPDATES for kind in nodes.types)
+
+
+def changed_by_modules(nodes: NodeTable, row: int) -> bool:
+    """Tells whether modules change a parameter in the step, after they may have used its value of before."""
+    return row in nodes.memo(_changed_buffers)
+
+
+def _changed_buffers(nodes: NodeTable) -> frozenset[int]:
+    if BUFFER_UPDATE not in nodes.types:
+        return frozenset()
+    changes = np.flatnonzero(nodes.type_id == nodes.types.index(BUFFER_UPDATE)).tolist()
+    inputs = [real_inputs(nodes, each) for each in changes]
+    return frozenset(each[0][0] for each in inputs if len(each) > 1)
+
+
 def _group(update: Update, start: int) -> list[tuple[str, int]]:
     slots = [("weight", update.weight), ("gradient", update.gradient), *(("state", each) for each in update.states)]
     return [(word, start + slot) for word, slot in slots]

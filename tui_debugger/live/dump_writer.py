@@ -125,6 +125,19 @@ def _whole(path: Path) -> Iterator[Path]:
         raise
 
 
+def _link(source: Path, path: Path) -> Path:
+    """Gives a file a second name, or copies it where the file systems do not allow that."""
+    import shutil
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, path)
+    except OSError:
+        with _whole(path) as part:
+            shutil.copyfile(source, part)
+    return path
+
+
 def _write(path: Path, content: str | bytes) -> None:
     with _whole(path) as part:
         part.write_bytes(content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
@@ -304,26 +317,30 @@ class DumpWriter:
 
     def place(self, step: int, name: TensorName, dtype: str, source: Path) -> Path:
         """Takes over a finished .npy file: a link to it where the file systems allow that, else a copy."""
-        import os
-        import shutil
+        return _link(source, self._tensor_path(step, name, dtype))
 
-        path = self._tensor_path(step, name, dtype)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(source, path)
-        except OSError:
-            with _whole(path) as part:
-                shutil.copyfile(source, part)
-        return path
+    def constant(self, number: int, dtype: str, source: Path, root_graph: int = 0) -> Path:
+        """Takes over a finished .npy file as the value of a constant.
+
+        Args:
+            number: of the constant among those of its graph.
+            dtype: its element type.
+            source: the file.
+            root_graph: of the constant.
+        """
+        directory = self._directory(f"{self._net}/{root_graph}/constants")
+        name = canonical_name(dtype) or dtype
+        path = directory / f"Parameter.Default--data-{number}.0.0.0.output.0.DefaultFormat.{name}.npy"
+        return _link(source, path)
 
     def statistics(
-        self, step: int, rows: Iterable[tuple[TensorName, TensorMeta | None, TensorStats]], root_graph: int = 0
+        self, step: int, rows: Iterable[tuple[TensorName, TensorMeta | None, TensorStats | None]], root_graph: int = 0
     ) -> Path:
         """Writes the ``statistic.csv`` of a step, in place of one that is there.
 
         Args:
             step: the step.
-            rows: tensors of one root graph; unknown numbers (None, NaN) are left empty.
+            rows: tensors of one root graph; unknown numbers (None, NaN) are left empty, all of them without statistics.
             root_graph: that graph.
         """
         text = io.StringIO()
@@ -334,7 +351,10 @@ class DumpWriter:
         _write(path, text.getvalue())
         return path
 
-    def _statistics_row(self, name: TensorName, meta: TensorMeta | None, stats: TensorStats) -> list[str]:
+    def _statistics_row(self, name: TensorName, meta: TensorMeta | None, stats: TensorStats | None) -> list[str]:
+        if stats is None:
+            place = [_type_text(name), _node_text(name), "0", "0", str(self._tick()), name.side, str(name.slot)]
+            return [*place, "0", "", "()", *[""] * (len(_COLUMNS) - len(place) - 3)]
         shape = f"({','.join(map(str, meta.shape))})" if meta is not None else f"({stats.count})"
         norm = math.sqrt(stats.sum_squares) if stats.sum_squares >= 0 else math.nan
         return [

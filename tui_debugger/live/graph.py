@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Mask
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.categories import DRAWN_UPDATES
 from tui_debugger.graph.messages import ParsedGraph, SlotType, parse_graph
@@ -62,7 +62,7 @@ class RankGraph:
         self._types = [kind for _, _, kind in places]
         kinds = self.nodes.type_id[self.node] if len(places) else np.zeros(0, np.int32)
         self.parameter = _is_type(self.nodes, kinds, PARAMETER)
-        self.recorded = ~np.logical_or.reduce([_is_type(self.nodes, kinds, name) for name in DRAWN_UPDATES])
+        self.recorded: Mask = ~np.logical_or.reduce([_is_type(self.nodes, kinds, name) for name in DRAWN_UPDATES])
         self.flags = np.where(_is_type(self.nodes, kinds, CONSTANT), int(TensorFlag.CONSTANT), 0).astype(np.uint8)
         keys = tensor_keys(self.node, np.ones(len(places)), self.slot)
         self._place_of = {key: place for place, key in enumerate(keys.tolist())}
@@ -90,6 +90,13 @@ class RankGraph:
         operator = not self.parameter[place] and not self.flags[place]
         name = self.nodes.names[row] if operator else self.nodes.file_names.get(row, self.nodes.names[row])
         return RemoteTensor(name, int(self.slot[place]), previous, truncate=not operator)
+
+    def places_in(self, other: RankGraph) -> Int64:
+        """The place of each tensor in another graph by the name of its node; -1 for those that it does not have."""
+        nodes = self.nodes
+        rows = [other.nodes.find(nodes.names[row], nodes.graph_of(row).name) for row in range(len(nodes))]
+        pairs = zip(self.node.tolist(), self.slot.tolist(), strict=True)
+        return np.array([other.place(rows[row], slot) for row, slot in pairs], np.int64)
 
     def find(self, name: str) -> int:
         """The row of a node by the name that a client uses, with or without its graph in front; -1 for an unknown."""

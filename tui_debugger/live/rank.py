@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Int64
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.errors import NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.spool import Key, Spool, SpooledTensor, SpoolFile
 from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, Stop, Training
-from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side, TensorMeta, TensorStats, no_progress
+from tui_debugger.model import AtLeast, Progress, ProgressFn, ReadSpec, Side, TensorMeta, TensorStats, no_progress
 from tui_debugger.sources.base import Columns, TensorFlag, TensorPlaces, file_states
 from tui_debugger.stats.records import Specs
 
@@ -62,13 +63,23 @@ class LiveTable(Columns):
         remote: npt.NDArray[np.bool_],
         values: Mapping[int, Fetched],
         sent: Mapping[int, SentStats],
+        clean: Mask | None = None,
+        *,
+        inputs_unknown: frozenset[int] = frozenset(),
+        unfinished: bool = False,
         previous: bool = False,
     ) -> None:
-        """Rows for all places that are ``remote``, or of which something came."""
+        """Rows for all places that are ``remote``, or of which something came.
+
+        ``clean``: the places of which the training said that they hold neither NaN nor Inf.
+        """
         here = remote.copy()
+        if clean is not None:
+            here |= clean
         here[[*values, *sent]] = True
         self.places = np.flatnonzero(here)
         self.previous = previous
+        self.inputs_unknown, self.unfinished = inputs_unknown, unfinished
         self._graph = graph
         places = self.places.tolist()
         self._values = {row: values[place] for row, place in enumerate(places) if place in values}
@@ -78,12 +89,15 @@ class LiveTable(Columns):
         absent[list(self._values)] = False
         flags[absent] |= int(TensorFlag.STAT_ONLY)
         flags[absent & remote[self.places]] |= int(TensorFlag.REMOTE)
+        self._clean = np.zeros(len(places), np.bool_) if clean is None else clean[self.places]
+        times[self._clean] = _SAID_CLEAN  # not the time of before, so that nobody remembers the tensor as unknown
         unknown = absent.copy()
         for row, sent_stats in self._sent.items():
             times[row] = sent_stats.time
             if absent[row] and sent_stats.stats is not None:
                 unknown[row] = False
                 flags[row] |= int(TensorFlag.EXACT) if sent_stats.complete else 0
+        unknown &= ~self._clean | remote[self.places]  # more than the verdict can be asked for
         flags[unknown] |= int(TensorFlag.UNKNOWN)
         for row, fetched in self._values.items():
             times[row] = fetched.time
@@ -114,7 +128,9 @@ class LiveTable(Columns):
     def recorded(self, index: int) -> TensorStats | None:
         """Returns what the training said."""
         sent_stats = self._sent.get(index)
-        return sent_stats.stats if sent_stats is not None else None
+        if sent_stats is not None and sent_stats.stats is not None:
+            return sent_stats.stats
+        return said_clean(self._graph, int(self.places[index])) if self._clean[index] else None
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
         """(dtype, shape) as the training said, else as the graph says."""
@@ -123,6 +139,18 @@ class LiveTable(Columns):
             return sent_stats.meta.dtype, sent_stats.meta.shape
         dtype, shape = self._graph.type(int(self.places[index]))
         return (dtype, shape) if shape is not None else None
+
+
+_SAID_CLEAN: Final = 1
+"""Stands for the time at which a training said that a tensor is clean."""
+
+
+def said_clean(graph: RankGraph, place: int) -> TensorStats:
+    """The statistics of a tensor of which a training said no more than that it holds neither NaN nor Inf."""
+    _, shape = graph.type(place)
+    bounds = AtLeast.NONE if shape is not None else AtLeast.COUNT
+    count = math.prod(shape) if shape is not None else 0
+    return TensorStats(count, 0, 0, 0, 0, 0, 0, None, None, None, None, None, math.nan, at_least=bounds)
 
 
 _EVERY: Final = 0.1
@@ -223,6 +251,8 @@ class ReceivedStep:
         values: in the spool.
         sent: statistics.
         missing: what the training said it does not have.
+        clean: the places that the training looked at for NaN and Inf, and found none; None: nobody asked.
+        inputs_unknown, unfinished: see ``base.TensorTable``.
         stopped: the training stopped here.
         version: grows with every change.
     """
@@ -230,8 +260,19 @@ class ReceivedStep:
     values: dict[int, Fetched] = field(default_factory=dict)
     sent: dict[int, SentStats] = field(default_factory=dict)
     missing: set[int] = field(default_factory=set)
+    clean: Mask | None = None
+    inputs_unknown: frozenset[int] = frozenset()
+    unfinished: bool = False
     stopped: bool = False
     version: int = 0
+
+    def clean_places(self) -> Mask | None:
+        """The places that were found clean, but for those of which the training said later that it has no tensor."""
+        if self.clean is None or not self.missing:
+            return self.clean
+        there: Mask = self.clean.copy()
+        there[list(self.missing)] = False
+        return there
 
     @property
     def anything(self) -> bool:
@@ -317,6 +358,22 @@ class ReceivedSteps:
         kept.missing.update(places)
         kept.version += 1
 
+    def put_clean(self, step: int, clean: Mask, *, unfinished: bool) -> None:
+        """Keeps which places a training found clean."""
+        kept = self._kept(step)
+        kept.clean, kept.unfinished = clean, unfinished
+        kept.version += 1
+
+    def put_inputs_unknown(self, step: int, rows: frozenset[int]) -> None:
+        """Keeps of which nodes the graph does not tell the inputs."""
+        kept = self._kept(step)
+        kept.version += rows != kept.inputs_unknown
+        kept.inputs_unknown = rows
+
+    def judged(self) -> list[int]:
+        """Steps of which it is kept which places are clean."""
+        return [step for step, kept in self._steps.items() if kept.clean is not None]
+
     def values_gone(self, step: int) -> None:
         """Forgets values whose files are gone."""
         kept = self._steps.get(step)
@@ -330,12 +387,26 @@ class ReceivedSteps:
         if kept is not None:
             self._sent -= len(kept.sent)
 
-    def forget_all(self) -> list[int]:
-        """Forgets everything; returns the steps that there were."""
-        steps = list(self._steps)
-        for step in steps:
-            self.forget(step)
-        return steps
+    def renumber(self, before: RankGraph, graph: RankGraph) -> Iterator[tuple[int, SpooledTensor]]:
+        """Keeps everything by its place in another graph; yields the values of what that does not have."""
+        place = before.places_in(graph)
+        there = np.flatnonzero(place >= 0)
+        for step, kept in self._steps.items():
+            gone = [fetched.kept for old, fetched in kept.values.items() if place[old] < 0]
+            yield from ((step, each) for each in gone)
+            self._sent -= len(kept.sent)
+            kept.values = {int(place[old]): each for old, each in kept.values.items() if place[old] >= 0}
+            kept.sent = {int(place[old]): each for old, each in kept.sent.items() if place[old] >= 0}
+            self._sent += len(kept.sent)
+            kept.missing = {int(place[old]) for old in kept.missing if place[old] >= 0}
+            if kept.clean is not None:
+                clean = np.zeros(len(graph), np.bool_)
+                clean[place[there]] = kept.clean[there]
+                kept.clean = clean
+            names = [before.nodes.key(0, 0, row, Side.OUTPUT, 0) for row in kept.inputs_unknown]
+            rows = (graph.nodes.find(key.node, key.graph) for key in names)
+            kept.inputs_unknown = frozenset(row for row in rows if row >= 0)
+            kept.version += 1
 
     def _kept(self, step: int) -> ReceivedStep:
         return self._steps.setdefault(step, ReceivedStep())
@@ -419,7 +490,17 @@ class LiveRank:
             known = self._tables.get(step)
             if known is not None and known[0] == state:
                 return known[1]
-            table = LiveTable(graph, remote, kept.values, kept.sent, previous=self._before() == step)
+            before = self._before() == step
+            table = LiveTable(
+                graph,
+                remote,
+                kept.values,
+                kept.sent,
+                kept.clean_places(),
+                inputs_unknown=kept.inputs_unknown,
+                unfinished=kept.unfinished,
+                previous=before,
+            )
             self._tables.pop(step, None)
             self._tables[step] = (state, table)
             while len(self._tables) > _TABLES:
@@ -435,12 +516,13 @@ class LiveRank:
     # -- what happens to it ------------------------------------------------------------------------
 
     def set_graph(self, graph: RankGraph) -> bool:
-        """Takes its nodes; what was kept of the graph before is dropped. False: it is the same graph again."""
+        """Takes its nodes; what was kept of nodes that are still there stays. False: it is the same graph again."""
         with self._lock:
             if self._graph is not None and self._graph.data == graph.data:
                 return False
-            for step in self._keeping.forget_all():
-                self._spool.drop((self.number, step))
+            if self._graph is not None:
+                for step, kept in self._keeping.renumber(self._graph, graph):
+                    self._discard(step, kept)
             self._tables.clear()
             self._graph = graph
             if self._stop is not None:
@@ -480,7 +562,27 @@ class LiveRank:
         """Returns what is kept of a step: a copy."""
         with self._lock:
             kept = self._keeping.at(step)
-            return None if kept is None else ReceivedStep(dict(kept.values), dict(kept.sent), stopped=kept.stopped)
+            if kept is None:
+                return None
+            return ReceivedStep(
+                dict(kept.values),
+                dict(kept.sent),
+                clean=kept.clean_places(),
+                inputs_unknown=kept.inputs_unknown,
+                stopped=kept.stopped,
+            )
+
+    def judged(self) -> set[int]:
+        """Steps of which the training said which tensors hold neither NaN nor Inf, as far as that is kept."""
+        with self._lock:
+            return set(self._keeping.judged())
+
+    def keep_judged(self, graph: RankGraph, step: int, clean: Mask, *, unfinished: bool = False) -> None:
+        """Keeps which places of a graph a training found to hold neither NaN nor Inf in a step."""
+        with self._lock:
+            if graph is self._graph:
+                self._keeping.put_clean(step, clean & graph.recorded, unfinished=unfinished)
+                self._changed.add(step)
 
     def dropped(self, step: int) -> None:
         """The spool had to let the values of a step go."""
@@ -489,11 +591,14 @@ class LiveRank:
             self._changed.add(step)
 
     def keep_hit_stats(self, step: int, hits: Sequence[ReceivedHit]) -> None:
-        """Keeps the statistics that came with hits."""
+        """Keeps the statistics that came with the hits of a step, and of which nodes the graph tells the inputs."""
         with self._lock:
             graph = self._graph
             if graph is None:
                 return
+            unknown = frozenset(row for hit in hits if hit.inputs_unknown and (row := graph.find(hit.node)) >= 0)
+            if hits:
+                self._keeping.put_inputs_unknown(step, unknown)
             for hit in hits:
                 place = graph.place(graph.find(hit.node), hit.slot)
                 if place >= 0 and hit.meta is not None and hit.stats is not None:
@@ -632,15 +737,15 @@ class LiveRank:
             return None
         return self._stop.step - 1
 
-    def _remote(self, step: int, graph: RankGraph) -> npt.NDArray[np.bool_]:
+    def _remote(self, step: int, graph: RankGraph) -> Mask:
         """Tells which places the training can be asked for, as values of a step."""
-        standing = self._standing_at(step)
+        standing, recorded = self._standing_at(step), graph.recorded
         if standing == 1:  # before the first step no operator has run
             first = self._stop is not None and self._stop.step <= START
-            return graph.parameter | (graph.flags != 0) if first else np.ones(len(graph), np.bool_)
+            return graph.parameter | (graph.flags != 0) if first else recorded
         if standing == 2:
             every = bool(self.training.info.features & wire.ANY_PREVIOUS)
-            return graph.flags == 0 if every else graph.parameter
+            return (graph.flags == 0) & recorded if every else graph.parameter
         return np.zeros(len(graph), np.bool_)
 
     def _renew(self, step: int) -> None:

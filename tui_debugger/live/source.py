@@ -224,7 +224,9 @@ class LiveSource:
         round: int = 0,  # noqa: A002, ARG002 - see history
     ) -> tuple[int, int] | None:
         """The step right before, where anything of it is known: another one would be a wrong answer."""
-        return (step - 1, 0) if step - 1 in self.steps(rank) else None
+        live = self.live(rank)
+        known = live is not None and (step - 1 in self.steps(rank) or step - 1 in live.judged())
+        return (step - 1, 0) if known else None
 
     def unreadable(self) -> Sequence[UnreadablePart]:
         """The parts that trainings ran and nobody judged: what a client could not record, and what was missed here."""

@@ -58,14 +58,14 @@ MESSAGES: Final[Messages] = {
     "Metadata": """1 device_name bytes; 2 cur_step int32; 3 backend bytes; 4 cur_node bytes; 5 training_done bool;
         6 graph_num int32; 7 ms_version bytes; 100 rank int32; 101 world_size int32; 102 client bytes;
         103 features int32; 104 step int64; 105 host bytes; 106 pid int64; 107 session bytes;
-        108 unrecorded Unrecorded*; 109 notes StepNotes*""",
+        108 unrecorded Unrecorded*; 109 notes StepNotes*; 110 cause bytes; 111 run bytes""",
     "StepNotes": "1 step int64; 2 notes Note*",
     "Note": "1 name bytes; 2 real double; 3 integer int64; 4 truth bool; 5 text bytes",
     "Unrecorded": "1 what bytes; 2 count int64; 3 example bytes; 4 step int64",
     "Chunk": "1 buffer bytes; 2 finished bool",
     "EventReply": """1 status int32; 2 exit bool; 3 run_cmd RunCMD; 4 set_cmd SetCMD; 5 view_cmd ViewCMD;
         6 version_matched bool""",
-    "RunCMD": "1 run_level bytes; 2 run_steps int32; 3 node_name bytes; 100 ahead int32",
+    "RunCMD": "1 run_level bytes; 2 run_steps int32; 3 node_name bytes; 100 ahead int32; 101 together bool",
     "SetCMD": "1 watch_nodes WatchNode*; 2 watch_condition WatchCondition; 3 delete bool; 4 id int32",
     "ViewCMD": "1 tensors TensorProto*; 2 level int32",
     "WatchNode": """1 node_name bytes; 2 node_type bytes; 3 graph_name bytes; 4 rank_id int32; 5 device_id int32;
@@ -75,23 +75,29 @@ MESSAGES: Final[Messages] = {
     "Quantity": "1 name bytes; 2 value double; 3 text bytes",
     "WatchCondition": "1 condition int32; 2 value float; 4 params Parameter*",
     "WatchpointHit": """1 tensor TensorProto; 2 watch_condition WatchCondition; 3 id int32; 4 error_code int32;
-        100 base TensorBase; 101 statistics Statistics""",
+        100 base TensorBase; 101 statistics Statistics; 102 inputs_unknown bool""",
     "Heartbeat": "1 message bytes; 2 period int32",
     "TensorBase": "1 data_type int32; 2 shape int64*; 3 data_size int64",
     "Statistics": """1 is_bool bool; 2 max_value float; 3 min_value float; 4 avg_value float; 5 count uint64;
         6 neg_zero_count uint64; 7 pos_zero_count uint64; 8 nan_count uint64; 9 neg_inf_count uint64;
         10 pos_inf_count uint64; 11 zero_count uint64; """
-    + "; ".join(f"{sent.number} {sent.name} {_WIRE_TYPES[field.form]}" for field, sent in SENT if sent.ours),
+    + "; ".join(f"{sent.number} {sent.name} {_WIRE_TYPES[field.form]}" for field, sent in SENT if sent.ours)
+    + "; 200 at_least int32",
     "TensorSummary": "1 tensor_base TensorBase; 2 statistics Statistics",
 }
 """``Metadata.step`` is the step that the training stands after (or in, with ``cur_node``), -1 before the first;
 ``unrecorded`` is all that the training ran so far and could not show, with ``step`` the first step of it; ``session``
 is random and the same as long as a training process lives, so that one that comes back is known again; ``notes`` are
-those of steps that ended, of which nothing was said before: each has one of the four values.
+those of steps that ended, of which nothing was said before: each has one of the four values. ``cause`` comes with
+``training_done``, and is what ended the training before its time; ``run`` is the same for all processes that one
+launcher started, and empty where no launcher is known.
 ``Parameter.text`` is an expression, and ``quantities`` what the names in it stood for: a number, a text, or unknown.
+``WatchpointHit.inputs_unknown`` is set where the graph may say of another step what the node was made from.
 ``RunCMD.ahead`` is how many more steps it may run without asking, as long as no watchpoint has anything to say of them.
+``RunCMD.together``: of the hits inside a step the training reports the first ones at once, all later ones at its end.
 In ``Statistics`` neg_zero_count and pos_zero_count are the numbers of negative and positive elements; the fields from
-100 on are those of ``stats.fields``: one that is absent has no value (no finite element), or the client is older."""
+100 on are those of ``stats.fields``: one that is absent has no value (no finite element), or the client is older;
+``at_least`` is a ``model.AtLeast``: of values that were gone before somebody asked only that some are bad is known."""
 
 UNSENT_NODES: Final = "nodes that came after the graph had been sent"
 """The beginning of our client's ``Unrecorded.what`` when its graph is no longer that of the step: from then on it may
@@ -274,6 +280,7 @@ class ReceivedHit:
         params: what the client says of each parameter; without actual values when ``error`` is not 0.
         error: ``model.ErrorBits``.
         meta, stats: from a client that sends them, else None.
+        inputs_unknown: the node was made from something else in this step than the graph says, or may have been.
     """
 
     node: str
@@ -284,6 +291,7 @@ class ReceivedHit:
     error: int = 0
     meta: TensorMeta | None = None
     stats: TensorStats | None = None
+    inputs_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,16 +373,29 @@ class Training(Protocol):
         """All that it ran so far and could not record."""
 
     @property
+    def cause(self) -> str:
+        """What ended it before its time, as it said itself; empty: nothing did, or it could not say so."""
+
+    @property
     def notes(self) -> RunNotes:
         """The scalars that the program noted, by step."""
 
     def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """The list as it should be. The client learns of the differences with the next ``run`` or ``recheck``."""
 
-    def run(self, steps: int | None = 1, *, stop_on_hit: bool = True, stop_on_new_nodes: bool = False) -> None:
+    def run(
+        self,
+        steps: int | None = 1,
+        *,
+        stop_on_hit: bool = True,
+        stop_on_new_nodes: bool = False,
+        stop_at_nodes: bool = True,
+    ) -> None:
         """Goes on for some steps (None: until a hit or ``pause``).
 
         With ``stop_on_new_nodes`` it also stops after a step at whose end it sent its graph anew: see ``Stop.grown``.
+        Without ``stop_at_nodes`` hits inside a step after the first ones come at the end of the step. So they do when
+        nobody stops on hits.
 
         Raises:
             NotStoppedError: it is not waiting.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.causes.rule import mark_hits
 from tui_debugger.check.hits import HitList
 from tui_debugger.check.pipeline import Checks
 from tui_debugger.check.received import LiveChecker, Watched
@@ -26,15 +28,16 @@ from tui_debugger.errors import (
     reason_of,
 )
 from tui_debugger.graph.build import observed_order
-from tui_debugger.graph.table import real_consumers
+from tui_debugger.graph.table import real_consumers, real_inputs
 from tui_debugger.live import wire
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
 from tui_debugger.live.graph import RankGraph
-from tui_debugger.live.rank import Fetched, LiveRank, ReceivedStep
+from tui_debugger.live.rank import Fetched, LiveRank, ReceivedStep, said_clean
 from tui_debugger.live.source import LiveSource
 from tui_debugger.live.spool import LIMIT, Spool
 from tui_debugger.live.wire import START, Phase, Trainings
 from tui_debugger.model import (
+    Category,
     Coverage,
     Progress,
     ProgressFn,
@@ -45,7 +48,7 @@ from tui_debugger.model import (
     Watchpoint,
     no_progress,
 )
-from tui_debugger.session.live_driver import Driver, LiveEvent, LiveKind, LiveState, unknown_rank
+from tui_debugger.session.live_driver import Driver, HitStops, LiveEvent, LiveKind, LiveState, unknown_rank
 from tui_debugger.session.live_evidence import Budget, evidence, outputs, statistics, values
 from tui_debugger.session.session import Session
 from tui_debugger.sources.base import Changes, TensorFlag
@@ -88,7 +91,7 @@ def this_machine() -> str:
         return "ADDRESS-OF-THIS-MACHINE"
 
 
-Recorded = tuple[TensorName, TensorMeta | None, TensorStats]
+Recorded = tuple[TensorName, TensorMeta | None, TensorStats | None]
 
 
 def save_dump(
@@ -149,45 +152,88 @@ def _save_rank(
     writer = DumpWriter(directory, rank=live.number, program=info.program, device=info.backend)
     writer.metadata()
     writer.graphs(graph.data, [graph.nodes.names[row] for row in observed_order(graph.nodes, ran)])
-    steps = [step for step in live.steps() if live.kept(step) is not None]
+    steps = sorted(step for step in {*live.steps(), *live.judged()} if live.kept(step) is not None)
     for root in sorted({each.root_id for each in graph.nodes.graphs if each.is_root}):
         writer.history(steps, root)
     writer.notes(live.training.notes.all())
+    initial: list[Recorded] = []
     for number, step in enumerate(steps):
         kept = live.kept(step)
         if kept is None:
             continue
         if step < 0:
-            _save_initial(writer, graph, kept, counts, first_step=0 in steps)
+            initial = _save_initial(writer, graph, kept, counts, first_step=0 in steps)
             continue
         progress(Progress(number, len(steps), f"rank {live.number}: saving step {step}"))
-        _save_step(writer, graph, step, kept, counts)
+        _save_step(writer, graph, step, kept, counts, initial if step == 0 else ())
 
 
 def _save_initial(
     writer: DumpWriter, graph: RankGraph, kept: ReceivedStep, counts: _Counts, *, first_step: bool
-) -> None:
-    """Values from before the first step: a dump has them as what the nodes of that step were fed with."""
-    nodes = graph.nodes
+) -> list[Recorded]:
+    """Values from before the first step: a dump has them as what the nodes of that step were fed with.
+
+    Returns:
+        What is known of values that are not there, to be written with the statistics of that step.
+    """
+    recorded: list[Recorded] = []
+    for place in _judged_places(graph, kept) if first_step else ():
+        recorded += [(name, *_said_clean(graph, place)) for name in _readers(graph, place)]
     for place, fetched in kept.values.items():
-        row = int(graph.node[place])
-        readers = real_consumers(nodes, row, int(graph.slot[place])) if first_step and graph.parameter[place] else []
+        readers = _readers(graph, place) if first_step and graph.parameter[place] else []
         counts.early += not readers
-        placed = False
-        for reader, slot in readers:
-            root = nodes.graph_of(reader).root_id
-            name = TensorName(nodes.op_type(reader), nodes.names[reader], slot, root, side="input")
-            placed |= _place(writer, 0, name, fetched)
+        placed = sum(_place(writer, 0, name, fetched) for name in readers) > 0
         counts.tensors += placed
         if readers and not placed:
             counts.spool.gone((writer.rank, START))
+    return recorded
 
 
-def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: ReceivedStep, counts: _Counts) -> None:
+def _readers(graph: RankGraph, place: int) -> list[TensorName]:
+    """The inputs that a tensor is fed into."""
+    nodes = graph.nodes
+    readers = real_consumers(nodes, int(graph.node[place]), int(graph.slot[place]))
+    return [
+        TensorName(nodes.op_type(row), nodes.names[row], slot, nodes.graph_of(row).root_id, side="input")
+        for row, slot in readers
+    ]
+
+
+def _unknown_inputs(graph: RankGraph, kept: ReceivedStep) -> Iterator[TensorName]:
+    """The inputs of the nodes that may have been made from something else in this step than the graph says."""
+    nodes = graph.nodes
+    for row in sorted(kept.inputs_unknown):
+        for slot in range(max(len(real_inputs(nodes, row)), 1)):
+            yield TensorName(nodes.op_type(row), nodes.names[row], slot, nodes.graph_of(row).root_id, side="input")
+
+
+def _judged_places(graph: RankGraph, kept: ReceivedStep) -> list[int]:
+    """Places of which the training said that they are clean, and nothing else."""
+    if kept.clean is None:
+        return []
+    clean: list[int] = np.flatnonzero(kept.clean & (graph.flags == 0)).tolist()
+    return [place for place in clean if place not in kept.values and kept.sent.get(place) is None]
+
+
+def _said_clean(graph: RankGraph, place: int) -> tuple[TensorMeta | None, TensorStats]:
+    dtype, shape = graph.type(place)
+    meta = TensorMeta(dtype, shape, graph.nbytes(place) or 0) if shape is not None else None
+    return meta, said_clean(graph, place)
+
+
+def _save_step(  # noqa: PLR0917 - a step, and where it goes
+    writer: DumpWriter,
+    graph: RankGraph,
+    step: int,
+    kept: ReceivedStep,
+    counts: _Counts,
+    initial: Sequence[Recorded] = (),
+) -> None:
     before = counts.tensors + counts.statistics
     placed = set()
     for place, fetched in kept.values.items():
         if graph.flags[place] & TensorFlag.CONSTANT:
+            counts.tensors += _place_constant(writer, graph, place, fetched)
             continue
         if _place(writer, step, _name(graph, place), fetched):
             placed.add(place)
@@ -195,6 +241,12 @@ def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: ReceivedSt
             counts.spool.gone((writer.rank, step))
     counts.tensors += len(placed)
     recorded: dict[int, list[Recorded]] = {}
+    judged = [(_name(graph, place), *_said_clean(graph, place)) for place in _judged_places(graph, kept)]
+    for each in (*initial, *judged):
+        recorded.setdefault(each[0].root_graph, []).append(each)
+        counts.statistics += 1
+    for name in _unknown_inputs(graph, kept):
+        recorded.setdefault(name.root_graph, []).append((name, None, None))
     for place, sent_stats in kept.sent.items():
         if place not in placed and sent_stats.stats is not None and not graph.flags[place] & TensorFlag.CONSTANT:
             name = _name(graph, place)
@@ -204,6 +256,17 @@ def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: ReceivedSt
         writer.statistics(step, sorted(rows, key=lambda row: (row[0].node, row[0].slot)), root)
     if counts.tensors + counts.statistics > before:  # a directory without tensors would be a step that cannot be read
         counts.steps.add(step)
+
+
+def _place_constant(writer: DumpWriter, graph: RankGraph, place: int, fetched: Fetched) -> bool:
+    """Takes over the value of a constant, which is the same in every step; tells whether it is there."""
+    nodes, row = graph.nodes, int(graph.node[place])
+    of = nodes.graph_of(row)
+    constants = np.flatnonzero((nodes.category == Category.CONSTANT) & (nodes.graph == nodes.graph[row])).tolist()
+    with suppress(FileNotFoundError):
+        writer.constant(constants.index(row), fetched.kept.dtype, fetched.kept.path, of.root_id)
+        return True
+    return False
 
 
 def _place(writer: DumpWriter, step: int, name: TensorName, fetched: Fetched) -> bool:
@@ -272,7 +335,12 @@ class LiveSession(Session):
             self.watchpoints.snapshot, self._live_checker, self._workers, self._look_ahead, self.unreadable
         )
         self._driver = Driver(
-            self.live, trainings, self._checks.known_results, self._watched_now, self._notify, flow=self.flow
+            self.live,
+            trainings,
+            self._checks.known_results,
+            self._watched_now,
+            self._notify,
+            measurements=self.measurements,
         )
 
     # -- trainings ---------------------------------------------------------------------------------
@@ -291,6 +359,11 @@ class LiveSession(Session):
     def address(self) -> str:
         """The address at which trainings are waited for."""
         return self._trainings.address
+
+    @property
+    def idle(self) -> bool:
+        """Tells whether everything that trainings said was worked on, and told to who listens to events."""
+        return self._driver.idle
 
     @property
     def ongoing(self) -> bool:
@@ -315,6 +388,7 @@ class LiveSession(Session):
         ranks: Sequence[int] | None = None,
         *,
         stop_on_hit: bool = True,
+        stop_at_nodes: bool = True,
         progress: ProgressFn = no_progress,
     ) -> tuple[int, ...]:
         """Lets trainings that stand run some steps (None: until a hit or ``pause``), with the list as it is now.
@@ -322,6 +396,7 @@ class LiveSession(Session):
         One that stands before the first step and has watchpoints on initial values has them judged first, and one
         that came after a step which no list judged has that step judged; when something is found, that is told
         (``LiveKind.HITS``) and it stays; the next ``run`` lets it go.
+        ``stop_at_nodes``: see ``wire.Training.run``.
 
         Returns:
             The ranks that run now.
@@ -331,7 +406,8 @@ class LiveSession(Session):
             CancelledError, LostError: while these were judged.
         """
         standing = self._standing(ranks)
-        return tuple(live.number for live in standing if self._driver.run(live, steps, stop_on_hit, progress))
+        stops = HitStops(stop_on_hit, stop_at_nodes)
+        return tuple(live.number for live in standing if self._driver.run(live, steps, stops, progress))
 
     def can_run_to_nodes(self, rank: int) -> bool:
         """Tells whether ``run_to_node`` works there."""
@@ -404,7 +480,7 @@ class LiveSession(Session):
         """
         live = self._live(rank)
         rest = [place for row in np.flatnonzero(self.watch_state(rank)).tolist() for place in outputs(live, step, row)]
-        wanted = list(dict.fromkeys([*evidence(live, self.flow(rank), step, hits), *rest]))
+        wanted = list(dict.fromkeys([*evidence(live, self.measurements(rank), step, hits), *rest]))
         statistics(live, wanted, budget, progress)
         values(live, wanted, budget, progress)
         self._notify(LiveEvent(LiveKind.FETCHED, rank))
@@ -570,6 +646,7 @@ class LiveSession(Session):
             watchpoints,
             lambda w: self._selections.selected(rank, measurements.flow.nodes, w.selection),
             lambda: self._selections.in_scope(measurements.flow.nodes),
+            mark=mark_hits,
         )
         checker.ask = lambda step, tell: self._judged_there(rank, step, watchpoints, tell)
         return checker

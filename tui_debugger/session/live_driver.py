@@ -11,8 +11,16 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from tui_debugger.check.flow import Flow
-from tui_debugger.check.received import Watched, judgement_of, places_without_statistics, with_statistics
+from tui_debugger.causes.rule import mark_hits
+from tui_debugger.check.measure import Measurements
+from tui_debugger.check.received import (
+    Judgement,
+    Watched,
+    judgement_of,
+    places_without_statistics,
+    watched_for_overflow,
+    with_statistics,
+)
 from tui_debugger.check.results import KnownResults
 from tui_debugger.check.step import PairResult
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
@@ -25,7 +33,6 @@ from tui_debugger.model import Coverage, Progress, ProgressFn, Verdict, no_progr
 from tui_debugger.session.live_evidence import AT_STOPS, evidence, statistics, values
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import step_text
-from tui_debugger.watch.condition_table import WIRE_OVERFLOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,8 @@ class LiveState:
         graph: whether its graph is there: only then it has nodes.
         remaining: steps that it was told to run and has not run yet; None: until a hit; 0 when it stands.
         passed: the last step that it ended and that was worked through, also while it runs; None before the first stop.
+        ended: the step that it ended last, as far as was heard; ``wire.START`` before one did.
+        cause: what ended it before its time, as it said itself; empty: nothing did, or it said nothing.
         fetched: bytes of values and statistics that came from it so far.
         kept: bytes of them that are still in the spool.
     """
@@ -53,6 +62,18 @@ class LiveState:
     fetched: int = 0
     kept: int = 0
     passed: int | None = None
+    ended: int = START
+    cause: str = ""
+
+    @property
+    def ending(self) -> str:
+        """How it ended before its time: ``ended in step 4 (RuntimeError: ...)``; empty where it did not."""
+        if self.phase is Phase.LOST:
+            after = f"after step {step_text(self.ended)}" if self.ended > START else "before a step ended"
+            return f"was lost {after}: it did not say that it ends (killed, crashed, or the connection broke)"
+        if self.phase is Phase.DONE and self.cause:
+            return f"ended in step {step_text(self.ended + 1)} ({self.cause})"
+        return ""
 
     @property
     def step(self) -> int | None:
@@ -92,6 +113,8 @@ class LiveEvent:
         text: one line for people, may be empty.
         step: for ``STOPPED`` and ``HITS`` the step whose result is there.
         count: for ``STOPPED`` the number of the stop: see ``Stop.count``.
+        ended: for ``STOPPED`` and ``HITS`` the step that had ended last by then: nothing more comes of the steps up to
+            there.
         result: for ``STOPPED`` and ``HITS`` what was found in that step so far; None when it was not judged.
     """
 
@@ -100,6 +123,7 @@ class LiveEvent:
     text: str = ""
     step: int | None = None
     count: int = 0
+    ended: int = START
     result: PairResult | None = field(default=None, repr=False, compare=False)
 
 
@@ -151,8 +175,8 @@ class EventQueue:
 
     @property
     def idle(self) -> bool:
-        """Tells whether no event waits."""
-        return self._queue.empty()
+        """Tells whether all that came was worked on, and told."""
+        return not self._queue.unfinished_tasks
 
     def close(self) -> None:
         """Ends it; what waits is not worked on any more."""
@@ -186,6 +210,7 @@ class EventQueue:
             if self._lost.is_set() and self._queue.empty():
                 self._lost.clear()
                 self._resync()
+            self._queue.task_done()
 
 
 _MOST_HITS: Final = 500_000
@@ -199,6 +224,14 @@ _KINDS: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class HitStops:
+    """Where hits stop a training: at all, and also inside a step."""
+
+    on_hit: bool = True
+    at_nodes: bool = True
+
+
 @dataclass
 class DrivenTraining:
     """The facts about one training besides its values.
@@ -207,15 +240,16 @@ class DrivenTraining:
         phase: what it is doing, as far as events were worked through.
         watched: the list that it was given last.
         target: the step at which it is to stop; None: at a hit.
-        stop_on_hit: whether it stops at hits, as it was told last.
+        stops: where hits stop it, as it was told last.
         silent: how many steps ran without a result of their own, by what was looked at in each.
         covers: what is looked at in such a step, by list, graph, and whether its expressions had seen a step before.
         accounted: the list and graph of the last step that is accounted for.
         last: the last step that is accounted for.
-        weights: which of its weights were bad when its step began.
         step, said: the step that hits were reported of last, and those hits: of several stops within a step each
             reports what is new.
+        found_at: the newest step that something was reported of.
         late: where hits were reported that are not filed yet, because more may come of the same step.
+        unfinished: the stop inside a step of which the result was filed last: it is filed again at the end of the step.
         unjudged: number of the stop at which it stands after a step that no list judged.
         ended: the last step that came to its end.
     """
@@ -223,7 +257,7 @@ class DrivenTraining:
     phase: Phase
     watched: Watched | None = None
     target: int | None = None
-    stop_on_hit: bool = True
+    stops: HitStops = field(default_factory=HitStops)
     silent: Counter[Coverage] = field(default_factory=Counter)
     covers: dict[tuple[int, int, bool], Coverage] = field(default_factory=dict)
     accounted: tuple[int, int] | None = None
@@ -231,8 +265,9 @@ class DrivenTraining:
     step: tuple[int, int] | None = None
     reported: dict[tuple[str, int, int], ReceivedHit] = field(default_factory=dict)
     since: int | None = None
-    bad: dict[int, frozenset[str]] = field(default_factory=dict)
+    found_at: int = START - 1
     late: Stop | None = None
+    unfinished: Stop | None = None
     unjudged: int | None = None
     ended: int = START
 
@@ -249,20 +284,6 @@ class DrivenTraining:
         """Tells whether the client says which weights the program itself made bad, from the very first step on."""
         return self.watched is not None and self.watched.info.program.startswith("PyTorch ")
 
-    def bad_before(self, step: int, now: frozenset[str]) -> frozenset[str] | None:
-        """The parameters that were bad at the end of the step before one; None when that step was not judged.
-
-        Args:
-            step: the one.
-            now: those that are bad at its end, for the next one.
-        """
-        self.bad = {at: names for at, names in self.bad.items() if at == step - 1} | {step: now}
-        if step - 1 in self.bad:
-            return self.bad[step - 1]
-        if step == START + 1 and self.knows_writes:
-            return frozenset()
-        return frozenset() if self.since is not None and step - 1 > self.since else None  # it had no hits
-
 
 class Driver:
     """See the module. Safe to use from several threads."""
@@ -275,7 +296,7 @@ class Driver:
         watched: Callable[[LiveRank], Watched],
         tell: Callable[[LiveEvent], None],
         *,
-        flow: Callable[[int], Flow],
+        measurements: Callable[[int], Measurements],
     ) -> None:
         """Takes in what is there, then listens.
 
@@ -285,10 +306,10 @@ class Driver:
             known_results: takes results.
             watched: the list as it is now, for one training that has a graph.
             tell: told what happened, after it was filed.
-            flow: the data flow of a rank as it is now.
+            measurements: what is known of the tensors of a rank, and its data flow as it is now.
         """
         self._source, self._trainings, self._known_results = source, trainings, known_results
-        self._watched, self._tell, self._flow = watched, tell, flow
+        self._watched, self._tell, self._measurements = watched, tell, measurements
         self._new_nodes: Callable[[int], None] = _ignore_rank
         self._closing = threading.Event()
         self._lock = threading.RLock()
@@ -309,6 +330,11 @@ class Driver:
 
     # -- what they are doing -----------------------------------------------------------------------
 
+    @property
+    def idle(self) -> bool:
+        """See ``LiveSession.idle``."""
+        return self._queue.idle
+
     def state(self, live: LiveRank) -> LiveState:
         """Tells where a training is."""
         driven, newest = self._of(live), live.training.stop
@@ -323,7 +349,9 @@ class Driver:
             remaining=self._remaining(live, driven),
             fetched=live.fetched,
             kept=self._source.spool.of_rank(live.number),
-            passed=newest.step - early if newest is not None else None,
+            passed=newest.ended - early if newest is not None else None,
+            ended=driven.ended,
+            cause=live.training.cause,
         )
 
     def _remaining(self, live: LiveRank, driven: DrivenTraining) -> int | None:
@@ -347,6 +375,7 @@ class Driver:
             driven = self._of(live)
             if driven.phase is Phase.RUNNING and driven.late is None and self._queue.idle:
                 stop = live.training.stop
+                self._finish_step(live, driven, stop, over=True)
                 self._count_silent(live, driven, stop, ended=True)
                 driven.ended = stop.ended if stop is not None else driven.ended
 
@@ -357,25 +386,25 @@ class Driver:
 
     # -- what people want --------------------------------------------------------------------------
 
-    def run(self, live: LiveRank, steps: int | None, stop_on_hit: bool, progress: ProgressFn = no_progress) -> bool:
+    def run(self, live: LiveRank, steps: int | None, stops: HitStops, progress: ProgressFn = no_progress) -> bool:
         """Lets one go on; False when what nobody had judged gave it a reason to stay. See ``LiveSession.run``."""
         stop = live.standing
         if stop is not None:
             judge = self._initial_findings if stop.step <= START else self._late_findings
-            if judge(live, stop, progress) and stop_on_hit:
+            if judge(live, stop, progress) and stops.on_hit:
                 return False
-        return self._go(live, steps, stop_on_hit)
+        return self._go(live, steps, stops)
 
-    def _go(self, live: LiveRank, steps: int | None, stop_on_hit: bool) -> bool:
+    def _go(self, live: LiveRank, steps: int | None, stops: HitStops) -> bool:
         with self._lock:
             driven = self._of(live)
             stop = live.training.stop
             self._give_list(live, driven)
-            driven.target = None if steps is None or stop is None else stop.step + steps
-            driven.stop_on_hit = stop_on_hit
+            driven.target = None if steps is None or stop is None else stop.ended + steps
+            driven.stops = stops
         # Without the lock: what the training reports next may have to wait until events are worked through.
         with _running(driven):
-            live.training.run(steps, stop_on_hit=stop_on_hit, stop_on_new_nodes=True)
+            live.training.run(steps, stop_on_hit=stops.on_hit, stop_on_new_nodes=True, stop_at_nodes=stops.at_nodes)
         return True
 
     def _initial_findings(self, live: LiveRank, stop: Stop, progress: ProgressFn) -> bool:
@@ -465,8 +494,10 @@ class Driver:
         pairs = zip(watched.watchpoints, watched.masks, strict=True)
         live.training.set_watchpoints(remote_watchpoints(pairs, watched.graph.nodes, live.training.info))
         stop = live.training.stop
+        if before is not None and stop is not None and driven.phase is not Phase.RUNNING:
+            self._keep_silence(live, driven, stop.step, before)
         if stop is not None and (before is None or before.version != watched.version):
-            driven.since, driven.bad = stop.step + (driven.phase is Phase.RUNNING), {}
+            driven.since = stop.step + (driven.phase is Phase.RUNNING)
         driven.watched = watched
         return watched
 
@@ -491,6 +522,7 @@ class Driver:
         driven = self._of(live)
         if driven.late is not None and (event is not Event.HITS or happened.stop != driven.late):
             self._file_late(live, driven)
+        self._finish_step(live, driven, happened.stop, over=event in (Event.LOST, Event.DONE))
         if happened.stop is not None and event in _STANDS:
             driven.ended = happened.stop.ended
         driven.phase = training.phase if event is Event.BACK else _PHASES.get(event, driven.phase)
@@ -533,15 +565,15 @@ class Driver:
                 hits = tuple(driven.reported.values())
         else:
             found = self._file(live, stop, watched, hits) if watched is not None else None
-        stays = not grown or not stop.passing or (found is not None and _finding(found) and driven.stop_on_hit)
+        stays = not grown or not stop.passing or (found is not None and _finding(found) and driven.stops.on_hit)
         if stays and watched is not None and found is not None and found.hits.findings:
             found = self._keep_evidence(live, stop, watched, found, hits)
-        if not stays and self._goes_on(live, stop, target, driven.stop_on_hit):
+        if not stays and self._goes_on(live, stop, target, driven.stops):
             text = _stop_text(live, stop, found) if found is not None and _finding(found) else ""
-            self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, result=found))
+            self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, ended=stop.ended, result=found))
             return
         text, driven.phase = _stop_text(live, stop, found), Phase.STOPPED
-        self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, found))
+        self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, stop.ended, found))
 
     def _judge_grown(self, live: LiveRank, stop: Stop) -> PairResult | None:
         """Has a step judged whose end brought nodes that no list covered; None, and counted, when that failed."""
@@ -551,10 +583,10 @@ class Driver:
             self._source.unjudged(live.number, "steps with new nodes", 1, f"first step {stop.step}: {error.what}")
             return None
 
-    def _goes_on(self, live: LiveRank, stop: Stop, target: int | None, stop_on_hit: bool) -> bool:
+    def _goes_on(self, live: LiveRank, stop: Stop, target: int | None, stops: HitStops) -> bool:
         """Lets a training go on that stands only because its nodes are new; False when something else moved it."""
         try:
-            return self._go(live, None if target is None else target - stop.step, stop_on_hit)
+            return self._go(live, None if target is None else target - stop.step, stops)
         except TdbgError:
             return False
 
@@ -565,11 +597,11 @@ class Driver:
         try:
             bare = [(stop.step, place) for place in places_without_statistics(watched.graph, hits)]
             statistics(live, bare, AT_STOPS, self._unless_closing)
-            if told := with_statistics(watched.graph, live.kept(stop.step), hits):
-                found = self._file(live, stop, watched, told)
-            near = evidence(live, self._flow(live.number), stop.step, found.hits)
+            near = evidence(live, self._measurements(live.number), stop.step, found.hits)
             statistics(live, near, AT_STOPS, self._unless_closing)
             values(live, near, AT_STOPS, self._unless_closing)
+            told = with_statistics(watched.graph, live.kept(stop.step), hits)
+            found = self._file(live, stop, watched, told or hits)  # more is known of what it was made from
         except TdbgError as error:  # it went on, or away: what came is kept
             if not isinstance(error, CancelledError | LostError | NotStoppedError):
                 self._source.notice(f"rank {live.number}: some tensors around the findings were not kept: {error.what}")
@@ -607,15 +639,34 @@ class Driver:
             watched, hits = driven.watched, tuple(driven.reported.values())
         if stop is not None and watched is not None:
             found = self._file(live, stop, watched, hits)
-            self._tell(LiveEvent(LiveKind.HITS, live.number, _stop_text(live, stop, found), stop.step, result=found))
+            text = _stop_text(live, stop, found)
+            self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, ended=stop.ended, result=found))
+
+    def _finish_step(self, live: LiveRank, driven: DrivenTraining, now: Stop | None, *, over: bool = False) -> None:
+        """Files a step once more that was judged while it ran: what an Inf became is known at its end.
+
+        ``over``: no report of the step comes any more, although no later step has begun.
+        """
+        stop = driven.unfinished
+        if stop is None or now is None or (now.ended if over else now.step - 1) < stop.step:
+            return
+        driven.unfinished = None
+        with self._lock:
+            watched, hits = driven.watched, tuple(driven.reported.values())
+            same = watched is not None and driven.step == (stop.step, watched.version)
+        if watched is not None and same:
+            found = self._file(live, replace(stop, node=""), watched, hits)
+            text = _stop_text(live, stop, found)
+            self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, ended=stop.step, result=found))
 
     def _file_all(self) -> None:
         """Files what waits, as nothing more has come."""
         for live in self._source.all():
             driven = self._of(live)
-            if driven.late is not None:
+            if driven.late is not None or driven.unfinished is not None:
                 try:
                     self._file_late(live, driven)
+                    self._finish_step(live, driven, live.training.stop)
                 except Exception as error:  # noqa: BLE001 - as in _handle
                     self._broke(live, error)
 
@@ -639,18 +690,18 @@ class Driver:
             self._strange.add(pair)
             what = "steps with hits on nodes that are not in the graph: where it began is not known"
             self._source.unjudged(live.number, what, 1, f"first {strange} at step {stop.step}")
-        with self._lock:
-            # A client may put a scope before the name of a parameter.
-            names = frozenset(hit.node.rpartition("/")[2] for hit in received if hit.condition == WIRE_OVERFLOW)
-            bad_before = self._of(live).bad_before(stop.step, names)
-        flow_known = not any(
-            each.what.startswith(wire.UNSENT_NODES) and each.step <= stop.step for each in live.training.unrecorded
-        )
-        result = judgement_of(
-            live.number, stop, watched, received, self._source.notice, bad_before=bad_before, flow_known=flow_known
-        )
+        if stop.node or self._of(live).step == (stop.step, watched.version):
+            self._of(live).unfinished = stop if stop.node else None
+        judgement = judgement_of(live.number, stop, watched, received, self._source.notice)
         if watched.graph is not live.graph:  # its rows are not those of now
-            return result
+            return judgement.result()
+        by_design = 0
+        if len(judgement.hits):
+            self._keep_judged(live, stop, watched, judgement)
+            by_design = mark_hits(self._measurements(live.number), judgement.hits, self._unless_closing)
+        if strange is not None or _lacks_nodes(live, stop):  # the graph is of another step
+            judgement.hits.origin[:] = False
+        result = judgement.result(by_design)
         with self._known_results.judging(pair) as ticket:
             self._known_results.put(ticket, watched.version, result)
         with self._lock:
@@ -661,6 +712,27 @@ class Driver:
                 del self._hits[oldest]
                 self._known_results.forget(oldest)
         return result
+
+    def _keep_judged(self, live: LiveRank, stop: Stop, watched: Watched, judgement: Judgement) -> None:
+        """Keeps what a training found clean in a step with hits, and the parameters of the step before."""
+        if stop.step > START:
+            driven = self._of(live)
+            self._keep_silence(live, driven, stop.step - 1, watched)
+            driven.found_at = max(driven.found_at, stop.step)
+        clean = judgement.clean
+        if stop.node:  # the nodes behind it have not run, and parameters are judged at the end of the step
+            nodes, last = watched.graph.nodes, watched.graph.find(stop.node)
+            ran = nodes.order <= (nodes.order[last] if last >= 0 else -1)
+            clean = clean & ~watched.graph.parameter & ran[watched.graph.node]
+        live.keep_judged(watched.graph, stop.step, clean, unfinished=bool(stop.node))
+
+    @staticmethod
+    def _keep_silence(live: LiveRank, driven: DrivenTraining, step: int, watched: Watched) -> None:
+        """Keeps that a training said nothing of a step: the parameters were clean that its list looked at."""
+        silent = driven.since is not None and step > max(driven.since, driven.found_at)
+        from_the_start = step == START and driven.knows_writes
+        if step not in live.judged() and (silent or from_the_start):
+            live.keep_judged(watched.graph, step, watched_for_overflow(watched) & watched.graph.parameter)
 
     def _count_silent(self, live: LiveRank, driven: DrivenTraining, stop: Stop | None, *, ended: bool = False) -> None:
         """Accounts for steps that a training judged and had nothing to say about."""
@@ -715,7 +787,7 @@ class Driver:
             Event.CONNECTED: f"{info.program} on {info.address or 'this machine'}",
             Event.LOST: "the connection was lost",
             Event.BACK: "is back",
-            Event.DONE: "has finished",
+            Event.DONE: self.state(live).ending or "has finished",
         }
         return f"rank {live.number}: {words[event]}" if event in words else ""
 
@@ -728,6 +800,11 @@ _PHASES: Final = {  # it counts as stopped when the results of its step are ther
 
 
 _STANDS: Final = (Event.STOPPED, Event.HITS, Event.LOST, Event.DONE)
+
+
+def _lacks_nodes(live: LiveRank, stop: Stop) -> bool:
+    """Tells whether the training ran nodes up to a stop that it did not send."""
+    return any(each.what.startswith(wire.UNSENT_NODES) and each.step <= stop.step for each in live.training.unrecorded)
 
 
 def _finding(result: PairResult) -> bool:

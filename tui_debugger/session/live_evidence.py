@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tui_debugger.check.flow import Flow
+import numpy as np
+
+from tui_debugger.causes.made_from import made_from
 from tui_debugger.check.hits import HitList
+from tui_debugger.check.measure import Measurements
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, UnsupportedError
 from tui_debugger.live.dump_writer import size_of
 from tui_debugger.live.rank import BATCH, LiveRank, ReceivedStep
-from tui_debugger.model import Progress, ProgressFn, Side, Verdict
+from tui_debugger.model import Progress, ProgressFn, Verdict
 
 MOST_HITS: Final = 1024
 """The number of findings of a step that are kept with what speaks for them."""
@@ -46,27 +49,27 @@ Place = tuple[int, int]
 """A step, and the number of a tensor in the graph."""
 
 
-def evidence(live: LiveRank, flow: Flow, step: int, hits: HitList) -> list[Place]:
-    """The tensors of the findings of a step and all that their nodes were fed with, most wanted first."""
+def evidence(live: LiveRank, measurements: Measurements, step: int, hits: HitList) -> list[Place]:
+    """The tensors of the findings of a step and all that they were made from, most wanted first."""
     found = hits.with_verdict(Verdict.FINDING)
     chosen = [hit for hit in found[:MOST_HITS] if hit.origin]
     chosen += [hit for hit in found[:MOST_HITS] if not hit.origin]
+    if not chosen or live.graph is None or max(hit.row for hit in chosen) >= len(live.graph.nodes):
+        return []
+    keys = [hit.key for hit in chosen]
+    row = np.array([hit.row for hit in chosen], np.int64)
+    side, slot = np.array([int(key.side) for key in keys]), np.array([key.slot for key in keys])
+    causes = made_from(measurements, step, row, side, slot, np.zeros(len(chosen), np.int64))
+    there = causes.values[causes.values["index"] >= 0]
+    bounds = np.searchsorted(there["of"], np.arange(len(chosen) + 1))
     places: dict[Place, None] = {}
-    for hit in chosen:
-        places |= dict.fromkeys(_around(live, flow, step, hit.row))
+    for number, hit in enumerate(chosen):
+        places |= dict.fromkeys(outputs(live, step, hit.row))
+        for value in there[bounds[number] : bounds[number + 1]]:
+            table = live.table(int(value["step"]))
+            if table is not None:
+                places[int(value["step"]), int(table.places[int(value["index"])])] = None
     return list(places)
-
-
-def _around(live: LiveRank, flow: Flow, step: int, row: int) -> Iterator[Place]:
-    """The outputs of a node, then its inputs."""
-    graph = live.graph
-    if graph is None or row >= len(graph.nodes):
-        return
-    yield from outputs(live, step, row)
-    for number in range(len(flow.holders(row))):
-        at = flow.locate_input(step, row, number)
-        if at is not None and at.side is Side.OUTPUT and (place := graph.place(at.row, at.slot)) >= 0:
-            yield at.step, place
 
 
 def outputs(live: LiveRank, step: int, row: int) -> Iterator[Place]:

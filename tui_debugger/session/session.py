@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
 from tui_debugger.cache.store import DiskCache, default_store
+from tui_debugger.causes.rule import mark_hits
 from tui_debugger.check.contents import Contents
 from tui_debugger.check.flow import Flow, SharedWeights
 from tui_debugger.check.measure import Measurements
@@ -676,6 +677,7 @@ class Session:
             lambda w: self._selections.selected(rank, measurements.flow.nodes, w.selection),
             lambda: self._selections.in_scope(measurements.flow.nodes),
             lambda table: asked_rows(self.scope, rank, measurements.flow.nodes, table),
+            mark=mark_hits,
         )
 
     def _look_ahead(self, pair: Pair, progress: ProgressFn) -> None:

@@ -137,6 +137,8 @@ class TensorTable(Protocol):
 
         tells_overflow: whether an operator that overflowed on the device would be known to have: then
             ``TensorFlag.OVERFLOWED`` marks what it read and wrote.
+        inputs_unknown: rows of the nodes that may have been made from something else in this step than the graph says.
+        unfinished: the step has not ended: parameters still hold what its nodes were fed with.
 
     Rows are unique by (node, side, slot, round). Who names no round means the newest one.
     """
@@ -149,6 +151,8 @@ class TensorTable(Protocol):
     timestamp: npt.NDArray[np.int64]
     round: npt.NDArray[np.uint16]
     tells_overflow: bool
+    inputs_unknown: frozenset[int]
+    unfinished: bool
 
     def __len__(self) -> int:
         """Number of tensors."""
@@ -593,6 +597,8 @@ class Columns:
     """
 
     tells_overflow = False
+    inputs_unknown: frozenset[int] = frozenset()
+    unfinished = False
     hashes_are_sums = False
 
     def hashed(self, index: int) -> int:  # noqa: ARG002 - see base.TensorTable

@@ -36,10 +36,12 @@ from tui_debugger.torch.flight import TrainingFlight
 from tui_debugger.torch.internals import chunks, compiles, local, meta_of, readable, type_name, uncompiled
 from tui_debugger.torch.module_hooks import ModuleHooks
 from tui_debugger.torch.operators import Operators
+from tui_debugger.torch.optimizers import Stepped, Steps, optimizer_in
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import GRADIENTS
-from tui_debugger.torch.training import Scalers, Training
-from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step
+from tui_debugger.torch.training import Scalers, Training, unscales
+from tui_debugger.torch.unseen import tell_debugger
+from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step, values_of
 
 
 class TorchProbe:
@@ -84,7 +86,9 @@ class TorchProbe:
     def graphs(self) -> Sequence[bytes]:
         """One graph."""
         with self._training.recording.at_work():
-            return [self._training.graph()]
+            graph = self._training.graph()
+            self._training.recording.structure.sent()
+            return [graph]
 
     def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """Another list of watchpoints."""
@@ -101,7 +105,7 @@ class TorchProbe:
             if not self._resting:
                 training.see_weights()
             training.expectation.look_at(training.recording.step, training.recording.structure)
-            return judge_step(training.recording.step, judge, recheck=recheck)
+            return training.recording.told(judge_step(training.recording.step, judge, recheck=recheck))
 
     def unfinished(self) -> bool:
         """See ``Probe``."""
@@ -118,7 +122,7 @@ class TorchProbe:
             if any(name.startswith(GRADIENTS) for name in recording.step.names()):
                 training.see_gradients()
             training.expectation.look_at(recording.step, recording.structure)
-            return judge_step(recording.step, recording.plans.judge, recheck=False)
+            return recording.told(judge_step(recording.step, recording.plans.judge, recheck=False))
 
     def describe(self, tensor: RemoteTensor) -> TensorMeta | None:
         """Type and shape."""
@@ -176,7 +180,7 @@ class TorchProbe:
             return (training.previous.get(name) if not (self.initial and tensor.previous) else None), None
         seen = training.recording.passes.find((name, tensor.slot))
         if seen is not None:
-            return (seen[1].tensor if seen[1].intact else None), seen[1]
+            return values_of(*seen), seen[1]
         found = training.parameter(name) if not tensor.slot else None
         return (found if found is not None and readable(found) else None), None
 
@@ -246,7 +250,7 @@ class Attachment(Handle):
     def __init__(
         self,
         model: torch.nn.Module,
-        optimizers: Sequence[torch.optim.Optimizer],
+        optimizers: Sequence[Stepped],
         settings: Settings,
         *,
         level: str,
@@ -268,7 +272,8 @@ class Attachment(Handle):
         self._budget = memory if memory is not None else room_of(model)
         self._recording = Recording(self._budget, values=keep == "values", at_once=level == "op")
         self._recording.measuring = flight is not None
-        self._training = Training(model, optimizers, self._recording)
+        self._given = tuple(each for given in optimizers if (each := optimizer_in(given)) is not None)
+        self._training = Training(model, self._given, self._recording)
         self._probe = TorchProbe(self._training, self._install, self._remove, self._end_of_recording)
         self._notes = Notebook(self._say)
         self._flying = None if flight is None else TrainingFlight(flight, self._training, self._say, self._notes)
@@ -276,9 +281,7 @@ class Attachment(Handle):
         self._scalers = Scalers(_weakly(self._scaler_stepped))
         weakref.finalize(self, self._scalers.remove)
         self._training.expectation.at_once = level == "op"
-        self._given = tuple(optimizers)
-        self._ends = optimizers[-1] if optimizers else None
-        self._ending: RemovableHandle | None = None
+        self._ends = optimizer_in(optimizers[-1]) if optimizers else None
         self._ended = self._running = False
         self._since: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         """The number of steps of others since the one that ends steps did one."""
@@ -288,8 +291,7 @@ class Attachment(Handle):
         hooks = Operators if level == "op" else ModuleHooks
         self._exchanges = ExchangeHooks(self._recording, self._guard)
         self._hooks: Operators | ModuleHooks = hooks(self._recording, self._training.tree, self._guard)
-        if self._ends is not None:
-            self._ending = self._ends.register_step_post_hook(self._optimizer_ended_step)
+        self._steps = Steps(optimizers[-1], self._optimizer_ended_step) if optimizers else None
         compiled = self._training.tree.compiled
         if compiled and self._agent.on:
             self._say(f"torch.compile hides the {self._training.tree.hidden} modules inside {', '.join(compiled)}")
@@ -357,9 +359,8 @@ class Attachment(Handle):
         with self._recording.at_work():
             self._agent.close()
         self._remove()
-        if self._ending is not None:
-            self._ending.remove()
-            self._ending = None
+        if self._steps is not None:
+            self._steps.remove()
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -396,7 +397,7 @@ class Attachment(Handle):
         ]
         self._watching_optimizers += [
             register_optimizer_step_pre_hook(_weakly(self._optimizer_begins)),
-            register_optimizer_step_post_hook(_weakly(self._optimizer_is_done)),
+            register_optimizer_step_post_hook(_weakly(self._other_optimizer_is_done)),
         ]
 
     def _remove(self) -> None:
@@ -496,17 +497,21 @@ class Attachment(Handle):
     def _optimizer_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Gradients are complete: summed over microbatches and processes, unscaled, clipped.
 
-        With a closure they are made while the optimizer runs: then they are looked at when the step ends.
+        With a closure they are made while the optimizer runs: then they are looked at when the step ends. An optimizer
+        that unscales them itself writes to them: then they are looked at when it has run.
         """
+        if self._steps is not None and self._steps.wraps(optimizer):
+            return
         self._running |= optimizer is self._ends
         closure = any(callable(each) for each in (*args[1:], kwargs.get("closure")))
         if isinstance(self._hooks, Operators):
             self._hooks.optimizing(True, closure=closure)
         if closure:
             return
+        see = self._training.begins if unscales(optimizer) else self._see_gradients
         self._iterated = True  # PyTorch is going through these hooks: none can be removed now
         try:
-            self._guard(lambda: self._see_gradients(optimizer))
+            self._guard(lambda: see(optimizer))
         finally:
             self._iterated = False
 
@@ -514,14 +519,20 @@ class Attachment(Handle):
         if self._hooks.installed:
             self._guard(self._training.backward_ended)
 
-    def _see_gradients(self, optimizer: torch.optim.Optimizer) -> None:
+    def _see_gradients(self, optimizer: torch.optim.Optimizer | None) -> None:
         with self._recording.at_work():
             self._training.see_gradients(optimizer)
 
-    def _optimizer_is_done(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _other_optimizer_is_done(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if self._steps is None or not self._steps.are_of(optimizer):  # else a hook of its own has ended the step by now
+            self._optimizer_is_done(optimizer)
+
+    def _optimizer_is_done(self, optimizer: torch.optim.Optimizer) -> None:
         if isinstance(self._hooks, Operators):
             self._hooks.optimizing(False)
-        self._guard(lambda: self._training.expectation.ended(optimizer))
+        if unscales(optimizer):
+            self._guard(lambda: self._see_gradients(optimizer))
+        self._guard(lambda: self._training.stepped(optimizer))
         self._report_skipped()
         found: list[bool] = []
         self._guard(lambda: found.append(self._takes_over(optimizer)))
@@ -556,17 +567,17 @@ class Attachment(Handle):
     def _take_over(self, optimizer: torch.optim.Optimizer) -> None:
         """The steps of an optimizer are the steps from now on. Those that it made until now are seen as one."""
         self._recording.lost(JOINED, type(optimizer).__name__, self._since[optimizer] - 1)
-        if self._ending is not None:
-            self._ending.remove()
+        if self._steps is not None:
+            self._steps.remove()
         self._ends, self._ended, self._usual = optimizer, True, 0
         self._since.clear()
-        self._ending = optimizer.register_step_post_hook(self._optimizer_ended_step)
+        self._steps = Steps(optimizer, self._optimizer_ended_step)
         self.step_end()
 
     def _scaler_stepped(self, optimizer: torch.optim.Optimizer, stepped: bool) -> None:
         """A gradient scaler let its optimizer step, or left a step out: that is one, too, and no weight changes."""
         self._guard(lambda: self._know_scaler(optimizer, stepped))
-        if not stepped and optimizer is self._ends and self.on:
+        if not stepped and self._steps is not None and self._steps.are_of(optimizer) and self.on:
             self.step_end()
 
     def _know_scaler(self, optimizer: torch.optim.Optimizer, stepped: bool) -> None:
@@ -575,7 +586,7 @@ class Attachment(Handle):
             return
         self._recording.scaled = expectation.scaled = True
         if not stepped:
-            self._see_gradients(optimizer)
+            self._see_gradients(optimizer if isinstance(optimizer, torch.optim.Optimizer) else None)
             expectation.skipped = True
             self._report_skipped()
 
@@ -584,8 +595,9 @@ class Attachment(Handle):
             self._skipped = True
             self._say("a GradScaler skipped a step: gradients that overflowed in it are no findings")
 
-    def _optimizer_ended_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        self._optimizer_is_done(optimizer)
+    def _optimizer_ended_step(self, optimizer: torch.optim.Optimizer | None) -> None:
+        if optimizer is not None:
+            self._optimizer_is_done(optimizer)
         if self.on:
             self.step_end()
         else:
@@ -608,7 +620,7 @@ class Attachment(Handle):
                 self._remove()
             self._recording.lost("steps after recording failed", what)
             with contextlib.suppress(Exception):
-                self._agent.close()
+                self._agent.close("")  # what failed is ours
 
 
 def _weakly(method: Callable[..., None]) -> Callable[..., None]:
@@ -658,7 +670,7 @@ _noting: tuple[weakref.ref[Handle], ...] = ()
 
 def attach(
     model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
+    optimizer: Stepped | Sequence[Stepped] | None = None,
     address: str | None = None,
     *,
     level: str = "module",
@@ -672,10 +684,12 @@ def attach(
     Args:
         model: of any kind; inside DistributedDataParallel too.
         optimizer: ends a step whenever it has stepped; of several the last one does. None: put ``with tdbg.step():``
-            around each step. A step that a GradScaler leaves out is one, too.
+            around each step. A step that a GradScaler leaves out is one, too. Of a wrapper (accelerate's, Lightning's)
+            the optimizer inside is looked at; of other objects with a ``step`` their calls are steps, and no more.
         address: ``host:port`` or ``unix:/path``; None: from ``TDBG_HOST`` and ``TDBG_PORT``; empty, or neither: off.
         level: ``module``: what modules return, their gradients, weights; ``op``: every operator call, with the line of
-            the program that made it. That is slow, and watchpoints stop the training at the operator.
+            the program that made it. That is slow. Watchpoints stop the training at the operator; where nobody
+            stops, the findings of a step after its first come together at its end.
         keep: ``values``: outputs of modules are held until the debugger lets go of the step, so that they can be
             looked at; ``statistics``: they are not, and everything about watched ones is found out when they are made.
         memory: bytes of outputs and gradients of outputs that are held at most, on their own device; those for which
@@ -700,7 +714,11 @@ def attach(
     if not found.address and flight is None:
         return Handle()
     optimizers = [] if optimizer is None else [*optimizer] if isinstance(optimizer, Sequence) else [optimizer]
-    _check(model, optimizers)
+    try:
+        _check(model, optimizers)
+    except TdbgError as error:
+        tell_debugger(model, error.what, found)
+        raise
     reference = _attached.get(model)
     earlier = reference() if reference is not None else None
     if earlier is not None:
@@ -712,6 +730,7 @@ def attach(
     except Exception as error:  # noqa: BLE001 - a model that cannot be looked at is trained all the same
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         Notice()(f"switched off: the model cannot be looked at ({what}); training goes on")
+        tell_debugger(model, what, found)
         return Handle()
     _attached[model] = weakref.ref(handle)
     with _lock:
@@ -771,10 +790,17 @@ class Step:
 _STEP: Final = Step()
 
 
+_BY_HAND: Final = "leave the optimizer out, and put `with tdbg.step():` around each step"
+
+
 def _check(model: Any, optimizers: Sequence[Any]) -> None:
     if not isinstance(model, torch.nn.Module):
         raise TdbgError(f"the model must be a torch.nn.Module, not {type(model).__name__}")
     for each in optimizers:
-        if not isinstance(each, torch.optim.Optimizer):
-            hint = "leave it out, and put `with tdbg.step():` around each step"
-            raise TdbgError(f"the optimizer must be a torch.optim.Optimizer, not {type(each).__name__}", hint=hint)
+        if not callable(getattr(each, "step", None)):
+            raise TdbgError(f"the optimizer must have a method `step`; {type(each).__name__} has none", hint=_BY_HAND)
+        steps = Steps(each, lambda _: None)
+        seen = steps.seen
+        steps.remove()
+        if not seen:
+            raise TdbgError(f"the steps of a {type(each).__name__} cannot be counted", hint=_BY_HAND)

@@ -63,14 +63,13 @@ class Calls:
         thread: the one that trains, None until something has run.
     """
 
-    def __init__(self, recording: Recording, tree: Tree, guard: Guard, began: Callable[[bool], None]) -> None:
+    def __init__(self, recording: Recording, guard: Guard, began: Callable[[bool], None]) -> None:
         """``began(of_the_root)`` is called when a pass begins."""
         self.outer: nn.Module | None = None
         self.nested = 0
         self.no_grad = False
         self.thread: int | None = None
         self._recording = recording
-        self._root = tree.root
         self._guard = guard
         self._began = began
         self._times: Counter[str] = Counter()
@@ -81,7 +80,6 @@ class Calls:
 
     def place_of_root(self, tree: Tree) -> tuple[Place, ...]:
         """A place for the root where the tree has none, because the root is no node."""
-        self._root = tree.root
         root = tree.root
         return () if any(place.module is root for place in tree.places) else (Place(root, "", "", ""),)
 
@@ -143,13 +141,13 @@ class Calls:
         self.outer, self.nested, self.no_grad = module, 0, not torch.is_grad_enabled()
         if self.no_grad:
             self._recording.begin_pass()
-        self._began(module is self._root)
+        self._began(not place.scope)
         self._given(place, args, kwargs)
 
     def _given(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Takes what a pass works on. A module that is called by itself may be given what another one made."""
         recording, no_grad = self._recording, self.no_grad
-        whole = place.module is self._root
+        whole = not place.scope
         scope = "inputs" if whole else "inputs." + place.scope.replace("/", ".")
         if not whole and not no_grad:
             self._times[scope] += 1
@@ -172,7 +170,8 @@ class Calls:
         """Arguments by the names that the module has for them."""
         if module not in self._names:
             try:
-                self._names[module] = inspect.signature(module.forward).parameters
+                written = getattr(module, "_orig_mod", module)  # torch.compile hides the names
+                self._names[module] = inspect.signature(written.forward).parameters
             except ValueError:  # TorchScript does not tell
                 self._names[module] = {}
         names = [name for name, each in self._names[module].items() if each.kind not in _MANY]

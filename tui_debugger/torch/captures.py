@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -24,6 +24,7 @@ from tui_debugger.torch import exact, internals
 from tui_debugger.torch.exact import Fetched, Waiting, wide_type
 from tui_debugger.torch.internals import (
     Counter,
+    address_of,
     counting,
     dense,
     freed,
@@ -32,6 +33,7 @@ from tui_debugger.torch.internals import (
     meta_of,
     numeric,
     part_of,
+    storage_of,
     version_of,
 )
 from tui_debugger.torch.structure import NO_GRAD
@@ -336,6 +338,8 @@ def magnitudes(scratch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 Key = tuple[str, int]
 """Node name and slot."""
 NOWHERE = -1
+OVERWRITTEN: Final = -1
+"""The version of values that were changed in a way that versions do not count: no tensor has it."""
 _ORDER: Final = itertools.count()
 
 
@@ -348,7 +352,7 @@ class Capture:
         meta: of the tensor.
         plan: the watchpoints on the node, None when it is not watched (or was not when the tensor was seen).
         tensor: its values, when they are held; valid only while ``intact``.
-        version: of the values, when they were seen.
+        version: of the values, when they were seen; ``OVERWRITTEN`` when it is known that they are no longer the same.
         counter: what counts changes of the values, where they do not by themselves.
         extremes, magnitude, energy, total, zeros: places of quick numbers.
         ranges: place of the count of each range.
@@ -488,10 +492,22 @@ class TensorGroup:
             if version_of(tensor) != self.versions[number] or not tensor.untyped_storage().nbytes():
                 yield self.names[number], self.slots[number]
 
+    def overwrite(self, memory: Container[int]) -> bool:
+        """Marks the tensors in some storages as changed; tells whether there were any."""
+        found = [at for at, tensor in enumerate(self.tensors) if address_of(tensor.untyped_storage()) in memory]
+        for number in found:
+            self.versions[number] = OVERWRITTEN
+            if number in self.lines:
+                self.lines[number].version = OVERWRITTEN
+        return bool(found)
+
 
 @dataclass(slots=True)
 class _Seen:
-    """A tensor that was seen in this step: the object, the version of its values, and where its line is."""
+    """A tensor that was seen in this step: the object, the version of its values, and where its line is.
+
+    ``name`` is the node that made it; the nodes that only return it have lines of their own.
+    """
 
     tensor: weakref.ref[torch.Tensor]
     version: int
@@ -501,6 +517,12 @@ class _Seen:
 
     def capture(self) -> Capture:
         return self.entry if isinstance(self.entry, Capture) else self.entry.capture(self.number)
+
+    @property
+    def overwritten(self) -> bool:
+        """Tells whether the values are known to be others now."""
+        entry = self.entry
+        return (entry.version if isinstance(entry, Capture) else entry.versions[self.number]) == OVERWRITTEN
 
 
 class Step:
@@ -639,7 +661,8 @@ class Step:
         else:
             values = tensor.detach()
             place = begin_numbers(values, self.waiting, group.kinds) if group.kinds else NOWHERE
-        self._known[id(tensor)] = _Seen(weakref.ref(tensor), version, name, group, len(group.names))
+        maker = name if same is None else same.name
+        self._known[id(tensor)] = _Seen(weakref.ref(tensor), version, maker, group, len(group.names))
         group.names.append(name)
         group.slots.append(slot)
         group.tensors.append(values)
@@ -711,10 +734,12 @@ class Step:
         values = local(tensor)
         counts = counter if isinstance(counter, torch.Tensor) else values if counter is None else tensor
         capture.version = version_of(counts) + (mutated and not values.is_inference())
-        same = self._same(tensor) if alone is None else None
+        seen = self._same(tensor) if alone is None and not mutated else None
+        same = None if seen is None else seen.capture()
         waiting = self.waiting if alone is None else alone
         if alone is None:
-            self._known[id(tensor)] = _Seen(weakref.ref(tensor), version_of(tensor), name, capture)
+            maker = name if seen is None else seen.name
+            self._known[id(tensor)] = _Seen(weakref.ref(tensor), version_of(tensor), maker, capture)
         held = self._hold(capture, values, for_now=alone is not None)
         if held and not values.is_inference():
             capture.counter = counting(part_of(counter)) if isinstance(counter, torch.Tensor) else counter
@@ -766,22 +791,32 @@ class Step:
         return True
 
     def seen_as(self, tensor: torch.Tensor) -> str:
-        """The node that was seen last to make this very tensor as it is now, empty for others."""
-        seen = self._known.get(id(tensor))
-        known = seen is not None and seen.tensor() is tensor and seen.version == version_of(tensor)
-        return seen.name if seen is not None and known and not tensor.is_inference() else ""
+        """The node that made this very tensor as it is now, empty for others. Others may have returned it since."""
+        seen = self._same(tensor)
+        return "" if seen is None else seen.name
+
+    def overwrite(self, memory: Container[int]) -> None:
+        """Values in some storages (see ``internals.storage_of``) are changed now, which their versions need not say."""
+        found = False
+        for each in self.entries:
+            if isinstance(each, TensorGroup):
+                found |= each.overwrite(memory)
+            elif each.tensor is not None and storage_of(each.tensor) in memory:
+                each.version, found = OVERWRITTEN, True
+        if found:
+            self._known = {key: seen for key, seen in self._known.items() if not seen.overwritten}
 
     def _take(self, size: int) -> bool:
         taken = self._room.take(size)
         self._taken += size if taken else 0
         return taken
 
-    def _same(self, tensor: torch.Tensor) -> Capture | None:
-        """An earlier line about the very same tensor: what a container returns is what its last module made."""
+    def _same(self, tensor: torch.Tensor) -> _Seen | None:
+        """An earlier sight of the very same tensor: what a container returns is what its last module made."""
         seen = self._known.get(id(tensor))
         if seen is None or seen.tensor() is not tensor or tensor.is_inference():
             return None
-        return seen.capture() if seen.version == version_of(tensor) else None
+        return seen if seen.version == version_of(tensor) else None
 
 
 def copy_numbers(source: Capture, target: Capture) -> None:

@@ -37,8 +37,10 @@ from tui_debugger.torch.structure import (
     Structure,
     Tree,
     change_of,
+    constant_text,
     gathered_of,
     gradient_of,
+    is_constant,
     local_of,
     local_output_of,
     slot_of,
@@ -117,7 +119,8 @@ class ExchangeGraph(GraphBuilder):
     def _through(self, name: str, inputs: Iterable[str]) -> list[str]:
         """Returns what a node got, by way of what sums it up over processes. Nobody computes with shards."""
         backward = name in self._seen and bool(self._seen[name].forward)
-        made = _but(inputs, {local_output_of(name), *self._of_weight})
+        left_out = {local_output_of(name), *self._of_weight}
+        made = [each for each in inputs if each not in left_out]
         return [self._summed(each) for each in made] if backward else made
 
     def _summed(self, gradient: str) -> str:
@@ -249,6 +252,7 @@ class _Drawing:
         self.graph = graph
         self._structure = structure
         self._constants = frozenset(constants)
+        self._numbers: dict[str, str] = {}
 
     def add_node(self, name: str) -> None:
         """A node that was seen."""
@@ -275,14 +279,39 @@ class _Drawing:
 
     def add(self, name: str, kind: str, inputs: Iterable[str], slots: Sequence[Slot] = (), source: str = "") -> None:
         """A node. A later output of another one is taken out of its tuple by a node between."""
-        made = [each for each in inputs if each not in self._constants]
+        made = [self._drawn(each) for each in inputs if each not in self._constants]
         for each in made:
             node, slot = split_output(each)
             if slot and node in self._structure.nodes:
                 self.graph.add_item(each, node, slot)
         self.graph.add_node(name, kind, made, slots, source)
 
+    def _drawn(self, each: str) -> str:
+        """Returns what the graph calls an input: constants have numbers there."""
+        if not is_constant(each):
+            return each
+        text = constant_text(each)
+        if text not in self._numbers:
+            self._numbers[text] = f"cst{len(self._numbers) + 1}"
+            self.graph.add_constant(self._numbers[text], _number(text))
+        return self._numbers[text]
 
+
+def _number(text: str) -> bool | int | float | str | Sequence[int]:
+    """The value of a constant, from the text that it has."""
+    if _WHOLE.fullmatch(text):
+        return [int(each) for each in text[1:-1].split(", ")]
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return {"True": True, "False": False}[text] if text in ("True", "False") else float(text)
+    except ValueError:
+        return text
+
+
+_WHOLE: Final = re.compile(r"\(-?\d{1,18}(, -?\d{1,18})*\)")
 _NOTHING: Final[Slot] = ("float32", (0,))
 """Stands for an output that was never seen."""
 
@@ -314,7 +343,7 @@ class States:
             self._tree = tree
             pairs = [(each, parameter) for each in optimizers for parameter in parameters_of(each)]
             kept = [(each, parameter, each.state.get(parameter)) for each, parameter in pairs]
-            self._known = [(each, parameter, state, _tensors(state)) for each, parameter, state in kept]
+            self._known = [(each, parameter, state, tensors_of(state)) for each, parameter, state in kept]
             self._named = [pair for state in states_of(tree, optimizers).values() for pair in state.items()]
         return self._named
 
@@ -324,7 +353,7 @@ class States:
             return False
         for optimizer, parameter, state, tensors in self._known:
             now = optimizer.state.get(parameter)
-            if now is not state or tuple(map(id, _tensors(now))) != tuple(map(id, tensors)):
+            if now is not state or tuple(map(id, tensors_of(now))) != tuple(map(id, tensors)):
                 return False
         return True
 
@@ -346,7 +375,7 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
         yield from group["params"]
 
 
-def _tensors(state: Any) -> tuple[Any, ...]:
+def tensors_of(state: Any) -> tuple[Any, ...]:
     """The tensors of what an optimizer keeps for a parameter; the same ones as long as they are only written to."""
     return tuple(each for each in state.values() if isinstance(each, torch.Tensor)) if state else ()
 

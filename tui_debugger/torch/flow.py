@@ -15,7 +15,7 @@ import os
 import sys
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import torch
@@ -41,6 +41,10 @@ MOVES: Final = frozenset(
 """Kinds of operators that make nothing bad of what is not, whatever the values are."""
 OVERWRITES: Final = frozenset({"Copy", "Fill", "Zero"})
 """Kinds of operators that leave nothing in a tensor of what it was."""
+ALLOCATES: Final = frozenset({"Empty", "EmptyLike", "EmptyStrided", "EmptyPermuted", "NewEmpty", "NewEmptyStrided"})
+"""Kinds of operators that return memory as it is found."""
+_AS_FOUND: Final = "\0found"
+"""The source of values in memory that no operator was seen to write to: what is no operator may have written there."""
 _SEED: Final = "\0seed"
 """The source of the gradient of a loss by itself; where the node of the loss is known, its name comes behind."""
 
@@ -100,7 +104,9 @@ class Flow:
         seeing: operators are seen. Else only what is the very output of a node is known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, doubts_found: bool = True) -> None:
+        """Nothing is known yet. ``doubts_found``: memory that is read as it was found is made of something unknown."""
+        self._doubts_found = doubts_found
         self.changed: set[str] = set()
         self.following = True
         self.seeing = True
@@ -164,12 +170,29 @@ class Flow:
         known = self._parameters.get(id(tensor))
         return known[1] if known is not None and known[0]() is tensor else ""
 
+    def held_in(self, tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
+        """The weights and buffers in whose memory a tensor lies, by name."""
+        plain = internals.part_of(tensor)
+        address = internals.storage_of(plain)
+        if address is None or self._parameter_at(address) is None:
+            return []
+        start, end = range_of(place_of(plain))
+        found = []
+        for reference, name in self._parameters.values():
+            held = reference()
+            part = None if held is None else internals.part_of(held)
+            if held is not None and part is not None and internals.storage_of(part) == address:
+                first, last = range_of(place_of(part))
+                if first < end and start < last:
+                    found.append((name, held))
+        return found
+
     def of(self, tensor: torch.Tensor) -> Made:
         """Tells how a tensor came to be. One that holds no fractions and that nobody knows says nothing bad."""
         known = self._find(tensor)
         if known is not None:
             return known
-        return _NOBODY if _fractions(tensor) else _CONSTANT
+        return _NOBODY if has_fractions(tensor) else _CONSTANT
 
     def mixed(self, tensor: torch.Tensor) -> bool:
         """Tells whether the program itself brought more into a tensor, as clipping brings all gradients into each."""
@@ -181,7 +204,8 @@ class Flow:
 
     def sources(self, tensors: Iterable[torch.Tensor]) -> list[str]:
         """Returns what tensors were made of, in order; what a backward pass was given as a gradient of one is known."""
-        return unique(each for tensor in tensors for each in self.of(tensor).sources if not each.startswith(_SEED))
+        found = unique(each for tensor in tensors for each in self.of(tensor).sources if not each.startswith(_SEED))
+        return [UNKNOWN if each == _AS_FOUND else each for each in found]
 
     def began_backward(self, seed: torch.Tensor, loss: str) -> None:
         """A backward pass of a loss begins. ``seed``: the gradient of the loss, which the program may have made."""
@@ -196,7 +220,7 @@ class Flow:
             return  # a worker that loads data was forked off
         name, kind = internals.name_of(func), kind_of(func)
         outputs = leaves(out) or (internals.received(func, args, out) if internals.ends_later(func) else [])
-        written = _written(func, args, kwargs)
+        written = written_by(func, args, kwargs)
         if "_foreach_" in name:
             self._each(kind, args, kwargs, outputs, written)
             return
@@ -205,10 +229,15 @@ class Flow:
             made = Made((_SEED,))
         elif internals.exchanges(func):  # no work of this process, and not made of its tensors alone
             made = Made(tuple(unique([*self.sources(given), UNKNOWN])))
+        elif kind in ALLOCATES and self._doubts_found and any(map(has_fractions, outputs)):
+            made = Made((_AS_FOUND,))
         elif kind in OVERWRITES and written:
             made = self._union(kind, [each for each in given if all(each is not other for other in written)])
         else:
             made = self._union(kind, given)
+            read = [each for each in given if all(each is not other for other in written)]
+            if _AS_FOUND in made.sources and written and not any(_AS_FOUND in self.of(each).sources for each in read):
+                made = replace(made, sources=tuple(each for each in made.sources if each != _AS_FOUND))
         self._hand_on(made, outputs, written, overwritten=kind in OVERWRITES)
 
     def _each(
@@ -232,7 +261,7 @@ class Flow:
         self._hand_on(self._union(kind, [*(each for row in rows for each in row), *shared]), (), rest)
 
     def _union(self, kind: str, tensors: Iterable[torch.Tensor]) -> Made:
-        parts = [(self.of(each), _fractions(each)) for each in tensors]
+        parts = [(self.of(each), has_fractions(each)) for each in tensors]
         sources = unique(each for part, _ in parts for each in part.sources)
         if not sources:
             return _CONSTANT
@@ -338,13 +367,13 @@ class Flow:
                 if overwritten and start <= first and last <= end and is_dense(place):
                     view.made = made
                 else:
-                    sources = unique([*view.made.sources, *made.sources])
+                    sources = unique([*(each for each in view.made.sources if each != _AS_FOUND), *made.sources])
                     works = [each for each in (view.made.work, made.work) if each]
                     view.made = Made(tuple(sources), _together(works[-1], works[:-1]) if works else "")
         self._set(tensor, made, anew=True)
 
-    def _parameter_at(self, address: int) -> str:
-        """The parameter whose memory a tensor looks into."""
+    def _parameter_at(self, address: int) -> str | None:
+        """The parameter whose memory a tensor looks into: empty where several lie there, None where there is none."""
         if self._in_storage is None:
             self._in_storage = {}
             for reference, name in self._parameters.values():
@@ -353,11 +382,11 @@ class Flow:
                 if at is not None:
                     # Several in one storage: which of them a view looks into is not told.
                     self._in_storage[at] = name if at not in self._in_storage else ""
-        return self._in_storage.get(address, "")
+        return self._in_storage.get(address)
 
 
-def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """The tensors that an operator writes to."""
+def written_by(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors that an operator writes to, those included that it does not say."""
     if _updates_statistics(func, args):  # PyTorch does not say that it writes to them
         return leaves(args[3:5])
     return internals.written(func, args, kwargs)
@@ -369,7 +398,7 @@ def _updates_statistics(func: Any, args: Any) -> bool:
     return "batch_norm" in name and "backward" not in name and ("with_update" in name or args[5:6] == (True,))
 
 
-def _fractions(tensor: torch.Tensor) -> bool:
+def has_fractions(tensor: torch.Tensor) -> bool:
     """Tells whether a tensor can hold a NaN."""
     return tensor.is_floating_point() or tensor.is_complex()
 

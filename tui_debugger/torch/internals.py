@@ -208,6 +208,11 @@ def backward_function() -> int:
     return -1 if function is None else int(function._sequence_nr())  # noqa: SLF001 - see above
 
 
+def number_of(function: Any) -> int:
+    """Number of a function of autograd; those that keep the gradients of leaves all have the same."""
+    return int(function._sequence_nr())  # noqa: SLF001 - see above
+
+
 def last_function() -> int:
     """Number of the function that autograd made last: for the operator that runs now, if it is differentiated."""
     autograd: Any = torch.autograd
@@ -291,6 +296,11 @@ def _viewed_argument(operator: Any) -> tuple[int, str] | None:
     return next(((at, each.name) for at, each in arguments if each.alias_info is not None), None)
 
 
+def views_argument(operator: Any) -> bool:
+    """Tells whether an operator returns views of an argument: it reads no values."""
+    return _viewed_argument(operator) is not None
+
+
 def written(operator: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The tensors that an operator says it writes to."""
     values = (args[at] if at < len(args) else kwargs.get(name) for at, name in written_arguments(operator))
@@ -353,6 +363,11 @@ def uncompiled() -> Iterator[None]:
         set_compiler(before)
 
 
+def can_stand_back() -> bool:
+    """Tells whether torch.compile can be told to run everything as it was written: from 2.6 on."""
+    return hasattr(torch.compiler, "set_stance")
+
+
 class _CompilerStandsBack:
     """Makes torch.compile run everything as it was written, while something sees every operator.
 
@@ -366,7 +381,7 @@ class _CompilerStandsBack:
     def begin(self) -> None:
         """Counts one more that sees every operator."""
         self._seeing += 1
-        if self._seeing == 1 and hasattr(torch.compiler, "set_stance"):  # from 2.6 on
+        if self._seeing == 1 and can_stand_back():
             self._stance = torch.compiler.set_stance("force_eager")
 
     def end(self) -> None:
@@ -552,6 +567,12 @@ def spread_of(tensor: torch.Tensor) -> Spread | None:
 def is_view(tensor: torch.Tensor) -> bool:
     """Tells whether a tensor looks into another one."""
     return bool(tensor._is_view())  # noqa: SLF001 - see above
+
+
+def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The tensor that another one looks into, None for one that looks into none."""
+    base: torch.Tensor | None = tensor._base if is_view(tensor) else None  # noqa: SLF001 - see above
+    return base
 
 
 def freed(tensor: torch.Tensor) -> bool:

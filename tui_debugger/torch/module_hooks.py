@@ -17,7 +17,7 @@ import itertools
 import re
 import weakref
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from threading import get_ident
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ from tui_debugger.torch.internals import (
     transformed,
     version_of,
 )
+from tui_debugger.torch.makers import Makers
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import (
     GRADIENTS,
@@ -62,10 +63,11 @@ SCALED: Final = "Scaled"
 class Losses:
     """Sees what is differentiated, while it is installed."""
 
-    def __init__(self, recording: Recording, calls: Calls, guard: Guard) -> None:
+    def __init__(self, recording: Recording, calls: Calls, makers: Makers, guard: Guard) -> None:
         """Sees nothing yet. ``guard``: runs something without letting an exception out."""
         self._recording = recording
         self._calls = calls
+        self._makers = makers
         self._guard = guard
         self._times: Counter[str] = Counter()
         self._name = LOSS
@@ -140,7 +142,11 @@ class Losses:
                     if scaled:
                         structure.scaled.add(name)
                     sources = functools.partial(flow.sources, [tensor])
+                    usual = self._makers.usual(name, "computed", [tensor])
                     recording.made(name, flow.of(tensor).work or LOSS, [tensor], sources)
+                    self._makers.made(name, [tensor])
+                    if not usual:
+                        recording.unexpected(name)
                 if name in structure.losses and flow.following and isinstance(gradient, torch.Tensor):
                     flow.began_backward(gradient, name)
 
@@ -229,15 +235,17 @@ class ModuleHooks:
         self._times_bare: Counter[str] = Counter()
         self._ran_in_step: set[str] = set()
         self._given_to: dict[tuple[str, int], tuple[str, str]] = {}
-        self._given_as_made: dict[tuple[str, int], set[str]] = {}
         self._takers: set[str] = set()
         """Places that are given what functions computed."""
         self._gradient_hooks: dict[tuple[str, int], Hook] = {}
         self._kinds = {place.scope: place.kind for place in tree.places}
+        self._holders = holders(self._kinds)
+        """Scopes of modules with others inside that are seen as well."""
         self._mode: EveryOperator | None = None
         self._left_modes: list[EveryOperator] = []
-        self._calls = Calls(recording, tree, guard, self._began)
-        self._losses = Losses(recording, self._calls, guard)
+        self._makers = Makers(recording)
+        self._calls = Calls(recording, guard, self._began)
+        self._losses = Losses(recording, self._calls, self._makers, guard)
 
     @property
     def installed(self) -> bool:
@@ -250,6 +258,7 @@ class ModuleHooks:
             return
         self._tree = tree
         self._kinds = {place.scope: place.kind for place in tree.places}
+        self._holders = holders(self._kinds)
         for place in (*self._calls.place_of_root(tree), *tree.places):
             module, hooks = place.module, self._handles
             with self._calls.hooking(place):
@@ -274,6 +283,7 @@ class ModuleHooks:
         self._again.clear()
         self._ran_in_step.clear()
         self._losses.begin()
+        self._makers.new_step()
         self._calls.new_step(ended=ended)
         self._follow()
 
@@ -373,9 +383,12 @@ class ModuleHooks:
                 if again:
                     self._recording.flow.recomputed(tensor, name)
                 else:
-                    self._recording.made(
-                        name, kind, [tensor], functools.partial(self._recording.flow.sources, [tensor])
-                    )
+                    sources = functools.partial(self._recording.flow.sources, [tensor])
+                    usual = self._makers.usual(name, "computed", [tensor])
+                    self._recording.made(name, kind, [tensor], sources)
+                    self._makers.made(name, [tensor])
+                    if not usual:
+                        self._recording.unexpected(name)
         if again or not self._calls.no_grad:
             self._await_functions(call, args, kwargs)
 
@@ -386,22 +399,6 @@ class ModuleHooks:
         times = self._times_bare if self._calls.no_grad else self._times
         name = numbered(place.name, times[place.name] + later)
         return without_gradients(name) if self._calls.no_grad else name
-
-    def _know_given(self, call: str, given: Sequence[torch.Tensor]) -> None:
-        """Notes what a module is given as another one made it: in steps that were followed, it must be given always."""
-        for at, tensor in enumerate(given):
-            known = self._given_as_made.get((call, at))
-            if not self._recording.flow.following:
-                if known and self._recording.step.seen_as(tensor) not in known:
-                    self._recording.unexpected(call)
-            elif (call, at) not in self._given_to:
-                seen = self._recording.step.seen_as(tensor)
-                if not seen:
-                    self._given_as_made[call, at] = set()
-                elif known is None:
-                    self._given_as_made[call, at] = {seen}
-                elif known:
-                    known.add(seen)
 
     def _await_functions(self, call: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for at, tensor in enumerate(leaves((args, kwargs))):
@@ -450,13 +447,18 @@ class ModuleHooks:
         no_grad = self._calls.no_grad
         (self._times_bare if no_grad else self._times)[place.name] += 1
         name = self._name(place)
-        self._know_given(name, leaves((args, kwargs) if kwargs else args))
+        usual = self._makers.usual(name, "given", leaves((args, kwargs) if kwargs else args))
+        if place.scope in self._holders:
+            usual &= self._makers.usual(name, "returned", tensors)
         if self._recording.settled:
             self._recording.made(name, place.kind, tensors, list, no_grad=no_grad)
         else:
             with self._recording.at_work():
                 sources = functools.partial(self._sources, place, args, kwargs, tensors)
                 self._recording.made(name, place.kind, tensors, sources, no_grad=no_grad)
+        self._makers.made(name, tensors)
+        if not usual:
+            self._recording.unexpected(name)
         if not no_grad:
             self._await_gradients(place.name, place.kind, name, tensors)
 
@@ -515,15 +517,19 @@ class ModuleHooks:
         """Returns what the outputs of a module were made of; where not all is known also what it was called with."""
         flow = self._recording.flow
         made = flow.sources(out)
-        if not flow.seeing and not self._holds_others(place):
+        if not flow.seeing and place.scope not in self._holders:
             module = place.module
             return flow.sources([*leaves((args, kwargs)), *module.parameters(), *module.buffers()])
         return made if UNKNOWN not in made else unique([*made, *flow.sources(leaves((args, kwargs)))])
 
-    def _holds_others(self, place: Place) -> bool:
-        """Tells whether modules inside a module are seen as well."""
-        inside = f"{place.scope}/" if place.scope else ""
-        return any(scope.startswith(inside) for scope in self._kinds if scope and scope != place.scope)
+
+def holders(scopes: Iterable[str]) -> set[str]:
+    """Returns the scopes around some scopes."""
+    found: set[str] = set()
+    for scope in filter(None, scopes):
+        found.add("")
+        found.update(scope[:at] for at, letter in enumerate(scope) if letter == "/")
+    return found
 
 
 _MARK = "_tdbg_hooked"

@@ -22,10 +22,11 @@ from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.torch import internals
 from tui_debugger.torch.calls import Calls, Guard, is_compiling, user_stack
-from tui_debugger.torch.flow import PlaceInMemory, is_dense, place_of, range_of
+from tui_debugger.torch.flow import PlaceInMemory, is_dense, place_of, range_of, written_by
 from tui_debugger.torch.internals import Hook, leaves
+from tui_debugger.torch.operands import operands, reads
 from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import Place, Tree, kind_of, numbered, without_gradients
+from tui_debugger.torch.structure import UNKNOWN, Place, Tree, kind_of, numbered, without_gradients
 
 FORWARD_MARK: Final = "# Corresponding forward node candidate:\n"
 REMEMBERED: Final = 200_000
@@ -46,6 +47,16 @@ _FILLS_IN_PART: Final = frozenset(
     }
 )
 """Kinds of operators that in place write to some elements of a tensor, or to none."""
+_WITH_POLES: Final = frozenset(
+    {
+        *("Div", "Reciprocal", "Log", "Log2", "Log10", "Log1p", "Xlogy", "SpecialXlog1py", "Sqrt", "Rsqrt", "Pow"),
+        *("FloatPower", "Exp", "Exp2", "Expm1", "LinalgVectorNorm", "Norm", "Std", "Var", "StdMean", "VarMean"),
+        *("Softmax", "LogSoftmax", "Logsumexp", "Prod", "Acos", "Acosh", "Asin", "Atanh", "Tan", "Logit", "Erfinv"),
+        *("SpecialErfinv", "Lgamma", "Digamma", "Fmod", "Remainder", "Sinh", "Cosh", "LinalgInvEx", "LinalgSolveEx"),
+        *("LinalgCholeskyEx", "NativeLayerNorm", "NativeGroupNorm", "NativeBatchNorm", "FusedRmsNorm"),
+    }
+)
+"""Kinds of operators that compute something bad of finite values at some places, where their derivatives do so, too."""
 _NO_NODES: Final = frozenset(_SCALER | _ALLOCATING)
 
 
@@ -71,7 +82,7 @@ class Operators:
         self._thread = 0
         self._optimizing = False
         self._closure = False
-        self._calls = Calls(recording, tree, guard, self._began)
+        self._calls = Calls(recording, guard, self._began)
 
     @property
     def installed(self) -> bool:
@@ -161,6 +172,8 @@ class Operators:
     def _ran(self, func: Any, args: Any, kwargs: Any, out: Any, *, recorded: bool) -> None:
         kind, later = kind_of(func), internals.ends_later(func)
         tensors = internals.received(func, args, out) if later else leaves(out)
+        for each in self._unfilled.read_by(func, kind, args, kwargs):
+            self._recording.flow.doubt(each)
         nobodys = self._unfilled.ran(func, kind, args, kwargs, tensors)
         if not recorded:
             return
@@ -170,12 +183,15 @@ class Operators:
         if again or own or nobodys or not tensors or kind in _NO_NODES:
             if self._recording.flow.following:
                 self._recording.flow.ran(func, args, kwargs, out)
+            if not (again or own or tensors):  # on lists of tensors, none of which it returns
+                with self._recording.at_work():
+                    self._recording.wrote(UNKNOWN, written_by(func, args, kwargs))
             return
         no_grad = not backward and (not grads if self._calls.outer is None else self._calls.no_grad)
         if no_grad and self._recording.passes.now is None:
             self._recording.begin_pass()
             self._times_bare.clear()
-        scope, stack = self._scope(backward)
+        scope, forward = self._scope(backward)
         name = f"{scope}/{kind}" if scope else kind
         times = self._times_bare if no_grad else self._times
         times[name] += 1
@@ -186,26 +202,31 @@ class Operators:
             self._remember(scope, name)
         with self._recording.at_work():
             if later:
-                self._recording.began(name, kind, tensors, lambda: self._sources(kind, args, kwargs))
+                self._recording.began(name, kind, tensors, lambda: self._sources(func, kind, args, kwargs, forward))
                 return
             self._recording.made(
                 name,
                 kind,
                 tensors,
-                lambda: self._sources(kind, args, kwargs),
-                lambda: FORWARD_MARK + stack if stack else user_stack(),
+                lambda: self._sources(func, kind, args, kwargs, forward),
+                lambda: self._stack(forward),
                 mutated=internals.changes_its_arguments(func),
                 no_grad=no_grad,
                 counters=internals.counters(func, args, kwargs, tensors),
             )
+            self._recording.wrote(name, written_by(func, args, kwargs))
 
     def _scope(self, backward: bool) -> tuple[str, str]:
-        """Scope of what runs now, and in the backward pass the stack of the forward operator."""
+        """Scope of what runs now, and in the backward pass the forward operator, as far as it is known."""
         if not backward:
             return (self._scopes[-1] if self._scopes else ""), ""
         scope, name = self._forward.get(internals.backward_function(), ("", ""))
-        known = self._recording.structure.nodes.get(name)
-        return (f"Gradients/{scope}" if scope else "Gradients"), (known.source if known is not None else "")
+        return (f"Gradients/{scope}" if scope else "Gradients"), name
+
+    def _stack(self, forward: str) -> str:
+        """The lines that made the forward operator, or those that run now."""
+        known = self._recording.structure.nodes.get(forward)
+        return FORWARD_MARK + known.source if known is not None and known.source else user_stack()
 
     def _remember(self, scope: str, name: str) -> None:
         """Autograd has just made the function for this call: its number leads back here from the backward pass.
@@ -215,11 +236,15 @@ class Operators:
         if len(self._forward) < REMEMBERED:
             self._forward.setdefault(internals.last_function(), (scope, name))
 
-    def _sources(self, kind: str, args: Any, kwargs: Any) -> list[str]:
-        flow, given = self._recording.flow, leaves((args, kwargs))
-        if kind == _WRITTEN_DOWN and not any(flow.has_maker(each) for each in given):
+    def _sources(self, func: Any, kind: str, args: Any, kwargs: Any, forward: str) -> list[str]:
+        """Returns what an operator is given. ``forward``: in the backward pass the operator that it differentiates."""
+        flow = self._recording.flow
+        if kind == _WRITTEN_DOWN and not any(flow.has_maker(each) for each in leaves(args)):
             return []
-        return flow.sources(given)
+        found = operands(flow, func, kind, args, kwargs)
+        made = self._recording.structure.nodes.get(forward)
+        # Where a function has no value, its derivative has none: that is no fault of the derivative.
+        return [*found, forward] if made is not None and made.kind in _WITH_POLES else found
 
 
 # -- memory that nobody has filled ----------------------------------------------------------------------------------
@@ -302,6 +327,17 @@ class Unfilled:
         self._filled(func, kind, given, internals.written(func, args, kwargs), tensors)
         return any(self._in(each) for each in tensors)
 
+    def read_by(self, func: Any, kind: str, args: Any, kwargs: Any) -> list[torch.Tensor]:
+        """The tensors that an operator reads although nobody was seen to fill all of them."""
+        if not self._memories or kind in _ALLOCATING:
+            return []
+        found = [each for each in leaves((args, kwargs)) if self._has_hole(each)]
+        looked_into = internals.views_argument(func) if found else None
+        if not found or looked_into:
+            return []
+        read = reads(func, kind, args, kwargs)
+        return [each for each in found if read(each)]
+
     # -- inside --------------------------------------------------------------------------------------
 
     def _resized(self, storage: torch.UntypedStorage, before: int) -> None:
@@ -362,6 +398,13 @@ class Unfilled:
         place = place_of(plain)
         if any(_overlap(range_of(place), each) for ranges in memory.arriving for each in ranges):
             return True
+        return place not in memory.filled and any(_overlap(range_of(place), each) for each in memory.holes)
+
+    def _has_hole(self, tensor: torch.Tensor) -> bool:
+        memory = self._memories.get(_address(tensor) or 0)
+        if memory is None or not memory.holes:
+            return False
+        place = place_of(internals.part_of(tensor))
         return place not in memory.filled and any(_overlap(range_of(place), each) for each in memory.holes)
 
     def _fill(self, tensor: torch.Tensor) -> None:

@@ -9,7 +9,8 @@ long as nothing else needs the room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Final
 
@@ -32,7 +33,16 @@ from tui_debugger.torch.captures import (
 )
 from tui_debugger.torch.exact import Waiting
 from tui_debugger.torch.flow import Flow
-from tui_debugger.torch.internals import Counter, in_backward, local, no_autocast, readable, when_backward_ends
+from tui_debugger.torch.internals import (
+    Counter,
+    in_backward,
+    local,
+    no_autocast,
+    part_of,
+    readable,
+    storage_of,
+    when_backward_ends,
+)
 from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Node, Structure, output_of, split_output
 from tui_debugger.torch.verdicts import find_records, judge_one, judge_step
 
@@ -91,7 +101,10 @@ class Passes:
         new = [hit for hit in hits if (hit.node, hit.slot, hit.result.watchpoint) not in self._said]
         self._said |= {(hit.node, hit.slot, hit.result.watchpoint) for hit in new}
         found = (now.get((hit.node, hit.slot)) for hit in new)
-        self._step.adopt(list({id(each): each for each in found if each is not None}.values()))
+        hit_by = list({id(each): each for each in found if each is not None}.values())
+        for each in hit_by:
+            each.fetched = each.fetched or now.fetched  # not the numbers of the step that takes it in
+        self._step.adopt(hit_by)
         return new
 
     def settle(self) -> None:
@@ -137,6 +150,7 @@ class Passes:
         for capture in now:
             if capture.record is None:
                 continue
+            capture.fetched = capture.fetched or now.fetched
             kept = self._outermost.setdefault((capture.name, capture.slot), {})
             for name, value in _numbers(capture.record):
                 if name not in kept or value > kept[name][0]:
@@ -210,7 +224,7 @@ class Recording:
         self.step = Step(room)
         self.passes = Passes(self.step, room)
         self.structure = Structure()
-        self.flow = Flow()
+        self.flow = Flow(doubts_found=not at_once)
         self.plans = Plans(Judge())
         self.learning = True
         self.measuring = False
@@ -232,8 +246,10 @@ class Recording:
         self._last = ""
         self._surprised = False
         self._surprises = 0
-        self._off_course = False
         self._calm = 0
+        self._off_course: set[bool] = set()
+        """Passes (without gradients or not) in which something is not what the debugger knows. What runs after it is
+        judged at the end, when the debugger was told."""
 
     @property
     def every_operator(self) -> bool:
@@ -251,6 +267,7 @@ class Recording:
         self.end_pass()
         self.passes.begin()
         self._order_bare = 1
+        self._off_course.discard(True)
         self.at_begin()
 
     def end_pass(self) -> None:
@@ -298,6 +315,8 @@ class Recording:
             structure.add_inputs(name, sources())
         elif not known:
             structure.doubt(name)
+        if self._at_once and (structure.fed_anew or not structure.is_sent(name)):
+            self._off_course.add(no_grad)
         self._last = name
         hits: list[ClientHit] = []
         for slot, tensor in enumerate(tensors):
@@ -335,7 +354,7 @@ class Recording:
     def _doubt_plan(self, *, no_grad: bool = False) -> None:
         self._surprised = self.structure.changed = True
         if not no_grad:
-            self._off_course = self.structure.gradients_doubted = True
+            self.structure.gradients_doubted = True
 
     def came(self, name: str, kind: str, slot: int, gradient: torch.Tensor, forward: str) -> None:
         """The gradient of one output of a node came.
@@ -355,7 +374,7 @@ class Recording:
         if name not in structure.nodes:
             structure.add(name, Node(kind, forward=forward), self._last)
         if self.flow.following:
-            structure.add_inputs(name, self.flow.sources([gradient]))
+            structure.add_inputs(name, structure.gone_through(self.flow.sources([gradient])))
             self.flow.lost(gradient)  # whatever it was made of, it is this node's from now on
         elif not known:
             structure.doubt(name)
@@ -372,6 +391,20 @@ class Recording:
         self._awaiting = False
         with self.at_work():
             self.at_backward_end()
+
+    def wrote(self, name: str, tensors: Iterable[torch.Tensor]) -> None:
+        """An operator of the program, not of an optimizer, has written to tensors.
+
+        Buffers are made of it from now on. So are weights that it has made bad: other weights are what they were, as
+        far as anybody asks what is wrong with them.
+
+        Args:
+            name: of the node; ``UNKNOWN`` where the operator is none.
+            tensors: all that it wrote to.
+        """
+        for held, value in (each for tensor in tensors for each in self.flow.held_in(tensor)):
+            if not isinstance(value, torch.nn.Parameter) or not bool(local(value).isfinite().all()):
+                self.structure.feed(held, [name], anew=False)
 
     def _read_again(self) -> None:
         """Notes that something runs after an optimizer in the same step: the weights that it reads are not known."""
@@ -391,7 +424,8 @@ class Recording:
         if self.flow.following:
             # What it was before the program mixed others in is not seen: any of them may be where something began.
             mixed = [UNKNOWN] if self.flow.mixed(gradient) else []
-            self.structure.add_gradient(name, [*self.flow.sources([gradient]), *mixed])
+            made = self.structure.gone_through(self.flow.sources([gradient]))
+            self.structure.add_gradient(name, [*made, *mixed])
 
     def given(self, name: str, tensor: torch.Tensor, *, no_grad: bool = False) -> None:
         """The model was called with a tensor."""
@@ -448,6 +482,23 @@ class Recording:
         else:
             step.glance(name, 0, values, plan, look=look)
 
+    def told(self, hits: Iterable[ClientHit]) -> list[ClientHit]:
+        """Hits, of which each says whether the debugger knows what its node was made of in this step."""
+        known = self.structure.is_known
+        return [each if known(each.node) else replace(each, inputs_unknown=True) for each in hits]
+
+    def seen_as(self, tensor: torch.Tensor) -> str:
+        """See ``Step``: in the pass without gradients that runs, or in the step."""
+        bare = self.passes.now.seen_as(tensor) if self.passes.now is not None else ""
+        return bare or self.step.seen_as(tensor)
+
+    def overwrite(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Tensors are others now: what was seen of this step in their memory is not held any more as it was."""
+        memory = {at for each in tensors if (at := storage_of(part_of(each))) is not None}
+        for each in (self.step, self.passes.now, *self.passes.kept()):
+            if each is not None:
+                each.overwrite(memory)
+
     def lost(self, what: str, example: str, count: int = 1) -> None:
         """Something ran and could not be recorded."""
         self.unrecorded.add(what, self.agent.step + 1 if self.agent is not None else 0, example, count)
@@ -465,11 +516,13 @@ class Recording:
             self._calm = 0
         elif self.flow.following:
             self._calm += 1
-        self.flow.following = self.learning or self._surprised or bool(self._surprises > 1 and self._calm < CALM)
+        often = self._surprises > 1 and self._calm < CALM
+        self.flow.following = self._at_once or self.learning or self._surprised or often
         if self.flow.following and self.structure.gradients_doubted:
             self.structure.gradients_doubted = False
             self.structure.changed = True
-        self._surprised = self._off_course = False
+        self._surprised = False
+        self._off_course.clear()
         self.settled = not (self.flow.following or self.learning or self.measuring or self._at_once)
 
     # -- inside --------------------------------------------------------------------------------------
@@ -524,8 +577,7 @@ class Recording:
         if self.flow.following:
             (self.flow.replaced if mutated else self.flow.made)(tensor, output_of(name, slot))
         self.structure.add_slot(name, slot, tensor)
-        # What runs in an order that the debugger does not know of yet is judged at the end, when it was told.
-        later = not self._at_once or self._off_course or (self.scaled and name.startswith(GRADIENTS))
+        later = not self._at_once or no_grad in self._off_course or (self.scaled and name.startswith(GRADIENTS))
         if later or plan is None or not self.plans.knows(name):
             self._look(step, name, slot, tensor, plan, mutated=mutated, counter=counter)
             return ()
@@ -562,7 +614,7 @@ class Recording:
         agent = self.agent
         if agent is not None and (hits or agent.wants_nodes):
             try:
-                agent.node_end(name, hits)
+                agent.node_end(name, self.told(hits))
             except Exception as error:
                 self.escaped = error
                 raise

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 import torch
@@ -88,8 +90,13 @@ class Tree:
     hidden: int
 
 
-def tree_of(model: nn.Module) -> Tree:
-    """Walks through a model."""
+def tree_of(model: nn.Module, *, uncompiled: bool = False) -> Tree:
+    """Walks through a model.
+
+    Args:
+        model: its root, or what wraps that.
+        uncompiled: modules that torch.compile took run as they were written: nothing hides what is inside.
+    """
     root = _bare(model)
     places: list[Place] = []
     compiled: list[str] = []
@@ -99,8 +106,8 @@ def tree_of(model: nn.Module) -> Tree:
             continue
         scope = clean(name).replace(".", "/")
         inner = getattr(module, "_orig_mod", None)
-        whole = getattr(module, "_compiled_call_impl", None) is not None
-        if isinstance(inner, nn.Module) or whole:
+        whole = not uncompiled and getattr(module, "_compiled_call_impl", None) is not None
+        if whole or (isinstance(inner, nn.Module) and not uncompiled):
             compiled.append(scope or type(inner if isinstance(inner, nn.Module) else module).__name__)
             hidden |= {id(each) for each in module.modules() if each is not module}
         if whole or _transparent(module):
@@ -218,6 +225,11 @@ def _transparent(module: nn.Module) -> bool:
 Slot = tuple[str, tuple[int, ...]]
 """Element type and shape."""
 
+_CONSTANT: Final = "\0="
+VARIES: Final = "finite numbers"
+"""The value of a constant that is another one in some steps."""
+_NOT_FINITE: Final = re.compile(r"\b(nan|inf)\b")
+
 UNKNOWN: Final = ""
 """Stands among the inputs of a node for what was not recorded: the graph says that the node has such an input."""
 
@@ -270,6 +282,7 @@ class Structure:
         doubted: nodes that ran in an order that was not known, while nobody looked at what they were made of.
         gradients_doubted: the same of the gradients of all parameters.
         changed: something changed since this was reset.
+        fed_anew: something is fed by others than the debugger knows.
     """
 
     def __init__(self) -> None:
@@ -281,7 +294,8 @@ class Structure:
         self.fed: dict[str, list[str]] = {}
         self.doubted: set[str] = set()
         self.gradients_doubted = False
-        self.changed = False
+        self.changed = self.fed_anew = False
+        self._sent: dict[str, list[str] | None] = {}
 
     def add(self, name: str, node: Node, after: str = "") -> None:
         """Adds a node that was not known. It stands behind the one that ran before it."""
@@ -305,7 +319,7 @@ class Structure:
     def add_inputs(self, name: str, inputs: Iterable[str]) -> None:
         """Adds what a known node was made of in this step, beside what it was made of in others."""
         node = self.nodes[name]
-        merged = without(unique([*node.inputs, *inputs]), name)
+        merged = without(_merged(node.inputs, list(inputs)), name)
         if merged != node.inputs:
             node.inputs = merged
             self.changed = True
@@ -320,12 +334,19 @@ class Structure:
             self.gradients[name] = merged
             self.changed = True
 
-    def feed(self, name: str, sources: Iterable[str]) -> None:
-        """Adds what a buffer, or an input of the model, was made of in the step itself."""
+    def feed(self, name: str, sources: Iterable[str], *, anew: bool = True) -> None:
+        """Adds what a buffer, or an input of the model, was made of in the step itself.
+
+        Args:
+            name: of the buffer or input.
+            sources: nodes, parameters and ``UNKNOWN``.
+            anew: nobody is to judge what runs from now on before the debugger knows that.
+        """
         merged = unique([*self.fed.get(name, ()), *sources])
         if merged != self.fed.get(name):
             self.fed[name] = merged
             self.changed = True
+            self.fed_anew |= anew
 
     def doubt(self, name: str) -> None:
         """Notes that a node ran and nobody looked at what it was made of."""
@@ -338,6 +359,18 @@ class Structure:
         known = self.nodes[name].inputs
         return unique([*known, UNKNOWN]) if name in self.doubted else known
 
+    def gone_through(self, made: Sequence[str]) -> list[str]:
+        """Returns what a gradient was made of, with the outputs of the nodes that it came back through.
+
+        A derivative that depends on values is one at the point where its node was computed, and bad where that is no
+        number: a division of zero by zero has gone wrong once, not twice. Of those values only the output is recorded.
+        """
+        parts = [(self.nodes.get(node), slot) for node, slot in map(split_output, made)]
+        if not any(node is not None and not node.forward for node, _ in parts) and self.inputs.keys().isdisjoint(made):
+            return list(made)
+        back = (output_of(node.forward, slot) for node, slot in parts if node is not None and node.forward)
+        return unique([*made, *back])
+
     def inputs_of_gradient(self, name: str) -> list[str]:
         """Returns what the gradient of a parameter was made of, as far as that is known."""
         known = self.gradients.get(name)
@@ -345,15 +378,79 @@ class Structure:
             return unique([*(known or ()), UNKNOWN])
         return known
 
+    def sent(self) -> None:
+        """The debugger knows now what everything was made of."""
+        self.fed_anew = False
+        self._sent = {name: self._made_of(name) for name in chain(self.nodes, self.gradients, self.fed)}
+
+    def is_sent(self, name: str) -> bool:
+        """Tells whether the debugger knows what something was made of, if it is a node or fed by one."""
+        return self._made_of(name) == self._sent.get(name)
+
+    def is_known(self, name: str) -> bool:
+        """As ``is_sent``, and of the weights, buffers and inputs that it reads the debugger knows that, too."""
+        return self.is_sent(name) and all(self.is_sent(each) for each in self._made_of(name) or () if each in self.fed)
+
+    def _made_of(self, name: str) -> list[str] | None:
+        if name in self.nodes:
+            return self.inputs_of(name)
+        if name in self.gradients:
+            return self.inputs_of_gradient(name)
+        return self.fed.get(name)
+
     def used(self) -> set[str]:
         """Everything that some node was made of."""
         made = [*(node.inputs for node in self.nodes.values()), *self.gradients.values()]
-        return {each for inputs in made for each in inputs}
+        return {each for inputs in made for each in inputs if not is_constant(each)}
 
 
 def unique(names: Iterable[str]) -> list[str]:
     """Names in order, each once."""
     return list(dict.fromkeys(names))
+
+
+def _merged(before: list[str], now: list[str]) -> list[str]:
+    """Inputs of a node in all steps: each at its place, and behind them those that came to other places later on."""
+    if not before:
+        return now
+    merged = list(before)
+    for at, each in enumerate(now):
+        known = before[at] if at < len(before) else None
+        if each == known:
+            continue
+        if is_constant(each):
+            if known is not None and is_constant(known):
+                merged[at] = _either(known, each)
+            elif not is_finite(each) and UNKNOWN not in merged:
+                merged.append(UNKNOWN)
+        elif each not in merged:
+            merged.append(each)
+    return merged
+
+
+def _either(before: str, now: str) -> str:
+    """A constant that has another value now: of numbers that are all finite nothing bad comes."""
+    return constant(VARIES) if is_finite(before) and is_finite(now) else UNKNOWN
+
+
+def constant(text: str) -> str:
+    """Returns what stands among the inputs of a node for a value that the program wrote down."""
+    return _CONSTANT + text
+
+
+def is_constant(each: str) -> bool:
+    """Tells whether an input is a constant."""
+    return each.startswith(_CONSTANT)
+
+
+def constant_text(each: str) -> str:
+    """The value of a constant."""
+    return each.removeprefix(_CONSTANT)
+
+
+def is_finite(each: str) -> bool:
+    """Tells whether a constant holds neither NaN nor Inf."""
+    return not _NOT_FINITE.search(constant_text(each))
 
 
 def without(inputs: Sequence[str], name: str) -> list[str]:

@@ -26,8 +26,10 @@ from tui_debugger.model import Verdict, WatchResult
 from tui_debugger.torch import captures
 from tui_debugger.torch.captures import Capture, Plan, Plans, Quick, Step, UnknownWatchpoints, measure
 from tui_debugger.torch.distributed import Distribution, distribution_of
-from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of
+from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of, tensors_of
+from tui_debugger.torch.flow import has_fractions
 from tui_debugger.torch.internals import (
+    can_stand_back,
     copy_all,
     dense,
     differences,
@@ -39,6 +41,7 @@ from tui_debugger.torch.internals import (
     readable,
     version_of,
 )
+from tui_debugger.torch.optimizers import Steps
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Structure, Tree, clean, gradient_of, tree_of
 from tui_debugger.torch.verdicts import look_now
@@ -305,7 +308,8 @@ class Expectation:
     def holds(self, optimizer: torch.optim.Optimizer) -> bool:
         """Tells whether an optimizer is one of this model."""
         own = {id(parameter) for parameter in self._parameters.values()}
-        return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
+        groups = getattr(optimizer, "param_groups", ())  # not every object with a ``step`` has them
+        return any(id(parameter) in own for group in groups for parameter in group["params"])
 
     def look_at(self, captures: Iterable[Capture], structure: Structure) -> None:
         """Takes what was seen of the step, and all nodes that are known. They are read when an excuse is asked for."""
@@ -368,6 +372,11 @@ class Expectation:
         return self._outputs
 
 
+def unscales(optimizer: torch.optim.Optimizer) -> bool:
+    """Tells whether a gradient scaler has left it to an optimizer to unscale the gradients, as fused ones do."""
+    return getattr(optimizer, "grad_scale", None) is not None
+
+
 class Scalers:
     """Tells when a ``GradScaler`` has made a step or left it out: the optimizer does not hear of that."""
 
@@ -400,13 +409,14 @@ def _reporting(original: Any) -> Any:
 
     def step(scaler: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
         stepped: list[bool] = []
-        handle = optimizer.register_step_pre_hook(lambda *_: stepped.append(True))
+        steps = Steps(optimizer, lambda _: stepped.append(True))
+        seen = steps.seen
         try:
             returned = original(scaler, optimizer, *args, **kwargs)
         finally:
-            handle.remove()
+            steps.remove()
         for tell in tuple(_listeners):
-            tell(optimizer, bool(stepped))
+            tell(steps.optimizer or optimizer, bool(stepped) or not seen)
         return returned
 
     setattr(step, _WRAPPED, original)
@@ -436,14 +446,15 @@ class Training:
     def __init__(
         self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer], recording: Recording
     ) -> None:
-        self.tree: Tree = tree_of(model)
+        self._uncompiled = recording.every_operator and can_stand_back()
+        self.tree: Tree = tree_of(model, uncompiled=self._uncompiled)
         self.distribution = Distribution()
         self.recording = recording
         self.previous = Previous()
         self.optimizers = list(optimizers)
         self.expectation = Expectation()
         self.patience = Patience(self.expectation.excuses)
-        self.memory = StepMemory(_ranks()[0])
+        self.memory = StepMemory(ranks()[0])
         self._trained: set[str] = set()
         self._scopes: dict[int, str] = {}
         self._model = model
@@ -464,12 +475,18 @@ class Training:
 
     def look_again(self) -> None:
         """Finds modules and parameters anew: some may have been replaced since."""
-        self.tree = tree_of(self._model)
+        self.tree = tree_of(self._model, uncompiled=self._uncompiled)
         self._scopes = {id(place.module): place.scope for place in self.tree.places}
         self.distribution = distribution_of(self._model, self.tree, self.distribution)
         self.expectation.know(self.tree)
-        self.recording.flow.know_parameters([*self.tree.parameters.items(), *self.tree.buffers.items()])
+        self._know_parameters()
         self._buffers = {name: (id(each), version_of(each)) for name, each in self.tree.buffers.items() if _plain(each)}
+
+    def _know_parameters(self) -> None:
+        """Weights and buffers are what they are by name; operators take a buffer of whole numbers for a constant."""
+        whole = not self.recording.every_operator
+        buffers = [(name, each) for name, each in self.tree.buffers.items() if whole or _plain(each)]
+        self.recording.flow.know_parameters([*self.tree.parameters.items(), *buffers])
 
     def owns(self, module: torch.nn.Module) -> bool:
         """Tells whether a module is part of the model."""
@@ -490,7 +507,7 @@ class Training:
                 return
             self.tree.parameters[path] = new
             self.expectation.know(self.tree)
-            self.recording.flow.know_parameters([*self.tree.parameters.items(), *self.tree.buffers.items()])
+            self._know_parameters()
 
     def start(self, budget: int) -> None:
         """The first recorded step begins: weights are kept as they are, as far as there is room."""
@@ -572,11 +589,23 @@ class Training:
         """Tells whether a step has run and no module was seen in it."""
         return not self.recording.learning and self.recording.structure.nodes.keys() <= self.recording.structure.losses
 
+    def begins(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer is about to step."""
+        self._notice_changes()
+        self._notice_tampering()
+        self.expectation.begins(optimizer)
+
+    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer has stepped. Fused ones write to weights, and to what they keep, without counting that."""
+        self.expectation.ended(optimizer)
+        parameters = list(parameters_of(optimizer))
+        kept = (each for parameter in parameters for each in tensors_of(optimizer.state.get(parameter)))
+        self.recording.overwrite(chain(parameters, kept))
+
     def see_gradients(self, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Gradients are what an optimizer will use now; without one what is left of them. Each once a step."""
         if optimizer is not None:
-            self._notice_changes()
-            self._notice_tampering()
+            self.begins(optimizer)
         wanted = None if optimizer is None else {id(each) for each in parameters_of(optimizer)}
         found: list[tuple[str, torch.Tensor]] = []
         for name, parameter in self.tree.parameters.items():
@@ -590,8 +619,6 @@ class Training:
             self.expectation.saw_gradients([name])
             if optimizer is not None:
                 self.recording.collected(name, gradient_of(name), parameter.grad)
-        if optimizer is not None:
-            self.expectation.begins(optimizer)
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
         see_all(self.recording.step, found + self._rates(optimizer), self.recording.plans, None)
@@ -712,7 +739,7 @@ class Training:
             # What operators make of a mask is infinite as well: that is no fault of theirs.
             constants=[
                 *(() if self.recording.every_operator else self._masks),
-                *(name for name in self.tree.buffers if name not in self._buffers),
+                *(name for name, each in self.tree.buffers.items() if not has_fractions(each)),
             ],
             frozen=self._frozen(),
             learned=not self.recording.learning,
@@ -742,7 +769,7 @@ class Training:
     def identity(self) -> Identity:
         """Tells who trains."""
         device = next((each.device for each in self.tree.parameters.values()), torch.device("cpu"))
-        rank, world = _ranks()
+        rank, world = ranks()
         program = f"PyTorch {torch.__version__}"
         if self.unseen:
             program += " (no module is seen)"
@@ -782,7 +809,7 @@ class Training:
 
 
 def _plain(buffer: torch.Tensor) -> bool:
-    return buffer.is_floating_point() and readable(buffer) and not buffer.is_inference()
+    return has_fractions(buffer) and readable(buffer) and not buffer.is_inference()
 
 
 def _mask(buffer: torch.Tensor) -> bool:
@@ -791,7 +818,8 @@ def _mask(buffer: torch.Tensor) -> bool:
     return bool(values.isinf().any()) and not bool(values.isnan().any())
 
 
-def _ranks() -> tuple[int, int | None]:
+def ranks() -> tuple[int, int | None]:
+    """Rank and world size of torch.distributed, else the rank that a launcher gave."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     rank = os.environ.get("RANK", "")

@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import torch
 
 from tui_debugger.arrays import Mask
 from tui_debugger.live.client.agent import ClientHit
 from tui_debugger.live.client.judging import Judge
-from tui_debugger.model import ErrorBits, TensorStats, Verdict, WatchResult
+from tui_debugger.model import AtLeast, ErrorBits, TensorStats, Verdict, WatchResult
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.torch import exact
-from tui_debugger.torch.captures import Capture, Plan, Step, TensorGroup, offsets
+from tui_debugger.torch.captures import OVERWRITTEN, Capture, Plan, Step, TensorGroup, offsets
 from tui_debugger.torch.exact import Doubles, Fetched, Waiting
 from tui_debugger.watch.evaluate import JudgingPlan, judging_plan
 
@@ -304,7 +306,55 @@ def find_records(step: Step, captures: Sequence[Capture], judge: Judge) -> None:
     values = [(each.tensor, judge.need(each.name) or RequiredStats(), each.previous) for each in pending]
     found = exact.records([(tensor, need, before) for tensor, need, before in values if tensor is not None])
     for capture, record in zip(pending, found, strict=True):
-        capture.record = record
+        fetched = capture.fetched or step.fetched
+        if _agree(capture, record, fetched):
+            capture.record = record
+        else:
+            capture.version = OVERWRITTEN
+            capture.record, capture.rough = rough_record(capture, fetched), True
+
+
+def values_of(step: Step, capture: Capture) -> torch.Tensor | None:
+    """The values of a line of a step, where they are there and still what they were."""
+    fetched = capture.fetched or step.fetched
+    if not capture.intact or capture.tensor is None:
+        return None
+    if fetched is not None and not _agree(
+        capture, exact.records([(capture.tensor, RequiredStats(), None)])[0], fetched
+    ):
+        capture.version = OVERWRITTEN
+        return None
+    return capture.tensor
+
+
+_SAME: Final = 0.01
+"""How far sums of the same values may be from each other, as a part of them."""
+_PLAIN_ROOTS: Final = (1e-12, 1e15)
+"""Between these a root of Σx² made in float32 has neither lost its squares nor overflown."""
+
+
+def _agree(capture: Capture, record: Record, fetched: Fetched) -> bool:
+    """Tells whether values may be those that the quick numbers of a line were made of.
+
+    Kernels of the program, NumPy, and the data of a weight write to tensors that do not count that.
+    """
+    stats = record.stats
+    if stats is None or not capture.screened or not stats.count:
+        return True
+    numbers = _Numbers([capture], fetched)
+    known = [float(each[0]) for each in (numbers.magnitude, numbers.energy) if not math.isnan(each[0])]
+    low, high, energy = float(numbers.low[0]), float(numbers.high[0]), float(numbers.energy[0])
+    if capture.extremes >= 0:
+        if stats.bad or not (math.isfinite(low) and math.isfinite(high)):
+            return bool(stats.bad) != (math.isfinite(low) and math.isfinite(high))
+        far = max(abs(low - (stats.minimum or 0.0)), abs(high - (stats.maximum or 0.0)))
+        return far <= _SAME * max(abs(low), abs(high))
+    if stats.bad:
+        return not known or not all(map(math.isfinite, known))
+    if len(known) < (capture.magnitude >= 0) + (capture.energy >= 0):
+        return False  # one is NaN, and no element is
+    root = math.sqrt(stats.sum_squares)
+    return not _PLAIN_ROOTS[0] < energy < _PLAIN_ROOTS[1] or abs(energy - root) <= _SAME * energy
 
 
 def initial_hits(names: Iterable[str], records: Iterable[Record], judge: Judge) -> list[ClientHit]:
@@ -325,13 +375,20 @@ def _hits(captures: Sequence[Capture], judge: Judge) -> list[ClientHit]:
     slots = [capture.slot for capture, _ in known]
     found = judge.evaluate([(capture.name, record) for capture, record in known], slots=slots)
     for (capture, record), results in zip(known, found, strict=True):
-        stats = None if capture.rough else record.stats
+        stats = _some(record.stats) if capture.rough else record.stats
         for result in _unknown_where_rough(results, capture, judge) if capture.rough else results:
             key = (capture.name, capture.slot, result.watchpoint)
             if key not in said:  # several passes of one step: the first one counts
                 said.add(key)
                 hits.append(ClientHit(capture.name, capture.slot, result, capture.meta, stats))
     return hits
+
+
+def _some(stats: TensorStats | None) -> TensorStats | None:
+    """Returns what a record that is rough says of bad elements: that there are some; None of a clean tensor."""
+    if stats is None or not stats.bad:
+        return None
+    return replace(stats, sum_squares=math.nan, at_least=AtLeast.NAN | AtLeast.INF)
 
 
 def _unknown_where_rough(results: Sequence[WatchResult], capture: Capture, judge: Judge) -> list[WatchResult]:

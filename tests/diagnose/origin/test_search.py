@@ -17,8 +17,7 @@ from tests.linked import linked, own
 from tests.session.opened import opened, snapshot, writable_copy
 from tests.sources.memory import MemorySource, Op, table_of
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
-from tui_debugger.check.origins import State
-from tui_debugger.check.provenance import Start
+from tui_debugger.causes.table import Start, State
 from tui_debugger.diagnose.origin.search import Origin, OriginReport, SearchEnd
 from tui_debugger.diagnose.origin.text import advice_words, first_known_words, not_judged_words
 from tui_debugger.errors import CancelledError

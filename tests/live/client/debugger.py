@@ -24,12 +24,12 @@ def reply(**fields: Any) -> Any:
     return wire.message("EventReply")(**fields)
 
 
-def run(level: bytes = wire.LEVEL_STEP, node: bytes | None = None, ahead: int = 0) -> Any:
-    """Go on; ``ahead``: over so many steps more without asking."""
+def run(level: bytes = wire.LEVEL_STEP, node: bytes | None = None, ahead: int = 0, *, together: bool = False) -> Any:
+    """Go on; ``ahead``: over so many steps more without asking; ``together``: later hits at the end of a step."""
     command = reply()
     command.run_cmd.run_level = level
     if node is None:
-        command.run_cmd.run_steps, command.run_cmd.ahead = 1, ahead
+        command.run_cmd.run_steps, command.run_cmd.ahead, command.run_cmd.together = 1, ahead, together
     else:
         command.run_cmd.node_name = node
     return command

@@ -89,14 +89,18 @@ class Process:
         return status, self.errors
 
 
-def training(address: str, *arguments: str, timeout: float = 1.0) -> Process:
-    """The training of ``training.py``, which looks for its debugger at an address."""
+def training(address: str, *arguments: str, timeout: float = 1.0, program: str = "training", run: str = "") -> Process:
+    """The training of ``training.py``, which looks for its debugger at an address; ``run``: one launcher's."""
     host, _, port = (address, "", "") if address.startswith("unix:") else address.rpartition(":")
     return Process(
-        "tests.live.client.training",
-        *("--timeout", str(timeout)),
+        f"tests.live.client.{program}",
+        *(("--timeout", str(timeout)) if program == "training" else ()),
         *arguments,
-        environment={"TDBG_HOST": host, **({"TDBG_PORT": port} if port else {})},
+        environment={
+            "TDBG_HOST": host,
+            **({"TDBG_PORT": port} if port else {}),
+            **({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": run} if run else {}),
+        },
     )
 
 

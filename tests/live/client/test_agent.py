@@ -145,6 +145,34 @@ def test_stops_at_a_node_that_hits(debugger: Debugger, probe: Scripted) -> None:
     assert loop.end() is None
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_hits_after_the_first_ones_of_a_step_come_together_when_nobody_stops_at_them(
+    debugger: Debugger, probe: Scripted, *, ends: bool
+) -> None:
+    hits = {name: ClientHit(name, 0, WatchResult(1, "tensor_overflow", Verdict.FINDING)) for name in "abcd"}
+    agent = Agent(probe, Settings(debugger.address))
+    probe.unfinished = lambda: not ends  # type: ignore[method-assign]
+    probe.on_evaluate = lambda: [hits["d"]]
+
+    def trains() -> None:
+        agent.begin()
+        for name in "abc":
+            agent.node_end(name, [hits[name]])
+        if ends:
+            agent.step_end()
+        agent.close()
+
+    loop = Loop(trains)
+    debugger.stop(watch(1, 13, [*hits]), run(ahead=5, together=True))
+    assert debugger.stop(run(ahead=5, together=True)).cur_node == b"a"
+    assert [each.tensor.node_name for each in debugger.answer("SendWatchpointHits")] == [b"a"]
+    stop = debugger.stop(run())
+    assert (stop.step, stop.cur_node) == ((0, b"") if ends else (0, b"b"))
+    later = [each.tensor.node_name for each in debugger.answer("SendWatchpointHits")]
+    assert later == [b"b", b"c", *([b"d"] if ends else [])]
+    assert loop.end() is None
+
+
 # -- steps of which there is nothing to say ------------------------------------------------------------
 
 
@@ -152,6 +180,7 @@ def test_it_runs_ahead_without_a_word_and_stops_at_a_hit(
     debugger: Debugger, probe: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tui_debugger.live.client.agent.UNASKED", PATIENCE)
+    monkeypatch.setattr("tui_debugger.live.client.agent.ASKING", 0)
     agent = Agent(probe, Settings(debugger.address))
     hit = ClientHit("b", 0, WatchResult(1, "tensor_overflow", Verdict.FINDING))
     probe.on_evaluate = lambda: [hit] if agent.step == 7 else ()

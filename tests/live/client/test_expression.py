@@ -78,7 +78,7 @@ def test_it_is_not_sent_to_those_who_do_not_know_it_and_that_is_not_clean() -> N
     assert [each.id for each in remote_watchpoints([(each, everything) for each in both], graph.nodes, GPU)] == [2]
     given = Watched(1, both, (everything, everything), graph, GPU)
     found = judgement_of(0, Stop(4, 3), given, (), pytest.fail)
-    result = CheckResult(((0, 3),), found.hits, found.coverage, both, 1)
+    result = CheckResult(((0, 3),), found.result().hits, found.coverage, both, 1)
     judgement = judge(result)
     assert judgement.outcome is Outcome.CANNOT_JUDGE
     assert any("MindSpore 2.0.0 does not know this condition" in doubt.text for doubt in judgement.doubts)
@@ -103,7 +103,7 @@ def test_another_condition_of_ours_needs_no_more_than_its_row(monkeypatch: pytes
         assert [each.id for each in remote_watchpoints(masked, graph.nodes, info)] == sent
         given = Watched(1, both, (everything, everything), graph, info)
         found = judgement_of(0, Stop(4, 3), given, (), pytest.fail)
-        judgement = judge(CheckResult(((0, 3),), found.hits, found.coverage, both, 1))
+        judgement = judge(CheckResult(((0, 3),), found.result().hits, found.coverage, both, 1))
         assert judgement.outcome is (Outcome.CLEAN if sent == [1, 2] else Outcome.CANNOT_JUDGE)
         doubts = [doubt.text for doubt in judgement.doubts]
         assert any("NumPy (tdbg 1) does not know this condition" in text for text in doubts) is (sent == [2])
@@ -118,7 +118,7 @@ def test_a_silent_first_step_has_judged_no_comparison_with_the_step_before(text:
     for step in (0, 1):
         found = judgement_of(0, Stop(step + 1, step), given, (), pytest.fail)
         assert (found.coverage.not_comparable > 0) is (found.coverage.checked == 0) is ("prev" in text and step == 0)
-        outcome[step] = judge(CheckResult(((0, step),), found.hits, found.coverage, made, 1)).outcome
+        outcome[step] = judge(CheckResult(((0, step),), found.result().hits, found.coverage, made, 1)).outcome
     assert outcome == {0: Outcome.CANNOT_JUDGE if "prev" in text else Outcome.CLEAN, 1: Outcome.CLEAN}
 
 

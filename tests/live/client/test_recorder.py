@@ -437,11 +437,11 @@ def _nan_in(steps: int, bad: int, recorder: Recorder) -> None:
     recorder.close()
 
 
-def _listened(tmp_path: Path, train: Callable[[str], None]) -> tuple[int, str, str]:
+def _listened(tmp_path: Path, train: Callable[[str], None], *options: str) -> tuple[int, str, str]:
     """Exit status and output of ``tdbg listen``, which looks for NaN and Inf in a training of this process."""
     address = f"unix:{tmp_path}/listen"
     command = [sys.executable, "-m", "tui_debugger", "listen", "--no-screen", "--host", address, "--watch", "TO"]
-    listening = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    listening = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert listening.stderr is not None
     assert "waiting for a training" in listening.stderr.readline()
     train(address)
@@ -453,7 +453,7 @@ def _listened(tmp_path: Path, train: Callable[[str], None]) -> tuple[int, str, s
 def test_every_step_is_judged_and_what_follows_the_last_one(tmp_path: Path, bad: int) -> None:
     status, out, err = _listened(tmp_path, lambda address: _nan_in(6, bad, Recorder(address)))
     assert status == (0 if bad == 7 else 1), err
-    assert [line for line in out.splitlines() if line.startswith("step")] == (
+    assert [line for line in out.splitlines() if "◆" in line] == (
         [] if bad == 7 else [f"step {bad}  rank 0  TO  ◆ NaN 4 of 4  x:out:0"]
     )
     assert "6 steps" in err or bad == 6
@@ -474,10 +474,8 @@ def test_a_nan_in_any_kind_of_value_is_a_finding_and_healthy_twins_are_clean(tmp
     values |= {
         f"{name} with {other}": LAYERS[name](np.array([last]), OTHERS[other]()) for name in LAYERS for other in OTHERS
     }
-    status, out, err = _listened(tmp_path, lambda address: _record_all(address, values))
-    found = {
-        line.split("  ")[-1].partition("/")[0].partition(":")[0] for line in out.splitlines() if line[:5] == "step "
-    }
+    status, out, err = _listened(tmp_path, lambda address: _record_all(address, values), "--all-hits")
+    found = {line.split("  ")[-1].partition("/")[0].partition(":")[0] for line in out.splitlines() if "◆" in line}
     assert (status, found) == ((0, set()) if last == 3.0 else (1, set(values))), err
 
 

@@ -134,7 +134,10 @@ def test_a_debugger_that_is_closed_and_opened_again(serving: Callable[..., Serve
 
 
 def test_several_processes_at_once(server: Server, happened: Happened) -> None:
-    with training(server.address, "--steps", "3") as one, training(server.address, "--steps", "3") as other:
+    with (
+        training(server.address, "--steps", "3", run="1") as one,
+        training(server.address, "--steps", "3", run="1") as other,
+    ):
         happened.wait(Event.STOPPED, 2)
         first, second = server.all()
         assert (first.info.number, second.info.number) == (1, 2)
@@ -142,6 +145,72 @@ def test_several_processes_at_once(server: Server, happened: Happened) -> None:
             each.run(None)
         one.until("trained")
         other.until("trained")
+
+
+@pytest.mark.parametrize("runs", [("", ""), ("1", "2")])
+def test_a_training_of_another_run_is_refused_and_goes_on_unharmed(
+    server: Server, happened: Happened, runs: tuple[str, str]
+) -> None:
+    with training(server.address, "--steps", "3", run=runs[0]) as one:
+        first = happened.training(Event.STOPPED)
+        with training(server.address, "--steps", "3", run=runs[1]) as other:
+            other.until("trained")
+            status, errors = other.finish()
+            assert status == 0
+            assert len(errors) == 1
+            assert "is no rank of the run that is debugged here (NumPy" in errors[0]
+        assert len(server.refusals) == 1
+        assert server.all() == (first,)
+        first.run(None)
+        one.until("trained")
+        happened.wait(Event.DONE)
+    with training(server.address, "--steps", "3", run=runs[1]) as later:
+        assert happened.training(Event.STOPPED, 2).info.number == 2, "the one before it has ended"
+        server.all()[1].run(None)
+        later.until("trained")
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [
+        ("end", ""),
+        ("stop", ""),
+        ("exit 0", ""),
+        ("next", ""),
+        ("again", ""),
+        ("raise", "ValueError: the data loader broke"),
+        ("in a thread", "ValueError: the data loader broke"),
+        ("close", "ValueError: the data loader broke"),
+        ("SIGINT", "KeyboardInterrupt"),
+        ("exit 3", "exit status 3"),
+        ("exit text", "exit status 1"),
+        ("exit after", "exit status 3 after ValueError: the data loader broke"),
+        ("forked", ""),
+        ("forked raise", "ValueError: the data loader broke"),
+        ("forked exit after", "exit status 3 after ValueError: the data loader broke"),
+    ],
+)
+def test_a_training_says_what_ended_it_before_its_time(
+    server: Server, happened: Happened, how: str, cause: str
+) -> None:
+    with training(server.address, how, program="dying"):
+        found = happened.training(Event.STOPPED)
+        found.run(None)
+        happened.wait(Event.DONE)
+    assert found.cause == cause
+    assert found.stop is not None
+    assert found.stop.ended == (5 if how == "end" else 3)
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "SIGSEGV", "_exit"])
+def test_of_one_that_dies_without_a_word_the_steps_are_known(server: Server, happened: Happened, how: str) -> None:
+    with training(server.address, how, program="dying"):
+        found = happened.training(Event.STOPPED)
+        found.run(None)
+        happened.wait(Event.LOST)
+    assert found.cause == ""
+    assert found.stop is not None
+    assert found.stop.ended == 3
 
 
 def test_initial_weights(server: Server, happened: Happened) -> None:
@@ -189,7 +258,7 @@ def test_token(serving: Callable[..., Server], right: bool) -> None:
 def test_over_a_unix_socket(serving: Callable[..., Server], tmp_path: Path) -> None:
     server = serving(f"unix:{tmp_path}/d")
     happened = Happened(server)
-    with training(server.address) as one, training(server.address) as other:
+    with training(server.address, run="1") as one, training(server.address, run="1") as other:
         happened.wait(Event.STOPPED, 2)
         for each in server.all():
             assert each.info.address.startswith("unix")

@@ -104,11 +104,23 @@ def test_hits_end_a_run(conversation: Conversation, client: Client, steps: int |
 def test_a_run_that_only_logs_goes_on_after_hits(conversation: Conversation, client: Client) -> None:
     client.enter()
     conversation.run(None, stop_on_hit=False)
-    assert client.told() == RunStep()
+    assert client.told() == RunStep(together=True)
     conversation.report_hits()
     assert client.enter() == [Event.HITS]
-    assert client.told() == RunStep()
+    assert client.told() == RunStep(together=True)
     assert conversation.phase is Phase.RUNNING
+
+
+def test_hits_inside_a_step_come_one_by_one_only_where_somebody_stops_at_them(
+    conversation: Conversation, client: Client
+) -> None:
+    client.enter()
+    conversation.run(None, stop_at_nodes=False)
+    assert client.told() == RunStep(together=True)
+    conversation.report_hits()
+    assert client.enter() == [Event.STOPPED], "the first ones and those at the end of the step stop it all the same"
+    conversation.run(None)
+    assert client.told() == RunStep()
 
 
 def test_pause_ends_a_run_at_the_end_of_its_step(conversation: Conversation, client: Client) -> None:
@@ -211,7 +223,7 @@ def test_a_released_training_runs_without_watchpoints_and_without_a_word(
     assert client.told() == Unwatch(1)
     for _ in range(3):
         assert client.enter() == []
-        assert client.told() == RunStep()
+        assert client.told() == RunStep(together=True)
 
 
 def test_running_to_a_node_goes_on_until_that_node_or_the_end_of_the_step(
@@ -433,6 +445,20 @@ class TestRunningAhead:
         client.told()
         assert conversation.finish(11) == [Event.DONE]
         assert conversation.stop == Stop(1, 11)
+
+    @pytest.mark.parametrize(("ended", "last"), [(6, Stop(2, 6)), (5, Stop(2, 6, "node"))])
+    def test_the_end_says_whether_the_step_ended_in_which_it_stopped_last(
+        self, conversation: Conversation, client: Client, ended: int, last: Stop
+    ) -> None:
+        client.enter(Report(START))
+        conversation.run(None, stop_on_hit=False)
+        client.told()
+        conversation.report_hits()
+        assert client.enter(Report(6, "node")) == [Event.HITS]
+        client.told()
+        assert conversation.finish(ended) == [Event.DONE]
+        assert conversation.stop == last
+        assert conversation.stop.ended == ended
 
     def test_a_client_that_cannot_is_not_told_to(self) -> None:
         client = Client(Conversation(0.0))

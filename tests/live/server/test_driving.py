@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.live.conftest import Happened
-from tests.live.scripted import Script, ScriptedClient, ScriptedTraining, hit_message
+from tests.live.scripted import Script, ScriptedClient, ScriptedTraining, graph_bytes, hit_message
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.server import Server
@@ -231,7 +231,7 @@ def test_training_that_ends_by_itself_is_done(server: Server, happened: Happened
 def test_run_to_a_node_where_the_client_can(server: Server, happened: Happened) -> None:
     client = ScriptedClient(server.address)
     client.hello("1.3.0")
-    client.graph(b"g")
+    client.graph(graph_bytes())
     first = client.wait_later()
     training = happened.training(Event.STOPPED)
     assert training.info.features & wire.RUNS_TO_NODES, "the runtime of that time, on GPU"

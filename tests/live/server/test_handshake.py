@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,8 +10,8 @@ import grpc
 import pytest
 
 from tests.live.conftest import Happened
-from tests.live.scripted import Script, ScriptedClient, ScriptedTraining, graph_chunks, metadata
-from tests.live.server.watching import wait_until_it_reads
+from tests.live.scripted import Script, ScriptedClient, ScriptedTraining, graph_bytes, graph_chunks, metadata
+from tests.live.server.watching import wait_until, wait_until_it_reads
 from tui_debugger.errors import NotStoppedError
 from tui_debugger.live import wire
 from tui_debugger.live.server import Server
@@ -73,6 +74,7 @@ def test_another_major_version_waits_until_it_is_ended(server: Server, happened:
 def test_what_mindspore_says_of_itself(server: Server, happened: Happened) -> None:
     client = ScriptedClient(server.address)
     assert client.hello("2.9.1", device_name="3:0", backend="Ascend").version_matched
+    client.graph(graph_bytes())
     info = happened.training(Event.CONNECTED).info
     assert info.address.startswith("127.0.0.1:")
     assert "2.9.1" in info.warning
@@ -83,6 +85,7 @@ def test_what_our_client_says_of_itself(server: Server, happened: Happened) -> N
     client = ScriptedClient(server.address, session="s1")
     features = wire.RUNS_TO_NODES | wire.FULL_STATISTICS
     assert client.hello("2.3.0", rank=5, world_size=8, features=features, **OWN).version_matched
+    client.graph(graph_bytes())
     info = happened.training(Event.CONNECTED).info
     assert (info.rank, info.world_size, info.program) == (5, 8, "PyTorch 2.13.0 (tdbg 0.5)")
     assert info.features == features
@@ -90,25 +93,25 @@ def test_what_our_client_says_of_itself(server: Server, happened: Happened) -> N
 
 
 def test_names_that_would_move_the_cursor_are_cleaned(server: Server, happened: Happened) -> None:
-    ScriptedClient(server.address, session="s1").hello(client="\x1b[2Jevil", session="s1")
+    client = ScriptedClient(server.address, session="s1")
+    client.hello(client="\x1b[2Jevil", session="s1")
+    client.graph(graph_bytes())
     assert "\x1b" not in happened.training(Event.CONNECTED).info.program
 
 
 def test_graphs_count_when_all_are_there(server: Server, happened: Happened) -> None:
     client = ScriptedClient(server.address)
     client.hello(graphs=2)
-    training = happened.training(Event.CONNECTED)
-    first, second = b"a" * (wire.CHUNK * 2 + 5), b"b" * 10
+    first, second = graph_bytes(wire.CHUNK * 2 + 5), graph_bytes(10)
     client.graph(first)
-    assert training.graphs == ()
+    assert server.all() == ()
     client.graph(second)
-    happened.wait(Event.GRAPH)
-    assert training.graphs == (first, second)
+    assert happened.training(Event.GRAPH).graphs == (first, second)
 
 
 def test_several_graphs_come_back_to_back_in_one_stream(server: Server, happened: Happened) -> None:
     client = ScriptedClient(server.address)
-    graphs = (b"a" * (wire.CHUNK + 1), b"b" * wire.CHUNK, b"c")
+    graphs = (graph_bytes(wire.CHUNK + 1), graph_bytes(wire.CHUNK - 5), graph_bytes())
     client.hello(graphs=3)
     client.graph(*graphs)
     assert happened.training(Event.GRAPH).graphs == graphs
@@ -117,10 +120,10 @@ def test_several_graphs_come_back_to_back_in_one_stream(server: Server, happened
 def test_fewer_graphs_than_announced_count_when_the_client_waits(server: Server, happened: Happened) -> None:
     client = ScriptedClient(server.address)
     client.hello(graphs=3)
-    client.graph(b"a")
+    client.graph(graph_bytes())
     client.wait_later()
     training = happened.training(Event.STOPPED)
-    assert training.graphs == (b"a",)
+    assert training.graphs == (graph_bytes(),)
     assert happened.count(Event.GRAPH) == 1
 
 
@@ -129,32 +132,148 @@ def test_a_broken_stream_leaves_no_graph(server: Server, happened: Happened) -> 
     client.hello(graphs=1)
 
     def chunks() -> Iterator[Any]:
-        yield next(graph_chunks(b"a" * 10, finished=False))
+        yield next(graph_chunks(graph_bytes(10), finished=False))
         wait_until_it_reads(server)
         client.close()
 
     with pytest.raises((grpc.RpcError, ValueError)):
         client.stream("SendGraph", chunks())
-    training = happened.training(Event.LOST)
-    assert training.graphs == ()
+    wait_until(lambda: not server._patience.reading)
+    assert server.all() == ()
+    assert happened.events == []
 
 
 def test_a_graph_that_changes_in_mid_training_replaces_the_old_one(server: Server, happened: Happened) -> None:
     client = ScriptedClient(server.address, session="s1")
     client.hello(**OWN)
-    client.graph(b"first")
+    client.graph(graph_bytes(1))
     waiting = client.wait_later(client="x")
     training = happened.training(Event.STOPPED)
     training.run(1)
     waiting.result(20)
     client.hello(**OWN)
     assert training.graphs == ()
-    client.graph(b"second")
+    client.graph(graph_bytes(2))
     assert happened.training(Event.GRAPH, 2) is training
-    assert training.graphs == (b"second",)
+    assert training.graphs == (graph_bytes(2),)
     assert training.phase is Phase.RECEIVING
     client.wait_later(client="x")
     happened.wait(Event.STOPPED, 2)
+
+
+class TestStrays:
+    """A client counts when its graph has come; one that goes away takes nothing with it."""
+
+    def stray(self, server: Server, how: str) -> None:
+        client = ScriptedClient(server.address, session="stray" if "own" in how else None)
+        host, _, port = server.address.rpartition(":")
+        if how in ("scan", "garbage", "http"):
+            with socket.create_connection((host, int(port))) as raw:
+                raw.sendall({"scan": b"", "garbage": bytes(range(256)), "http": b"GET / HTTP/1.1\r\n\r\n"}[how])
+            return
+        client.hello(**(OWN if "own" in how else {}))
+        if "waits" in how:
+            if "nothing" in how:
+                client.graph(b"\x12\x01g")
+            assert client.wait().run_cmd.run_level == wire.LEVEL_STEP, "it goes on"
+        elif "half" in how:
+            with pytest.raises(grpc.RpcError) as caught:
+                client.stream("SendGraph", graph_chunks(graph_bytes(100)[:50], finished=False))
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        elif "stays" in how:
+            return
+        client.close()
+
+    @pytest.mark.parametrize(
+        "how",
+        [
+            "scan",
+            "garbage",
+            "http",
+            "waits",
+            "own waits",
+            "own waits with a graph of nothing",
+            "half",
+            "own half",
+            "own stays",
+        ],
+    )
+    def test_leave_the_listener_to_the_training_that_comes(self, server: Server, happened: Happened, how: str) -> None:
+        self.stray(server, how)
+        assert server.all() == ()
+        own = {**OWN, "session": "s2", "pid": 1, "run": "", "rank": 0}
+        ScriptedTraining(server.address, Script(own=True, hello=own, fields=own), session="s2")
+        training = happened.training(Event.STOPPED)
+        assert server.all() == (training,)
+        assert (training.info.number, training.info.rank) == (1, 0)
+        self.stray(server, how)
+        training.run(2)
+        happened.wait(Event.STOPPED, 2)
+        assert {each for each, event in happened.events if event is not Event.REFUSED} == {training}
+
+
+class TestRuns:
+    """Trainings at one listener are ranks of one run."""
+
+    @pytest.mark.parametrize(
+        ("first", "second"),
+        [
+            ({"run": "torchrun 7"}, {"run": "torchrun 7"}),
+            ({"run": "", "rank": 0, "world_size": 2}, {"run": "", "rank": 1, "world_size": 2}),
+            ({"run": ""}, {"run": "", "pid": 4711, "host": "node7"}),  # two models of one process
+            ({"run": "torchrun 7"}, {}),  # a client that is older than this
+        ],
+    )
+    def test_ranks_of_one_run_join(
+        self, server: Server, happened: Happened, first: dict[str, Any], second: dict[str, Any]
+    ) -> None:
+        self.come(server, "s1", {"rank": 0, "pid": 4711, **first})
+        self.come(server, "s2", {"rank": 1, "pid": 4712, **second})
+        happened.wait(Event.STOPPED, 2)
+        assert sorted(each.info.rank for each in server.all()) == [0, 1]
+        assert server.refusals == ()
+
+    @pytest.mark.parametrize(
+        ("first", "second"),
+        [
+            ({"run": ""}, {"run": ""}),
+            ({"run": "torchrun 7"}, {"run": "torchrun 8"}),
+            ({"run": "torchrun 7"}, {"run": ""}),
+            ({"run": "", "rank": 0, "world_size": 2}, {"run": "", "rank": 0, "world_size": 2}),
+            ({"run": "", "rank": 0, "world_size": 2}, {"run": "", "rank": 1, "world_size": 4}),
+        ],
+    )
+    def test_another_one_is_refused_until_the_first_has_ended(
+        self, server: Server, happened: Happened, first: dict[str, Any], second: dict[str, Any]
+    ) -> None:
+        one = self.come(server, "s1", {"rank": 0, "pid": 4711, **first})
+        happened.wait(Event.STOPPED)
+        other = self.come(server, "s2", {"rank": 0, "pid": 4712, **second})
+        other.join()
+        assert isinstance(other.error, grpc.RpcError)
+        assert other.error.code() is grpc.StatusCode.ALREADY_EXISTS
+        assert "process 4711 on node7" in other.error.details()
+        assert len(server.refusals) == len(server.all()) == 1
+        one.kill()
+        happened.wait(Event.LOST)
+        self.come(server, "s3", {"rank": 0, "pid": 4713, **second})
+        happened.wait(Event.STOPPED, 2)
+        assert [each.phase for each in server.all()] == [Phase.LOST, Phase.STOPPED]
+
+    def test_of_two_that_come_at_once_the_first_graph_counts(self, server: Server) -> None:
+        clients = [ScriptedClient(server.address, session=f"s{number}") for number in (1, 2)]
+        for number, client in enumerate(clients):
+            client.hello(**{**OWN, "session": f"s{number + 1}", "pid": number + 1, "run": ""})
+        clients[1].graph(graph_bytes())
+        with pytest.raises(grpc.RpcError) as caught:
+            clients[0].graph(graph_bytes())
+        assert caught.value.code() is grpc.StatusCode.ALREADY_EXISTS
+        assert [each.handshake.session for each in server.all()] == ["s2"]
+
+    @staticmethod
+    def come(server: Server, session: str, fields: dict[str, Any]) -> ScriptedTraining:
+        own = {**OWN, **fields, "session": session}
+        return ScriptedTraining(server.address, Script(own=True, hello=own, fields=own), session=session)
 
 
 def test_our_client_that_the_server_does_not_know_is_told_so(server: Server) -> None:
@@ -238,7 +357,9 @@ class TestSeveral:
 
     def test_ranks_that_nobody_says_are_the_next_free(self, server: Server, happened: Happened) -> None:
         for device in range(3):
-            ScriptedClient(server.address).hello(device_name=f"{device}:0")
+            client = ScriptedClient(server.address)
+            client.hello(device_name=f"{device}:0")
+            client.graph(graph_bytes())
         happened.wait(Event.CONNECTED, 3)
         assert [each.info.rank for each in server.all()] == [0, 1, 2]
         assert [each.info.number for each in server.all()] == [1, 2, 3]

@@ -10,9 +10,9 @@ import grpc
 import pytest
 
 from tests.live.conftest import Happened
-from tests.live.scripted import ScriptedClient, ScriptedTraining, hit_message
+from tests.live.scripted import ScriptedClient, ScriptedTraining, graph_bytes, hit_message
 from tests.live.server.clock import Clock
-from tests.live.server.watching import wait_until
+from tests.live.server.watching import wait_until, wait_until_it_reads
 from tui_debugger.live import wire
 from tui_debugger.live.server import Limits, Server
 from tui_debugger.live.server.answers import GraphAssembly, TooLargeError
@@ -42,14 +42,13 @@ def test_graphs_larger_than_allowed_are_not_kept(small: Server) -> None:
     happened = Happened(small)
     client = ScriptedClient(small.address)
     client.hello()
-    training = happened.training(Event.CONNECTED)
     chunk = wire.message("Chunk")(buffer=b"x" * 100)
     assert code_of(lambda: client.stream("SendGraph", endless(chunk))) is grpc.StatusCode.RESOURCE_EXHAUSTED
     empty = wire.message("Chunk")()
     assert code_of(lambda: client.stream("SendMultiGraphs", endless(empty))) is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert training.graphs == ()
+    assert small.all() == ()
     assert "its graphs are larger" in small.refusals[-1]
-    assert client.graph(b"x" * 100).status == wire.OK, "what the others took is free again"
+    assert client.graph(graph_bytes(70)).status == wire.OK, "what the others took is free again"
     happened.wait(Event.GRAPH)
 
 
@@ -93,7 +92,7 @@ def test_a_client_that_goes_on_is_cut_off_and_the_others_are_not(small: Server) 
     patient = happened.training(Event.STOPPED)
     client = ScriptedClient(small.address)
     client.hello(device_name="1:0")
-    client.graph(b"g")
+    client.graph(graph_bytes())
     waiting = client.wait_later()
     flooding = happened.training(Event.STOPPED, 2)
     for _ in range(SMALL.strikes):
@@ -122,7 +121,7 @@ def test_only_so_many_clients(small: Server) -> None:
     clients = [ScriptedClient(small.address) for _ in range(SMALL.clients)]
     for device, client in enumerate(clients):
         client.hello(device_name=f"{device}:0")
-        client.graph(b"g")
+        client.graph(graph_bytes())
         client.wait_later()
     happened.wait(Event.STOPPED, SMALL.clients)
     one_more = ScriptedClient(small.address)
@@ -149,7 +148,7 @@ def test_the_oldest_that_are_gone_are_forgotten(serving: Callable[..., Server]) 
     for number in range(1, 8):
         client = ScriptedClient(server.address, session=f"s{number}")
         client.hello(client="x", session=f"s{number}", pid=number)
-        client.graph(b"g")
+        client.graph(graph_bytes())
         client.wait_later(client="x")
         happened.wait(Event.STOPPED, number)
         client.close()
@@ -160,14 +159,13 @@ def test_the_oldest_that_are_gone_are_forgotten(serving: Callable[..., Server]) 
 def test_a_stream_that_falls_silent_does_not_hold_its_thread(serving: Callable[..., Server]) -> None:
     clock = Clock()
     server = serving(limits=Limits(idle=30), clock=clock)
-    happened = Happened(server)
     client = ScriptedClient(server.address)
     client.hello()
-    happened.wait(Event.CONNECTED)
 
     def silent() -> Iterator[Any]:
         yield wire.message("Chunk")(buffer=b"x")
-        wait_until(lambda: clock.pass_by(31) and happened.count(Event.LOST) > 0)
+        wait_until_it_reads(server)
+        wait_until(lambda: clock.pass_by(31) and not server._patience.reading)
 
     assert code_of(lambda: client.stream("SendGraph", silent())) is grpc.StatusCode.CANCELLED
 

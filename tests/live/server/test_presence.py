@@ -15,7 +15,15 @@ import numpy as np
 import pytest
 
 from tests.live.conftest import Happened
-from tests.live.scripted import Script, ScriptedClient, ScriptedTraining, hit_message, metadata, tensor_messages
+from tests.live.scripted import (
+    Script,
+    ScriptedClient,
+    ScriptedTraining,
+    graph_bytes,
+    hit_message,
+    metadata,
+    tensor_messages,
+)
 from tests.live.server.clock import Clock
 from tests.live.server.sinks import Arrays
 from tests.live.server.watching import wait_until, wait_until_it_reads
@@ -90,12 +98,12 @@ class TestKilled:
     def test_before_its_graphs(self, server: Server, happened: Happened) -> None:
         client = ScriptedClient(server.address, session="s1")
         client.hello(graphs=2, **OWN)
-        client.graph(b"g")
+        client.graph(graph_bytes())
         client.close()
         again = ScriptedClient(server.address, session="s1")
         again.hello(graphs=2, **OWN)
-        again.graph(b"g", b"h")
-        assert happened.training(Event.GRAPH).graphs == (b"g", b"h")
+        again.graph(graph_bytes(), graph_bytes(2))
+        assert happened.training(Event.GRAPH).graphs == (graph_bytes(), graph_bytes(2))
         assert len(server.all()) == 1
 
     def test_while_it_waits(self, server: Server, happened: Happened) -> None:
@@ -128,7 +136,7 @@ class TestKilled:
     def test_while_it_runs_and_holds_a_line_of_heartbeats(self, server: Server, happened: Happened) -> None:
         client = ScriptedClient(server.address, session="s1")
         client.hello(**OWN)
-        client.graph(b"g")
+        client.graph(graph_bytes())
         waiting = client.wait_later(client="x")
         training = happened.training(Event.STOPPED)
         training.run(None)
@@ -261,7 +269,7 @@ class TestUnrecorded:
     def test_comes_with_calls_that_wait_and_with_the_end(self, server: Server, happened: Happened) -> None:
         client = ScriptedClient(server.address, session="s1")
         client.hello(**OWN)
-        client.graph(b"g")
+        client.graph(graph_bytes())
         client.wait_later(**{**OWN, "unrecorded": unrecorded(("passes", 2, "blocks.1", 3))})
         training = happened.training(Event.STOPPED)
         assert training.unrecorded == (Unrecorded("passes", 2, "blocks.1", 3),)
@@ -275,7 +283,7 @@ class TestUnrecorded:
     def test_is_bounded_and_clean(self, server: Server, happened: Happened) -> None:
         client = ScriptedClient(server.address, session="s1")
         client.hello(**OWN)
-        client.graph(b"g")
+        client.graph(graph_bytes())
         strange = [(f"kind {number}", 1, "", -5) for number in range(1000)]
         strange[0] = ("\x1b[31m" + 1000 * "long ", 1 << 62, "\x00", 0)
         strange[1] = ("nothing at all", 0, "", 0)
@@ -322,9 +330,10 @@ class TestBack:
         assert list(second.watched) == [1]
 
     def test_our_client_by_its_process_when_it_began_a_new_session(self, server: Server, happened: Happened) -> None:
-        ScriptedClient(server.address, session="s1").hello(**OWN)
-        ScriptedClient(server.address, session="s2").hello(**{**OWN, "session": "s2"})
-        ScriptedClient(server.address, session="s3").hello(**{**OWN, "session": "s3", "pid": 1})
+        for session, pid in (("s1", 4711), ("s2", 4711), ("s3", 1)):
+            client = ScriptedClient(server.address, session=session)
+            client.hello(**{**OWN, "session": session, "pid": pid})
+            client.graph(graph_bytes())
         assert [each.info.number for each in server.all()] == [1, 2]
         assert happened.count(Event.CONNECTED) == 2
 
@@ -380,7 +389,7 @@ def test_heartbeats_get_through_while_many_calls_wait(server: Server, happened: 
     clients = [ScriptedClient(server.address) for _ in range(many)]
     for device, client in enumerate(clients):
         client.hello(device_name=f"{device}:0")
-        client.graph(b"g")
+        client.graph(graph_bytes())
         client.wait_later(device_name=f"{device}:0")
     happened.wait(Event.STOPPED, many)
     for client in clients:

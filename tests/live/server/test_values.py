@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.live.conftest import Happened
-from tests.live.scripted import Key, Script, ScriptedClient, ScriptedTraining, tensor_messages
+from tests.live.scripted import Key, Script, ScriptedClient, ScriptedTraining, graph_bytes, tensor_messages
 from tests.live.server.sinks import Arrays
 from tests.live.server.watching import wait_until_it_reads
 from tui_debugger.errors import CancelledError, LostError, UnsupportedError
@@ -159,7 +159,7 @@ def test_statistics_and_types(training: Callable[..., Training]) -> None:
 def test_our_clients_statistics_are_complete(server: Server, happened: Happened) -> None:
     client = ScriptedClient(server.address, session="s1")
     client.hello(client="PyTorch", session="s1", features=wire.FULL_STATISTICS)
-    client.graph(b"g")
+    client.graph(graph_bytes())
     waiting = client.wait_later(client="PyTorch")
     trained = happened.training(Event.STOPPED)
     full = wire.message("TensorSummary")()

@@ -98,6 +98,7 @@ class ScriptedTraining:
         self.graphs: Sequence[bytes] = graphs
         self.hits: Sequence[ReceivedHit] = ()
         self.unrecorded: Sequence[Unrecorded] = ()
+        self.cause = ""
         self.notes = RunNotes()
         self.watchpoints: Sequence[RemoteWatchpoint] = ()
         self.asked: list[tuple[str, tuple[RemoteTensor, ...]]] = []
@@ -158,8 +159,15 @@ class ScriptedTraining:
     def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         self.watchpoints = tuple(watchpoints)
 
-    def run(self, steps: int | None = 1, *, stop_on_hit: bool = True, stop_on_new_nodes: bool = False) -> None:
-        del stop_on_new_nodes  # its graph stays as it is
+    def run(
+        self,
+        steps: int | None = 1,
+        *,
+        stop_on_hit: bool = True,
+        stop_on_new_nodes: bool = False,
+        stop_at_nodes: bool = True,
+    ) -> None:
+        del stop_on_new_nodes, stop_at_nodes  # its graph stays as it is
         need_stopped(self.phase)
         self.said.append(f"run {steps}")
         self.phase = Phase.RUNNING

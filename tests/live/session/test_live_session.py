@@ -14,6 +14,7 @@ from tests.live.session.doubles import (
     MATMUL,
     NET,
     RELU,
+    UPDATE,
     WEIGHT,
     Array,
     ScriptedTraining,
@@ -225,23 +226,38 @@ def test_the_first_bad_tensor_is_the_origin_where_its_inputs_were_watched(live: 
 
 
 def test_what_was_fed_in_bad_is_the_origin_and_not_what_was_made_from_it(live: Make) -> None:
-    it = live(hits=overflow_at(1, "x", MATMUL, WEIGHT))
+    it = live(hits=overflow_at(1, "x", MATMUL, RELU, LOSS, UPDATE, WEIGHT))
     it.arrive()
     it.session.add_recommended()
     it.run(None)
     known = it.session.known([(0, 1)])
     assert known is not None
-    assert {hit.key.node: hit.origin for hit in known.hits} == {"x": True, MATMUL: False, WEIGHT: False}
+    assert {hit.key.node for hit in known.hits if hit.origin} == {"x"}
+    assert len(known.hits) == 6
 
 
-def test_nothing_is_called_an_origin_whose_inputs_nobody_watched(live: Make) -> None:
-    it = live(hits=overflow_at(1, LOSS))
+def test_a_weight_that_its_update_spoiled_is_an_origin(live: Make) -> None:
+    it = live(hits=overflow_at(1, WEIGHT))
+    it.arrive()
+    it.session.add_recommended()
+    it.run(None)
+    known = it.session.known([(0, 1)])
+    assert known is not None
+    assert {hit.key.node: hit.origin for hit in known.hits} == {WEIGHT: True}
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["it can be asked", "it cannot be asked"])
+def test_an_origin_whose_input_nobody_watched_needs_its_value(live: Make, told: bool) -> None:
+    def values(step: int) -> dict[str, Array]:
+        return {name: array for name, array in ones(step).items() if told or name != RELU}
+
+    it = live(hits=overflow_at(1, LOSS), values=values)
     it.arrive()
     it.session.watchpoints.add("tensor_overflow", selection=NodeSelection((NodeSelector(NodeKind.NODE, LOSS),)))
     it.run(None)
     known = it.session.known([(0, 1)])
     assert known is not None
-    assert [(hit.key.node, hit.origin) for hit in known.hits] == [(LOSS, False)]
+    assert [(hit.key.node, hit.origin) for hit in known.hits] == [(LOSS, told)]
 
 
 def test_an_earlier_step_is_judged_from_what_was_fetched(live: Make) -> None:

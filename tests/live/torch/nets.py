@@ -308,6 +308,99 @@ class Sometimes(nn.Module):
         return self.head(self.second(broken(x) if Fault.now() else x))
 
 
+class Branch(nn.Module):
+    """Hands on its input; at the bad step it takes a branch that never ran before."""
+
+    def __init__(self, *, healthy: bool = False) -> None:
+        super().__init__()
+        self.healthy = healthy
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not Fault.now():
+            return x
+        return x.abs().add(1).log() if self.healthy else broken(x)
+
+
+class Branching(nn.Module):
+    """A branch between two layers."""
+
+    def __init__(self, *, healthy: bool = False) -> None:
+        super().__init__()
+        self.first = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.branch = Branch(healthy=healthy)
+        self.second = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.head = nn.Linear(WIDTH, 4, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.second(self.branch(self.first(x))))
+
+
+class Elsewhere(nn.Module):
+    """A function, or the loss, is given what another layer made than in the steps before."""
+
+    def __init__(self, *, loss: bool) -> None:
+        super().__init__()
+        self.first = nn.Linear(WIDTH, WIDTH)
+        self.second = Broken()
+        self.head = nn.Linear(WIDTH, 4)
+        self.other = nn.Linear(WIDTH, 4)
+        self.loss = loss
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        x = self.first(x)
+        y = self.second(x)
+        z = y if Fault.now() else x
+        return {"out": self.head(x if self.loss else x + z), "other": self.other(y)}
+
+
+def of_another(out: dict[str, torch.Tensor]) -> torch.Tensor:
+    """At the bad step the loss of the other output."""
+    return cross_entropy(out["other" if Fault.now() else "out"]) * 2
+
+
+class Divided(nn.Module):
+    """Divides what two layers make, at the bad step zero by zero; what reads that takes no notice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(WIDTH, WIDTH)
+        self.second = nn.Linear(WIDTH, WIDTH)
+        self.quotient = Quotient()
+        self.head = nn.Linear(WIDTH, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.nan_to_num(self.quotient(self.first(x), self.second(x).exp())))
+
+
+class Quotient(nn.Module):
+    """A division."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        factor = 0 if Fault.now() else 1
+        return (x * factor) / (y * factor)
+
+
+class OwnKernel(torch.autograd.Function):
+    """Fills memory as no operator does."""
+
+    @staticmethod
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty(x.shape)
+        out.numpy()[...] = x.detach().numpy() * 2
+        return out
+
+    @staticmethod
+    def backward(_: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * 2
+
+
+class Kernel(nn.Module):
+    """Runs a kernel of its own."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return OwnKernel.apply(x)
+
+
 class Rival(nn.Module):
     """Two nets with an optimizer each, one of which is fed with what the other makes."""
 
@@ -485,6 +578,7 @@ class Net:
     hooked: str = ""
     zeros: bool = False
     scale: float = 0
+    fused: bool = False
 
 
 NETS = {
@@ -515,6 +609,14 @@ NETS = {
     "data classes": Net(Structured),
     "layers that are left out": Net(Dropped),
     "a function that runs now and then": Net(Sometimes, learns=False),
+    "a branch that runs for the first time": Net(Branching),
+    "a branch that runs for the first time and is healthy": Net(lambda: Branching(healthy=True)),
+    "a branch, with a fused optimizer": Net(Branching, fused=True),
+    "a branch that is healthy, with a fused optimizer": Net(lambda: Branching(healthy=True), fused=True),
+    "a sum of something else": Net(lambda: Elsewhere(loss=False), learns=False),
+    "a loss of something else": Net(lambda: Elsewhere(loss=True), loss=of_another, learns=False),
+    "a division of zero by zero": Net(Divided),
+    "memory that a kernel fills": Net(lambda: nn.Sequential(Broken(), Kernel(), nn.Linear(WIDTH, 4))),
     "memory as it was found": Net(AsFound),
     "a loss": Net(Residual, loss=log_of_zero),
     "a loss whose gradients are finite": Net(Residual, loss=not_a_number),
@@ -536,7 +638,7 @@ def train(net: Net, address: str, level: str) -> None:
     """An ordinary training loop."""
     torch.manual_seed(0)
     model = net.build()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, fused=net.fused)
     handle = tdbg.attach(model, optimizer, address, level=level)
     scaler = torch.amp.GradScaler("cpu", init_scale=net.scale or 1, enabled=bool(net.scale))
     Fault.lasting = net.lasting

@@ -322,6 +322,29 @@ def written(options: argparse.Namespace, step: int) -> torch.Tensor:
     return x
 
 
+class MaskedLayer(nn.Module):
+    """A layer with a mask of -Inf over what it returns, and a softmax behind that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores = self.layer(x)
+        return (scores + torch.full((len(x), 4), float("-inf")).triu(1)).softmax(-1)
+
+
+def masked_layer(options: argparse.Namespace) -> None:
+    """Has -Inf in every step, between a layer and what follows; nothing behind that is bad."""
+    model = MaskedLayer()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    steps = options.kind == "steps"
+    tdbg.attach(model, None if steps else optimizer, options.address, level=options.level)
+    for _ in range(options.steps):
+        with tdbg.step() if steps else contextlib.nullcontext():
+            learn(model, optimizer, numbers(options))
+
+
 class Great(nn.Module):
     """A layer with a bias that is given numbers times ``scale``."""
 
@@ -334,6 +357,51 @@ class Great(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.last(self.norm(x).clamp(0.5, 1.0) * self.scale)
+
+
+class Masked(nn.Module):
+    """Scores of which some are -Inf; ``kind`` says what becomes of them."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.query = nn.Linear(WIDTH, WIDTH)
+        self.kind = kind
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q = self.query(x)
+        if self.kind == "sdpa":
+            return nn.functional.scaled_dot_product_attention(
+                q[None, None], q[None, None], q[None, None], is_causal=True, dropout_p=0.1
+            )
+        scores = self.masked(q @ q.transpose(-1, -2))
+        if self.kind == "logsumexp":
+            return (scores - scores.logsumexp(-1, keepdim=True)).exp() @ q
+        return scores @ q if self.kind in {"nothing", "logarithm"} else scores.softmax(-1) @ q
+
+    def masked(self, scores: torch.Tensor) -> torch.Tensor:
+        """The scores with what must not count at -Inf."""
+        places, lowest = torch.arange(8), float("-inf")
+        if self.kind == "where":
+            return torch.where(torch.ones(8, 8).tril().bool(), scores, lowest)
+        if self.kind == "triu":
+            return scores + torch.full((8, 8), lowest).triu(1)
+        if self.kind == "topk":
+            values, chosen = scores.topk(2, -1)
+            return torch.full_like(scores, lowest).scatter(-1, chosen, values)
+        if self.kind == "buckets":
+            return scores + torch.where(places > 0, places.log(), 0.0)
+        if self.kind == "logarithm":  # not selected away
+            return scores + places.log()
+        return scores.masked_fill(torch.ones(8, 8).triu(1).bool(), lowest)
+
+
+def masked(options: argparse.Namespace) -> None:
+    """Every step has -Inf by design, unless ``kind`` is something else."""
+    model = Masked(options.kind)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    tdbg.attach(model, optimizer, options.address, level=options.level)
+    for _ in range(options.steps):
+        learn(model, optimizer, numbers(options))
 
 
 def overflowing(options: argparse.Namespace) -> None:
@@ -480,11 +548,13 @@ PROGRAMS = {
         frozen,
         unfinished,
         filled,
+        masked,
         overflowing,
         counting,
         scaled,
         closures,
         hidden,
+        masked_layer,
     )
 }
 

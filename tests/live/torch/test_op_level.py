@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.live.conftest import Happened
 from tests.live.torch.driving import Driven
 from tui_debugger.graph.table import real_inputs
+from tui_debugger.live.wire import Event, Phase
 from tui_debugger.model import Category
 
-pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+
+import tui_debugger.torch as tdbg  # noqa: E402
 
 Train = Callable[..., Driven]
 
@@ -29,6 +35,22 @@ def test_a_hit_stops_at_the_operator_with_its_line(train: Train) -> None:
     frames = run.table.stack(row)
     assert any(frame.path.endswith("programs.py") and frame.code == "return x + self.feed(x)" for frame in frames)
     assert any("def " not in frame.code and "model" in frame.code for frame in frames)
+
+
+def test_hits_after_the_first_one_come_together_at_the_end_of_the_step_when_nobody_stops(
+    train: Train, happened: Happened
+) -> None:
+    run = train("plain", steps=4, spoil=3, level="op")
+    run.watch(("tensor_overflow", {}, "."))
+    run.run(3)
+    run.training.run(None, stop_on_hit=False)
+    happened.wait(Event.HITS, 2)
+    nodes = {hit.node for hit in run.training.hits}
+    assert len(nodes) > 20
+    assert any(node.startswith("Gradients/") for node in nodes)
+    happened.until(lambda: run.training.phase is Phase.DONE)
+    assert happened.count(Event.HITS) == 2, "the first operator, and all others"
+    assert run.stop.ended == 3
 
 
 def test_the_backward_pass_belongs_to_the_forward_operators(train: Train) -> None:
@@ -62,3 +84,34 @@ def test_recomputed_operators_are_not_recorded_again(train: Train, kind: str) ->
     run = train("checkpointed", steps=2, kind=kind, level="op")
     assert not [name for name in run.table.names if name.startswith("blocks/") and "Relu#" in name]
     assert "blocks/1/feed/1/Relu" in run.table.names
+
+
+COMPILED: dict[str, Callable[[Any], Any]] = {
+    "the model": lambda model: torch.compile(model, backend="eager"),
+    "a part": lambda model: setattr(model, "1", torch.compile(model[1], backend="eager")) or model,
+    "the model in place": lambda model: model.compile(backend="eager") or model,
+    "a part in place": lambda model: model[1].compile(backend="eager") or model,
+}
+
+
+@pytest.mark.parametrize("what", COMPILED)
+def test_operators_have_the_names_of_the_modules_inside_what_was_compiled(tmp_path: Path, what: str) -> None:
+    def seen(*, compiled: bool) -> tuple[set[str], set[str]]:
+        inner = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(8, 4))
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), inner)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        run = COMPILED[what](model) if compiled else model
+        with tdbg.attach(run, optimizer, "", level="op", flight=tdbg.Flight(tmp_path)) as handle:
+            for _ in range(2):
+                run(torch.ones(2, 4)).sum().backward()
+                optimizer.step()
+            assert not handle.unrecorded
+            structure = handle._recording.structure  # type: ignore[attr-defined]
+            return {*structure.nodes}, {*structure.inputs}
+
+    try:
+        nodes, inputs = seen(compiled=True)
+    finally:
+        torch._dynamo.reset()
+    assert {"1/0/Relu", "1/1/Addmm", "Gradients/1/1/Mm"} <= nodes
+    assert (nodes, inputs) == seen(compiled=False)

@@ -124,12 +124,18 @@ TRUE: dict[str, tuple[Places, str]] = {
     "a bad average": (at("slow.weight"), "slow/Linear"),
     "a layer that is called twice": (at("LogFunction"), "LogFunction"),
     "the gradient of a layer that is called twice": (at("Gradients/shared/LinearGrad"),) * 2,
-    # The gradient of a logarithm at zero is infinite by itself: zero times that is another NaN that begins there.
-    "a checkpoint": (at("blocks/1/Broken", "Gradients/blocks/1/layer/LinearGrad"), "blocks/1/Broken"),
-    "a reentrant checkpoint": (at("blocks/1/Broken", "Gradients/blocks/1/layer/LinearGrad"), "blocks/1/Broken"),
+    # The derivative of a logarithm at zero is infinite, and zero times that is NaN: what went wrong there is the same.
+    "a checkpoint": (at("blocks/1/Broken"), "blocks/1/Broken"),
+    "a reentrant checkpoint": (at("blocks/1/Broken"), "blocks/1/Broken"),
     "the gradient in a checkpoint": (at("Gradients/blocks/1/layer/LinearGrad"),) * 2,
     "the gradient in a reentrant checkpoint": (at("Gradients/blocks/1/layer/LinearGrad"),) * 2,
-    "functions between modules": (at("middle/Broken", "Gradients/middle/layer/LinearGrad"), "middle/Broken"),
+    "functions between modules": (at("middle/Broken"), "middle/Broken"),
+    "a division of zero by zero": (at("quotient/Quotient"), "quotient/Quotient"),
+    "a branch that runs for the first time": (at("branch/Branch"), "branch/Branch"),
+    "a branch, with a fused optimizer": (at("branch/Branch"), "branch/Branch"),
+    "a sum of something else": (at("second/Broken"), "second/Broken"),
+    "a loss of something else": (at("second/Broken"), "second/Broken"),
+    "memory that a kernel fills": (at("0/Broken"), "0/Broken"),
     "a frozen backbone": (at("backbone/2/Broken"), "backbone/2/Broken"),
     "statistics of a norm": (at("inputs.x"), "inputs.x"),
     "data classes": (at("splits/Splits:1"), "splits/Splits"),
@@ -155,6 +161,7 @@ def said() -> dict[str, Said]:
         "a derivative in a model",
         "a loss that is scaled too far",
         "an expert that is new and bad",
+        "a branch that runs for the first time and is healthy",
         nets.RIVALS,
     ]
     for part in (names[::2], names[1::2]):
@@ -177,6 +184,19 @@ def test_the_true_origin_is_the_only_one(said: dict[str, Said], name: str) -> No
 
 def test_masks_of_infinities_are_no_findings(said: dict[str, Said]) -> None:
     assert said["masks"].hits == {step: [] for step in range(nets.STEPS)}
+
+
+def test_a_branch_that_runs_for_the_first_time_is_no_finding(said: dict[str, Said]) -> None:
+    assert said["a branch that runs for the first time and is healthy"].hits == {step: [] for step in range(nets.STEPS)}
+
+
+def test_a_fused_optimizer_makes_no_origins_of_weights_that_it_has_updated(server: Server) -> None:
+    """Level op: views of weights were recorded before the optimizer ran, and its writing is not counted."""
+    names = ["a branch, with a fused optimizer", "a branch that is healthy, with a fused optimizer"]
+    bad, healthy = watched(server, names, "op").values()
+    assert bad.origins <= at("branch/Log")  # an operator that never ran before may be judged in the step after
+    assert bad.hits[nets.BAD]
+    assert healthy.hits == {step: [] for step in range(nets.STEPS)}
 
 
 def test_a_loss_is_found_though_its_gradients_are_finite_and_once(said: dict[str, Said]) -> None:

@@ -13,6 +13,7 @@ from tests.live.torch.driving import Driven
 from tests.live.torch.forks import finished
 from tests.thorough import few, later
 from tui_debugger.live.wire import Event, Phase
+from tui_debugger.model import Category
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
@@ -75,6 +76,15 @@ def test_first_middle_and_last_step(train: Train, level: str, step: int) -> None
     assert "inputs.input" in {name for _, name in found}
     assert not any(name.startswith("NoGrad") for _, name in found)
     assert run.outcome()[0] == 0
+
+
+@pytest.mark.parametrize("kind", ["", "steps"])
+def test_the_last_step_counts_although_the_last_stop_was_inside_it(train: Train, happened: Happened, kind: str) -> None:
+    run = train("masked_layer", steps=4, kind=kind, level="op")
+    run.watch(("tensor_overflow", {}, "^Full$"))  # nothing else of the step is found, and it ends without a word
+    run.training.run(None, stop_on_hit=False)
+    happened.until(lambda: run.training.phase is Phase.DONE)
+    assert (run.stop.ended, run.stop.node) == (3, "")
 
 
 @pytest.mark.parametrize("level", ["module", later("op")])
@@ -147,7 +157,9 @@ def test_nothing_that_the_debugger_does_is_recorded(train: Train) -> None:
     nodes = [
         run.table.names[row]
         for row in range(len(run.table))
-        if not run.table.names[row].startswith("Optimizer/") and run.table.op_type(row) not in NO_OPERATORS
+        if not run.table.names[row].startswith("Optimizer/")
+        and run.table.op_type(row) not in NO_OPERATORS
+        and run.table.category_of(row) is not Category.CONSTANT
     ]
     recorded = Counter(name.rpartition("/")[2].partition("#")[0] for name in nodes)
     assert recorded == of_the_program

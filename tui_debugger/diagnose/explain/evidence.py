@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tui_debugger.check.provenance import in_place, updater_of
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain.guidance import Cause, Standing
 from tui_debugger.errors import TdbgError
@@ -335,7 +334,7 @@ class Evidence:
     @cached_property
     def updater(self) -> tuple[int, int]:
         """The node that updates the parameter, and in which input slot; row -1 when none does."""
-        return updater_of(self.flow, self.parameter) if self.parameter >= 0 else (-1, 0)
+        return self.flow.updater(self.parameter) if self.parameter >= 0 else (-1, 0)
 
     @cached_property
     def trained_in(self) -> int:
@@ -343,7 +342,7 @@ class Evidence:
         if self.parameter < 0:
             return -1
         rows = (row for row in self.flow.shared(self.parameter) if row != self.parameter)
-        return next((row for row in rows if updater_of(self.flow, row)[0] >= 0), -1)
+        return next((row for row in rows if self.flow.updater(row)[0] >= 0), -1)
 
     @cached_property
     def training(self) -> Evidence | None:
@@ -456,7 +455,7 @@ class Evidence:
             update = updates[int(nodes.type_id[row])]
             if update is None:
                 continue
-            for slot in sorted(in_place(self.flow, row)):
+            for slot in sorted(self.flow.in_place(row)):
                 start = group_start(update, slot)
                 held = self.flow.holder(row, slot).row
                 if slot - start == update.weight and held >= 0 and nodes.category_of(held) in TRAINABLE:

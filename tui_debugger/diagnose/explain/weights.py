@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tui_debugger.check.provenance import updater_of
 from tui_debugger.diagnose.explain.evidence import Evidence, Optimizer, found_words, norm
 from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
 from tui_debugger.model import TensorKey, TensorStats, WatchResult
@@ -458,7 +457,7 @@ def _size_before(evidence: Evidence) -> float | None:
 def _no_optimizer(evidence: Evidence) -> Cause:
     if evidence.parameter >= 0 and evidence.trained_in >= 0 and evidence.updater[0] < 0:
         nodes = evidence.flow.nodes
-        operator, _ = updater_of(evidence.flow, evidence.trained_in)
+        operator, _ = evidence.flow.updater(evidence.trained_in)
         graph = clean(nodes.graph_of(evidence.trained_in).name)
         words = f"{tail(nodes.names[operator])} of {graph} updates it; that did not run since this graph ran before"
         return Cause("nothing updated the weight in between", words, LIKELY)

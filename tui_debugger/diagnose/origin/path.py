@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.check.origins import Examined, State
+from tui_debugger.causes.table import Examined, Start, State
 from tui_debugger.check.progress import retry_when_renumbered
-from tui_debugger.check.provenance import Start
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain.evidence import Evidence
 from tui_debugger.diagnose.explain.rules import likely_causes
@@ -437,12 +436,12 @@ class Tracer:
         return found
 
     def _exchange(self, ref: TensorRef, examined: Examined) -> Exchange | None:
-        provenance, nodes = examined.provenance, self._rank(ref.rank).flow.nodes
-        if provenance.node < 0 or provenance.parameter >= 0 or not exchanges(nodes.op_type(provenance.node)):
+        nodes = self._rank(ref.rank).flow.nodes
+        if examined.node < 0 or examined.parameter >= 0 or not exchanges(nodes.op_type(examined.node)):
             return None
         around = self._session.around  # what other ranks put in counts, whatever was asked about
         ranks = [rank for rank in around.ranks() if ref.step in around.steps(rank)]
-        return exchanged(ref, provenance.node, ranks, self._rank)
+        return exchanged(ref, examined.node, ranks, self._rank)
 
     def _by_rank(self, bad_inputs: list[BadInput]) -> list[BadInput]:
         """The leads of several ranks: first that of the rank where it became bad first."""
@@ -458,8 +457,8 @@ class Tracer:
         began = (turn, int(here.flow.nodes.order[ref.row]), ref.slot)
         while True:
             self._tell("hops, comparing ranks")
-            provenance = here.examined(ref).provenance
-            if provenance.node >= 0 and exchanges(here.flow.nodes.op_type(provenance.node)):
+            node = here.examined(ref).node
+            if node >= 0 and exchanges(here.flow.nodes.op_type(node)):
                 return began
             bad_input = next((each for each in here.bad_inputs(ref) if each.ref not in seen), None)
             if bad_input is None:

@@ -18,12 +18,11 @@ from itertools import groupby
 import numpy as np
 
 from tui_debugger.arrays import Mask
-from tui_debugger.check.by_design import StepDesigns
+from tui_debugger.causes.rule import Asked, Examination
+from tui_debugger.causes.table import OVERFLOW, Criterion, Examined, Judged, Start, State, criterion_of
 from tui_debugger.check.flow import Flow, Located
 from tui_debugger.check.measure import Measurements
-from tui_debugger.check.origins import OVERFLOW, Criterion, Examined, Examiner, Judged, State, criterion_of
 from tui_debugger.check.progress import retry_when_renumbered, scaled
-from tui_debugger.check.provenance import Start, in_place, surely_tainted
 from tui_debugger.check.results import merged
 from tui_debugger.check.step import Checker, PairResult
 from tui_debugger.check.tensors import measured, tensor_row
@@ -171,7 +170,7 @@ class Origin:
     @property
     def starts_here(self) -> bool:
         """Tells whether it is an origin. What was bad before the first dumped step is one only if that is step 0."""
-        return self.start in Start.origins() and (self.start is not Start.BEFORE or self.step == 0)
+        return self.start.is_origin(self.step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,7 +409,7 @@ def downstream(flow: Flow, rows: Sequence[int]) -> Mask:
         reached[front] = True
     for row in np.flatnonzero(reached).tolist():
         holders = flow.holders(row)
-        for slot in in_place(flow, row):
+        for slot in flow.in_place(row):
             if slot < len(holders) and holders[slot].row >= 0:
                 reached[holders[slot].row] = True
     return reached
@@ -516,7 +515,7 @@ class OriginDescriber:
         """One origin from the tensors that start at one node; what is not bad has no results."""
         head, nodes = group[0], self.flow.nodes
         row, other = head.row, head.other
-        inputs = [self._source_row(each) for each in head.sources]
+        inputs = [self._source_row(each) for each in head.values]
         rows = self._measured([*inputs, *self._output_rows(group)])
         found = findings(head.hit)
         stack_of = self._with_stack(row, other, head.hit.row)
@@ -534,16 +533,16 @@ class OriginDescriber:
                     given,
                     each.state,
                     each.constant,
-                    each.before or self._earlier(each, head.hit.key.round),
+                    each.overwritten or self._earlier(each, head.hit.key.round),
                     each.designed,
                 )
-                for given, each in zip(rows, head.sources, strict=False)
+                for given, each in zip(rows, head.values, strict=False)
             ),
             outputs=rows[len(inputs) :],
             stack=tuple(frame for frame in nodes.stack(stack_of) if not frame.context) if stack_of >= 0 else (),
             stack_of=nodes.names[stack_of] if stack_of >= 0 else "",
             missing=self._missing(head),
-            exchanged=head.provenance.exchanged,
+            exchanged=head.exchanged,
         )
 
     def not_judged(self, group: Sequence[Examined]) -> NotJudged:
@@ -556,38 +555,37 @@ class OriginDescriber:
             row=head.row,
             hits=tuple(each.hit for each in group),
             missing=self._missing(head),
-            exchanged=head.provenance.exchanged,
+            exchanged=head.exchanged,
         )
 
     def _missing(self, head: Examined) -> tuple[Missing, ...]:
         if head.start is not Start.UNKNOWN:
             return ()
-        found = [self._missing_of(each) for each in head.missing if each.source.side is Side.INPUT]
+        found = [self._missing_of(each) for each in head.missing if each.side is Side.INPUT]
         key = head.hit.key
-        if not head.sources and key.side is Side.INPUT:  # an input file, and no graph says what feeds it
+        if not head.values and key.side is Side.INPUT:  # an input file, and no graph says what feeds it
             found.append(Missing(key.slot, "", "has no known producer", self.flow.nodes.names[head.hit.row]))
         return tuple(found)
 
     def _missing_of(self, each: Judged) -> Missing:
-        source, nodes = each.source, self.flow.nodes
-        holder = self.flow.holder(source.node, source.slot)
+        nodes = self.flow.nodes
+        holder = self.flow.holder(each.node, each.slot)
         name = f"{nodes.names[holder.row]}:{holder.slot}" if holder.row >= 0 else ""
         operator = holder.row >= 0 and nodes.category_of(holder.row) not in {*PARAMETERS, Category.CONSTANT}
         why = "was not dumped" if each.at is None else "cannot be read"
-        if each.at is not None and source.after:
+        if each.at is not None and each.after:
             why = "is known after its update only"
         elif each.at is not None and int(self.flow.table(each.at.step).flags[each.at.index]) & TensorFlag.UNKNOWN:
             why = "was not fetched"
-        return Missing(source.slot, name, why, nodes.names[holder.row if operator else source.node])
+        return Missing(each.slot, name, why, nodes.names[holder.row if operator else each.node])
 
     def _measured(self, rows: Sequence[TensorRow]) -> tuple[TensorRow, ...]:
         return measured(self.measurements, rows, self.progress)
 
     def _source_row(self, each: Judged) -> TensorRow:
-        source = each.source
-        at = each.at or Located(self.step, -1, source.node, source.side, source.slot)
-        text = self._producer(source.node, source.slot) if source.side is Side.INPUT else ""
-        return self._row(at, "in" if source.side is Side.INPUT else "out", source.slot, text)
+        at = each.at or Located(self.step, -1, each.node, each.side, each.slot)
+        text = self._producer(each.node, each.slot) if each.side is Side.INPUT else ""
+        return self._row(at, "in" if each.side is Side.INPUT else "out", each.slot, text)
 
     def _producer(self, row: int, slot: int) -> str:
         """``node:slot`` of what feeds an input, or the value of a constant."""
@@ -601,13 +599,11 @@ class OriginDescriber:
 
     def _earlier(self, each: Judged, round: int) -> bool:  # noqa: A002 - see TensorKey
         at = each.at
-        return each.source.initial or (
-            at is not None and (at.step, at.round or round) != (self.step, round or at.round)
-        )
+        return each.initial or (at is not None and (at.step, at.round or round) != (self.step, round or at.round))
 
     def _output_rows(self, group: Sequence[Examined]) -> list[TensorRow]:
         head = group[0]
-        if head.provenance.node == head.hit.row and head.hit.key.side is Side.OUTPUT:
+        if head.node == head.hit.row and head.hit.key.side is Side.OUTPUT:
             row, number = head.hit.row, head.hit.key.round
             slots = self.flow.slots(self.step, row, Side.OUTPUT, number)
             places = [self.flow.located(self.step, row, Side.OUTPUT, slot, number) for slot in slots]
@@ -633,8 +629,6 @@ class OriginDescriber:
 
 CheckerOf = Callable[[int, Sequence[Watchpoint], ProgressFn], Checker]
 """Makes the checker of a rank with some watchpoints."""
-Asked = tuple[Hit, Sequence[Criterion]]
-"""A bad tensor, and what makes it bad."""
 
 
 def search_step(
@@ -674,14 +668,13 @@ def _search_step(
         return StepSearch(pair, result)
     questions = {watchpoint.id: criterion_of(watchpoint) for watchpoint in watchpoints}
     asked: list[Asked] = [(hit, [_question(found, questions) for found in findings(hit)]) for hit in hits]
-    if all(question is OVERFLOW for question in questions.values()):
-        asked = _left(checker, step, asked)
-    examined = Examiner(checker.measurements).examine(step, asked, progress)
+    examination = Examination(checker.measurements, step, asked, progress)
+    starts = list(enumerate(examination.start))
     describer = OriginDescriber(checker.measurements, step, {hit.key for hit in hits}.__contains__, progress)
-    starting = [each for each in examined if each.start in Start.origins()]
+    starting = [examination.of(number) for number, start in starts if start in Start.origins()]
     origin = [describer.describe(list(group)) for group in _by_node(starting)]
     origins = tuple(origin for origin in origin if origin.starts_here)
-    first = None if origins else describer.describe([examined[0]])
+    first = None if origins else describer.describe([examination.of(0)])
     row = origins[0].row if origins else hits[0].row
     carried = [hit for hit in hits if _is_carried(checker.flow, hit)]
     return StepSearch(
@@ -697,7 +690,7 @@ def _search_step(
         by_graph=knows_edges(checker.flow, row),
         not_judged=tuple(
             describer.not_judged(group)
-            for group in _by_node([each for each in examined if each.start is Start.UNKNOWN])
+            for group in _by_node([examination.of(number) for number, start in starts if start is Start.UNKNOWN])
         ),
     )
 
@@ -718,18 +711,6 @@ def _by_node(examined: Sequence[Examined]) -> list[list[Examined]]:
         first.setdefault(kind(each), number)
     ordered = sorted(examined, key=lambda each: first[kind(each)])
     return [list(group) for _, group in groupby(ordered, key=kind)]
-
-
-def _left(checker: Checker, step: int, asked: list[Asked]) -> list[Asked]:
-    """The first of some tensors with NaN or Inf, and all that may be where it starts."""
-    keys = [hit.key for hit, _ in asked]
-    node = np.array([hit.row for hit, _ in asked], np.int64)
-    designed = StepDesigns(checker.measurements, step).rows
-    sides, slots = [key.side for key in keys], [key.slot for key in keys]
-    with checker.measurements.locked():
-        tainted = surely_tainted(checker.measurements, step, node, sides, slots, designed)
-    tainted[0] = False
-    return [each for each, known in zip(asked, tainted.tolist(), strict=True) if not known]
 
 
 def _is_carried(flow: Flow, hit: Hit) -> bool:

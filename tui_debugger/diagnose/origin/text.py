@@ -7,8 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tui_debugger.check.origins import State
-from tui_debugger.check.provenance import Start
+from tui_debugger.causes.table import Start, State
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain.operators import Operation
 from tui_debugger.diagnose.explain.rules import likely_operator_causes

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tui_debugger.causes.made_from import made_from
+from tui_debugger.causes.rule import Examination
+from tui_debugger.causes.table import Examined, Judged, State, criterion_of
 from tui_debugger.check.flow import Flow, Located
 from tui_debugger.check.measure import Measurements
-from tui_debugger.check.origins import Examined, Examiner, Judged, State, criterion_of
-from tui_debugger.check.provenance import Provenances
 from tui_debugger.check.tensors import measured, tensor_row
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.origin.search import OriginDescriber
@@ -153,7 +154,7 @@ class Upstream:
             return State.UNKNOWN
         with self.measurements.locked():
             records = self.measurements.records(at.step)
-            return self._question.states(records, [at.index])[0]
+            return self._question.state(records, at.index)
 
     def tensor(self, ref: TensorRef) -> TensorRow:
         """A tensor with its statistics."""
@@ -185,15 +186,13 @@ class Upstream:
         """Returns what a tensor was made from and what is bad about that; it need not have been dumped itself."""
         found = self._examined.get(ref)
         if found is None:
-            provenance = Provenances(self.measurements, ref.step).of(self._bare_hit(ref))
-            self._fetch(self.ref(source.at) for source in provenance.sources if source.at is not None)
+            place = [np.array([each], np.int64) for each in (ref.row, int(ref.side), ref.slot, ref.round)]
+            causes = made_from(self.measurements, ref.step, *place)
+            places = [causes.located(int(value["step"]), int(value["index"])) for value in causes.values]
+            self._fetch(self.ref(at) for at in places if at is not None)
             asked = [(self._hit(ref), (self._question,))]
-            (found,) = Examiner(self.measurements).examine(ref.step, asked, self._progress)
-            self._examined[ref] = found
+            found = self._examined[ref] = Examination(self.measurements, ref.step, asked, self._progress).of(0)
         return found
-
-    def _bare_hit(self, ref: TensorRef) -> Hit:
-        return Hit(self.key(ref), ref.row, (), (self._turn(ref), 0))
 
     def _turn(self, ref: TensorRef) -> int:
         return self.flow.turn(ref.row, ref.step, ref.round)
@@ -223,15 +222,15 @@ class Upstream:
         """Returns the bad tensors of this rank that a tensor was made from, the first one to become bad first."""
         examined = self.examined(ref)
         found: dict[TensorRef, BadInput] = {}
-        for judged in examined.sources:
-            if judged.state is not State.BAD or judged.constant or judged.source.initial or judged.at is None:
+        for judged in examined.values:
+            if judged.state is not State.BAD or judged.constant or judged.initial or judged.at is None:
                 continue
             up = self._written(judged, judged.at)
             if up == ref:
                 continue
             before = found.get(up)
-            slots = (*(before.way.slots if before is not None else ()), judged.source.slot)
-            way = Way(self._link(examined, judged, up), self.flow.nodes.names[judged.source.node], slots)
+            slots = (*(before.way.slots if before is not None else ()), judged.slot)
+            way = Way(self._link(examined, judged, up), self.flow.nodes.names[judged.node], slots)
             found[up] = BadInput(up, way, self._began(up))
         if any(bad_input.way.link is not Link.RESULT for bad_input in found.values()):
             found = {up: bad_input for up, bad_input in found.items() if bad_input.way.link is not Link.RESULT}
@@ -243,25 +242,24 @@ class Upstream:
 
     def _written(self, judged: Judged, at: Located) -> TensorRef:
         """Tells where a bad source was first written: what its producer wrote, unless that is clean or not there."""
-        held = judged.source.held
-        if held is not None and judged.source.own:
-            written = self.ref(held)
+        if judged.held is not None and judged.own:
+            written = self.ref(judged.held)
             if self.state(written) is State.BAD:
                 return written
         return self.ref(at)
 
     def _link(self, examined: Examined, judged: Judged, up: TensorRef) -> Link:
-        provenance, key = examined.provenance, examined.hit.key
-        if judged.source.side is Side.OUTPUT:
+        key = examined.hit.key
+        if judged.side is Side.OUTPUT:
             return Link.RESULT
-        if provenance.parameter >= 0 and provenance.node >= 0:
-            itself = up.row == provenance.parameter or up.row in self.flow.shared(provenance.parameter)
+        if examined.parameter >= 0 and examined.node >= 0:
+            itself = up.row == examined.parameter or up.row in self.flow.shared(examined.parameter)
             return Link.BEFORE if itself and up.side is Side.OUTPUT else Link.UPDATE
-        if provenance.parameter >= 0 and provenance.before is judged.source:
+        if examined.parameter >= 0 and judged.before:
             return Link.BEFORE  # of a weight that this graph only reads
         if (up.step, up.round) != (key.step, key.round) and self._is_parameter(up.row) and self.flow.updated(up.row):
             return Link.WEIGHT
-        return Link.COPY if key.side is Side.INPUT and provenance.node < 0 else Link.INPUT
+        return Link.COPY if key.side is Side.INPUT and examined.node < 0 else Link.INPUT
 
     def _began(self, ref: TensorRef) -> Began:
         """When a tensor came to be what it is."""
@@ -287,11 +285,10 @@ class Upstream:
         """Returns what a tensor was made from and cannot be judged: tensors not dumped, and words for the rest."""
         examined, refs, outside = self.examined(ref), list[TensorRef](), list[str]()
         nodes = self.flow.nodes
-        for judged in examined.sources:
-            source = judged.source
-            if judged.state is not State.UNKNOWN or judged.constant or source.side is Side.OUTPUT:
+        for judged in examined.values:
+            if judged.state is not State.UNKNOWN or judged.constant or judged.side is Side.OUTPUT:
                 continue
-            holder = self.flow.holder(source.node, source.slot)
+            holder = self.flow.holder(judged.node, judged.slot)
             if holder.row < 0 or self.flow.is_constant(holder.row):
                 continue
             if not self._is_parameter(holder.row):
@@ -308,7 +305,7 @@ class Upstream:
 
     def clean_sources(self, ref: TensorRef) -> list[TensorRef]:
         """The clean tensors that a tensor was made from."""
-        judged = self.examined(ref).sources
+        judged = self.examined(ref).values
         return [self.ref(each.at) for each in judged if each.state is State.CLEAN and each.at and not each.constant]
 
     def statistics_alike(self, ref: TensorRef, other: Record | None) -> bool:

@@ -14,6 +14,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -24,6 +25,8 @@ from typing import Any, Final
 
 from tui_debugger.live import wire
 from tui_debugger.live.client import messages
+from tui_debugger.live.client.endings import Ending, cause_of
+from tui_debugger.live.client.launch import run_of
 from tui_debugger.live.client.link import InterruptedWait, Link, LinkLostError, Notice, Settings
 from tui_debugger.live.client.messages import PERIOD
 from tui_debugger.live.client.notebook import Notebook
@@ -159,6 +162,8 @@ FAILURES: Final = 5
 """Replies in a row that tell of a failure before the debugger is given up."""
 UNASKED: Final = 0.2
 """Seconds that a training runs on without asking, where it may."""
+ASKING: Final = 30
+"""Steps at first after which it asks in any case: of one that dies the debugger knows the steps that it asked after."""
 _PAUSE: Final = 0.2
 """Seconds to wait after the first of them, twice as long after the second ..."""
 
@@ -170,6 +175,7 @@ class Conversation:
         link: the connection.
         node: where the debugger wants the training to stop inside a step: None nowhere, empty at the next node.
         ahead: steps that may end without a word, because nothing is to be said of them.
+        waiting_hits: those inside the step that runs that wait for its end, because nobody stops at them.
     """
 
     def __init__(self, link: Link, probe: Probe, session: str, notes: Notebook) -> None:
@@ -177,9 +183,13 @@ class Conversation:
         self._notes = notes
         self.node: str | None = None
         self.ahead = 0
+        self.waiting_hits: list[ClientHit] = []
+        self._together = self._told = False
         self._asked = 0.0
+        self._questions = 0
         self._probe = probe
-        self._process = messages.Process(probe.identity(), session, socket.gethostname(), os.getpid())
+        host = socket.gethostname()
+        self._process = messages.Process(probe.identity(), session, host, os.getpid(), run_of(os.environ, host))
         self._watchpoints: dict[int, RemoteWatchpoint] = {}
         self._reported: dict[int, RemoteWatchpoint] = {}
         """The list that the last hits were judged by: they are reported after the graph was sent again."""
@@ -214,6 +224,19 @@ class Conversation:
         self._reported = dict(self._watchpoints)
         return self._probe.rest() if self._watchpoints else ()
 
+    def postpones(self, hits: Sequence[ClientHit]) -> bool:
+        """Tells whether hits inside a step wait for its end, and keeps them: all after the first, if nobody stops."""
+        if not (self._together and self._told):
+            self._told = bool(hits)
+            return False
+        self.waiting_hits += hits
+        return True
+
+    def collected_hits(self) -> list[ClientHit]:
+        """The step is over: returns the hits that waited for that."""
+        hits, self.waiting_hits, self._told = self.waiting_hits, [], False
+        return hits
+
     def stop(self, step: int, node: str = "", hits: Sequence[ClientHit] = (), *, limit: float | None = None) -> None:
         """Reports hits and follows commands, until one says to run.
 
@@ -229,6 +252,7 @@ class Conversation:
         """
         self._report(hits)
         self.node, self.ahead = None, 0
+        self._questions += 1
         failures = 0
         while True:
             notes = self._notes.batch()
@@ -260,24 +284,27 @@ class Conversation:
         """
         if self.ahead <= 0 or self.link.lost.is_set() or time.monotonic() - self._asked > UNASKED:
             return False
+        if self._questions <= ASKING:
+            return False
         if self._notes.urgent:
             return False
         self.ahead -= 1
         return True
 
-    def done(self, step: int, limit: float) -> None:
-        """Says that the training is over."""
+    def done(self, step: int, cause: str, limit: float) -> None:
+        """Says that the training is over, and what ended it before its time, if anything did."""
         self.link.timeout = limit
         if not self.link.lost.is_set():
             left = self._probe.unrecorded()
             notes = self._notes.batch()
-            last = messages.metadata(self._process, step, done=True, unrecorded=left, notes=notes)
+            last = messages.metadata(self._process, step, done=True, cause=cause, unrecorded=left, notes=notes)
             self.link.call("SendMetadata", last)
             self._notes.sent(notes)
 
     def _run(self, command: Any) -> None:
         self._send_watchpoints()
         self.ahead, self._asked = command.ahead, time.monotonic()
+        self._together = command.together
         if command.run_level == wire.LEVEL_NODE:
             self.node = messages.text_of(command.node_name)
 
@@ -370,6 +397,9 @@ class Agent:
         self._busy = threading.Lock()
         self._session = uuid.uuid4().hex
         self._keeper: Keeper | None = None
+        self._ending: Ending | None = None
+        self._around = sys.exc_info()[1]
+        """An exception that the program was handling when this began: it ends nothing."""
         if settings.address:
             self._start()
 
@@ -381,7 +411,10 @@ class Agent:
             return
         me = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _off_in_child(me))
-        atexit.register(self._at_exit)  # which also keeps it: a loop that forgot ``close`` is done when the process is
+        # Which also keeps it: a loop that forgot ``close`` is done when the process is.
+        atexit.register(self.close_quietly)
+        self._ending = Ending()
+        _at_end_of_child(me)
 
     @property
     def on(self) -> bool:
@@ -437,7 +470,9 @@ class Agent:
             TrainingTerminated: the debugger ended the training.
         """
         talk = self._talk
-        if talk is not None and (hits or talk.node in ("", name)):
+        if talk is None:
+            return
+        if talk.node in ("", name) or (hits and not talk.postpones(hits)):
             self._guarded(lambda: talk.stop(self.step + 1, name, hits))
 
     def step_end(self) -> None:
@@ -449,6 +484,8 @@ class Agent:
         first = self.step == START
         self.step += 1
         keeper = self._keeper
+        if self._ending is not None:
+            self._ending.goes_on()
         self.notes.end(self.step, send=keeper is not None)
         if keeper is None:
             return
@@ -463,14 +500,19 @@ class Agent:
         """The graphs that were sent are no longer right: they are sent again at the end of this step."""
         self._graph_changed = True
 
-    def close(self) -> None:
+    def close(self, cause: str | None = None) -> None:
         """The training is done: judges what ran after its last step, says so, and stops the thread.
 
         With short time-outs; idempotent; run at exit.
+
+        Args:
+            cause: what ends it before its time, in words; None: the exception that is on its way now, or that ended
+                its thread or the process.
         """
         if not self.on:
             return
-        atexit.unregister(self._at_exit)
+        found = self._cause() if cause is None else cause
+        atexit.unregister(self.close_quietly)
         with contextlib.suppress(TrainingTerminated):
             self._guarded(self._judge_rest)
         keeper, talk = self._keeper, self._talk
@@ -479,15 +521,21 @@ class Agent:
             return
         if talk is not None:
             with contextlib.suppress(LinkLostError):
-                talk.done(self.step, min(_GOODBYE, self._settings.timeout))
+                talk.done(self.step, found, min(_GOODBYE, self._settings.timeout))
         self._let_go()
-        keeper.stop()
+        self._stop_keeper(keeper)
 
-    def _at_exit(self) -> None:
+    def close_quietly(self) -> None:
+        """As ``close``, at the end of the process."""
         with contextlib.suppress(Exception):
             self.close()
 
     # -- inside --------------------------------------------------------------------------------------
+
+    def _cause(self) -> str:
+        now, known = sys.exc_info()[1], self._ending.cause if self._ending is not None else ""
+        cause = cause_of(now) if now is not self._around else ""
+        return known or cause if isinstance(now, SystemExit) else cause or known  # of an exit it says what led to it
 
     def _judge_rest(self) -> None:
         """Hits of a step that never ends: reported at a stop inside it. Nothing where there are none."""
@@ -499,7 +547,7 @@ class Agent:
         if self._talk is None and keeper is not None:  # no step has ended since the debugger came
             self._attach(keeper.link, limit)
         talk = self._talk
-        hits = talk.rest() if talk is not None else ()
+        hits = [*talk.collected_hits(), *talk.rest()] if talk is not None else []
         if talk is None or not hits:
             return
         talk.link.timeout = limit
@@ -531,7 +579,7 @@ class Agent:
         talk = self._talk
         if talk is None:
             return
-        hits = talk.judge(self.step)
+        hits = [*talk.collected_hits(), *talk.judge(self.step)]
         if self._graph_changed:
             self._graph_changed = False
             talk.introduce(self.step)
@@ -592,8 +640,13 @@ class Agent:
         """Off for good."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
-            atexit.unregister(self._at_exit)
-            keeper.stop()
+            atexit.unregister(self.close_quietly)
+            self._stop_keeper(keeper)
+
+    def _stop_keeper(self, keeper: Keeper) -> None:
+        if self._ending is not None:
+            self._ending.close()
+        keeper.stop()
 
     def forget(self) -> None:
         """In a child after a fork: the thread is not there, and the connection is the parent's. Called by itself."""
@@ -605,6 +658,23 @@ class Agent:
                 self._probe.detached()
 
 
+def _at_end_of_child(agent: weakref.ref[Agent]) -> None:
+    """Has a process of multiprocessing close, too: one that was forked ends without what ``atexit`` knows."""
+    module = sys.modules.get("multiprocessing.process")
+    if module is not None and module.parent_process() is not None:
+        from multiprocessing.util import Finalize
+
+        Finalize(None, _close, args=(agent,), exitpriority=_EARLY)
+
+
+def _close(agent: weakref.ref[Agent]) -> None:
+    found = agent()
+    if found is not None:
+        found.close_quietly()
+
+
+_EARLY: Final = 1000
+"""Before what the program itself has to end: the connection still stands."""
 _PARENTS: Final[list[object]] = []
 """In a child: what belongs to the parent. Never freed, because closing a channel of gRPC after a fork may hang."""
 

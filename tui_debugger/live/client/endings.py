@@ -1,8 +1,10 @@
-"""Tells when a process is about to end, so that what is kept in memory can be written down.
+"""Tells when a process is about to end, so that what is kept in memory can be written down, and what ends it.
 
 That is: at exit (the end of the program, ``sys.exit``), at an exception that nobody catches, in the main thread or in
 the one that trains, and at SIGTERM, SIGHUP and SIGINT. ``os._exit``, SIGKILL and a crash of the interpreter end a
 process without a word; so does a signal while the program is inside a call that does not return to Python.
+
+An exit status other than 0 is known of ``sys.exit`` only: ``raise SystemExit(1)`` looks like the end of a program.
 
 Nothing of this changes how a program ends: hooks and signal handlers that are there are called afterwards, what a
 signal does by default is done, and a handler that the program installs later replaces ours.
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -30,21 +33,48 @@ Ended = Callable[[BaseException | None, bool], None]
 its own may let it go on."""
 
 
+_LONGEST: Final = 200
+"""Characters of the words about an exception."""
+_USUAL: Final = (StopIteration, StopAsyncIteration, GeneratorExit)
+"""Exceptions by which loops end as they are meant to."""
+
+
+def cause_of(error: BaseException | None) -> str:
+    """Says what ends a training before its time; empty: nothing does, it ends as it is meant to."""
+    if error is None or isinstance(error, _USUAL):
+        return ""
+    if isinstance(error, SystemExit):
+        return _status_words(error.code)
+    said = ""
+    with contextlib.suppress(Exception):  # the text of an exception is the program's own code
+        said = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {said}"[:_LONGEST] if said else type(error).__name__
+
+
+def _status_words(status: object) -> str:
+    if status is None or status == 0:
+        return ""
+    return f"exit status {status if isinstance(status, int) else 1}"
+
+
 class Ending:
-    """One that wants to know when the process ends.
+    """One that wants to know when the process ends, or why.
 
     Attributes:
         thread: the one that trains: an exception that ends another one is nothing to tell.
     """
 
-    def __init__(self, ended: Ended) -> None:
+    def __init__(self, ended: Ended | None = None) -> None:
         """From now on. Signals are heard of where this is made in the main thread only.
 
         Args:
-            ended: a bound method. Its object is not kept alive.
+            ended: a bound method. Its object is not kept alive. None: only ``cause`` is wanted, and signals do what
+                they did.
         """
         self.thread = threading.get_ident()
-        self._ended = weakref.WeakMethod(ended)
+        self._ended = weakref.WeakMethod(ended) if ended is not None else None
+        self._cause = ""
+        self._before = getattr(sys, "last_value", None)
         self._lock = threading.RLock()
         self._worker: int | None = None
         self._late: list[_Handler] = []
@@ -53,6 +83,29 @@ class Ending:
     def close(self) -> None:
         """No longer. Idempotent."""
         _remove(self)
+
+    @property
+    def wants_signals(self) -> bool:
+        """Tells whether signals are wanted, too."""
+        return self._ended is not None
+
+    @property
+    def cause(self) -> str:
+        """What ends the training before its time, as far as the process knows by now; empty: nothing."""
+        if self._cause or hasattr(sys, "ps1"):  # a person at a prompt goes on after an exception
+            return self._cause
+        # An exception hook that was installed after ours, and does not call it, leaves the exception here.
+        last = getattr(sys, "last_value", None)
+        return cause_of(last) if last is not self._before else ""
+
+    def goes_on(self) -> None:
+        """The thread that calls trains on: what looked like an end was none."""
+        self.thread, self._cause = threading.get_ident(), ""
+
+    def hears(self, cause: str, thread: int | None, *, first: bool = False) -> None:
+        """Keeps what ends a thread (None: the main one); of several causes the last, or with ``first`` the first."""
+        if thread is None or thread == self.thread:
+            self._cause = self._cause if first and self._cause else cause
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
@@ -80,7 +133,7 @@ class Ending:
         """The process ends. Whatever goes wrong here has no consequences."""
         if self._lock.acquire(timeout=_PATIENCE):
             try:
-                ended = self._ended()
+                ended = self._ended() if self._ended is not None else None
                 if ended is not None:
                     with contextlib.suppress(Exception):
                         ended(error, ends)
@@ -98,8 +151,11 @@ class _Hook:
         """Called by Python: for the main thread with three arguments, for others with one that holds them."""
         error, thread = (given[1], None) if len(given) > 1 else _of_a_thread(given[0])
         try:
-            if self in (_hooks.main, _hooks.threads) and isinstance(error, Exception):
-                _notify(error, True, thread)
+            if self in (_hooks.main, _hooks.threads):
+                if os.getpid() == _hooks.process and (thread is not None or not hasattr(sys, "ps1")):
+                    _hear(cause_of(error), thread)
+                if isinstance(error, Exception):
+                    _notify(error, True, thread)
         finally:
             self.before(*given)
 
@@ -134,6 +190,7 @@ class _Hooks:
     process = 0
     main: _Hook | None = None
     threads: _Hook | None = None
+    exit: Callable[..., Any] | None = None
 
 
 _endings: Final[list[Ending]] = []
@@ -154,12 +211,36 @@ def _install(ending: Ending) -> None:
         if threading.excepthook is not _hooks.threads:
             _hooks.threads = _Hook(threading.excepthook)
             threading.excepthook = _hooks.threads
+        if sys.exit is not _hooks.exit:
+            _hooks.exit = _hearing(sys.exit)
+            sys.exit = _hooks.exit
         atexit.unregister(_at_exit)
         atexit.register(_at_exit)
-        if threading.current_thread() is threading.main_thread():
+        if ending.wants_signals and threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 with contextlib.suppress(ValueError, OSError):
                     _handle(number)
+
+
+def _hearing(leave: Callable[..., Any]) -> Callable[..., Any]:
+    """``sys.exit``, which is then heard of: nothing tells the exit status when a process ends."""
+
+    @functools.wraps(leave)
+    def heard(*status: Any) -> Any:
+        if heard is _hooks.exit and os.getpid() == _hooks.process:
+            words = _status_words(status[0] if status else None)
+            error = cause_of(sys.exc_info()[1]) if words else ""
+            here = None if threading.current_thread() is threading.main_thread() else threading.get_ident()
+            # A process of multiprocessing leaves with the status of what ended it: what came first says more.
+            _hear(f"{words} after {error}" if error else words, here, first=bool(words))
+        return leave(*status)
+
+    return heard
+
+
+def _hear(cause: str, thread: int | None, *, first: bool = False) -> None:
+    for ending in tuple(_endings):
+        ending.hears(cause, thread, first=first)
 
 
 def _handle(number: int) -> None:
@@ -182,7 +263,9 @@ def _remove(ending: Ending) -> None:
             sys.excepthook = main.before
         if threads is not None and threading.excepthook is threads:
             threading.excepthook = threads.before
-        _hooks.main = _hooks.threads = None
+        if _hooks.exit is not None and sys.exit is _hooks.exit:
+            sys.exit = _hooks.exit.__wrapped__  # type: ignore[attr-defined] # set by functools.wraps
+        _hooks.main = _hooks.threads = _hooks.exit = None
         if threading.current_thread() is threading.main_thread():
             ours = dict(_handlers)
             _handlers.clear()

@@ -24,6 +24,7 @@ from typing import Any, Final
 from tui_debugger.errors import TdbgError, reason_of
 from tui_debugger.live import wire
 from tui_debugger.live.client import messages
+from tui_debugger.text.clean import clean
 from tui_debugger.text.writer import write_errors
 
 
@@ -501,6 +502,8 @@ class Link:
         code, codes = failure.code(), self._grpc.StatusCode
         if code in (codes.UNAUTHENTICATED, codes.PERMISSION_DENIED):
             return LinkLostError("refuses this training: is TDBG_TOKEN right?", refused=True)
+        if code is codes.ALREADY_EXISTS:
+            return LinkLostError(f"refuses this training: {clean(failure.details() or '')}", refused=True)
         if code is codes.DEADLINE_EXCEEDED:
             return LinkLostError(_SILENT)
         if code in (codes.UNAVAILABLE, codes.CANCELLED):

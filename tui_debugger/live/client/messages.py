@@ -55,12 +55,14 @@ class Process:
         session: random, the same as long as the process lives.
         host: name of this machine.
         pid: of this process.
+        run: see ``launch.run_of``.
     """
 
     identity: Identity
     session: str
     host: str
     pid: int
+    run: str
 
 
 def metadata(
@@ -70,6 +72,7 @@ def metadata(
     *,
     graphs: int | None = None,
     done: bool = False,
+    cause: str = "",
     unrecorded: Iterable[Unrecorded] = (),
     notes: Iterable[tuple[int, Notes]] = (),
 ) -> Any:
@@ -82,6 +85,7 @@ def metadata(
         node: full name of the node it stands at.
         graphs: number of graphs, for ``SendMetadata``.
         done: the training is over.
+        cause: what ended it before its time; empty: nothing.
         unrecorded: what could not be recorded so far.
         notes: of steps that ended, as far as nothing was said of them.
     """
@@ -100,6 +104,7 @@ def metadata(
         host=process.host.encode(),
         pid=process.pid,
         session=process.session.encode(),
+        run=process.run.encode("utf-8", "replace"),
     )
     if who.world_size is not None:
         message.world_size = who.world_size
@@ -107,6 +112,8 @@ def metadata(
         message.graph_num, message.ms_version = graphs, SPOKEN
     if done:
         message.training_done = True
+    if cause:
+        message.cause = cause.encode("utf-8", "replace")
     for each in unrecorded:
         message.unrecorded.add(
             what=each.what.encode(), count=each.count, example=each.example.encode("utf-8", "replace"), step=each.step
@@ -156,6 +163,7 @@ def _hit(hit: ClientHit, watchpoint: RemoteWatchpoint) -> Any:
     message = wire.message("WatchpointHit")(id=watchpoint.id, error_code=int(hit.result.error))
     message.tensor.node_name, message.tensor.slot = hit.node.encode(), str(hit.slot).encode()
     message.tensor.finished = True
+    message.inputs_unknown = hit.inputs_unknown
     message.watch_condition.condition = watchpoint.condition
     results = {result.name: result for result in hit.result.params}
     for name, value, disabled in watchpoint.params:
@@ -212,6 +220,8 @@ def _set_statistics(message: Any, meta: TensorMeta | None, stats: TensorStats) -
             setattr(message, sent.name, value)
         if sent.rounded:
             setattr(message, sent.rounded, _single(value, sent.nothing))
+    if stats.at_least:
+        message.at_least = int(stats.at_least)
 
 
 def _single(value: float | None, absent: float) -> float:
@@ -335,6 +345,23 @@ class GraphBuilder:
         _set_type(parameter.type, slot)
         if placement:
             parameter.placement = placement.encode()
+
+    def add_constant(self, name: str, value: bool | float | str | Sequence[int]) -> None:
+        """A value that the program wrote down: a number, or words for anything else. The first of a name counts."""
+        if name in self._keys:
+            return
+        self._keys[name] = name.encode()
+        constant = self._graph.const_vals.add(key=name.encode())
+        if isinstance(value, bool):
+            constant.value.bool_val = value
+        elif isinstance(value, int):
+            constant.value.int_val = min(max(value, -(2**63)), 2**63 - 1)
+        elif isinstance(value, float):
+            constant.value.double_val = value
+        elif isinstance(value, str):
+            constant.value.str_val = value.encode("utf-8", "replace")
+        else:
+            constant.value.int_vals.extend(value)
 
     def add_node(
         self,

@@ -68,6 +68,8 @@ class ClientHit:
         slot: output slot.
         result: as ``judging.Judge.results`` gives it.
         meta, stats: of the tensor, sent along so that the debugger need not ask.
+        inputs_unknown: in this step the node was made from something else than the graph says that was sent last, or
+            may have been.
     """
 
     node: str
@@ -75,6 +77,7 @@ class ClientHit:
     result: WatchResult
     meta: TensorMeta | None = None
     stats: TensorStats | None = None
+    inputs_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from tui_debugger.graph.messages import type_name
 from tui_debugger.live.server.conversation import own_id
 from tui_debugger.live.server.identity import MemoryLimit
 from tui_debugger.live.wire import OWN_TYPES, ReceivedHit, RemoteStats, RemoteTensor, ValueSink
-from tui_debugger.model import ParamResult, TensorMeta, TensorStats
+from tui_debugger.model import AtLeast, ParamResult, TensorMeta, TensorStats
 from tui_debugger.stats.dtypes import dtype_of
 from tui_debugger.stats.fields import SENT, STORED
 
@@ -78,7 +78,7 @@ def _stats(message: Any, full: bool) -> TensorStats | None:
                 values[field.name] = getattr(message, sent.name)
         elif sent.rounded and finite > 0:  # all-NaN is written as lowest and highest number, and zero not at all
             values[field.name] = _finite(getattr(message, sent.rounded))
-    return TensorStats(**values)
+    return TensorStats(**values, at_least=AtLeast(message.at_least & sum(AtLeast)) if full else AtLeast.NONE)
 
 
 def _finite(value: float) -> float | None:
@@ -115,6 +115,7 @@ def hit_of(message: Any) -> ReceivedHit | None:
         error=error,
         meta=meta,
         stats=stats,
+        inputs_unknown=bool(message.inputs_unknown),
     )
 
 

@@ -92,12 +92,19 @@ class RunPlan:
         stop_on_hit: hits end it.
         node: a node to stop at (empty: the next one), None to run by steps.
         stop_on_new_nodes: a graph that is sent anew interrupts it.
+        stop_at_nodes: hits end it inside a step, too.
     """
 
     left: int | None
     stop_on_hit: bool = True
     node: str | None = None
     stop_on_new_nodes: bool = False
+    stop_at_nodes: bool = True
+
+    @property
+    def together(self) -> bool:
+        """Tells whether hits inside a step, after the first ones, wait for its end: nobody stops at each."""
+        return not (self.stop_on_hit and self.stop_at_nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +133,13 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """Goes on to the end of the step, and over so many steps more as long as no watchpoint hits."""
+    """Goes on to the end of the step, and over so many steps more as long as no watchpoint hits.
+
+    ``together``: see ``RunPlan``.
+    """
 
     ahead: int = 0
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +190,10 @@ def encode(command: Command, *, swap_tolerances: bool = False) -> bytes:
     match command:
         case Exit():
             reply.exit = True
-        case RunStep(ahead):
+        case RunStep(ahead, together):
             reply.run_cmd.run_level, reply.run_cmd.run_steps = wire.LEVEL_STEP, 1
+            if together:
+                reply.run_cmd.together = True
             if ahead:
                 reply.run_cmd.ahead = ahead
         case RunNode(name):
@@ -459,7 +472,7 @@ class Conversation:
         self._fail_questions()
         if self.phase is Phase.DONE:
             return []
-        if step is not None and self.stop is not None and step > self.stop.step and self.phase is Phase.RUNNING:
+        if step is not None and self.stop is not None and step > self.stop.ended and self.phase is Phase.RUNNING:
             self.stop = Stop(self.stop.count, step)
         self.phase = Phase.DONE
         return [Event.DONE]
@@ -493,14 +506,21 @@ class Conversation:
         if not self.released:
             self._wanted = as_sent(watchpoints)
 
-    def run(self, steps: int | None, *, stop_on_hit: bool = True, stop_on_new_nodes: bool = False) -> Events:
+    def run(
+        self,
+        steps: int | None,
+        *,
+        stop_on_hit: bool = True,
+        stop_on_new_nodes: bool = False,
+        stop_at_nodes: bool = True,
+    ) -> Events:
         """Goes on for some steps; see ``wire.Training``.
 
         Raises:
             NotStoppedError: it is not waiting.
         """
         left = None if steps is None else max(steps, 1) - 1
-        return self._go(RunPlan(left, stop_on_hit, stop_on_new_nodes=stop_on_new_nodes))
+        return self._go(RunPlan(left, stop_on_hit, stop_on_new_nodes=stop_on_new_nodes, stop_at_nodes=stop_at_nodes))
 
     def run_to_node(self, name: str = "") -> Events:
         """Goes on to a node, or to the next one.
@@ -613,7 +633,7 @@ class Conversation:
         if course.node is not None:
             return RunNode(course.node)
         alone = self.features & wire.RUNS_AHEAD and not self._pause
-        return RunStep((ENDLESS if course.left is None else course.left) if alone else 0)
+        return RunStep((ENDLESS if course.left is None else course.left) if alone else 0, course.together)
 
     def _next_question(self, question: Question) -> Command:
         if isinstance(question.command, Recheck) and (change := self._change()) is not None:
@@ -653,7 +673,7 @@ class Conversation:
         before, step = self.stop, self._step(first, report)
         grown, self._grown = self._grown, False
         self.stop = Stop((before.count if before else 0) + 1, step, report.node, alone=first, grown=grown)
-        ran = max(step - before.step, 1) if before is not None else 1
+        ran = max(self.stop.ended - before.ended, 0) if before is not None else 1
         hits, self._arrived_hits = self._arrived_hits, False
         self.phase = Phase.RUNNING
         if self.released:

@@ -191,6 +191,8 @@ class Handshake:
         device: device number as text.
         graphs: how many graphs it will send.
         place: host name and process number, ours only: the same for a process that comes back.
+        run: what all processes that one launcher started have in common, ours only; empty when no launcher is known,
+            None from a client that says nothing of it.
     """
 
     judged: Judged
@@ -204,6 +206,18 @@ class Handshake:
     features: int
     graphs: int
     place: tuple[str, int] | None
+    run: str | None = None
+
+    def trains_with(self, other: Handshake) -> bool:
+        """Tells whether both are of one run, as far as that can be told.
+
+        Without a launcher that is known, they have to be different ranks of as many processes.
+        """
+        if self.run is None or other.run is None or (self.place is not None and self.place == other.place):
+            return True
+        if self.run or other.run:
+            return self.run == other.run
+        return self.world_size == other.world_size and self.rank != other.rank
 
 
 def handshake_of(metadata: Any) -> Handshake:
@@ -223,6 +237,7 @@ def handshake_of(metadata: Any) -> Handshake:
         features=int(metadata.features) if own else 0,
         graphs=max(0, int(metadata.graph_num)),
         place=(cut_and_clean(text(metadata.host)), int(metadata.pid)) if own and metadata.pid else None,
+        run=cut_and_clean(text(metadata.run)) if own and metadata.HasField("run") else None,
     )
 
 

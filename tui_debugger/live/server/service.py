@@ -305,7 +305,7 @@ class Service:
             if training := self._registry.find(call.caller):
                 training.lacks(unrecorded_of(message))
                 training.notes.add(notes_of(message))
-                training.finish(_step_of(training, message))
+                training.finish(_step_of(training, message), cut_and_clean(text(message.cause)))
             return _OK
         handshake = handshake_of(message)
         if handshake.own and (refusal := self._gate.own_refusal(call.token)):
@@ -314,6 +314,8 @@ class Service:
         if handshake.judged.admission is Admission.TOO_OLD:
             self._registry.turn_away(call.caller, handshake)
             return matched(False)
+        if refusal := self._registry.refuses(call.caller, handshake):
+            self._turn_away(call, refusal)
         if self._registry.greet(call.caller, handshake) is None:
             self._registry.strike(call.caller, "too many handshakes")
             call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many trainings, or too many handshakes")
@@ -355,6 +357,13 @@ class Service:
                 "it began before this debugger was started, and goes on by itself; start it again to debug it",
             )
             return encode(RunStep())
+        if not training.has_graphs() and not training.counted:
+            self._registry.refuse(
+                call.caller.address, "it has shown no tensor yet, and goes on by itself until it does"
+            )
+            return encode(RunStep())
+        if refusal := self._registry.admit(training):  # fewer graphs came than it had announced
+            self._turn_away(call, refusal)
         self._follow(call, training)
         training.lacks(unrecorded_of(message))
         training.notes.add(notes_of(message))
@@ -363,6 +372,11 @@ class Service:
         if reply is None:
             call.abort(grpc.StatusCode.CANCELLED, "another call waits in place of this one")
         return reply
+
+    def _turn_away(self, call: Call, why: str) -> NoReturn:
+        """Refuses a training of another run, which goes on by itself."""
+        self._registry.refuse(call.caller.address, f"{why}, and goes on by itself; --port gives it a listener")
+        call.abort(grpc.StatusCode.ALREADY_EXISTS, why)
 
     # Streams -------------------------------------------------------------------------------------------------------
 
@@ -410,7 +424,15 @@ class Service:
                 training.heard()
                 assembly.take(message.buffer, bool(message.finished) and call.name == "SendMultiGraphs")
             if self._ended(call, training, doubtful=True):
-                training.take_graphs(*assembly.end())
+                graphs, size = assembly.end()
+                shown = [1] if training.counted else [_nodes(graph) for graph in graphs]
+                if -1 in shown or not any(shown):
+                    self._memory.give(size)
+                    if any(shown):
+                        raise MalformedError
+                    return _OK
+                if training.take_graphs(graphs, size) and (refusal := self._registry.admit(training)):
+                    self._turn_away(call, refusal)
         except TooLargeError as error:
             assembly.drop()
             self._cut(call, str(error))
@@ -463,6 +485,18 @@ class Service:
         if self._ended(call, training, doubtful=not answer.complete):
             training.viewed(question)
         return _OK
+
+
+def _nodes(data: bytes) -> int:
+    """The number of nodes and parameters of a graph, -1 when it is none.
+
+    There may be none yet: our client may send a graph before its program has shown a tensor.
+    """
+    try:
+        graph = wire.message("GraphProto").FromString(data)
+    except Exception:  # noqa: BLE001 - which class protobuf raises depends on its version
+        return -1
+    return len(graph.node) + len(graph.parameters)
 
 
 def _step_of(training: RemoteTraining, message: Any) -> int | None:

@@ -141,6 +141,7 @@ class RemoteTraining:
         handshake: its last introduction.
         caller: where it called from last.
         hidden: it is turned away, and every call of it is refused.
+        counted: its graph has come, so that it is known to others: nothing is told of it before.
         connection: grows whenever it comes through another one, so that the end of an old one is not taken for it.
     """
 
@@ -157,6 +158,7 @@ class RemoteTraining:
     ) -> None:
         self.handshake, self.caller = handshake, caller
         self.hidden = False
+        self.counted = False
         self.connection = 0
         self._info = info
         self._clock, self._limits, self._listener = clock, limits, listener
@@ -167,6 +169,7 @@ class RemoteTraining:
         self._parts = ReceivedParts(memory, limits.hits, handshake.graphs)
         self._unrecorded: tuple[Unrecorded, ...] = ()
         self._notes = RunNotes()
+        self._cause = ""
         mismatch = handshake.judged.admission is Admission.MISMATCH
         self._conversation = Conversation(clock(), mismatch=mismatch, features=info.features)
 
@@ -205,6 +208,11 @@ class RemoteTraining:
         return self._unrecorded
 
     @property
+    def cause(self) -> str:
+        """What ended it before its time, as it said itself."""
+        return self._cause if self.phase is Phase.DONE else ""
+
+    @property
     def notes(self) -> RunNotes:
         """The scalars that the program noted, by step."""
         return self._notes
@@ -214,9 +222,17 @@ class RemoteTraining:
         with self._changed:
             self._conversation.watch(watchpoints)
 
-    def run(self, steps: int | None = 1, *, stop_on_hit: bool = True, stop_on_new_nodes: bool = False) -> None:
+    def run(
+        self,
+        steps: int | None = 1,
+        *,
+        stop_on_hit: bool = True,
+        stop_on_new_nodes: bool = False,
+        stop_at_nodes: bool = True,
+    ) -> None:
         """Goes on for some steps (None: until a hit or ``pause``)."""
-        self._act(lambda it: it.run(steps, stop_on_hit=stop_on_hit, stop_on_new_nodes=stop_on_new_nodes))
+        options = {"stop_on_new_nodes": stop_on_new_nodes, "stop_at_nodes": stop_at_nodes}
+        self._act(lambda it: it.run(steps, stop_on_hit=stop_on_hit, **options))
 
     def run_to_node(self, name: str = "") -> None:
         """Goes on to a node (empty: the next one)."""
@@ -312,11 +328,21 @@ class RemoteTraining:
             self.caller, self._info = caller, replace(self._info, address=caller.address)
             self._conversation.moved()
 
-    def announce(self, *events: Event) -> None:
-        """Tells listeners of something."""
+    def count(self, info: TrainingInfo) -> None:
+        """It is one of the trainings from now on, and listeners are told of it."""
         with self._changed:
-            self._events.extend(events)
+            self._info, self.counted = info, True
+            self._events.clear()
+            self._events.extend([Event.CONNECTED, *([Event.GRAPH] if self._parts.graphs else [])])
         self.emit()
+
+    def has_graphs(self) -> bool:
+        """Tells whether graphs are there. Asked where no more will come than there are."""
+        with self._changed:
+            if self._parts.publish_late():
+                self._notify([Event.GRAPH])
+        self.emit()
+        return bool(self._parts.graphs)
 
     def beat(self, period: int) -> None:
         """A heartbeat."""
@@ -341,10 +367,12 @@ class RemoteTraining:
         self.hidden = True
         self._act(Conversation.cut)
 
-    def finish(self, step: int | None = None) -> None:
-        """Notes that the training said it is done, and which step ended last, if it counts them."""
+    def finish(self, step: int | None = None, cause: str = "") -> None:
+        """Notes that the training said it is done, which step ended last, if it counts them, and what ended it."""
         with self._changed:
             stop = self._conversation.stop
+            if self._conversation.phase is not Phase.DONE:
+                self._cause = cause
             self._notify(self._conversation.finish(step))
             if self._conversation.stop is not stop:  # it came through steps without hits after it stood there
                 self._parts.show_hits()
@@ -356,12 +384,14 @@ class RemoteTraining:
             with self._changed:
                 self._unrecorded = together(self._unrecorded, unrecorded)
 
-    def take_graphs(self, graphs: Sequence[bytes], size: int) -> None:
-        """Graphs of one stream, for which ``size`` bytes of memory were taken."""
+    def take_graphs(self, graphs: Sequence[bytes], size: int) -> bool:
+        """Graphs of one stream, for which ``size`` bytes of memory were taken; tells whether all are there."""
         with self._changed:
-            if self._parts.add_graphs(graphs, size):
+            complete = self._parts.add_graphs(graphs, size)
+            if complete:
                 self._notify([Event.GRAPH])
         self.emit()
+        return complete
 
     def take_hits(self, hits: Sequence[ReceivedHit], size: int, left_out: int) -> None:
         """Hits of one stream, for which ``size`` bytes of memory were taken."""
@@ -416,6 +446,8 @@ class RemoteTraining:
         with self._speaking:
             while True:
                 with self._changed:
+                    if not self.counted:
+                        self._events.clear()
                     if not self._events:
                         return
                     event = self._events.popleft()
@@ -443,8 +475,6 @@ class RemoteTraining:
         question = conversation.open_question
         events = conversation.enter(number, report, self._clock())
         rechecked = question is not None and isinstance(question.command, Recheck)
-        if self._parts.publish_late():
-            events.insert(0, Event.GRAPH)
         if conversation.stop is not stop or rechecked:
             self._parts.show_hits()
         if rechecked and question is not None:
@@ -543,12 +573,13 @@ class Remembered(OrderedDict[str, V]):
 
 
 class Registry:
-    """All trainings of a server."""
+    """All trainings of a server. A client is one of them from when its graph has come: see ``admit``."""
 
     def __init__(self, clock: Callable[[], float], limits: Limits, memory: MemoryLimit) -> None:
         self._clock, self._limits, self._memory = clock, limits, memory
         self._lock = threading.Lock()
         self._trainings: list[RemoteTraining] = []
+        self._arriving: list[RemoteTraining] = []
         self._callers: dict[str, RemoteTraining] = {}
         self._listeners: tuple[Listener, ...] = ()
         self._refusals: deque[str] = deque(maxlen=_REFUSALS)
@@ -658,7 +689,7 @@ class Registry:
         return fitting[0]
 
     def greet(self, caller: Caller, handshake: Handshake) -> RemoteTraining | None:
-        """A handshake: a training that is new, or comes back. None when there are too many."""
+        """A handshake: a client that is new, or comes back. None when there are too many."""
         with self._lock:
             if not self._may_greet(caller):
                 return None
@@ -668,18 +699,61 @@ class Registry:
             if training is None:
                 return None
             self._rebind(training, caller)
-        if known is None:
-            self._announce_new(training, caller, handshake)
-        else:
+        if known is not None:
             info = self._info(known.info.number, known.info.rank, caller, handshake)
             known.introduce_again(
                 info, handshake, caller, resumes=handshake.own and known.handshake.session == handshake.session
             )
+        elif handshake.judged.admission is Admission.MISMATCH:  # its graph never comes
+            self.admit(training)
+            self.refuse(caller.address, handshake.judged.refusal, training)
         if period is not None:
             training.beat(period)
         return training
 
+    def admit(self, training: RemoteTraining) -> str:
+        """Makes a client one of the trainings, as its graph has come; returns why not, empty when it is one."""
+        with self._lock:
+            if training.counted:
+                return ""
+            handshake, caller = training.handshake, training.caller
+            refusal = "there are too many trainings" if self._are_many() else self._other_run(handshake)
+            if refusal:
+                self._leave(training)
+                return refusal
+            if len(self._trainings) >= max(self._limits.remembered, self._limits.clients + 1):
+                self._forget(next(each for each in self._trainings if each.phase in _GONE))
+            self._number += 1
+            info = self._info(self._number, self._rank(caller, handshake), caller, handshake)
+            self._arriving = [each for each in self._arriving if each is not training]
+            self._trainings.append(training)
+        training.count(info)
+        return ""
+
+    def refuses(self, caller: Caller, handshake: Handshake) -> str:
+        """Tells why a client that introduces itself is turned away, empty when it may go on."""
+        with self._lock:
+            known = self._known(caller, handshake)
+            return "" if known is not None and known.counted else self._other_run(handshake)
+
     # How ----------------------------------------------------------------------------------------------------------
+
+    def _other_run(self, handshake: Handshake) -> str:
+        for each in self._trainings:
+            there = each.phase not in _GONE and not each.hidden
+            if there and not handshake.trains_with(each.handshake):
+                place = each.handshake.place
+                where = f", process {place[1]} on {place[0]}" if place is not None else ""
+                return f"it is no rank of the run that is debugged here ({each.handshake.program}{where})"
+        return ""
+
+    def _are_many(self) -> bool:
+        return sum(each.phase not in _GONE for each in self._trainings) >= self._limits.clients
+
+    def _leave(self, training: RemoteTraining) -> None:
+        """Nothing stays of a client that never was a training."""
+        self._arriving = [each for each in self._arriving if each is not training]
+        self._drop(training)
 
     def _may_greet(self, caller: Caller) -> bool:
         now = self._clock()
@@ -690,7 +764,7 @@ class Registry:
         return not full
 
     def _known(self, caller: Caller, handshake: Handshake) -> RemoteTraining | None:
-        for training in reversed(self._trainings):
+        for training in reversed([*self._trainings, *self._arriving]):
             before = training.handshake
             if (
                 training.hidden
@@ -712,10 +786,13 @@ class Registry:
     def _add(self, caller: Caller, handshake: Handshake) -> RemoteTraining | None:
         if sum(each.phase not in _GONE for each in self._trainings) >= self._limits.clients:
             return None
-        if len(self._trainings) >= max(self._limits.remembered, self._limits.clients + 1):
-            self._forget(next(each for each in self._trainings if each.phase in _GONE))
-        self._number += 1
-        info = self._info(self._number, self._rank(caller, handshake), caller, handshake)
+        if self._are_many():
+            return None
+        for each in [each for each in self._arriving if each.phase in _GONE]:
+            self._leave(each)
+        if len(self._arriving) >= self._limits.clients:
+            self._leave(self._arriving[0])
+        info = self._info(0, 0, caller, handshake)
         training = RemoteTraining(
             info,
             handshake,
@@ -725,11 +802,14 @@ class Registry:
             memory=self._memory,
             listener=self.notify,
         )
-        self._trainings.append(training)
+        self._arriving.append(training)
         return training
 
     def _forget(self, training: RemoteTraining) -> None:
         self._trainings.remove(training)
+        self._drop(training)
+
+    def _drop(self, training: RemoteTraining) -> None:
         self._callers = {key: each for key, each in self._callers.items() if each is not training}
         training.hidden = True
         training.forget()
@@ -737,11 +817,6 @@ class Registry:
     def _rebind(self, training: RemoteTraining, caller: Caller) -> None:
         self._callers = {key: each for key, each in self._callers.items() if each is not training}
         self._callers[caller.key] = training
-
-    def _announce_new(self, training: RemoteTraining, caller: Caller, handshake: Handshake) -> None:
-        training.announce(Event.CONNECTED)
-        if handshake.judged.admission is Admission.MISMATCH:
-            self.refuse(caller.address, handshake.judged.refusal, training)
 
     def _rank(self, caller: Caller, handshake: Handshake) -> int:
         """Its own rank when it says one that no other holds, else the next free one.

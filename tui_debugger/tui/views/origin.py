@@ -14,7 +14,7 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 
-from tui_debugger.check.origins import State
+from tui_debugger.causes.table import State
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.origin.path import Branch, Ending, Hop, Path, questions_about, trace
 from tui_debugger.diagnose.origin.search import OriginInput, Spread, spread_in

@@ -1,18 +1,27 @@
 """Infinities by design: an operator was told to write them, and whatever reads them made them finite again.
 
-Every attention net has some in every step: a mask of -Inf that a softmax turns into zeros. *Intended* is an Inf that an
-operator was told to write, a constant, a graph input of -Inf that is a mask, and what only passes such ones on. A mask
-is what is added in front of a softmax, or what an operator is told to write: -Inf in other data is a fault of the data.
-It is *absorbed* where every consumer is finite and of a kind that makes an Inf finite by its nature, or intended and
-absorbed itself. Both together are no finding; an Inf that nobody was told to write always is one. The rule is the same
-for dumps and for trainings that run: what differs is who says what a tensor holds.
+Every attention net has some in every step: a mask of -Inf that a softmax turns into zeros. *Intended* is
+
+* an Inf that an operator was told to write, a constant, a graph input of -Inf that is a mask, and what only passes such
+  ones on. A mask is what is added in front of a softmax, or what an operator is told to write: -Inf in other data is a
+  fault of the data;
+* an overflow to -Inf of the lowest number of a type, which was written as a mask, where a softmax weighs with it;
+* a pole, as the logarithm of 0, where all that reads it selects other elements.
+
+It is *absorbed* where every consumer is finite and of a kind that makes an Inf finite by its nature, or that selects
+other elements, or intended and absorbed itself. Both together are no finding; an Inf that nobody was told to write
+always is one. The rule is the same for dumps and for trainings that run: what differs is who says what a tensor holds.
+
+The place of an input among the inputs is used only where a graph says so: graphs of our client for PyTorch list what
+an operator was made from, each once, and need not list numbers. So an operand that is not listed is taken by the type
+of its operator, and an Inf has to be intended in whatever input it is.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -21,11 +30,48 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.arrays import Mask
+from tui_debugger.causes.by_design_table import (
+    ABSORBS,
+    ADDS,
+    BOUNDED,
+    COMPARES,
+    CONVERTS,
+    FRESH,
+    INTEGER_WORK,
+    JOINS,
+    LIKE,
+    MAKES_NUMBERS,
+    NOTHING,
+    OPERATORS,
+    OVERWRITES,
+    PICKS,
+    POLES,
+    PRODUCTS,
+    READS_NO_VALUES,
+    REPEATS,
+    SELECTS,
+    SOFTENS,
+    TELLS_NOTHING,
+    VIEWS,
+    WEIGHS,
+    Work,
+)
+from tui_debugger.check.flow import Holder
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.categories import is_backward, plain_type
-from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
-from tui_debugger.model import PARAMETERS, Category, ProgressFn, Side, TensorMeta, TensorStats, Verdict, no_progress
+from tui_debugger.graph.table import NodeFlag, NodeTable, real_consumers, real_inputs
+from tui_debugger.model import (
+    PARAMETERS,
+    AtLeast,
+    Category,
+    ProgressFn,
+    Side,
+    TensorMeta,
+    TensorStats,
+    Verdict,
+    no_progress,
+)
 from tui_debugger.stats.records import Record, RequiredStats, holds_inf
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import first_of, plural
@@ -39,84 +85,6 @@ _DEPTH: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Operands:
-    """The inputs of an operator that can put out an Inf without having made it.
-
-    Attributes:
-        passed: input slots whose elements it passes on; None: all of them.
-        written: input slots that hold the values to write; empty: it writes nothing.
-        arithmetic: it computes with what it passes on, so that an Inf may also be its own work.
-    """
-
-    passed: tuple[int, ...] | None
-    written: tuple[int, ...] = ()
-    arithmetic: bool = False
-
-
-def _table(*rows: tuple[str, Operands]) -> dict[str, Operands]:
-    return {name: operands for names, operands in rows for name in names.split()}
-
-
-_MOVING: Final = """
-    reshape view unsafeview viewas flatten unflatten squeeze unsqueeze expanddims transpose permute t movedim swapaxes
-    swapdims contiguous clone identity depend load tensormove alias detach expand expandas broadcastto repeat tile tiled
-    repeatinterleave slice sliceext stridedslice narrow index indexselect gather gatherd gatherv2 chunk split splitv
-    unbind unstack triu tril flip roll transposeview reshapeview transposeext splittensor
-"""
-_SUMS: Final = "add addv2 addext addn sub subext subtract"
-_CASTS: Final = "cast castext to tocopy typeas"
-_MASKING: Final = """
-    setitem maskedfill maskedfilltensor maskedfillscalar
-    inplacemaskedfill inplacemaskedfillscalar inplacemaskedfilltensor
-"""
-OPERATORS: Final = _table(
-    (_MASKING, Operands((0,), (2,))),
-    ("fill fillscalar filltensor", Operands((), (2,))),
-    ("fillv2 fills full fulllike newfull inplacefillscalar inplacefilltensor", Operands((), (1,))),
-    ("constantpad constantpad1d constantpad2d constantpad3d constantpadnd pad padv3", Operands((0,), (2,))),
-    ("filldiagonal", Operands((0,), (1,))),
-    ("indexfill indexfillscalar indexfilltensor inplaceindexfill", Operands((0,), (3,))),
-    ("maskedscatter", Operands((0, 2), (2,))),
-    ("select selectv2 where selectext", Operands((1, 2), (1, 2))),
-    (_MOVING, Operands((0,))),
-    (_CASTS, Operands((0,), arithmetic=True)),
-    ("concat cat concatd concatv2 stack stackext pack tensorscatterupdate scatterupdate slicescatter", Operands(None)),
-    (f"{_SUMS} mul muls multiply neg div realdiv divs", Operands(None, arithmetic=True)),
-)
-"""By plain type, MindSpore's names and PyTorch's: what writes values that it is given, and what passes elements on."""
-_SELECTS: Final = frozenset({"select", "selectv2", "where", "selectext"})
-_BOUNDED: Final = frozenset({*_SUMS.split(), *_CASTS.split()})
-"""Operators whose result is no larger than all that goes in together."""
-_PRODUCTS: Final = frozenset({"mul", "muls", "multiply"})
-_WEIGHS: Final = re.compile(r".*softmax.*|.*attention.*|logsumexp")
-"""Operators that give elements of -Inf no weight: what masks are made for."""
-_ABSORBS: Final = re.compile(
-    r"exp[12m]*|sigmoid|tanh|relu6?|hardtanh|clip.*|clamp.*|minimum|maximum|max|min|a?max|a?min|reducemax|reducemin"
-    r"|argmax.*|argmin.*|topk.*|sort|argsort|equal|notequal|eq|ne|less|lessequal|lt|le|greater|greaterequal|gt|ge"
-    r"|isfinite|isinf|isneginf|isnan|sign|multinomial|select|selectv2|selectext|where|" + "|".join(_MASKING.split())
-)
-"""Other operators that may well make an Inf finite that was written for them."""
-_READS_NO_VALUES: Final = frozenset({"shape", "tensorshape", "dynshape", "rank", "size", "print", "assert"})
-"""Operators that read of a tensor what its values do not matter to, and that make nothing of them."""
-_REPEATS: Final = frozenset(
-    {
-        *("expand", "expandas", "broadcastto", "repeat", "tile", "tiled", "repeatinterleave"),
-        *("index", "indexselect", "gather", "gatherd", "gatherv2"),
-    }
-)
-"""Operators that can put out an element more often than they got it."""
-_JOINS: Final = _SELECTS | {*_SUMS.split()}
-"""Operators that lay a mask over something."""
-_SOFTENS: Final = re.compile(r"(?!.*(grad|backward|crossentropy)).*(softmax|attention).*|exp|logsumexp|argmax.*|topk.*")
-"""Operators in front of which a mask is laid over something."""
-_TELLS_NOTHING: Final = _READS_NO_VALUES | {
-    *("equal", "notequal", "eq", "ne", "isinf", "isneginf", "isnan", "isfinite"),
-    *("reducemax", "amax", "max", "argmaxwithvalue"),
-}
-"""Operators that read masks as well as other data: the maximum is that of a softmax made of several operators."""
-
-
-@dataclass(frozen=True, slots=True)
 class Elements:
     """The elements of a tensor, as far as they are known: how many are NaN and Inf, how large the others.
 
@@ -126,6 +94,7 @@ class Elements:
         peak: largest finite magnitude; None when not known.
         largest: largest number that its type holds; None when not known.
         counted: the elements were counted; else only whether there are some of a kind is known.
+        lowest: it has the lowest number of its type, and nothing above 0, as masks have; None when not known.
     """
 
     nan: int = 0
@@ -135,6 +104,7 @@ class Elements:
     peak: float | None = None
     largest: float | None = None
     counted: bool = True
+    lowest: bool | None = None
 
     @property
     def infinite(self) -> bool:
@@ -182,20 +152,33 @@ class Designs:
         category = self._nodes.category_of(row)
         if category in PARAMETERS or category is Category.CONSTANT:
             return category in (Category.PARAMETER, Category.CONSTANT)
-        return plain_type(self._nodes.op_type(row)) in OPERATORS
+        kind = self._kind(row)
+        return kind in OPERATORS or kind in POLES
+
+    def _kind(self, row: int) -> str:
+        return plain_type(self._nodes.op_type(row))
 
     def _is_intended(self, row: int, slot: int, depth: int) -> bool:
         out = self._contents(row, slot) if self.may_be_intended(row) else None
         if out is None or not out.only_infinite:
             return False
-        category = self._nodes.category_of(row)
+        category, kind = self._nodes.category_of(row), self._kind(row)
         if category is Category.CONSTANT:
             constant = stated(self._nodes, row)
             return constant is None or _has_signs(out, [constant])
         if category is Category.PARAMETER:
             # A mask may be fed as data; any other Inf in the data is a fault of the data.
             return not out.positive and self._is_mask(row, slot, depth)
-        return self._comes_from_operands(row, slot, out, depth)
+        if kind in FRESH and not self._is_made_of_others(row):
+            return out.count == out.positive + out.negative or (not out.positive and self._is_mask(row, slot, depth))
+        if kind in OPERATORS and self._comes_from_operands(row, slot, out, depth):
+            return True
+        return self._overflows_a_mask(row, slot, out, depth) or self._is_pole(row, slot, out)
+
+    def _is_made_of_others(self, row: int) -> bool:
+        """Tells whether an operator was given more than numbers of the program."""
+        inputs = real_inputs(self._nodes, row)
+        return any(each < 0 or self._nodes.category_of(each) is not Category.CONSTANT for each, _ in inputs)
 
     def _is_mask(self, row: int, slot: int, depth: int, *, joined: bool = False) -> bool:
         """Tells whether all that reads a graph input uses it as a mask (``joined``: it was laid over something)."""
@@ -205,7 +188,7 @@ class Designs:
             readers = [
                 each
                 for each in real_consumers(self._nodes, row, slot)
-                if plain_type(self._nodes.op_type(each[0])) not in _TELLS_NOTHING
+                if self._kind(each[0]) not in TELLS_NOTHING and not self._is_backward(each[0])
             ]
             self._masks[key] = (
                 depth < _DEPTH
@@ -214,41 +197,65 @@ class Designs:
             )
         return self._masks[key]
 
+    def _is_backward(self, row: int) -> bool:
+        return is_backward(self._nodes.op_type(row)) or self._nodes.category_of(row) is Category.GRADIENT
+
     def _uses_mask(self, row: int, at: int, depth: int, *, joined: bool) -> bool:
         """Tells whether an operator does with its input ``at`` what is done with masks."""
-        kind = plain_type(self._nodes.op_type(row))
-        if _SOFTENS.fullmatch(kind):
+        kind = self._kind(row)
+        if SOFTENS.fullmatch(kind):
             return joined or "attention" in kind
         operands = OPERATORS.get(kind)
-        if operands is None:
+        if operands is None or operands.work is Work.WEAKENS:
             return False
-        if at in operands.written and kind not in _SELECTS:
+        if at in operands.written and kind not in SELECTS:
             return True
-        joined = joined or kind in _JOINS
+        joined = joined or kind in JOINS
         slots = range(max(int(self._nodes.outputs[row]), 1))
         read = [slot for slot in slots if real_consumers(self._nodes, row, slot)]
         return bool(read) and all(self._is_mask(row, slot, depth + 1, joined=joined) for slot in read)
 
+    def _given(self, row: int) -> tuple[list[tuple[int, int]], list[Elements | None]]:
+        """The inputs of an operator (node row, slot; row -1: not known), and what they hold."""
+        held = [each for each in real_inputs(self._nodes, row) if not self._nodes.orders_only(each[0])]
+        return held, [self._contents(*each) if each[0] >= 0 else None for each in held]
+
     def _comes_from_operands(self, row: int, slot: int, out: Elements, depth: int) -> bool:
         """Tells whether an operator was given every Inf that it put out, to write it or to pass it on."""
-        kind = plain_type(self._nodes.op_type(row))
+        kind = self._kind(row)
         operands = OPERATORS[kind]
-        held = [each for each in real_inputs(self._nodes, row) if not self._nodes.orders_only(each[0])]
-        given = [self._contents(*each) if each[0] >= 0 else None for each in held]
-        if operands.written and not (kind in _SELECTS and len(held) < 2):  # torch's select is an index
-            if kind in _SELECTS and None in given and not self._is_mask(row, slot, depth, joined=True):
-                return False  # it passes on data as well, and it is not known which of both was infinite
-            return self._is_written(operands, held, given, out, depth)
-        slots = range(len(held)) if operands.passed is None or kind in _SELECTS else operands.passed
+        held, given = self._given(row)
+        if operands.written and not (kind == "select" and len(held) < 2):  # torch's select is an index
+            # What selects passes on data as well: it has to be known which of both was infinite.
+            told = kind not in SELECTS or None not in given or self._is_mask(row, slot, depth, joined=True)
+            return told and self._is_written(kind, held, given, out, depth)
+        slots = range(len(held)) if operands.passed is None or kind in SELECTS else operands.passed
         passed = [at for at in slots if at < len(held)]
-        if not self._all_intended(held, given, passed, depth) or not any(_infinite(given[at]) for at in passed):
+        if not self._all_intended(held, given, range(len(held)), depth):
             return False
-        if not operands.arithmetic:
-            return all(given[at] is not None for at in passed) and _only_moves(kind, [given[at] for at in passed], out)
-        return _adds_none(kind, [given[at] for at in passed], out)
+        if not any(map(_infinite, given)):
+            return (
+                kind in ADDS
+                and not out.positive
+                and self._is_from_outside(held, given)
+                and self._is_mask(row, slot, depth, joined=True)
+            )
+        if operands.work is Work.COMPUTES:
+            return _adds_none(kind, given, out)
+        infinite = [each for each in given if _infinite(each)] if all(given[at] is not None for at in passed) else []
+        if not infinite:
+            return False
+        return _has_signs(out, infinite) if operands.work is Work.WEAKENS else _only_moves(kind, given, out)
+
+    @staticmethod
+    def _is_from_outside(held: Sequence[tuple[int, int]], given: Sequence[Elements | None]) -> bool:
+        """Tells whether an Inf can only come from an operand that no node made: a mask may be fed as data."""
+        outside = [contents is None and row < 0 for (row, _), contents in zip(held, given, strict=True)]
+        known = all(each or contents is not None for each, contents in zip(outside, given, strict=True))
+        return any(outside) and known
 
     def _all_intended(
-        self, held: Sequence[tuple[int, int]], given: Sequence[Elements | None], slots: Sequence[int], depth: int
+        self, held: Sequence[tuple[int, int]], given: Sequence[Elements | None], slots: Iterable[int], depth: int
     ) -> bool:
         """Tells whether whatever is bad about some inputs is an intended Inf."""
         return all(
@@ -258,49 +265,90 @@ class Designs:
         )
 
     def _is_written(
-        self,
-        operands: Operands,
-        held: Sequence[tuple[int, int]],
-        given: Sequence[Elements | None],
-        out: Elements,
-        depth: int,
+        self, kind: str, held: Sequence[tuple[int, int]], given: Sequence[Elements | None], out: Elements, depth: int
     ) -> bool:
         """Tells whether an operator writes given values that are infinite, or not known."""
-        passed = [at for at in operands.passed or () if at < len(held)]
-        if not self._all_intended(held, given, [at for at in passed if at not in operands.written], depth):
+        operands = OPERATORS[kind]
+        told = () if kind in SELECTS else operands.written  # a graph input of any sign says what to write
+        by_operators = [at for at, (row, _) in enumerate(held) if at not in told or not self._is_fed(row)]
+        if not self._all_intended(held, given, by_operators, depth):
             return False
-        written = [(held[at], given[at]) if at < len(held) else ((-1, 0), None) for at in operands.written]
-        for (row, slot), contents in written:
-            if contents is not None and (contents.infinite or contents.nan) and not self._may_be_told(row, slot, depth):
-                return False
+        for at in operands.written:
+            row, contents = (held[at][0], given[at]) if at < len(held) else (-1, None)
             if contents is None and row >= 0 and not self.may_be_intended(row):
                 return False  # the output of some operator is not known, and that is not told
-        if any(contents is None for _, contents in written):  # the type has to do, and whatever it writes has one sign
-            return not (out.positive and out.negative and any(given[at] is None for at in passed))
-        sources = [contents for contents in (*(each for _, each in written), *(given[at] for at in passed)) if contents]
-        return _has_signs(out, sources)
+        passed = [at for at in operands.passed or () if at < len(held)]
+        if not all(at < len(held) and _is_value(given[at]) for at in operands.written) and not self._states(held):
+            # The type has to do, and whatever it writes has one sign.
+            unknown = [at for at in passed if given[at] is None]
+            return not (out.positive and out.negative and unknown)
+        return _has_signs(out, [contents for contents in given if contents is not None])
 
-    def _may_be_told(self, row: int, slot: int, depth: int) -> bool:
-        """Tells whether an infinite operand says what to write: a graph input of any sign does."""
-        return self._nodes.category_of(row) is Category.PARAMETER or self.intended(row, slot, depth + 1)
+    def _is_fed(self, row: int) -> bool:
+        return row >= 0 and self._nodes.category_of(row) is Category.PARAMETER
+
+    def _states(self, held: Sequence[tuple[int, int]]) -> bool:
+        """Tells whether the graph says which Inf an operator is given."""
+        return any(row >= 0 and _infinite(stated(self._nodes, row)) for row, _ in held)
+
+    def _overflows_a_mask(self, row: int, slot: int, out: Elements, depth: int) -> bool:
+        """Tells whether a sum with a mask of the lowest number of its type went below that."""
+        kind = self._kind(row)
+        if out.positive or kind not in ADDS | {"logsoftmax", "logsoftmaxv2"}:
+            return False
+        held, given = self._given(row)
+        known = [each for each in given if each is not None and not each.infinite and not each.nan]
+        if not held or len(known) < len(held):
+            return False
+        if all(each.lowest is not None for each in known):
+            small = [each for each in known if each.peak is not None and each.peak <= (each.largest or 0.0) / 2]
+            lowest = [each for each in known if each.lowest]
+            return bool(lowest) and len(lowest) + len(small) == len(known)
+        # A training does not say how large clean tensors are.
+        return (
+            kind in ADDS
+            and self._is_mask(row, slot, depth, joined=True)
+            and any(self._is_made_as_mask(*each, depth) for each in held)
+        )
+
+    def _is_made_as_mask(self, row: int, slot: int, depth: int) -> bool:
+        """Tells whether a tensor is the work of operators that were told what to write, and that moved it."""
+        if self._is_fed(row):
+            return self._is_mask(row, slot, depth)
+        operands = OPERATORS.get(self._kind(row))
+        if operands is None or operands.work is Work.WEAKENS or depth > _DEPTH or self._kind(row) in ADDS:
+            return False
+        return bool(operands.written) or any(
+            each[0] >= 0 and self._is_made_as_mask(*each, depth + 1) for each in real_inputs(self._nodes, row)[:1]
+        )
+
+    def _is_pole(self, row: int, slot: int, out: Elements) -> bool:
+        """Tells whether a function has a pole at a finite input, and other elements than that one are selected."""
+        kind = self._kind(row)
+        if kind not in POLES or (kind.startswith("log") and kind != "logit" and out.positive):
+            return False
+        _, given = self._given(row)
+        clean = all(each is None or not (each.infinite or each.nan) for each in given)
+        return clean and bool(self._selected_away(row, slot))
 
     # -- absorbed ------------------------------------------------------------------------------------
 
     def _absorbing(self, row: int, slot: int, depth: int) -> frozenset[str]:
+        if self._is_unread_view(row):
+            source = next(iter(real_inputs(self._nodes, row)), (-1, 0))
+            return self.absorbed_by(*source, depth + 1) if source[0] >= 0 else frozenset()
+        if self._is_unread_number(row, slot):
+            return frozenset({NOTHING})
         found: set[str] = set()
-        for consumer, position in dict.fromkeys(real_consumers(self._nodes, row, slot)):
-            op_type = self._nodes.op_type(consumer)
-            if plain_type(op_type) in _READS_NO_VALUES or is_backward(op_type):
-                continue
-            outputs = {at: self._contents(consumer, at) for at in range(max(int(self._nodes.outputs[consumer]), 1))}
-            known = {at: contents for at, contents in outputs.items() if contents is not None}
-            if not known:
+        for consumer, position in self._readers(row, slot):
+            kind, outputs = self._kind(consumer), self._outputs(consumer)
+            if not outputs:
                 return frozenset()
-            for at, contents in known.items():
+            for at, contents in outputs.items():
                 if not contents.infinite and not contents.nan:
-                    if not _absorbs(plain_type(op_type), position):
+                    if not (_absorbs(kind, position) or self._converts_away(consumer, at)):
                         return frozenset()
-                    found.add(op_type)
+                    found.add(self._nodes.op_type(consumer))
                     continue
                 further = self.absorbed_by(consumer, at, depth + 1)
                 if not further:
@@ -308,21 +356,109 @@ class Designs:
                 found |= further
         return frozenset(found)
 
+    def _readers(self, row: int, slot: int) -> list[tuple[int, int]]:
+        """What reads the values of an output (node row, input). A backward pass that is clean says nothing."""
+        forward = not self._is_backward(row)
+        return [
+            (consumer, position)
+            for consumer, position in dict.fromkeys(real_consumers(self._nodes, row, slot))
+            if self._kind(consumer) not in READS_NO_VALUES
+            and not LIKE.fullmatch(self._kind(consumer))
+            and not is_backward(self._nodes.op_type(consumer))
+            and not (forward and self._is_backward(consumer) and self._is_clean(consumer))
+            and not self._is_unread_view(consumer)
+        ]
+
+    def _is_unread_view(self, row: int) -> bool:
+        """Tells whether an operator only shows elements that nothing reads there, as what is written over next."""
+        kind = self._kind(row)
+        shows = kind in VIEWS and not (kind in SELECTS and len(real_inputs(self._nodes, row)) > 1)
+        return shows and not real_consumers(self._nodes, row)
+
+    def _is_unread_number(self, row: int, slot: int) -> bool:
+        """Tells whether nothing reads a tensor of numbers of the program alone: a mask that was not needed."""
+        if (self._nodes.flags & int(NodeFlag.FILE_ONLY | NodeFlag.INFERRED | NodeFlag.PARTIAL)).any():
+            return False  # what reads it may not be known
+        return not self._readers(row, slot) and self._is_number(row)
+
+    def _is_number(self, row: int, depth: int = 0) -> bool:
+        kind = self._kind(row) if row >= 0 else ""
+        if LIKE.fullmatch(kind) or self._nodes.category_of(row) is Category.CONSTANT:
+            return True
+        inputs = real_inputs(self._nodes, row) if row >= 0 else []
+        if depth > _DEPTH or kind not in OPERATORS or kind in FRESH or (not inputs and not OPERATORS[kind].written):
+            return kind in MAKES_NUMBERS
+        return all(each >= 0 and self._is_number(each, depth + 1) for each, _ in inputs)
+
+    def _outputs(self, row: int) -> dict[int, Elements]:
+        """Returns the outputs of an operator that are known."""
+        outputs = {at: self._contents(row, at) for at in range(max(int(self._nodes.outputs[row]), 1))}
+        return {at: contents for at, contents in outputs.items() if contents is not None}
+
+    def _is_clean(self, row: int) -> bool:
+        outputs = self._outputs(row).values()
+        return bool(outputs) and not any(each.infinite or each.nan for each in outputs)
+
+    def _selected_away(self, row: int, slot: int, depth: int = 0) -> frozenset[str]:
+        """The operator types that select other elements than the infinite ones; empty where any may go on."""
+        found: set[str] = set()
+        for consumer, _ in self._readers(row, slot) if depth < _DEPTH else ():
+            kind, outputs = self._kind(consumer), self._outputs(consumer)
+            if kind in COMPARES:
+                continue
+            if self._is_clean(consumer):
+                if not (kind in SELECTS | OVERWRITES | PICKS or self._converts_away(consumer, 0)):
+                    return frozenset()
+                found.add(self._nodes.op_type(consumer))
+                continue
+            operands = OPERATORS.get(kind)
+            if operands is None or any(each.nan for each in outputs.values()) or not outputs:
+                return frozenset()
+            for at in (at for at, contents in outputs.items() if contents.infinite):
+                further = self._selected_away(consumer, at, depth + 1)
+                if not further:
+                    return frozenset()
+                found |= further
+        return frozenset(found)
+
+    def _converts_away(self, row: int, slot: int) -> bool:
+        """Tells whether an operator made integers of an Inf, and all that reads those selects some of them."""
+        return self._kind(row) in CONVERTS and self._ends_in_selection(row, slot)
+
+    def _ends_in_selection(self, row: int, slot: int, depth: int = 0) -> bool:
+        readers = self._readers(row, slot) if depth < _DEPTH else []
+        return bool(readers) and all(
+            self._kind(reader) in SELECTS | OVERWRITES
+            or (self._kind(reader) in INTEGER_WORK and self._ends_in_selection(reader, 0, depth + 1))
+            for reader, _ in readers
+        )
+
+
+def _is_value(contents: Elements | None) -> bool:
+    """Tells whether an operand is known to be what an operator writes: one number, or infinite.
+
+    0 and 1 say which elements are written as well, in graphs that list what an operator was made from.
+    """
+    if contents is None or contents.infinite:
+        return contents is not None
+    return contents.count == 1 and contents.peak is not None and contents.peak > 1
+
 
 def _infinite(contents: Elements | None) -> bool:
     return contents is not None and contents.infinite
 
 
-def _has_signs(out: Elements, sources: Sequence[Elements]) -> bool:
+def _has_signs(out: Elements, sources: Sequence[Elements | None]) -> bool:
     """Tells whether every Inf has a sign that some source has."""
-    positive, negative = any(each.positive for each in sources), any(each.negative for each in sources)
+    positive = any(each is not None and each.positive for each in sources)
+    negative = any(each is not None and each.negative for each in sources)
     return (positive or not out.positive) and (negative or not out.negative)
 
 
 def _absorbs(kind: str, position: int) -> bool:
     """Tells whether it is for an operator's kind to make finite what was written for its input at a position."""
-    is_written = kind in OPERATORS and position in OPERATORS[kind].written and kind not in _SELECTS
-    return not is_written and bool(_WEIGHS.fullmatch(kind) or _ABSORBS.fullmatch(kind))
+    is_written = kind in OPERATORS and position in OPERATORS[kind].written and kind not in SELECTS
+    return not is_written and bool(kind in PICKS or WEIGHS.fullmatch(kind) or ABSORBS.fullmatch(kind))
 
 
 def _only_moves(kind: str, given: Sequence[Elements | None], out: Elements) -> bool:
@@ -332,7 +468,7 @@ def _only_moves(kind: str, given: Sequence[Elements | None], out: Elements) -> b
         return False
     if not all(each.counted for each in (out, *known)):
         return True
-    if kind in _REPEATS or out.count > sum(each.count for each in known):
+    if kind in REPEATS or out.count > sum(each.count for each in known):
         return True
     return all(
         held <= sum(counts)
@@ -351,7 +487,7 @@ def _adds_none(kind: str, given: Sequence[Elements | None], out: Elements) -> bo
     """
     infinite = [each for each in given if each is not None and each.infinite]
     if not all(each.counted for each in (out, *infinite)):  # a mask may hide an overflow beside it
-        return kind not in _PRODUCTS and _has_signs(out, infinite)
+        return (kind not in PRODUCTS or len(given) == 1) and _has_signs(out, infinite)
     if not out.count or not all(each.count for each in infinite):
         return False
     shares = [Fraction(each.positive + each.negative, each.count) for each in infinite]
@@ -359,9 +495,9 @@ def _adds_none(kind: str, given: Sequence[Elements | None], out: Elements) -> bo
     if len(infinite) == 1:
         return share == shares[0]
     peaks = [each.peak for each in given if each is not None and each.peak is not None]
-    if kind not in _BOUNDED | _PRODUCTS or out.largest is None or len(peaks) < len(given):
+    if kind not in BOUNDED | PRODUCTS or out.largest is None or len(peaks) < len(given):
         return False
-    bound = math.prod(peaks) if kind in _PRODUCTS else math.fsum(peaks)
+    bound = math.prod(peaks) if kind in PRODUCTS else math.fsum(peaks)
     return max(shares) <= share <= sum(shares) and bound <= out.largest / 2  # rounding aside
 
 
@@ -453,6 +589,9 @@ class StepDesigns(Designs):
     def _found(self, row: int, slot: int) -> Elements | None:
         if self._flow.is_constant(row):
             return self._constant(row, slot)
+        if row >= 0 and self._nodes.category_of(row) in PARAMETERS and self._flow.updated(row):
+            before = self._flow.locate_held(self._step, Holder(row, slot), self._round)
+            return None if before is None else elements_of(self._record(before.index, before.step))
         found = self._file(row, Side.OUTPUT, slot)
         if found is None:
             for consumer, at in real_consumers(self._flow.nodes, row, slot):
@@ -508,6 +647,7 @@ class StepDesigns(Designs):
             max(peaks) if len(peaks) == len(known) else None,
             known[0].largest,
             all(each.counted for each in known),
+            all(each.lowest for each in known),
         )
 
     def _record(self, index: int, step: int) -> Record | None:
@@ -527,8 +667,10 @@ def elements_of(record: Record | None) -> Elements | None:
 
 def elements_of_stats(stats: TensorStats, dtype: str) -> Elements:
     """Returns the same of statistics, of elements of a type."""
-    peak = max(abs(stats.minimum or 0.0), abs(stats.maximum or 0.0))
-    return Elements(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, peak, _largest(dtype), stats.counted)
+    least, most, largest = stats.minimum or 0.0, stats.maximum or 0.0, _largest(dtype)
+    peak, lowest = max(abs(least), abs(most)), largest is not None and least == -largest and most <= 0
+    counted = stats.counted and not stats.at_least & AtLeast.INF
+    return Elements(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, peak, largest, counted, lowest)
 
 
 def _largest(dtype: str) -> float | None:
@@ -585,5 +727,6 @@ def by_design_text(hits: HitList) -> str:
     if not count:
         return ""
     sign = "-Inf" if signs == {"-Inf"} else "Inf" if signs == {"Inf"} else "±Inf"
-    names = [clean(each) for each in types]
-    return f"{sign} by design: {plural(count, 'tensor')}, absorbed by {first_of(names, _NAMES)}"
+    names = [clean(each) for each in types if each != NOTHING]
+    by = f"absorbed by {first_of(names, _NAMES)}" if names else "read by nothing"
+    return f"{sign} by design: {plural(count, 'tensor')}, {by}"

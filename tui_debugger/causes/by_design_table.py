@@ -1,0 +1,168 @@
+"""Operators that write, pass on and absorb infinities: **the** table of infinities by design.
+
+By plain type (``graph.categories.plain_type``), which MindSpore, PyTorch's operators and its Python functions share.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+
+class Work(Enum):
+    """How an operator comes to its result."""
+
+    MOVES = auto()
+    """It puts elements in other places."""
+    WEAKENS = auto()
+    """It computes, and never makes an Inf of what is finite."""
+    COMPUTES = auto()
+    """It computes: an Inf may be its own work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """The inputs of an operator that can put out an Inf without having made it.
+
+    Attributes:
+        passed: input slots whose elements it passes on; None: all of them.
+        written: input slots that hold the values to write; empty: it writes nothing.
+        work: what it does with the elements that it passes on.
+    """
+
+    passed: tuple[int, ...] | None
+    written: tuple[int, ...] = ()
+    work: Work = Work.MOVES
+
+
+def _table(*rows: tuple[str, Operands]) -> dict[str, Operands]:
+    return {name: operands for names, operands in rows for name in names.split()}
+
+
+_RESHAPING: Final = """
+    reshape view unsafeview viewas flatten unflatten squeeze unsqueeze expanddims transpose permute t movedim swapaxes
+    swapdims contiguous clone identity depend load tensormove alias detach expand expandas broadcastto repeat tile tiled
+    repeatinterleave flip roll transposeview reshapeview transposeext lift sort copy copys inplacecopy
+"""
+"""What puts every element somewhere."""
+_PICKING: Final = """
+    slice sliceext stridedslice narrow narrowview index indexselect selectview selectextview gather gatherd gatherv2
+    gathernd chunk chunkview split splitv splitwithsizes splitwithsizescopy unbind unstack triu tril splittensor getitem
+    splittensorview splitwithsize masked maskedselect take takealongdim diagonal diagonalview embedding unfold asstrided
+"""
+"""What puts some elements somewhere."""
+_JOINING: Final = """
+    concat cat concatd concatv2 stack stackext pack tensorscatterupdate scatterupdate slicescatter selectscatter
+    diagonalscatter asstridedscatter scatterndupdate tensorscatterelements scatterelements scatternd indexcopy indexput
+    indexputimpl indexputwithsort put maskedscatter inplaceindexcopy inplaceindexput inplaceput
+"""
+_SUMS: Final = "add addv2 addext addn sub subext subtract adds subs addscalar subscalar iadd isub"
+_INTEGERS: Final = "long int short byte bool"
+_CASTS: Final = f"cast castext to tocopy typeas type float half double bfloat16 {_INTEGERS}"
+_SCALINGS: Final = "mul muls multiply div realdiv divs divide truedivide imul"
+_MASKING: Final = """
+    setitem maskedfill maskedfilltensor maskedfillscalar
+    inplacemaskedfill inplacemaskedfillscalar inplacemaskedfilltensor
+"""
+_WEAKENING: Final = """
+    logsoftmax logsoftmaxv2 logsoftmaxext logsumexp logaddexp logaddexp2 logcumsumexp logsigmoid
+    max amax reducemax maximum argmaxwithvalue cummax cummaxhelper topk topkv2 topkext
+    min amin reducemin minimum argminwithvalue cummin cumminhelper clamp clampmin clampmax clip clipbyvalue
+    maxpool maxpool1d maxpool2d maxpool3d maxpoolwithargmax maxpoolwithargmaxv2 maxpoolwithmask maxpoolwithindices
+    maxpool2dwithindices maxpool3dwithindices adaptivemaxpool1d adaptivemaxpool2d adaptivemaxpool3d
+"""
+SELECTS: Final = frozenset({"select", "selectv2", "where", "selectext"})
+OPERATORS: Final = _table(
+    (_MASKING, Operands((0,), (2,))),
+    ("fill fillscalar filltensor", Operands((), (2,))),
+    ("fillv2 fills full fulllike newfull inplacefillscalar inplacefilltensor", Operands((), (1,))),
+    ("scalartensor scalartotensor liftfresh tensor", Operands((), (0,))),
+    ("constantpad constantpad1d constantpad2d constantpad3d constantpadnd pad padv3", Operands((0,), (2,))),
+    ("filldiagonal", Operands((0,), (1,))),
+    ("indexfill indexfillscalar indexfilltensor inplaceindexfill", Operands((0,), (3,))),
+    ("scatter scatterv2 scattervalue inplacescatter inplacescattersrc inplacescattervalue", Operands((0,), (3,))),
+    (" ".join(SELECTS), Operands((1, 2), (1, 2))),
+    (f"{_RESHAPING} {_PICKING}", Operands((0,))),
+    (_JOINING, Operands(None)),
+    (f"{_CASTS}", Operands((0,), work=Work.COMPUTES)),
+    (f"{_SUMS} {_SCALINGS} neg", Operands(None, work=Work.COMPUTES)),
+    (_WEAKENING, Operands(None, work=Work.WEAKENS)),
+)
+"""By plain type, MindSpore's names and PyTorch's: what writes values that it is given, and what passes elements on."""
+ADDS: Final = frozenset(_SUMS.split())
+CONVERTS: Final = frozenset(_CASTS.split())
+BOUNDED: Final = ADDS | CONVERTS
+"""Operators whose result is no larger than all that goes in together."""
+PRODUCTS: Final = frozenset({"mul", "muls", "multiply", "imul"})
+MOVES: Final = frozenset(f"{_RESHAPING} {_PICKING} {_CASTS} embedding".split())
+"""What makes no NaN of its own: it only moves elements, or converts them."""
+PICKS: Final = frozenset(_PICKING.split())
+_OVERWRITING: Final = f"""
+    {_MASKING} nantonum zero fill fillscalar filltensor inplacefillscalar inplacefilltensor copy copys inplacecopy
+"""
+OVERWRITES: Final = frozenset(_OVERWRITING.split())
+"""Operators that put other values in the place of some elements."""
+_SHOWING: Final = """
+    reshape view unsafeview viewas flatten unflatten squeeze unsqueeze expanddims transpose permute t movedim swapaxes
+    swapdims alias detach expand expandas broadcastto slice sliceext stridedslice narrow select selectview chunk split
+    splitwithsizes unbind unstack diagonal unfold asstrided transposeview reshapeview
+"""
+VIEWS: Final = frozenset(_SHOWING.split())
+"""Operators that may show elements of a tensor without a copy."""
+MAKES_NUMBERS: Final = frozenset({"zeros", "ones", "arange", "eye", "tri", "linspace"})
+"""Operators that make numbers of nothing."""
+NOTHING: Final = "nothing"
+"""Stands for the operator types that absorb what nothing reads."""
+FRESH: Final = frozenset({"liftfresh", "tensor"})
+"""Operators that make a tensor of numbers of the program, which may be data."""
+POLES: Final = frozenset(
+    {
+        *("log", "log2", "log10", "log1p", "logit", "xlogy", "atanh", "arctanh"),
+        *("div", "realdiv", "divs", "divide", "truedivide", "reciprocal", "inv", "rsqrt", "pow", "power", "divnonan"),
+    }
+)
+"""Operators that put out an Inf of finite elements where their function has a pole."""
+WEIGHS: Final = re.compile(r".*softmax.*|.*attention.*|logsumexp|logaddexp2?|logcumsumexp|.*crossentropy.*|ctcloss.*")
+"""Operators that give elements of -Inf no weight: what masks are made for."""
+ABSORBS: Final = re.compile(
+    r"exp[12m]*|sigmoid|tanh|relu6?|hardtanh|clip.*|clamp.*|minimum|maximum|max|min|a?max|a?min|reducemax|reducemin"
+    r"|argmax.*|argmin.*|topk.*|sort|argsort|equal|notequal|eq|ne|less|lessequal|lt|le|greater|greaterequal|gt|ge"
+    r"|isfinite|isinf|isneginf|isnan|sign|multinomial|select|selectv2|selectext|where|.*maxpool.*|cumm(ax|in).*"
+    r"|elu|selu|celu|softplus.*|hardsigmoid|erf|atan|arctan|reciprocal|rsqrt|searchsorted|bucketize|nllloss.*|"
+    + "|".join(OVERWRITES)
+)
+"""Other operators that may well make an Inf finite that was written for them."""
+READS_NO_VALUES: Final = frozenset({"shape", "tensorshape", "dynshape", "rank", "size", "print", "assert"})
+"""Operators that read of a tensor what its values do not matter to, and that make nothing of them."""
+LIKE: Final = re.compile(r"(zeros|ones|full|empty|rand|randn|randint)like|new(zeros|ones|full|empty)")
+"""Operators that read the shape and the element type of a tensor alone."""
+REPEATS: Final = frozenset(
+    {
+        *("expand", "expandas", "broadcastto", "repeat", "tile", "tiled", "repeatinterleave"),
+        *("index", "indexselect", "gather", "gatherd", "gatherv2", "gathernd", "take", "takealongdim", "embedding"),
+        *("unfold", "asstrided", "getitem", "copy", "copys", "inplacecopy", "put", "inplaceput", "inplaceindexput"),
+        *("indexput", "indexputimpl", "indexputwithsort", "tensorscatterupdate", "slicescatter", "selectscatter"),
+    }
+)
+"""Operators that can put out an element more often than they got it."""
+JOINS: Final = SELECTS | ADDS
+"""Operators that lay a mask over something."""
+SOFTENS: Final = re.compile(
+    r"(?!.*(grad|backward|crossentropy)).*(softmax|attention).*|exp|logsumexp|logaddexp2?|argmax.*|topk.*"
+)
+"""Operators in front of which a mask is laid over something."""
+_EQUALS: Final = frozenset({"equal", "notequal", "eq", "ne", "isinf", "isneginf", "isposinf", "isnan", "isfinite"})
+COMPARES: Final = _EQUALS | {"lt", "le", "gt", "ge", "less", "lessequal", "greater", "greaterequal"}
+"""Operators that say of every element whether something holds: what is selected by that is another operator's work."""
+TELLS_NOTHING: Final = READS_NO_VALUES | _EQUALS | {"reducemax", "amax", "max", "argmaxwithvalue"}
+"""Operators that read masks as well as other data: the maximum is that of a softmax made of several operators."""
+INTEGER_WORK: Final = (
+    SELECTS
+    | ADDS
+    | PRODUCTS
+    | CONVERTS
+    | frozenset(f"{_RESHAPING} neg abs min minimum max maximum clamp clampmin clampmax clip floordiv".split())
+)
+"""What is done with integers before some of them are selected."""

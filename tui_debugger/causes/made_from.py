@@ -1,0 +1,498 @@
+"""Fills in what bad tensors were made from: which node made each, and where the values stand that went into it.
+
+Values are found in columns. One by one are looked at: parameters, which have a value of before, and steps in which a
+tensor was written several times, where each writing has its own inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Int64, Integers, Mask
+from tui_debugger.causes.by_design_table import MOVES
+from tui_debugger.causes.table import TENSOR, VALUE, Causes, Start
+from tui_debugger.check.flow import Flow, Holder, Located
+from tui_debugger.check.measure import Measurements
+from tui_debugger.graph.categories import (
+    BUFFER_UPDATE,
+    INPUT_UPDATE,
+    assigned,
+    draws_updates,
+    is_collective,
+    is_receiving,
+    may_be_written,
+    outlives_steps,
+    plain_type,
+    update_of,
+)
+from tui_debugger.graph.table import MONADS, NodeFlag, NodeTable, edges, holders
+from tui_debugger.model import TRAINABLE, Category, Side
+from tui_debugger.stats.records import RequiredStats, holds_bad
+from tui_debugger.stats.records import State as RowState
+
+Rows = npt.NDArray[np.void]
+
+_OF_TWO: Final = frozenset(
+    {
+        *("Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "FloorDiv", "FloorMod", "DivNoNan", "Xdivy", "Xlogy"),
+        *("Pow", "Maximum", "Minimum", "Atan2", "SquaredDifference"),
+        *("MatMul", "MatMulV2", "BatchMatMul", "BatchMatMulV2", "BiasAdd", "Conv2D", "Conv3D"),
+        *("SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "TanhGrad", "SigmoidGrad", "ReluGrad", "ReluGradV2", "GeLUGrad"),
+    }
+)
+"""MindSpore's operators of two inputs or more: where no graph tells, the one that was not dumped is missing."""
+
+
+def made_from(  # noqa: PLR0917 - the columns that name a tensor
+    measurements: Measurements,
+    step: int,
+    row: Integers,
+    side: Integers,
+    slot: Integers,
+    round: Integers,  # noqa: A002 - see TensorKey
+) -> Causes:
+    """The tensors of a step with what they were made from; they need not have been dumped themselves.
+
+    Args:
+        measurements: of the rank.
+        step: the step.
+        row: of the tensors' nodes.
+        side: of the tensors.
+        slot: of the tensors.
+        round: of the tensors.
+    """
+    filling = _Filling(measurements, step)
+    tensors = np.zeros(len(row), TENSOR)
+    for name, column in (("row", row), ("side", side), ("slot", slot), ("round", round)):
+        tensors[name] = column
+    filling.fill(tensors)
+    return Causes(measurements, step, tensors, filling.joined())
+
+
+class _Filling:
+    def __init__(self, measurements: Measurements, step: int) -> None:
+        self._measurements = measurements
+        self._flow: Flow = measurements.flow
+        self._step = step
+        self._table = self._flow.table(step)
+        self._nodes: NodeTable = self._flow.nodes
+        self._repeated = bool(self._table.round.any())
+        self._values: list[Rows] = []
+        self._held: dict[tuple[int, int, int, int], Located | None] = {}
+
+    def joined(self) -> Rows:
+        """All values, by tensor."""
+        if not self._values:
+            return np.zeros(0, VALUE)
+        values = np.concatenate(self._values)
+        return values[np.argsort(values["of"], kind="stable")]
+
+    # -- tensors -------------------------------------------------------------------------------------
+
+    def fill(self, tensors: Rows) -> None:
+        """Says of each tensor what made it, and collects the values."""
+        row, slot, round_ = tensors["row"], tensors["slot"], tensors["round"]
+        tensors["index"] = self._located(row, tensors["side"], slot, round_)
+        tensors["named"], tensors["node"], tensors["parameter"], tensors["other"] = row, -1, -1, -1
+        tensors["start"] = Start.UNKNOWN.code
+        inputs = tensors["side"] == int(Side.INPUT)
+        parameters = self._nodes.are_parameters(row) & ~inputs
+        node = np.where(inputs | parameters, -1, row)
+        self._inputs_that_differ(tensors, np.flatnonzero(inputs), node)
+        made = np.flatnonzero((node >= 0) & (tensors["parameter"] < 0))
+        seen = inputs[made]
+        tensors["other"][made[seen]] = row[made[seen]]
+        tensors["start"][made] = np.where(seen, Start.UNSEEN.code, Start.MADE.code)
+        tensors["named"][made] = tensors["node"][made] = node[made]
+        tensors["exchanged"][made] = self._by_type(_exchanges, node[made])
+        for number in np.flatnonzero(parameters).tolist():
+            self._parameter(tensors, number, int(row[number]), node)
+        self._written_while_others_were_bad(tensors)
+        self._fed(tensors, np.flatnonzero(node >= 0), node)
+
+    def _inputs_that_differ(self, tensors: Rows, of: Int64, node: Int64) -> None:
+        """Input files that are no copy of what their producers wrote; sets ``node`` where only that was not dumped."""
+        row, slot = tensors["row"][of], tensors["slot"][of]
+        holder, made = (column.astype(np.int64) for column in holders(self._nodes, row, slot))
+        known = holder >= 0
+        parameter = self._nodes.are_parameters(holder) & known
+        constant = (self._nodes.category[holder] == Category.CONSTANT) & known
+        updated = np.zeros(len(of), np.bool_)
+        for at in np.flatnonzero(parameter).tolist():
+            if self._flow.updated(int(holder[at])):
+                updated[at] = True
+                self._parameter_input(tensors, int(of[at]), Holder(int(holder[at]), int(made[at])), node)
+        step, index = self._located_held(holder, made, tensors["round"][of], row)
+        wrote = known & ~updated & (index >= 0)
+        wrote[wrote] = self._readable(step[wrote], index[wrote])
+        changed = of[wrote]
+        tensors["start"][changed], tensors["other"][changed] = Start.CHANGED.code, holder[wrote]
+        values = self._rows(changed, row[wrote], slot[wrote])
+        values["step"], values["index"], values["holder"] = step[wrote], index[wrote], holder[wrote]
+        values["constant"] = constant[wrote]
+        self._values.append(values)
+        for start, mask in ((Start.CONSTANT, constant), (Start.SOURCE, parameter)):
+            mask = mask & ~wrote & ~updated  # noqa: PLW2901 - of the kind, and not written
+            at = of[mask]
+            tensors["start"][at], tensors["named"][at], tensors["other"][at] = start.code, holder[mask], row[mask]
+            if start is Start.SOURCE:
+                tensors["parameter"][at] = holder[mask]
+        operator = known & ~wrote & ~parameter & ~constant
+        node[of[operator]] = holder[operator]
+
+    def _parameter_input(self, tensors: Rows, number: int, holder: Holder, node: Int64) -> None:
+        """An input file that shows a parameter which the step changes."""
+        of, row, slot, flow = tensors[number], int(tensors["row"][number]), int(tensors["slot"][number]), self._flow
+        round_ = int(of["round"])
+        if slot in self._flow.in_place(row):
+            self._parameter(tensors, number, holder.row, node)
+            return
+        of["parameter"], of["named"], of["other"] = holder.row, holder.row, row
+        if self._starts(holder.row, round_):
+            of["start"] = Start.BEFORE.code
+            return
+        now = flow.located(self._step, holder.row, Side.OUTPUT, holder.slot, round_)
+        # A consumer that runs after the optimizer reads the new value: only a value that is neither was changed.
+        places = (flow.locate_held(self._step, holder, round_), now if now.index >= 0 else None)
+        self._add(number, row, slot, places, holder=holder.row)
+        if all(places):
+            of["start"], of["named"], of["other"] = Start.CHANGED.code, row, holder.row
+
+    def _parameter(self, tensors: Rows, number: int, row: int, node: Int64) -> None:
+        """A parameter at the end of the step."""
+        of, flow = tensors[number], self._flow
+        round_ = int(of["round"])
+        made = assigned(self._nodes, row)
+        of["parameter"], of["named"], of["other"], of["start"] = row, row, -1, Start.SOURCE.code
+        if made == []:  # the program itself wrote it
+            at = flow.before(row, Side.OUTPUT, 0, self._step, round_)
+            if at is not None and at.index >= 0:
+                self._add(number, row, 0, [at], holder=row)
+            return
+        if made is not None and self._nodes.category_of(row) not in TRAINABLE:
+            self._made_by_modules(of, number, row)
+            return
+        if not flow.updated(row):
+            return
+        updater, _ = flow.updater(row)
+        if updater < 0:
+            of["start"] = Start.UNKNOWN.code
+            self._add_before(number, row, row, 0, round_)
+            return
+        of["start"], of["other"], of["node"], node[number] = Start.UPDATED.code, updater, updater, updater
+        for each in flow.slots(self._step, updater, Side.OUTPUT, round_):
+            at = flow.located(self._step, updater, Side.OUTPUT, each, round_)
+            self._add(number, updater, each, [at], side=Side.OUTPUT)
+
+    def _made_by_modules(self, of: Any, number: int, row: int) -> None:
+        """A buffer that modules change in the step, or an input of the model that the program made of their outputs."""
+        of["start"] = Start.UPDATED.code
+        if outlives_steps(self._nodes, row):
+            self._add_before(number, row, row, 0, int(of["round"]))
+        for change, at in self._flow.consumers(row):
+            if at or self._nodes.op_type(change) not in {BUFFER_UPDATE, INPUT_UPDATE}:
+                continue
+            of["other"] = change
+            for slot, holder in enumerate(self._flow.holders(change)):
+                if slot:
+                    value = self._flow.locate_input(self._step, change, slot, int(of["round"]))
+                    self._add(number, change, slot, [value], holder=holder.row)
+
+    def _written_while_others_were_bad(self, tensors: Rows) -> None:
+        """What a program wrote while other parameters were bad may have been made of those, as averages are."""
+        start = tensors["start"] == Start.SOURCE.code
+        written = [
+            number
+            for number in np.flatnonzero(start & (tensors["parameter"] >= 0)).tolist()
+            if may_be_written(self._nodes, int(tensors["parameter"][number]))
+        ]
+        if not written:
+            return
+        rows = np.flatnonzero(self._nodes.are_parameters(np.arange(len(self._nodes))))
+        zeros = np.zeros(len(rows), np.int64)
+        before, index = self._flow.befores(self._step, rows, zeros + int(Side.OUTPUT), zeros, zeros)
+        known = [(int(before[at]), int(index[at])) for at in np.flatnonzero(index >= 0).tolist()]
+        self._measurements.ensure(dict.fromkeys(known, RequiredStats()))
+        with self._measurements.locked():
+            bad = [at for at in known if holds_bad(self._measurements.records(at[0]).rows[[at[1]]])[0]]
+        for number in written if bad else ():
+            row = int(tensors["parameter"][number])
+            values = self._rows(np.array([number]), np.array([row]), np.array([0]))
+            (values["step"],), (values["index"],), values["after"] = *zip(bad[0]), True
+            self._values.append(values)
+
+    def _starts(self, row: int, round_: int) -> bool:
+        """Tells whether no run came before that left a value in a parameter."""
+        return self._flow.before(row, Side.OUTPUT, 0, self._step, round_) is None
+
+    # -- the inputs of nodes -------------------------------------------------------------------------
+
+    def _fed(self, tensors: Rows, of: Int64, node: Int64) -> None:
+        """Adds the inputs of the nodes that made tensors; several tensors of one node share them."""
+        if not len(of):
+            return
+        pairs, which = np.unique(node[of] << 16 | tensors["round"][of], return_inverse=True)
+        nodes, rounds = pairs >> 16, pairs & 0xFFFF
+        inputs = self._inputs(nodes, rounds)
+        counts = np.bincount(inputs["of"], minlength=len(pairs))
+        starts = np.cumsum(counts) - counts
+        repeated = counts[which]
+        at = np.repeat(starts[which] - np.cumsum(repeated) + repeated, repeated) + np.arange(repeated.sum())
+        values = inputs[at]
+        values["of"] = np.repeat(of, repeated)
+        parameter = tensors["parameter"][values["of"]]
+        values["before"] &= values["holder"] == parameter
+        self._values.append(values)
+        nothing = of[repeated == 0]
+        in_graph = (self._nodes.flags[node[nothing]] & int(NodeFlag.FILE_ONLY)) == 0
+        in_graph &= ~self._are_unknown(node[nothing])
+        made = tensors["start"][nothing] != Start.UPDATED.code
+        tensors["start"][nothing[made]] = np.where(in_graph, Start.SOURCE.code, Start.UNKNOWN.code)[made]
+
+    def _inputs(self, nodes: Int64, rounds: Int64) -> Rows:
+        """The inputs of some nodes by slot, those that were not dumped included."""
+        number, slot = self._input_slots(nodes, rounds)
+        values = self._rows(number, nodes[number], slot)
+        node, round_ = values["node"], rounds[number]
+        holder, made = (column.astype(np.int64) for column in holders(self._nodes, node, slot))
+        known = holder >= 0
+        parameter = self._nodes.are_parameters(holder) & known
+        own = self._located(node, np.zeros(len(node)), slot, round_)
+        held_step, held = self._located_held(holder, made, round_, node)
+        values["own"], values["holder"] = own >= 0, holder
+        values["step"], values["index"] = self._step, own
+        values["held_step"] = np.where(values["own"], held_step, -1)
+        values["held_index"] = np.where(values["own"], held, -1)
+        absent = ~values["own"]
+        values["step"][absent], values["index"][absent] = held_step[absent], held[absent]
+        values["constant"] = known & (self._nodes.category[holder] == Category.CONSTANT)
+        stated = np.fromiter(self._nodes.constants, np.int64, len(self._nodes.constants))
+        values["stated"] = values["constant"] & np.isin(holder, stated)
+        for at in np.flatnonzero(parameter & absent).tolist():
+            self._parameter_read(values[at], Holder(int(holder[at]), int(made[at])), int(node[at]), int(round_[at]))
+        updating = np.flatnonzero(self._by_type(_updates, node)).tolist()
+        for at in updating:
+            if int(slot[at]) in self._flow.in_place(int(node[at])):
+                self._updated_input(values, at, int(round_[at]))
+        unknown = self._are_unknown(node)
+        for name in ("index", "held_index", "later"):
+            values[name][unknown] = -1
+        for name in ("own", "constant", "stated", "after"):
+            values[name][unknown] = False
+        return values
+
+    def _are_unknown(self, node: Int64) -> Mask:
+        """Tells of which nodes the graph does not say what they were made from in this step."""
+        return np.isin(node, np.array(sorted(self._table.inputs_unknown), np.int64))
+
+    def _parameter_read(self, value: Any, holder: Holder, reader: int, round_: int) -> None:
+        """A parameter without an input file: the program wrote it, or only the value after its update is there.
+
+        Nothing tells which value a node got of a weight that is read before and after its optimizer ran in a step, or
+        of a buffer that another module changes.
+        """
+        made = assigned(self._nodes, holder.row)
+        written = made == []
+        again = bool(made) and (self._nodes.category_of(holder.row) in TRAINABLE or reader not in (made or ()))
+        # A program may read a weight again after its optimizer: what only moves elements shows that it did.
+        again |= draws_updates(self._nodes) and plain_type(self._nodes.op_type(reader)) in MOVES
+        updated = self._flow.updated(holder.row)
+        now = self._flow.located(self._step, holder.row, Side.OUTPUT, holder.slot, round_)
+        if self._table.unfinished:
+            value["step"], value["index"] = now.step, now.index
+            return
+        value["later"] = now.index if updated else -1
+        if not written and not again and (value["index"] >= 0 or not updated):
+            return
+        value["step"], value["index"] = now.step, now.index
+        value["after"] = not written and now.index >= 0
+
+    def _updated_input(self, values: Rows, at: int, round_: int) -> None:
+        """A parameter that the node itself updates: its input file shows the new value."""
+        node, slot = int(values["node"][at]), int(values["slot"][at])
+        holder = int(values["holder"][at])
+        values[at] = self._before(int(values["of"][at]), holder, node, slot, round_)
+        if values["index"][at] < 0:
+            own = self._flow.located(self._step, node, Side.INPUT, slot, round_)
+            values["step"][at], values["index"][at], values["after"][at] = own.step, own.index, True
+        values["holder"][at] = holder
+
+    def _input_slots(self, nodes: Int64, rounds: Int64) -> tuple[Int64, Int64]:
+        """(number of the node, slot) of all inputs: those that were dumped, and those that the graph knows."""
+        flow = edges(self._nodes)
+        first = flow.in_ptr[nodes].astype(np.int64)
+        counts = flow.in_ptr[nodes + 1] - first
+        number = np.repeat(np.arange(len(nodes)), counts)
+        slot = np.arange(len(number)) - np.repeat(np.cumsum(counts) - counts, counts)
+        fed_by = flow.in_node[np.repeat(first, counts) + slot]
+        real = ~np.isin(fed_by, self._nodes.memo(_monads))
+        pairs = [number[real] << 17 | slot[real], *self._dumped_slots(nodes, rounds, counts == 0)]
+        both = np.unique(np.concatenate(pairs))
+        return both >> 17, both & 0x1FFFF
+
+    def _dumped_slots(self, nodes: Int64, rounds: Int64, unknown: Mask) -> list[Int64]:
+        """The slots of input files as ``number << 17 | slot``; ``unknown``: nodes of which no graph knows the inputs.
+
+        Without a graph there are further slots: below dumped ones, by the type of the node, in the run before.
+        """
+        found = self._slots_in(self._step, nodes, rounds)
+        number, slot = found >> 17, found & 0x1FFFF
+        most = np.full(len(nodes), -1, np.int64)
+        np.maximum.at(most, number, slot)
+        without = np.flatnonzero(unknown & (most >= 0))
+        if not len(without):
+            return [found]
+        counts = most[without]
+        below = np.repeat(without, counts) << 17 | (
+            np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        )
+        partial = without[(self._nodes.flags[nodes[without]] & int(NodeFlag.PARTIAL)) != 0]
+        of_two = without[self._by_type(_OF_TWO.__contains__, nodes[without])]
+        pairs = [found, below, partial << 17 | (most[partial] + 1), of_two << 17, of_two << 17 | 1]
+        runs: dict[tuple[int, int], list[int]] = {}
+        for each in without.tolist():
+            run = self._flow.previous_run(int(nodes[each]), self._step, int(rounds[each]))
+            if run is not None:
+                runs.setdefault(run, []).append(each)
+        for (step, round_), those in runs.items():
+            there = self._slots_in(step, nodes[those], np.full(len(those), round_))
+            pairs.append(np.array(those, np.int64)[there >> 17] << 17 | there & 0x1FFFF)
+        return pairs
+
+    def _slots_in(self, step: int, nodes: Int64, rounds: Int64) -> Int64:
+        """Input files of nodes in a step, as ``number << 17 | slot``."""
+        table = self._flow.table(step)
+        if table.round.any():
+            pairs = enumerate(zip(nodes.tolist(), rounds.tolist(), strict=True))
+            found = [
+                number << 17 | slot
+                for number, (node, round_) in pairs
+                for slot in self._flow.slots(step, node, Side.INPUT, round_)
+            ]
+            return np.array(found, np.int64)
+        number = np.full(len(self._nodes) + 1, -1, np.int64)
+        number[nodes] = np.arange(len(nodes))
+        files = np.flatnonzero((table.side == int(Side.INPUT)) & (number[table.node] >= 0))
+        if len(np.unique(nodes)) < len(nodes):  # several runs of a node, of a step that was written once
+            return np.concatenate(
+                [
+                    each << 17 | table.slot[files[table.node[files] == node]].astype(np.int64)
+                    for each, node in enumerate(nodes.tolist())
+                ]
+            )
+        found_: Int64 = number[table.node[files]] << 17 | table.slot[files].astype(np.int64)
+        return found_
+
+    # -- where values stand --------------------------------------------------------------------------
+
+    def _located(self, node: Integers, side: npt.ArrayLike, slot: Integers, round_: Integers) -> Int64:
+        """``Flow.located`` of this step in columns: indices, -1 where there is no file."""
+        if not self._repeated:
+            return self._table.find_all(node, side, slot)
+        sides = np.broadcast_to(np.asarray(side), np.shape(node)).tolist()
+        places = zip(node.tolist(), sides, slot.tolist(), round_.tolist(), strict=True)
+        found = [self._flow.located(self._step, n, Side(int(s)), t, r).index for n, s, t, r in places]
+        return np.array(found, np.int64)
+
+    def _located_held(self, holder: Int64, slot: Int64, round_: Int64, reader: Int64) -> tuple[Int64, Int64]:
+        """``Flow.locate_held`` in columns: step and index, -1 where the value does not stand anywhere."""
+        step = np.full(len(holder), self._step, np.int64)
+        index = np.full(len(holder), -1, np.int64)
+        known = holder >= 0
+        single = known & self._nodes.are_parameters(holder)
+        if self._repeated:
+            single = known
+        plain = known & ~single
+        index[plain] = self._table.find_all(holder[plain], int(Side.OUTPUT), slot[plain])
+        for at in np.flatnonzero(single).tolist():
+            place = int(holder[at]), int(slot[at]), int(round_[at]), int(reader[at]) if self._repeated else -1
+            if place not in self._held:
+                self._held[place] = self._flow.locate_held(self._step, Holder(*place[:2]), *place[2:])
+            found = self._held[place]
+            if found is not None:
+                step[at], index[at] = found.step, found.index
+        return step, index
+
+    def _before(self, number: int, row: int, node: int, slot: int, round_: int) -> Any:
+        """The value of a parameter before this step; at the first dumped step what a consumer was fed with."""
+        (value,) = self._rows(np.array([number]), np.array([node]), np.array([slot]))
+        value["before"], value["holder"] = True, row
+        held = self._flow.locate_held(self._step, Holder(row, 0), round_) if row >= 0 else None
+        if held is not None:
+            value["step"], value["index"] = held.step, held.index
+        elif row >= 0 and self._starts(row, round_):
+            for consumer, at in self._flow.consumers(row):
+                if at in self._flow.in_place(consumer):
+                    continue
+                seen = self._flow.located(self._step, consumer, Side.INPUT, at, round_)
+                if seen.index >= 0:
+                    value["step"], value["index"], value["initial"] = seen.step, seen.index, True
+                    break
+        return value
+
+    def _add_before(self, number: int, row: int, node: int, slot: int, round_: int) -> None:
+        value = self._before(number, row, node, slot, round_)
+        if value["index"] >= 0:
+            self._values.append(np.array([value], VALUE))
+
+    def _add(
+        self,
+        number: int,
+        node: int,
+        slot: int,
+        places: Sequence[Located | None],
+        *,
+        side: Side = Side.INPUT,
+        holder: int = -1,
+    ) -> None:
+        count = len(places)
+        values = self._rows(np.full(count, number), np.full(count, node), np.full(count, slot))
+        values["step"] = [self._step if at is None else at.step for at in places]
+        values["index"] = [-1 if at is None else at.index for at in places]
+        values["side"], values["holder"] = int(side), holder
+        self._values.append(values)
+
+    @staticmethod
+    def _rows(of: Int64, node: Int64, slot: Int64) -> Rows:
+        values = np.zeros(len(of), VALUE)
+        values["of"], values["node"], values["slot"] = of, node, slot
+        for name in ("step", "index", "held_step", "held_index", "holder", "later"):
+            values[name] = -1
+        return values
+
+    def _readable(self, step: Int64, index: Int64) -> Mask:
+        """Tells which values can be read; measures them, so that no answer hangs on what was asked before."""
+        places = zip(step.tolist(), index.tolist(), strict=True)
+        self._measurements.ensure(dict.fromkeys(places, RequiredStats()))
+        found = np.ones(len(step), np.bool_)
+        with self._measurements.locked():
+            for each in np.unique(step).tolist():
+                of = step == each
+                state = self._measurements.records(each).rows["state"][index[of]]
+                found[of] = (state == RowState.UNKNOWN) | (state == RowState.MEASURED)
+        return found
+
+    def _by_type(self, is_of: Any, rows: Int64) -> Mask:
+        """Tells which nodes have an operator type of a kind."""
+        kinds = self._nodes.type_id[rows]
+        answers = {
+            kind: bool(is_of(self._nodes.types[kind] if kind >= 0 else "")) for kind in np.unique(kinds).tolist()
+        }
+        return np.array([answers[kind] for kind in kinds.tolist()], np.bool_)
+
+
+def _exchanges(op_type: str) -> bool:
+    return is_collective(op_type) or is_receiving(op_type)
+
+
+def _updates(op_type: str) -> bool:
+    return update_of(op_type) is not None
+
+
+def _monads(nodes: NodeTable) -> Int64:
+    """Rows that say what runs after what, and never have a value."""
+    return np.array([row for row, text in nodes.constants.items() if text in MONADS], np.int64)

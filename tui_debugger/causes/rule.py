@@ -1,0 +1,370 @@
+"""The rule that says of every bad tensor: origin, passed on, not judged, or by design. Nothing else decides that.
+
+An origin is a bad tensor whose node was made from clean values only, all of them known. Dumps and trainings that run
+are asked in the same way: what a training said of a tensor is a record like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Int8, Int64, Mask
+from tui_debugger.causes.by_design import StepDesigns, stated
+from tui_debugger.causes.made_from import made_from
+from tui_debugger.causes.table import (
+    BAD,
+    CLEAN,
+    OVERFLOW,
+    STARTS,
+    STATES,
+    UNKNOWN,
+    Causes,
+    Criterion,
+    Examined,
+    Judged,
+    Start,
+)
+from tui_debugger.check.hits import StepHits
+from tui_debugger.check.measure import Measurements
+from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, no_progress
+from tui_debugger.stats.records import RequiredStats
+from tui_debugger.stats.records import State as RowState
+
+
+@dataclass(eq=False)
+class Ruling:
+    """What the rule says, as columns.
+
+    Attributes:
+        start: of each tensor, ``Start.code``.
+        state: of each value, a number of ``STATES``.
+        step, index: where the value stands that was judged.
+        constant, missing, overwritten, designed: of each value, see ``Judged``.
+    """
+
+    start: Int8
+    state: Int8
+    step: Int64
+    index: Int64
+    constant: Mask
+    missing: Mask
+    overwritten: Mask
+    designed: Mask
+
+
+def ruling(causes: Causes, criterion: Criterion, progress: ProgressFn = no_progress, text: str = "") -> Ruling:
+    """Says of every tensor why it is bad, all of them by one criterion.
+
+    Values are measured where that decides something: a tensor with an input that is known to be bad was passed on.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    return _Judge(causes, criterion, progress, text).ruling()
+
+
+class _Judge:
+    def __init__(self, causes: Causes, criterion: Criterion, progress: ProgressFn, text: str) -> None:
+        self._causes = causes
+        self._criterion = criterion
+        self._progress, self._text = progress, text
+        self._measurements = causes.measurements
+        self._values, self._tensors = causes.values, causes.tensors
+        self._designs: dict[int, StepDesigns] = {}
+
+    def ruling(self) -> Ruling:
+        values = self._values
+        step, index = values["step"].copy(), values["index"].copy()
+        state = self._states(step, index)
+        designed = self._designed(state, step, index)
+        constant = values["constant"] | self._are_attributes(step, index) | self._are_given()
+        open_values = np.isin(values["of"], np.flatnonzero(~self._surely_passed_on(state, constant, designed)))
+        self._measure(step, index, open_values)
+        state[open_values] = self._states(step[open_values], index[open_values])
+        self._judge_by_later(state, open_values)
+        overwritten = self._overwritten(state, open_values)
+        state[overwritten] = CLEAN
+        step[overwritten], index[overwritten] = values["held_step"][overwritten], values["held_index"][overwritten]
+        designed = self._designed(state, step, index)
+        constant |= self._are_attributes(step, index)
+        left = values["after"] & ((state == BAD) | (not self._criterion.overflow))
+        state[left] = UNKNOWN  # what is left there, not what the node got
+        state[designed] = CLEAN
+        told, told_state = self._stated()
+        state[told] = np.where(state[told] == UNKNOWN, told_state, state[told])
+        missing = (state == UNKNOWN) & ~(constant & ~values["constant"])
+        if not self._criterion.overflow:
+            missing &= ~values["stated"]
+        start = self._decide(state, constant, missing)
+        return Ruling(start, state, step, index, constant, missing, overwritten, designed)
+
+    def _decide(self, state: Int8, constant: Mask, missing: Mask) -> Int8:
+        causes, values, criterion = self._causes, self._values, self._criterion
+        start: Int8 = self._tensors["start"].copy()
+        bad = state == BAD
+        if not criterion.overflow:
+            bad &= ~constant
+        any_bad = causes.any_of(bad)
+        unknown = (self._tensors["exchanged"] | causes.any_of(missing)) & ~any_bad
+        start[unknown] = Start.UNKNOWN.code
+        start[any_bad] = Start.CONSTANT.code
+        start[causes.any_of(bad & ~constant)] = Start.TAINTED.code
+        start[causes.any_of(bad & values["initial"] & values["before"])] = Start.BEFORE.code
+        if criterion.need.previous:
+            # That a parameter changed (or did not) is its own matter: what updated it has no such value.
+            own = self._tensors["parameter"] >= 0
+            source = self._tensors["start"] == Start.SOURCE.code
+            start[own] = np.where(source, Start.SOURCE.code, Start.UPDATED.code)[own]
+        if criterion is OVERFLOW:
+            steps = np.full(len(causes), causes.step, np.int64)
+            may_be = np.where(start != Start.TAINTED.code, self._tensors["index"], -1)
+            start[self._designed(np.full(len(causes), BAD), steps, may_be)] = Start.DESIGNED.code
+        return start
+
+    # -- what is known -------------------------------------------------------------------------------
+
+    def _states(self, step: Int64, index: Int64) -> Int8:
+        """The states of values, as far as they are measured. A tensor that is asked about is bad."""
+        found = np.full(len(step), UNKNOWN, np.int8)
+        with self._measurements.locked():
+            for each in np.unique(step[index >= 0]).tolist():
+                of = np.flatnonzero((step == each) & (index >= 0))
+                rows, which = np.unique(index[of], return_inverse=True)
+                found[of] = self._criterion.states(self._measurements.records(each), rows)[which]
+        asked = (step == self._causes.step) & (index >= 0) & np.isin(index, self._tensors["index"])
+        found[asked & (found == UNKNOWN)] = BAD
+        return found
+
+    def _judge_by_later(self, state: Int8, open_values: Mask) -> None:
+        """Takes parameters of which nobody knows what they were for clean where they are clean after their update."""
+        unknown = open_values & (state == UNKNOWN) & (self._values["later"] >= 0)
+        if self._criterion.overflow and unknown.any():
+            step = np.full(len(state), self._causes.step, np.int64)
+            self._measure(step, self._values["later"], unknown)
+            later = self._states(step, np.where(unknown, self._values["later"], -1))
+            state[unknown & (later == CLEAN)] = CLEAN
+
+    def _stated(self) -> tuple[Int64, Int8]:
+        """The values of constants that the graph states, by number, and their states."""
+        at = np.flatnonzero(self._values["stated"]) if self._criterion.overflow else np.zeros(0, np.int64)
+        nodes = self._causes.flow.nodes
+        rows, which = np.unique(self._values["holder"][at], return_inverse=True)
+        held = [stated(nodes, row) for row in rows.tolist()]
+        states = [UNKNOWN if each is None else BAD if each.nan else CLEAN for each in held]
+        return at, np.array(states, np.int8)[which]
+
+    def _measure(self, step: Int64, index: Int64, wanted: Mask) -> None:
+        at = np.flatnonzero(wanted & (index >= 0))
+        places = zip(step[at].tolist(), index[at].tolist(), strict=True)
+        self._measurements.ensure(dict.fromkeys(places, self._criterion.need), self._progress, self._text)
+
+    def _surely_passed_on(self, state: Int8, constant: Mask, designed: Mask) -> Mask:
+        """Tensors with a value of which is known that it is bad, and that a closer look would not find otherwise."""
+        values = self._values
+        may_be_its_own = values["own"] & (values["held_index"] >= 0)
+        held = self._states(values["held_step"], np.where(may_be_its_own, values["held_index"], -1))
+        sure = (state == BAD) & ~constant & ~designed & ~values["after"] & (~may_be_its_own | (held == BAD))
+        first = self._causes.any_of(values["initial"] & values["before"])
+        return self._causes.any_of(sure) & ~first
+
+    def _overwritten(self, state: Int8, open_values: Mask) -> Mask:
+        """Input files that show the node's own result: in-place operators are dumped after the kernel ran."""
+        values, found = self._values, np.zeros(len(self._values), np.bool_)
+        likely = np.flatnonzero(open_values & (state == BAD) & values["own"] & (values["held_index"] >= 0))
+        if not len(likely):
+            return found
+        round_ = self._tensors["round"][values["of"]]
+        places = [(int(values["node"][at]), int(round_[at])) for at in likely.tolist()]
+        outputs = {place: list(self._outputs(*place)) for place in dict.fromkeys(places)}
+        self._measurements.ensure(
+            {(self._causes.step, at): RequiredStats() for each in outputs.values() for at in each},
+            self._progress,
+            self._text,
+        )
+        same = [at for at, place in zip(likely.tolist(), places, strict=True) if self._equals_one(at, outputs[place])]
+        at = np.array(same, np.int64)
+        held = np.zeros(len(values), np.bool_)
+        held[at] = True
+        self._measure(values["held_step"], values["held_index"], held)
+        found[at] = self._states(values["held_step"][at], values["held_index"][at]) == CLEAN
+        return found
+
+    def _outputs(self, node: int, round_: int) -> Iterator[int]:
+        """The dumped outputs of a node in a run."""
+        flow, step = self._causes.flow, self._causes.step
+        for slot in flow.slots(step, node, Side.OUTPUT, round_) if node >= 0 else ():
+            yield flow.located(step, node, Side.OUTPUT, slot, round_).index
+
+    def _equals_one(self, at: int, outputs: Sequence[int]) -> bool:
+        record = self._measurements.record(int(self._values["step"][at]), int(self._values["index"][at]))
+        others = (self._measurements.record(self._causes.step, each) for each in outputs)
+        return (
+            record is not None
+            and record.stats is not None
+            and any(other is not None and other.stats == record.stats for other in others)
+        )
+
+    def _designed(self, state: Int8, step: Int64, index: Int64) -> Mask:
+        """Tells which bad tensors have an Inf that an operator was told to write."""
+        found = np.zeros(len(step), np.bool_)
+        if self._criterion is not OVERFLOW:
+            return found
+        likely = np.flatnonzero((state == BAD) & (index >= 0))
+        for each in np.unique(step[likely]).tolist():
+            of = likely[step[likely] == each]
+            with self._measurements.locked():
+                rows = self._measurements.records(each).rows[index[of]]
+            infinite = (rows["nan"] == 0) & ((rows["pos_inf"] > 0) | (rows["neg_inf"] > 0))
+            places, which = np.unique(index[of[infinite]], return_inverse=True)
+            answers = [self._is_intended(each, place) for place in places.tolist()]
+            found[of[infinite]] = np.array(answers, np.bool_)[which]
+        return found
+
+    def _is_intended(self, step: int, index: int) -> bool:
+        if step not in self._designs:
+            self._designs[step] = StepDesigns(self._measurements, step)
+        at = self._causes.located(step, index)
+        return at is not None and self._designs[step].of_round(at.round).intended_at(at.row, at.side, at.slot)
+
+    def _are_attributes(self, step: Int64, index: Int64) -> Mask:
+        """Without a graph: an operator's flag or axis rather than a tensor."""
+        found = np.zeros(len(step), np.bool_)
+        unclaimed = (self._values["holder"] < 0) & (self._values["side"] == int(Side.INPUT)) & (index >= 0)
+        for each in np.unique(step[unclaimed]).tolist():
+            of = np.flatnonzero(unclaimed & (step == each))
+            with self._measurements.locked():
+                records = self._measurements.records(each)
+                flags = [meta.shape == () and meta.dtype.startswith(("bool", "int", "uint")) for meta in records.metas]
+                known = records.rows["state"][index[of]] == RowState.MEASURED
+                found[of] = known & np.array([*flags, False], np.bool_)[records.rows["meta"][index[of]]]
+        return found
+
+    def _are_given(self) -> Mask:
+        """Tells what nothing in the run makes, where a watchpoint asks for what hardly changes: a learning rate."""
+        found = np.zeros(len(self._values), np.bool_)
+        if self._criterion.unchanged:
+            flow = self._causes.flow
+            for at in np.flatnonzero(
+                (self._values["holder"] >= 0) & (self._values["side"] == int(Side.INPUT))
+            ).tolist():
+                row = int(self._values["holder"][at])
+                found[at] = flow.nodes.category_of(row) in PARAMETERS and not flow.updated(row)
+        return found
+
+
+# -- hits -----------------------------------------------------------------------------------------------
+
+
+_IS_ORIGIN: Final = np.array([each in Start.origins() for each in STARTS], np.bool_)
+
+
+def mark_hits(measurements: Measurements, hits: StepHits, progress: ProgressFn = no_progress) -> int:
+    """Marks which hits of a step are origins, and which are by design; returns how many are by design.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    by_design = StepDesigns(measurements, hits.step, progress).mark(hits)
+    bad = np.flatnonzero(hits.bad())
+    if len(bad):
+        causes = made_from(measurements, hits.step, hits.node[bad], hits.side[bad], hits.slot[bad], hits.round[bad])
+        text = f"rank {hits.rank} step {hits.step}: origins"
+        start = ruling(causes, OVERFLOW, progress, text).start
+        origin = _IS_ORIGIN[start]
+        if hits.step:
+            origin &= start != Start.BEFORE.code
+        hits.origin[bad] = origin
+    return by_design
+
+
+Asked = tuple[Hit, Sequence[Criterion]]
+"""A bad tensor, and what makes it bad."""
+
+
+class Examination:
+    """The rulings on bad tensors of a step, each asked by one criterion or several.
+
+    Attributes:
+        start: the answer for each tensor: for the first criterion by which it starts there, else for the first one.
+    """
+
+    def __init__(
+        self, measurements: Measurements, step: int, asked: Sequence[Asked], progress: ProgressFn = no_progress
+    ) -> None:
+        """Asks.
+
+        Raises:
+            CancelledError: from ``progress``.
+        """
+        self._asked = asked
+        keys = [hit.key for hit, _ in asked]
+        self.causes = made_from(
+            measurements,
+            step,
+            np.array([hit.row for hit, _ in asked], np.int64),
+            np.array([int(key.side) for key in keys], np.int64),
+            np.array([key.slot for key in keys], np.int64),
+            np.array([key.round for key in keys], np.int64),
+        )
+        self._rulings: dict[Criterion, tuple[Causes, Int64, Ruling]] = {}
+        text = f"rank {measurements.flow.rank} step {step}: origins"
+        for criterion in dict.fromkeys(each for _, criteria in asked for each in criteria):
+            of = np.flatnonzero([criterion in criteria for _, criteria in asked])
+            some = self.causes if len(of) == len(asked) else self.causes.some(of)
+            self._rulings[criterion] = some, of, ruling(some, criterion, progress, text)
+        self.start = [self._answer(number)[0] for number in range(len(asked))]
+
+    def _answer(self, number: int) -> tuple[Start, tuple[int, ...], Criterion]:
+        criteria = self._asked[number][1]
+        starts = [self._start(number, criterion) for criterion in criteria]
+        origins = [at for at, start in enumerate(starts) if start in Start.origins()]
+        at = origins[0] if origins else 0
+        return starts[at], tuple(origins or range(len(criteria))), criteria[at]
+
+    def _start(self, number: int, criterion: Criterion) -> Start:
+        _, of, found = self._rulings[criterion]
+        return STARTS[int(found.start[np.searchsorted(of, number)])]
+
+    def of(self, number: int) -> Examined:
+        """One tensor with the verdicts on all that it was made from."""
+        start, numbers, criterion = self._answer(number)
+        causes, of, found = self._rulings[criterion]
+        at = int(np.searchsorted(of, number))
+        tensor = causes.tensors[at]
+        values = np.flatnonzero(causes.values["of"] == at).tolist()
+        return Examined(
+            hit=self._asked[number][0],
+            start=start,
+            criteria=numbers,
+            values=tuple(_judged(causes, found, each) for each in values),
+            made_by=int(tensor["named"]),
+            beside=int(tensor["other"]),
+            node=int(tensor["node"]),
+            parameter=int(tensor["parameter"]),
+            exchanged=bool(tensor["exchanged"]),
+        )
+
+
+def _judged(causes: Causes, found: Ruling, at: int) -> Judged:
+    value: npt.NDArray[np.void] = causes.values[at]
+    return Judged(
+        node=int(value["node"]),
+        slot=int(value["slot"]),
+        side=Side(int(value["side"])),
+        at=causes.located(int(found.step[at]), int(found.index[at])),
+        held=causes.located(int(value["held_step"]), int(value["held_index"])),
+        state=STATES[int(found.state[at])],
+        own=bool(value["own"]),
+        constant=bool(found.constant[at]),
+        missing=bool(found.missing[at]),
+        initial=bool(value["initial"]),
+        after=bool(value["after"]),
+        before=bool(value["before"]),
+        overwritten=bool(found.overwritten[at]),
+        designed=bool(found.designed[at]),
+    )

@@ -1,0 +1,445 @@
+"""The lines of ``tdbg listen --no-screen``: what was found in a step once all of it was judged, and the summary."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from tui_debugger import __version__
+from tui_debugger.cli.output import note, print_text, undecided
+from tui_debugger.text.documents import document_line
+from tui_debugger.text.writer import Meaning, meant, terminal_of, write_data, write_lines
+
+if TYPE_CHECKING:
+    from tui_debugger.check.step import PairResult
+    from tui_debugger.check.types import Pair
+    from tui_debugger.check.verdicts import Doubt, Judgement
+    from tui_debugger.errors import TdbgError
+    from tui_debugger.model import Coverage, Hit, TensorKey
+    from tui_debugger.notes import ShownNote
+    from tui_debugger.session import CheckResult
+    from tui_debugger.session.live import LiveSession
+    from tui_debugger.text.backlog import Backlog
+
+
+ANSWER: Final = 60.0
+"""Seconds after the first finding in which every rank is to judge that step, with ``--stop-on-hit``."""
+_NOTES_ROOM: Final = 60
+"""Cells that the notes of a step take on the line of a hit."""
+_KEPT: Final = 200_000
+"""The number of hits that are kept for the summary; those after them are counted only."""
+_ORIGINS: Final = 10
+"""Origins of a step that have a line each without ``--all-hits``."""
+_PATIENCE: Final = 2.0
+"""Seconds that the line of a step waits for ranks that have not judged the step."""
+_QUIET: Final = 5.0
+"""Seconds between two lines that say how far a training is that has nothing to say."""
+
+
+@dataclass(frozen=True)
+class UnfinishedStep:
+    """What was found so far in a step of a rank: later reports of the same step may change it.
+
+    Attributes:
+        result: what was found.
+        graphs: the training has several graphs, so that a name alone may mean two nodes.
+        notes: the scalars of the step.
+    """
+
+    result: PairResult
+    graphs: bool
+    notes: Sequence[ShownNote]
+
+
+@dataclass
+class StepFindings:
+    """The findings of a step on the ranks that have judged it: one line, after the lines of hits.
+
+    Attributes:
+        since: when the first rank had judged the step, by ``time.monotonic``.
+        ranks: those with findings.
+        findings: tensors with a finding.
+        tensors: tensors that were judged.
+        conditions: tensors by the abbreviation of each condition that found something.
+        origins: how many of the findings are origins.
+        shown: the hits that have a line of their own, each with the step of its rank.
+        first: the first origin, or else the first finding.
+    """
+
+    since: float = field(default_factory=time.monotonic)
+    ranks: set[int] = field(default_factory=set)
+    findings: int = 0
+    tensors: int = 0
+    conditions: Counter[str] = field(default_factory=Counter)
+    origins: int = 0
+    shown: list[tuple[Hit, UnfinishedStep]] = field(default_factory=list)
+    first: tuple[Hit, UnfinishedStep] | None = None
+
+    def add(self, rank: int, new: Sequence[Hit], step: UnfinishedStep, *, show_all: bool) -> None:
+        """Adds what a rank found."""
+        from tui_debugger.model import Verdict
+        from tui_debugger.text.hits import abbreviations
+
+        self.ranks.add(rank)
+        self.findings += len(new)
+        self.tensors += step.result.coverage.checked
+        for hit in new:
+            self.conditions.update(abbr for abbr, verdict in abbreviations(hit) if verdict is Verdict.FINDING)
+            self.origins += hit.origin
+            if show_all or (hit.origin and len(self.shown) < _ORIGINS):
+                self.shown.append((hit, step))
+        first = next((hit for hit in new if hit.origin), new[0])
+        if self.first is None or (first.origin and not self.first[0].origin):
+            self.first = first, step
+
+    def line(self, number: int, *, alone: bool) -> str:
+        """``step 3  ranks 0–1  41 findings in 120 tensors: TO 40, WCL 1``.
+
+        Args:
+            number: of the step.
+            alone: no line of a hit says where the findings begin.
+        """
+        from tui_debugger.text.hits import hit_text
+        from tui_debugger.text.notes import notes_text
+        from tui_debugger.text.numbers import plural
+        from tui_debugger.text.tensors import ranks_text, step_text
+
+        ranks = f"rank{'' if len(self.ranks) == 1 else 's'} {ranks_text(self.ranks)}"
+        by_condition = ", ".join(f"{abbr} {count:,}" for abbr, count in self.conditions.most_common())
+        counts = f"{plural(self.findings, 'finding')} in {plural(self.tensors, 'tensor')}: {by_condition}"
+        parts = [f"step {step_text(number)}", ranks, counts]
+        if alone and self.first is not None:
+            hit, step = self.first
+            parts += [f"first: {hit.key.node} ({hit_text(hit)})", notes_text(step.notes, _NOTES_ROOM)]
+        elif self.origins > sum(hit.origin for hit, _ in self.shown):
+            parts.append(f"{plural(self.origins, 'origin')} ◆ (--all-hits lists them)")
+        return "  ".join(part for part in parts if part)
+
+
+class Reasons(Protocol):
+    """What went wrong while it listened, besides what was judged.
+
+    Attributes:
+        interrupted: Ctrl-C was pressed.
+        gone: sentences about trainings that cannot be followed.
+        unsaved: why what was to be saved was not.
+        unanswered: sentences about ranks that were not heard of in time.
+    """
+
+    interrupted: bool
+    gone: list[str]
+    unsaved: list[str]
+    unanswered: list[str]
+
+    def early_ends(self, steps: Mapping[int, int], sick: Collection[int]) -> list[Doubt]:
+        """See ``Batch``."""
+
+
+class Log:
+    """What was found, the lines of it that were printed, and what it adds up to.
+
+    A step is printed when its rank has judged all of it: what is found first may turn out to be by design.
+    """
+
+    def __init__(self, arguments: argparse.Namespace, backlog: Backlog | None = None) -> None:
+        """``backlog``: what is printed and not written yet, where a thread does that."""
+        self._json: bool = arguments.json
+        self._all_hits: bool = arguments.all_hits
+        self._arguments = arguments
+        self._backlog = backlog
+        self._results: dict[Pair, PairResult] = {}
+        self._counts: dict[Pair, int] = {}
+        self._unfinished: dict[Pair, UnfinishedStep] = {}
+        self._printed: dict[int, tuple[Pair, set[tuple[TensorKey, tuple[int, ...]]]]] = {}
+        self._steps: dict[int, StepFindings] = {}
+        """By number the steps whose line is not printed yet."""
+        self._passed: dict[int, int] = {}
+        self._last_note = time.monotonic()
+        self._kept = 0
+        self._findings = 0
+
+    # -- while it runs -----------------------------------------------------------------------------
+
+    def take(self, pair: Pair, result: PairResult, *, graphs: bool, notes: Sequence[ShownNote] = ()) -> bool:
+        """Takes what was found in a step so far; tells whether there is more than before.
+
+        Args:
+            pair: (rank, step).
+            result: what was found there so far.
+            graphs: see ``UnfinishedStep``.
+            notes: the scalars of the step.
+        """
+        from tui_debugger.model import Verdict
+
+        before, findings = self._counts.get(pair, 0), int((result.hits.verdict == Verdict.FINDING).sum())
+        self._keep(pair, result, findings)
+        self._unfinished[pair] = UnfinishedStep(result, graphs, notes)
+        return findings > before
+
+    def ended(self, rank: int, step: int | None = None) -> list[int]:
+        """Nothing more is found in a rank up to a step (None: at all); returns the steps that have new findings."""
+        final = sorted(pair for pair in self._unfinished if pair[0] == rank and (step is None or pair[1] <= step))
+        return [pair[1] for pair in final if self._finish(pair, self._unfinished.pop(pair))]
+
+    def flush(self, reached: int | None = None) -> None:
+        """Prints the steps that all ranks have judged.
+
+        Args:
+            reached: the last of these steps; None: all steps.
+        """
+        now = time.monotonic()
+        for number in sorted(self._steps):
+            if reached is None or number <= reached or now - self._steps[number].since > _PATIENCE:
+                self._print_step(number, self._steps.pop(number))
+
+    def _keep(self, pair: Pair, result: PairResult, findings: int) -> None:
+        """Keeps what a step came to, for the summary; its hits only while there is room."""
+        before = self._results.get(pair)
+        self._kept -= len(before.hits) if before is not None else 0
+        room = self._kept + len(result.hits) <= _KEPT
+        self._kept += len(result.hits) if room else 0
+        self._results[pair] = result if room else dataclasses.replace(result, hits=result.hits[:0])
+        self._findings += findings - self._counts.get(pair, 0)
+        self._counts[pair] = findings
+
+    def _finish(self, pair: Pair, step: UnfinishedStep) -> bool:
+        """Tells whether a step that is judged has findings that were not printed yet."""
+        from tui_debugger.model import Verdict
+
+        rank, number = pair
+        printed = self._printed.get(rank)
+        if printed is None or printed[0] != pair:
+            printed = self._printed[rank] = (pair, set())
+        found = step.result.hits.with_verdict(Verdict.FINDING)
+        new = [hit for hit in found if (hit.key, _finders(hit)) not in printed[1]]
+        printed[1].update((hit.key, _finders(hit)) for hit in new)
+        if not new:
+            return False
+        self._passed[rank] = max(number, self._passed.get(rank, -1))
+        findings = self._steps.setdefault(number, StepFindings())
+        findings.add(rank, new, step, show_all=self._all_hits and not self._json)
+        if self._json:
+            from tui_debugger.text.notes import notes_row
+            from tui_debugger.text.rows import hit_row
+
+            for hit in new:
+                _print_json({"event": "hit", **hit_row(hit), **notes_row(step.notes)})
+        return True
+
+    def _print_step(self, number: int, findings: StepFindings) -> None:
+        self._last_note = time.monotonic()
+        if self._json:
+            note(findings.line(number, alone=True))
+            return
+        for hit, step in findings.shown:
+            _print_hit(hit, step)
+        print_text(findings.line(number, alone=not findings.shown))
+
+    def pause(self, session: LiveSession) -> None:
+        """Says now and then how far the trainings are that have nothing to say."""
+        now = time.monotonic()
+        if now - self._last_note < _QUIET:
+            return
+        self._last_note = now
+        for state in session.trainings():
+            if state.passed is not None and state.passed > self._passed.get(state.rank, -1):
+                self._passed[state.rank] = state.passed
+                note(f"step {state.passed}  rank {state.rank}  ended")
+
+    # -- at the end --------------------------------------------------------------------------------
+
+    def failed(self, error: TdbgError) -> None:
+        """With ``--json`` an error is the last line."""
+        if self._json:
+            _print_json({"event": "summary", **undecided("listen", None, error)})
+
+    def summary(
+        self, session: LiveSession, rules: Collection[int], fail_on: frozenset[str], batch: Reasons, saved: str
+    ) -> int:
+        """Prints what it all comes to; returns the exit code."""
+        from tui_debugger.check.verdicts import Doubt
+
+        for rank in {rank for rank, _ in self._unfinished}:
+            self.ended(rank)
+        self.flush()
+        unprinted = self._backlog.take_all() if self._backlog is not None else 0
+        result = self._total(session, cancelled=batch.interrupted)
+        steps = _steps(result, session)
+        sick = {rank for (rank, _), count in self._counts.items() if count}
+        doubts = [*batch.early_ends(steps, sick), *(Doubt("lost", text) for text in batch.gone)]
+        doubts += [Doubt("unsaved", text) for text in batch.unsaved]
+        doubts += [Doubt("unanswered", text) for text in batch.unanswered]
+        judgement = self._judged(result, rules, fail_on, doubts)
+        if not any(steps.values()):
+            judgement = _doubted(judgement, Doubt("nothing", "no step was judged"))
+        code = judgement.outcome.exit_code
+        for notice in session.info.notices:
+            note(notice)
+        if self._json:
+            document = self._document(result, judgement, code, steps, saved)
+            _print_json({**document, "unprinted": unprinted, "version": __version__})
+            return code
+        from tui_debugger.cli.check_report import OUTCOMES
+        from tui_debugger.text.numbers import plural
+
+        *texts, last = self._texts(result, judgement, steps, saved)
+        if unprinted:
+            texts.append(f"{plural(unprinted, 'line')} not printed: nobody read the output in time")
+        for text in texts:
+            note(text, Meaning.DOUBT if text.startswith("cannot judge") else None)
+        note(last, OUTCOMES[judgement.outcome])
+        return code
+
+    def _total(self, session: LiveSession, *, cancelled: bool) -> CheckResult:
+        """Everything that was judged, steps without hits included."""
+        from tui_debugger.check.hits import HitList
+        from tui_debugger.check.results import combined
+        from tui_debugger.check.types import CheckResult
+
+        version, watchpoints = session.watchpoints.snapshot()
+        parts = list(self._results.values())
+        covers = [part.coverage for part in parts]
+        covers += [_times(coverage, count) for _, count, coverage in session.silent()]
+        coverage = dataclasses.replace(combined(covers), parts=session.unreadable())
+        hits = HitList.merged(part.hits for part in parts)
+        return CheckResult(coverage.steps, hits, coverage, watchpoints, version, cancelled=cancelled)
+
+    def _judged(
+        self, result: CheckResult, rules: Collection[int], fail_on: frozenset[str], doubts: Sequence[Doubt]
+    ) -> Judgement:
+        from tui_debugger.check.verdicts import judge
+
+        judgement = judge(
+            result,
+            rules=rules,
+            fail_on=fail_on,
+            allow_unreadable=self._arguments.allow_unreadable,
+            allow_unmatched=self._arguments.allow_unmatched,
+        )
+        for doubt in doubts:
+            judgement = _doubted(judgement, doubt)
+        return judgement
+
+    def _document(
+        self, result: CheckResult, judgement: Judgement, code: int, steps: dict[int, int], saved: str
+    ) -> dict[str, Any]:
+        from tui_debugger.causes.by_design import by_design_text
+        from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
+
+        coverage = coverage_row(result.coverage)
+        del coverage["pairs"]
+        return {
+            "event": "summary",
+            "command": "listen",
+            "exit_code": code,
+            "verdict": judgement.outcome.value,
+            "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+            "watchpoints": [
+                {
+                    **watch_row(tally.watchpoint, tally.tensors),
+                    "judged": tally.judged,
+                    "findings": tally.findings,
+                    "blocked": tally.blocked.tensors,
+                }
+                for tally in judgement.tallies
+            ],
+            "coverage": coverage,
+            "by_design": by_design_text(result.hits) or None,
+            "unrecorded": part_rows(part for part in result.coverage.parts if part.unrecorded),
+            "steps": [{"rank": rank, "steps": count} for rank, count in steps.items()],
+            "findings": self._findings,
+            "failing": len(judgement.failing),
+            "origins": [key_row(hit.key) for hit in result.hits if hit.origin],
+            "saved": saved or None,
+        }
+
+    def _texts(self, result: CheckResult, judgement: Judgement, steps: dict[int, int], saved: str) -> list[str]:
+        from tui_debugger.causes.by_design import by_design_text
+        from tui_debugger.check.verdicts import Outcome
+        from tui_debugger.text.numbers import plural
+
+        coverage = result.coverage
+        ran = ", ".join(f"rank {rank}: {plural(count, 'step')}" for rank, count in steps.items()) or "no step ran"
+        judged = f"{plural(coverage.checked, 'tensor')} judged by the training"
+        texts = [f"{ran}; {judged}, {coverage.unreadable:,} unreadable, {coverage.not_comparable:,} not comparable"]
+        texts += [designed] if (designed := by_design_text(result.hits)) else []
+        texts += [f"saved {saved}"] if saved else []
+        texts += [f"cannot judge: {doubt.text}" for doubt in judgement.doubts]
+        origins = sum(hit.origin for hit in result.hits)
+        found = plural(self._findings, "finding") + (f", {plural(origins, 'origin')} ◆" if origins else "")
+        last = {
+            Outcome.FINDING: f"FINDINGS: {found}",
+            Outcome.CLEAN: "clean" if not self._findings else f"clean: {found}, none that --fail-on names",
+            Outcome.CANNOT_JUDGE: "" if judgement.doubts else "cannot judge",
+            Outcome.INTERRUPTED: f"interrupted: {found} so far",
+        }[judgement.outcome]
+        return [*texts, *([last] if last else [])]
+
+
+def _doubted(judgement: Judgement, doubt: Doubt) -> Judgement:
+    """With one more reason not to say "clean", unless there is one of its kind that says as much."""
+    from tui_debugger.check.verdicts import Outcome
+
+    if doubt.kind == "nothing" and any(each.kind == "nothing" for each in judgement.doubts):
+        return judgement
+    outcome = Outcome.CANNOT_JUDGE if judgement.outcome is Outcome.CLEAN else judgement.outcome
+    return dataclasses.replace(judgement, doubts=(*judgement.doubts, doubt), outcome=outcome)
+
+
+def _times(coverage: Coverage, count: int) -> Coverage:
+    return dataclasses.replace(
+        coverage,
+        checked=coverage.checked * count,
+        skipped=coverage.skipped * count,
+        watched=tuple((watchpoint, tensors * count) for watchpoint, tensors in coverage.watched),
+    )
+
+
+def _steps(result: CheckResult, session: LiveSession) -> dict[int, int]:
+    """Steps that ended and were judged, by rank: what runs after the last one belongs to a step that never ends."""
+    counts: dict[int, int] = {}
+    ended = session.ended()
+    for rank, step in result.coverage.steps:
+        counts[rank] = counts.get(rank, 0) + (0 <= step <= ended.get(rank, -1))
+    for rank, count, _ in session.silent():
+        counts[rank] = counts.get(rank, 0) + count
+    return dict(sorted(counts.items()))
+
+
+def _finders(hit: Hit) -> tuple[int, ...]:
+    """The watchpoints that found it."""
+    from tui_debugger.model import Verdict
+
+    return tuple(each.watchpoint for each in hit.results if each.verdict is Verdict.FINDING)
+
+
+def _print_hit(hit: Hit, step: UnfinishedStep) -> None:
+    from tui_debugger.text.hits import hit_text, said_words
+    from tui_debugger.text.notes import notes_text
+    from tui_debugger.text.tables import Column, Cut, table_lines
+    from tui_debugger.text.tensors import place_text, step_text
+
+    words = ("◆ " if hit.origin else "") + hit_text(hit)
+    where = f"step {step_text(hit.key.step)}  rank {hit.key.rank}"
+    found = meant(words, Meaning.ORIGIN if hit.origin else Meaning.FINDING)
+    columns = [
+        Column(""),
+        Column(""),
+        Column("", cut=Cut.END),
+        Column("", cut=Cut.MIDDLE, weight=9),
+        Column("", cut=Cut.END),
+    ]
+    place = place_text(hit.key, with_graph=step.graphs)
+    cells = [where, said_words(hit), found, place, notes_text(step.notes, _NOTES_ROOM)]
+    kept = [at for at, cell in enumerate(cells) if cell]
+    row = [cells[at] for at in kept]
+    write_lines(*table_lines([columns[at] for at in kept], [row], terminal_of()))
+
+
+def _print_json(row: dict[str, Any]) -> None:
+    write_data(document_line(row), flush=True)

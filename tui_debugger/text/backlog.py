@@ -1,0 +1,189 @@
+"""Output that nobody waits for: a thread writes it, and lines that find no room meanwhile are counted.
+
+A command that answers trainings must not stand still because the reader of its output does.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final, TextIO, cast
+
+_ROOM: Final = 64 << 20
+"""Characters that may wait to be written."""
+_LOOK: Final = 0.2
+"""Seconds between two looks at whether Ctrl-C was pressed."""
+_HURRY: Final = 3.0
+"""Seconds that the output still gets after Ctrl-C."""
+
+
+class StreamBehind(io.TextIOBase):
+    """Stands in for a stream that a ``Backlog`` writes. A failure of the stream is raised by the next ``write``."""
+
+    def __init__(self, backlog: Backlog, stream: TextIO) -> None:
+        """``stream``: where the text is to go."""
+        self._backlog = backlog
+        self._stream = stream
+        self._descriptor = _descriptor_of(stream)
+        self._failure: OSError | None = None
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # a property where the base class declares an attribute
+        """The encoding of the stream."""
+        return getattr(self._stream, "encoding", None) or "utf-8"
+
+    def isatty(self) -> bool:
+        """Tells whether the stream leads to a terminal."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """The descriptor of the stream."""
+        return self._stream.fileno()
+
+    def write(self, text: str, /) -> int:
+        """Hands a text on, and never waits.
+
+        Raises:
+            OSError: a text before could not be written.
+        """
+        self.check()
+        self._backlog.put(self, text)
+        return len(text)
+
+    def check(self) -> None:
+        """Raises the OSError of the stream, if there was one."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def write_now(self, text: str) -> None:
+        """Writes, however long that takes.
+
+        Past the buffer of the stream: at the end of the process nobody could wait for a thread that hangs in it.
+        """
+        try:
+            if self._descriptor is None:
+                self._stream.write(text)
+                self._stream.flush()
+                return
+            left = memoryview(text.encode(self.encoding, getattr(self._stream, "errors", None) or "backslashreplace"))
+            while left:
+                left = left[_write_some(self._descriptor, left) :]
+        except OSError as error:
+            self._failure = error
+        except ValueError as error:  # the stream was closed
+            self._failure = OSError(str(error))
+
+
+class Backlog:
+    """Text that waits to be written to some streams, in the order in which it came.
+
+    Attributes:
+        dropped: lines that found no room.
+        hurry: Ctrl-C was pressed: the end does not wait for a reader who does not read.
+    """
+
+    def __init__(self, room: int | None = None) -> None:
+        """``room``: characters that may wait; None: the usual number."""
+        self._room = _ROOM if room is None else room
+        self.dropped = 0
+        self.hurry = False
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[StreamBehind, str]] = deque()
+        self._size = 0
+        self._ending = False
+        threading.Thread(target=self._work, name="tdbg-output", daemon=True).start()
+
+    def put(self, stream: StreamBehind, text: str) -> None:
+        """Takes a text, or counts its lines where there is no room for them."""
+        with self._changed:
+            if self._size + len(text) > self._room:
+                self.dropped += text.count("\n")
+                return
+            self._waiting.append((stream, text))
+            self._size += len(text)
+            self._changed.notify_all()
+
+    def take_all(self) -> int:
+        """Has room for everything from now on: the last words come. Returns the number of lines that were dropped."""
+        with self._changed:
+            self._room = sys.maxsize
+            return self.dropped
+
+    def drain(self) -> None:
+        """Waits until everything is written; in a hurry for a short time only."""
+        begin = time.monotonic()
+        with self._changed:
+            while self._size and not (self.hurry and time.monotonic() - begin > _HURRY):
+                self._changed.wait(_LOOK)
+
+    def end(self) -> None:
+        """Ends the thread, unless it is stuck: no process waits for it."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._ending:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                stream, text = self._waiting.popleft()
+            stream.write_now(text)
+            with self._changed:
+                self._size -= len(text)
+                self._changed.notify_all()
+
+
+def _descriptor_of(stream: TextIO) -> int | None:
+    """Returns the descriptor to write to, None for a stream in memory. What waits in the stream is written before."""
+    with suppress(OSError, ValueError, AttributeError):
+        descriptor = stream.fileno()
+        stream.flush()
+        return descriptor
+    return None
+
+
+def _write_some(descriptor: int, left: memoryview) -> int:
+    try:
+        return os.write(descriptor, left)
+    except BlockingIOError:  # who started us made it so
+        select.select([], [descriptor], [], _LOOK)
+        return 0
+
+
+@contextmanager
+def writing_behind() -> Iterator[tuple[Backlog, StreamBehind]]:
+    """Has a thread write stdout and stderr while a command runs; at its end their output has arrived.
+
+    Yields:
+        What waits to be written, and what stands for stdout.
+
+    Raises:
+        OSError: the rest of stdout cannot be written.
+    """
+    streams = sys.stdout, sys.stderr
+    backlog = Backlog()
+    out, errors = (StreamBehind(backlog, each) for each in streams)
+    sys.stdout, sys.stderr = cast("TextIO", out), cast("TextIO", errors)
+    try:
+        yield backlog, out
+    except KeyboardInterrupt:
+        backlog.hurry = True
+        raise
+    finally:
+        try:
+            backlog.drain()
+            out.check()
+        finally:
+            backlog.end()
+            sys.stdout, sys.stderr = streams
