@@ -153,7 +153,7 @@ class Designs:
         if category in PARAMETERS or category is Category.CONSTANT:
             return category in (Category.PARAMETER, Category.CONSTANT)
         kind = self._kind(row)
-        return kind in OPERATORS or kind in POLES
+        return kind in OPERATORS or kind in POLES or "attention" in kind
 
     def _kind(self, row: int) -> str:
         return plain_type(self._nodes.op_type(row))
@@ -171,9 +171,25 @@ class Designs:
             return not out.positive and self._is_mask(row, slot, depth)
         if kind in FRESH and not self._is_made_of_others(row):
             return out.count == out.positive + out.negative or (not out.positive and self._is_mask(row, slot, depth))
-        if kind in OPERATORS and self._comes_from_operands(row, slot, out, depth):
-            return True
-        return self._overflows_a_mask(row, slot, out, depth) or self._is_pole(row, slot, out)
+        if self._is_filler(row, slot):
+            return not out.negative
+        passed_on = kind in OPERATORS and self._comes_from_operands(row, slot, out, depth)
+        return passed_on or self._overflows_a_mask(row, slot, out, depth) or self._is_pole(row, slot, out)
+
+    def _is_filler(self, row: int, slot: int) -> bool:
+        """Tells whether an output is what fused attention keeps for its own backward pass, beside a finite result.
+
+        PyTorch's kernels for CUDA fill the sums of rows that do not exist with +Inf, up to a multiple of 32 rows.
+        """
+        if not slot or "attention" not in self._kind(row) or self._is_backward(row):
+            return False
+        result = self._contents(row, 0)
+        readers = real_consumers(self._nodes, row, slot)
+        return (
+            result is not None
+            and not (result.nan or result.infinite)
+            and all(self._is_backward(reader) for reader, _ in readers)
+        )
 
     def _is_made_of_others(self, row: int) -> bool:
         """Tells whether an operator was given more than numbers of the program."""
@@ -337,8 +353,8 @@ class Designs:
         if self._is_unread_view(row):
             source = next(iter(real_inputs(self._nodes, row)), (-1, 0))
             return self.absorbed_by(*source, depth + 1) if source[0] >= 0 else frozenset()
-        if self._is_unread_number(row, slot):
-            return frozenset({NOTHING})
+        if self._is_filler(row, slot) or self._is_unread_number(row, slot):
+            return frozenset({self._nodes.op_type(row) if self._is_filler(row, slot) else NOTHING})
         found: set[str] = set()
         for consumer, position in self._readers(row, slot):
             kind, outputs = self._kind(consumer), self._outputs(consumer)
