@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.categories import DRAWN_UPDATES
+from tui_debugger.graph.categories import BIAS_ADD_GRADIENT, DRAWN_UPDATES, PARAMETER_GRADIENT
 from tui_debugger.graph.messages import ParsedGraph, SlotType, parse_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.live.dump_writer import size_of
@@ -43,6 +43,7 @@ class RankGraph:
         flags: ``CONSTANT`` where that is one.
         parameter: which places are parameters.
         recorded: which places have a tensor; an update of our own client is drawn only.
+        gradients: which places are gradients of weights, as our own client names them.
     """
 
     def __init__(self, data: Sequence[bytes]) -> None:
@@ -63,6 +64,8 @@ class RankGraph:
         kinds = self.nodes.type_id[self.node] if len(places) else np.zeros(0, np.int32)
         self.parameter = _is_type(self.nodes, kinds, PARAMETER)
         self.recorded: Mask = ~np.logical_or.reduce([_is_type(self.nodes, kinds, name) for name in DRAWN_UPDATES])
+        kinds_of_gradients = (PARAMETER_GRADIENT, BIAS_ADD_GRADIENT)
+        self.gradients: Mask = np.logical_or.reduce([_is_type(self.nodes, kinds, name) for name in kinds_of_gradients])
         self.flags = np.where(_is_type(self.nodes, kinds, CONSTANT), int(TensorFlag.CONSTANT), 0).astype(np.uint8)
         keys = tensor_keys(self.node, np.ones(len(places)), self.slot)
         self._place_of = {key: place for place, key in enumerate(keys.tolist())}

@@ -266,12 +266,18 @@ class ReceivedStep:
     stopped: bool = False
     version: int = 0
 
-    def clean_places(self) -> Mask | None:
-        """The places that were found clean, but for those of which the training said later that it has no tensor."""
+    def clean_places(self, gradients: Mask) -> Mask | None:
+        """The places that were found clean, but for gradients of weights that were not computed at all.
+
+        A training is silent of those, and says when it is asked that it has none. Of other tensors it may have let go
+        since it judged them.
+        """
         if self.clean is None or not self.missing:
             return self.clean
         there: Mask = self.clean.copy()
-        there[list(self.missing)] = False
+        gone = np.zeros(len(there), np.bool_)
+        gone[list(self.missing)] = True
+        there &= ~(gone & gradients)
         return there
 
     @property
@@ -496,7 +502,7 @@ class LiveRank:
                 remote,
                 kept.values,
                 kept.sent,
-                kept.clean_places(),
+                kept.clean_places(graph.gradients),
                 inputs_unknown=kept.inputs_unknown,
                 unfinished=kept.unfinished,
                 previous=before,
@@ -561,13 +567,13 @@ class LiveRank:
     def kept(self, step: int) -> ReceivedStep | None:
         """Returns what is kept of a step: a copy."""
         with self._lock:
-            kept = self._keeping.at(step)
-            if kept is None:
+            kept, graph = self._keeping.at(step), self._graph
+            if kept is None or graph is None:
                 return None
             return ReceivedStep(
                 dict(kept.values),
                 dict(kept.sent),
-                clean=kept.clean_places(),
+                clean=kept.clean_places(graph.gradients),
                 inputs_unknown=kept.inputs_unknown,
                 stopped=kept.stopped,
             )
