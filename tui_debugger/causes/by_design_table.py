@@ -94,7 +94,7 @@ OPERATORS: Final = _table(
 ADDS: Final = frozenset(_SUMS.split())
 CONVERTS: Final = frozenset(_CASTS.split())
 BOUNDED: Final = ADDS | CONVERTS
-"""Operators whose result is no larger than all that goes in together."""
+"""Operators whose result is no larger than the sum of their inputs."""
 PRODUCTS: Final = frozenset({"mul", "muls", "multiply", "imul"})
 MOVES: Final = frozenset(f"{_RESHAPING} {_PICKING} {_CASTS} embedding".split())
 """What makes no NaN of its own: it only moves elements, or converts them."""
@@ -135,7 +135,7 @@ ABSORBS: Final = re.compile(
 )
 """Other operators that may well make an Inf finite that was written for them."""
 READS_NO_VALUES: Final = frozenset({"shape", "tensorshape", "dynshape", "rank", "size", "print", "assert"})
-"""Operators that read of a tensor what its values do not matter to, and that make nothing of them."""
+"""Operators that read the shape or the size of a tensor, and not its values."""
 LIKE: Final = re.compile(r"(zeros|ones|full|empty|rand|randn|randint)like|new(zeros|ones|full|empty)")
 """Operators that read the shape and the element type of a tensor alone."""
 REPEATS: Final = frozenset(
@@ -152,7 +152,7 @@ JOINS: Final = SELECTS | ADDS
 SOFTENS: Final = re.compile(
     r"(?!.*(grad|backward|crossentropy)).*(softmax|attention).*|exp|logsumexp|logaddexp2?|argmax.*|topk.*"
 )
-"""Operators in front of which a mask is laid over something."""
+"""Operators in front of which programs add a mask to their input."""
 _EQUALS: Final = frozenset({"equal", "notequal", "eq", "ne", "isinf", "isneginf", "isposinf", "isnan", "isfinite"})
 COMPARES: Final = _EQUALS | {"lt", "le", "gt", "ge", "less", "lessequal", "greater", "greaterequal"}
 """Operators that say of every element whether something holds: what is selected by that is another operator's work."""

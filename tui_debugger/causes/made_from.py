@@ -44,7 +44,7 @@ _OF_TWO: Final = frozenset(
         *("SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "TanhGrad", "SigmoidGrad", "ReluGrad", "ReluGradV2", "GeLUGrad"),
     }
 )
-"""MindSpore's operators of two inputs or more: where no graph tells, the one that was not dumped is missing."""
+"""MindSpore's operators of two inputs or more: without a graph, an input that was not dumped is missing."""
 
 
 def made_from(  # noqa: PLR0917 - the columns that name a tensor
@@ -232,7 +232,7 @@ class _Filling:
     # -- the inputs of nodes -------------------------------------------------------------------------
 
     def _fed(self, tensors: Rows, of: Int64, node: Int64) -> None:
-        """Adds the inputs of the nodes that made tensors; several tensors of one node share them."""
+        """Adds the inputs of the nodes that made tensors; the tensors of a node share its inputs."""
         if not len(of):
             return
         pairs, which = np.unique(node[of] << 16 | tensors["round"][of], return_inverse=True)
@@ -286,7 +286,7 @@ class _Filling:
         return values
 
     def _are_unknown(self, node: Int64) -> Mask:
-        """Tells of which nodes the graph does not say what they were made from in this step."""
+        """Marks the nodes whose inputs in this step are not those of the graph, or may not be."""
         return np.isin(node, np.array(sorted(self._table.inputs_unknown), np.int64))
 
     def _parameter_read(self, value: Any, holder: Holder, reader: int, round_: int) -> None:
@@ -335,7 +335,7 @@ class _Filling:
         return both >> 17, both & 0x1FFFF
 
     def _dumped_slots(self, nodes: Int64, rounds: Int64, unknown: Mask) -> list[Int64]:
-        """The slots of input files as ``number << 17 | slot``; ``unknown``: nodes of which no graph knows the inputs.
+        """The slots of input files as ``number << 17 | slot``; ``unknown`` marks nodes whose inputs no graph names.
 
         Without a graph there are further slots: below dumped ones, by the type of the node, in the run before.
         """

@@ -58,7 +58,7 @@ class Ruling:
 
 
 def ruling(causes: Causes, criterion: Criterion, progress: ProgressFn = no_progress, text: str = "") -> Ruling:
-    """Says of every tensor why it is bad, all of them by one criterion.
+    """Decides for every tensor why the tensor is bad, by one criterion for all.
 
     Values are measured where that decides something: a tensor with an input that is known to be bad was passed on.
 
