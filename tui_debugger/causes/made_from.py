@@ -283,6 +283,10 @@ class _Filling:
             values[name][unknown] = -1
         for name in ("own", "constant", "stated", "after"):
             values[name][unknown] = False
+        told = self._table.operands
+        if told:
+            places = zip(node.tolist(), slot.tolist(), strict=True)
+            values["told"] = [told.get(place, 0) for place in places]
         return values
 
     def _are_unknown(self, node: Int64) -> Mask:

@@ -31,7 +31,7 @@ from tui_debugger.causes.table import (
 )
 from tui_debugger.check.hits import StepHits
 from tui_debugger.check.measure import Measurements
-from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, no_progress
+from tui_debugger.model import PARAMETERS, Hit, OperandState, ProgressFn, Side, no_progress
 from tui_debugger.stats.records import RequiredStats
 from tui_debugger.stats.records import State as RowState
 
@@ -95,8 +95,9 @@ class _Judge:
         left = values["after"] & ((state == BAD) | (not self._criterion.overflow))
         state[left] = UNKNOWN  # what is left there, not what the node got
         state[designed] = CLEAN
-        told, told_state = self._stated()
-        state[told] = np.where(state[told] == UNKNOWN, told_state, state[told])
+        given, given_state = self._stated()
+        state[given] = np.where(state[given] == UNKNOWN, given_state, state[given])
+        self._believe(state, designed)
         missing = (state == UNKNOWN) & ~(constant & ~values["constant"])
         if not self._criterion.overflow:
             missing &= ~values["stated"]
@@ -148,6 +149,15 @@ class _Judge:
             self._measure(step, self._values["later"], unknown)
             later = self._states(step, np.where(unknown, self._values["later"], -1))
             state[unknown & (later == CLEAN)] = CLEAN
+
+    def _believe(self, state: Int8, designed: Mask) -> None:
+        """Takes what a training said of a value when a node read it. An Inf may be there by design."""
+        if not self._criterion.overflow:
+            return
+        told = self._values["told"]
+        state[told == OperandState.CLEAN] = CLEAN
+        state[told == OperandState.NAN] = BAD
+        state[(told == OperandState.INFINITE) & ~designed & (self._values["index"] >= 0)] = BAD
 
     def _stated(self) -> tuple[Int64, Int8]:
         """The values of constants that the graph states, by number, and their states."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import weakref
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -471,6 +472,10 @@ class Training:
         """The last sight of what outlives a step."""
         self._states = States()
         self._weights_seen = False
+        self._seen_last: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
+        """Gradients as they were when they were seen last, by weight."""
+        self._of_step: set[str] = set()
+        """Weights of which a gradient was seen in this step."""
         self._at_backward: dict[str, tuple[tuple[int, int], Capture | None]] = {}
 
     def look_again(self) -> None:
@@ -613,7 +618,11 @@ class Training:
                 self._see_as_left(name, parameter)
             if name in self._seen or parameter.grad is None or (wanted is not None and id(parameter) not in wanted):
                 continue
+            if optimizer is None and self._is_of_before(name, parameter.grad):
+                continue
             self._seen.add(name)
+            self._of_step.add(name)
+            self._seen_last[name] = weakref.ref(parameter.grad), version_of(parameter.grad)
             found.append((gradient_of(name), parameter.grad))
             self._trained.add(name)
             self.expectation.saw_gradients([name])
@@ -622,6 +631,12 @@ class Training:
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
         see_all(self.recording.step, found + self._rates(optimizer), self.recording.plans, None)
+
+    def _is_of_before(self, name: str, gradient: torch.Tensor) -> bool:
+        """Tells whether a gradient is left of the step before: nothing of this step made it, and nothing used it."""
+        known, version = self._seen_last.get(name, (None, 0))
+        same = known is not None and known() is gradient and version_of(gradient) == version
+        return same and name not in self._of_step
 
     def backward_ended(self) -> None:
         """Looks at gradients where no optimizer is known: the program updates the weights, and may clear them at once.
@@ -701,6 +716,7 @@ class Training:
         self.recording.by_hand = not self.optimizers
         self._at_backward.clear()
         self._seen.clear()
+        self._of_step.clear()
         self._weights = None
         self._weights_seen = False
 
@@ -724,7 +740,8 @@ class Training:
                 return tensor
         for known, parameter in self.tree.parameters.items():
             if gradient_of(known) == name:
-                return parameter.grad
+                gradient = parameter.grad
+                return None if gradient is None or self._is_of_before(known, gradient) else gradient
         return None
 
     def graph(self) -> bytes:
