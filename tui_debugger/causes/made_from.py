@@ -130,7 +130,9 @@ class _Filling:
         wrote = known & ~updated & (index >= 0)
         wrote[wrote] = self._readable(step[wrote], index[wrote])
         changed = of[wrote]
-        tensors["start"][changed], tensors["other"][changed] = Start.CHANGED.code, holder[wrote]
+        # What a training says of an input is no copy: in between was work that the graph does not show.
+        start = Start.UNKNOWN if draws_updates(self._nodes) else Start.CHANGED
+        tensors["start"][changed], tensors["other"][changed] = start.code, holder[wrote]
         values = self._rows(changed, row[wrote], slot[wrote])
         values["step"], values["index"], values["holder"] = step[wrote], index[wrote], holder[wrote]
         values["constant"] = constant[wrote]

@@ -31,6 +31,7 @@ from tui_debugger.causes.table import (
 )
 from tui_debugger.check.hits import StepHits
 from tui_debugger.check.measure import Measurements
+from tui_debugger.graph.categories import draws_updates
 from tui_debugger.model import PARAMETERS, Hit, OperandState, ProgressFn, Side, no_progress
 from tui_debugger.stats.records import RequiredStats
 from tui_debugger.stats.records import State as RowState
@@ -186,7 +187,7 @@ class _Judge:
         """Input files that show the node's own result: in-place operators are dumped after the kernel ran."""
         values, found = self._values, np.zeros(len(self._values), np.bool_)
         likely = np.flatnonzero(open_values & (state == BAD) & values["own"] & (values["held_index"] >= 0))
-        if not len(likely):
+        if not len(likely) or draws_updates(self._causes.flow.nodes):  # our client says nothing of such inputs
             return found
         round_ = self._tensors["round"][values["of"]]
         places = [(int(values["node"][at]), int(round_[at])) for at in likely.tolist()]

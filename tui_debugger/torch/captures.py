@@ -790,6 +790,15 @@ class Step:
         seen = self._same(tensor)
         return None if seen is None else seen.capture()
 
+    def line_at(self, key: Key, tensor: torch.Tensor) -> Capture | None:
+        """The line under a name, if a tensor shows the same memory: autograd gives operators what it saved."""
+        line = self._by_key.get(key)
+        if line is None or line.tensor is None or not line.intact or line.meta != meta_of(tensor):
+            return None
+        values = local(tensor)
+        same = values.layout is torch.strided and values.stride() == line.tensor.stride()
+        return line if same and values.data_ptr() == line.tensor.data_ptr() else None
+
     @property
     def room(self) -> int:
         """Bytes of values for which there is room."""

@@ -23,6 +23,7 @@ from tui_debugger.model import OperandState
 from tui_debugger.stats.records import Record
 from tui_debugger.torch.captures import (
     EVERYTHING,
+    NOWHERE,
     Capture,
     Key,
     MemoryBudget,
@@ -607,17 +608,14 @@ class Recording:
     def _read_until_then(self, step: Step, reads: Reads) -> list[Operand]:
         """What a node read, of which is judged at the end of the step whether something is wrong.
 
-        What an operator made is what its own line says. Weights, buffers and what nobody knows may be others by then.
+        What an operator made is what its own line says. Weights, buffers and what nobody saw may be others by then.
         """
         found = []
         for sources, tensor in reads():
-            line = step.line_of(tensor)
-            if line is not None:
-                found.append(Operand(sources, line))
-            elif numeric(tensor) and (UNKNOWN in sources or self.flow.held_in(tensor)):
-                found.append(Operand(sources, place=extremes(plain(local(tensor)), step.waiting)))
-            else:
-                found.append(Operand(sources))
+            line = step.line_of(tensor) or step.line_at(split_output(sources[0]), tensor)
+            look = line is None and numeric(tensor) and tensor.numel() > 0
+            place = extremes(plain(local(tensor)), step.waiting) if look else NOWHERE
+            found.append(Operand(sources, line, place))
         return found
 
     def _plan(self, name: str) -> Plan | None:
