@@ -248,6 +248,8 @@ class Recording:
         self.settled = False
         self._at_once = at_once
         self.updated: list[str] = []
+        self._evaluated: list[str] = []
+        self._evaluations = 0
         self.at_begin: Callable[[], None] = lambda: None
         self.by_hand = False
         self.at_backward_end: Callable[[], None] = lambda: None
@@ -271,8 +273,17 @@ class Recording:
     def begin_call(self) -> None:
         """The model is called with gradients."""
         self.step.begin_call()
+        self.updated += self._evaluated if self._evaluations else ()
+        self._evaluations += 1
         self._order = 0
         self.at_begin()
+
+    def evaluates(self, weights: Iterable[str]) -> None:
+        """An optimizer runs that calls the model itself, and changes weights between two calls; without any: it ended.
+
+        ``weights``: their names.
+        """
+        self._evaluated, self._evaluations = list(weights), 0
 
     def begin_pass(self) -> None:
         """A pass without gradients begins."""

@@ -474,6 +474,7 @@ class Training:
         self._weights_seen = False
         self._seen_last: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
         """Gradients as they were when they were seen last, by weight."""
+        self._bad_gradients = False
         self._of_step: set[str] = set()
         """Weights of which a gradient was seen in this step."""
         self._at_backward: dict[str, tuple[tuple[int, int], Capture | None]] = {}
@@ -572,6 +573,22 @@ class Training:
                 structure.feed(name, ())  # for good: another graph would cost what is known of this step
             del self._versions[name]
 
+    def _notice_bad_weights(self) -> None:
+        """Gradients are bad for the first time: a weight that is bad before its update was written by the program.
+
+        ``weight.data[0] = ...`` counts nowhere that it was.
+        """
+        shards = self._shards()
+        with self.recording.at_work():
+            for name, each in self.tree.parameters.items():
+                if name not in shards and readable(each) and not bool(local(each).isfinite().all()):
+                    self.recording.structure.feed(name, ())
+
+    def names_of(self, parameters: Iterable[torch.Tensor]) -> list[str]:
+        """The names of some parameters of the model."""
+        wanted = {id(each) for each in parameters}
+        return [name for name, each in self.tree.parameters.items() if id(each) in wanted]
+
     def _shards(self) -> set[str]:
         """Weights that stand for what was gathered from all processes while the model runs."""
         return {reading.parameter for reading in self.distribution.readings}
@@ -630,7 +647,13 @@ class Training:
                 self.recording.collected(name, gradient_of(name), parameter.grad)
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
+        waiting = self.recording.step.waiting
+        before = len(waiting)
         see_all(self.recording.step, found + self._rates(optimizer), self.recording.plans, None)
+        if optimizer is not None:
+            bad, self._bad_gradients = self._bad_gradients, waiting.may_be_bad(before)
+            if self._bad_gradients and not bad:
+                self._notice_bad_weights()
 
     def _is_of_before(self, name: str, gradient: torch.Tensor) -> bool:
         """Tells whether a gradient is left of the step before: nothing of this step made it, and nothing used it."""
