@@ -563,6 +563,8 @@ class Step:
         self.volatile: set[Key] = set() if volatile is None else volatile
         """Tensors that were changed in place after they had been seen, in this step or one before."""
         self.fetched: Fetched | None = None
+        self.bad: set[str] = set()
+        """Nodes in which NaN or Inf was found."""
         self._by_key: dict[Key, Capture] = {}
         self._groups: dict[tuple[int, torch.dtype, bool], TensorGroup] = {}
         self._grouped = 0
@@ -629,6 +631,7 @@ class Step:
         self._grouped = 0
         self.drop_values()
         self.starts.clear()
+        self.bad.clear()
         self._by_key.clear()
         self._known.clear()
         self.waiting = Waiting()
@@ -661,6 +664,8 @@ class Step:
         """A watchpoint had something to say of a line."""
         self._show(capture)
         capture.hit = True
+        if capture.record is not None and capture.record.stats is not None and capture.record.stats.bad:
+            self.bad.add(capture.name)
 
     def adopt(self, captures: Sequence[Capture]) -> None:
         """Takes lines of passes of their own in, at their place in time. What was known first under a name stays."""

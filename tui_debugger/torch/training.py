@@ -471,10 +471,13 @@ class Training:
         self._weights: Grouping | None = None
         """The last sight of what outlives a step."""
         self._states = States()
+        self._known_states = 0
         self._weights_seen = False
         self._seen_last: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
         """Gradients as they were when they were seen last, by weight."""
         self._bad_gradients = False
+        self._bad_before: set[str] = set()
+        """Nodes that were bad in the step before."""
         self._of_step: set[str] = set()
         """Weights of which a gradient was seen in this step."""
         self._at_backward: dict[str, tuple[tuple[int, int], Capture | None]] = {}
@@ -492,7 +495,9 @@ class Training:
         """Weights and buffers are what they are by name; operators take a buffer of whole numbers for a constant."""
         whole = not self.recording.every_operator
         buffers = [(name, each) for name, each in self.tree.buffers.items() if whole or _plain(each)]
-        self.recording.flow.know_parameters([*self.tree.parameters.items(), *buffers])
+        states = () if whole else self._states.of(self.tree, self.optimizers)
+        self._known_states = len(states)
+        self.recording.flow.know_parameters([*self.tree.parameters.items(), *buffers, *states])
 
     def owns(self, module: torch.nn.Module) -> bool:
         """Tells whether a module is part of the model."""
@@ -578,10 +583,11 @@ class Training:
 
         ``weight.data[0] = ...`` counts nowhere that it was.
         """
-        shards = self._shards()
+        but, plans = self._shards() | self._bad_before, self.recording.plans
+        watched = ((name, each) for name, each in self.tree.parameters.items() if name not in but and plans.of(name))
         with self.recording.at_work():
-            for name, each in self.tree.parameters.items():
-                if name not in shards and readable(each) and not bool(local(each).isfinite().all()):
+            for name, each in watched:
+                if readable(each) and not bool(local(each).isfinite().all()):
                     self.recording.structure.feed(name, ())
 
     def names_of(self, parameters: Iterable[torch.Tensor]) -> list[str]:
@@ -716,6 +722,9 @@ class Training:
 
     def next_step(self) -> None:
         """Drops what the step no longer needs. Weights that are compared are kept for the next step."""
+        self._bad_before = set(self.recording.step.bad)
+        if self.recording.every_operator and len(self._states.of(self.tree, self.optimizers)) != self._known_states:
+            self._know_parameters()
         self.patience.next_step(chain(self.recording.step.names(), self.recording.passes.names))
         self.expectation.next_step()
         self.memory.next_step()
