@@ -4,6 +4,9 @@ Programs do not do the same in every step, and a step in which a branch runs for
 So what a module is given, what it returns, and what a loss is made of is held against the steps before: the node that
 made the very tensor, or else the way back through autograd to the nodes that it was computed from. What has no
 gradient, and was computed, shows nothing of that.
+
+What only moves elements is no part of the way: PyTorch moves them by other functions while somebody sees operators, or
+where a tensor lies otherwise in memory, and nothing bad comes of it.
 """
 
 from __future__ import annotations
@@ -13,13 +16,24 @@ from typing import Any, Final
 
 import torch
 
-from tui_debugger.torch.internals import base_of, number_of
+from tui_debugger.torch.flow import has_fractions
+from tui_debugger.torch.internals import base_of, number_of, version_of
 from tui_debugger.torch.recording import Recording
 
 MOST: Final = 500
 """Functions of autograd on the way from a tensor back to nodes; beyond that it is not compared."""
 _OF_LEAF: Final = "AccumulateGrad"
 """The type of the functions that keep gradients."""
+_COPIES: Final = frozenset({"CloneBackward0"})
+_MOVES: Final = _COPIES | {
+    f"{kind}Backward{number}"
+    for kind in (
+        *("Alias", "AsStrided", "Diagonal", "Expand", "Permute", "ReshapeAlias", "Select", "Slice", "Split"),
+        *("SplitWithSizes", "Squeeze", "T", "Transpose", "Unbind", "Unfold", "UnsafeView", "Unsqueeze", "View"),
+    )
+    for number in range(4)
+}
+"""Types of the functions that have moved elements of one tensor, and nothing else."""
 
 
 class Makers:
@@ -28,8 +42,10 @@ class Makers:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._usual: dict[Hashable, set[Hashable]] = {}
-        self._made: dict[int, str] = {}
-        """Outputs of nodes of this step by the number of the function that autograd has for them."""
+        self._anywhere: dict[Hashable, set[Hashable]] = {}
+        """The same of all that a node was given or returned, wherever that stood among the arguments."""
+        self._made: dict[int, tuple[str, int]] = {}
+        """Outputs of nodes of this step, with their versions, by the number of the function that autograd has."""
 
     def new_step(self) -> None:
         """A step is over: functions are numbered anew where threads change."""
@@ -39,59 +55,95 @@ class Makers:
         """A node has run. What an inner node made stays its own when an outer one returns it."""
         for tensor in tensors:
             if tensor.grad_fn is not None:
-                self._made.setdefault(number_of(tensor.grad_fn), node)
+                self._made.setdefault(number_of(tensor.grad_fn), (node, version_of(tensor)))
 
     def usual(self, node: str, role: str, tensors: Sequence[torch.Tensor]) -> bool:
         """Tells whether tensors came to be as in a step that was followed. While one is, that is learned.
+
+        Arguments may be left out in some steps, so that others stand at other places: what a node was made of once is
+        known wherever it stands. What nobody knows is known at its place only, or where that is new.
 
         Args:
             node: that is given them, or returns them.
             role: what they are to it.
             tensors: in order; to be asked about before the node is said to have made them.
         """
+        if self._recording.flow.following:
+            self._learn(node, role, tensors)
+            return True
         usual = True
         for at, tensor in enumerate(tensors):
             maker = self._maker(tensor)
-            key = node, role, at
-            if self._recording.flow.following:
-                self._usual.setdefault(key, set()).add(maker)
-            elif key in self._usual and maker not in self._usual[key]:
-                usual = False
+            here = self._usual.get((node, role, at))
+            if here is None or maker not in here:
+                usual &= self._is_elsewhere(node, role, tensor, maker if maker or here is None else _NOBODY)
         return usual
 
     # -- inside --------------------------------------------------------------------------------------
 
+    def _learn(self, node: str, role: str, tensors: Sequence[torch.Tensor]) -> None:
+        anywhere = self._anywhere.setdefault((node, role), set())
+        for at, tensor in enumerate(tensors):
+            maker = self._maker(tensor)
+            self._usual.setdefault((node, role, at), set()).add(maker)
+            if has_fractions(tensor):
+                anywhere.add(maker)
+
+    def _is_elsewhere(self, node: str, role: str, tensor: torch.Tensor, maker: Hashable) -> bool:
+        """Tells whether a tensor came to be as one at another place; a node that nobody followed has known none."""
+        anywhere = self._anywhere.get((node, role))
+        return anywhere is None or maker in anywhere or not has_fractions(tensor)
+
     def _maker(self, tensor: torch.Tensor) -> Hashable:
         """The node that made a tensor, or the functions and nodes that it was computed by; None: that does not show."""
-        maker = self._known(tensor)
-        if maker:
-            return maker
+        known = self._known(tensor)
+        if known:
+            return known, tensor.output_nr
         if tensor.grad_fn is not None:
-            return self._way_back(tensor.grad_fn)
+            return self._way_back(tensor)
         base = base_of(tensor)
-        return None if base is None else ("view", self._known(base))
+        known = "" if base is None else self._known(base)
+        return (known, 0) if known else None
 
     def _known(self, tensor: torch.Tensor) -> str:
         return self._recording.seen_as(tensor) or self._recording.flow.parameter(tensor)
 
-    def _way_back(self, function: Any) -> Hashable:
+    def _way_back(self, tensor: torch.Tensor) -> Hashable:
+        function: Any = tensor.grad_fn
+        slot, copied = tensor.output_nr, False
+        while (number := number_of(function)) not in self._made and type(function).__name__ in _MOVES:
+            copied |= type(function).__name__ in _COPIES
+            function, slot = function.next_functions[0]
+            if function is None:
+                return None
+        if number in self._made:
+            node, version = self._made[number]
+            # What the program wrote to it since, without gradients, is the work of nobody who is known.
+            same = copied or version == version_of(tensor)
+            return (node, slot) if same else (node, slot, _CHANGED)
         found: list[Hashable] = []
         numbers: dict[int, int] = {}
-        pending: list[tuple[Any, int]] = [(function, 0)]
+        pending: list[tuple[Any, int]] = [(function, slot)]
         while pending:
             each, slot = pending.pop()
             if each is None:
                 found.append("")
-            elif type(each).__name__ == _OF_LEAF:
-                found.append(self._known(each.variable))
+            elif (kind := type(each).__name__) == _OF_LEAF:
+                found.append((self._known(each.variable), 0))
             elif (number := number_of(each)) in self._made:
-                found.append((self._made[number], slot))
+                found.append((self._made[number][0], slot))
+            elif kind in _MOVES:
+                pending.append(each.next_functions[0])
             elif number in numbers:
                 found.append(numbers[number])
             else:
                 numbers[number] = len(found)
-                found.append(type(each).__name__)
+                found.append(kind)
                 pending += each.next_functions
             if len(found) > MOST:
                 return None
-        return tuple(found)
+        return found[0] if len(found) == 1 else tuple(found)
+
+
+_NOBODY: Final = ""
+_CHANGED: Final = "changed"
