@@ -11,13 +11,13 @@ where a tensor lies otherwise in memory, and nothing bad comes of it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import torch
 
 from tui_debugger.torch.flow import has_fractions
-from tui_debugger.torch.internals import base_of, number_of, version_of
+from tui_debugger.torch.internals import base_of, leaves, number_of, version_of
 from tui_debugger.torch.recording import Recording
 
 MOST: Final = 500
@@ -44,6 +44,8 @@ class Makers:
         self._usual: dict[Hashable, set[Hashable]] = {}
         self._anywhere: dict[Hashable, set[Hashable]] = {}
         """The same of all that a node was given or returned, wherever that stood among the arguments."""
+        self._nodes: dict[str, set[Hashable]] = {}
+        """The nodes that a loss was computed of."""
         self._made: dict[int, tuple[str, int]] = {}
         """Outputs of nodes of this step, with their versions, by the number of the function that autograd has."""
 
@@ -79,6 +81,26 @@ class Makers:
                 usual &= self._is_elsewhere(node, role, tensor, maker if maker or here is None else _NOBODY)
         return usual
 
+    def usual_loss(self, node: str, loss: torch.Tensor) -> bool:
+        """As ``usual``: the node of a loss stands for all functions that compute it, whatever they are in this step.
+
+        It is made of the same as before where they read the same nodes. Of what else they read autograd keeps the
+        values.
+        """
+        usual = self.usual(node, "computed", [loss])
+        if usual and not self._recording.flow.following:
+            return True
+        functions: list[Any] = []
+        maker = self._way_back(loss, functions)
+        if maker is None:
+            return usual
+        nodes = {each for each in maker if isinstance(each, tuple)} if functions else {maker}
+        if self._recording.flow.following:
+            self._nodes.setdefault(node, set()).update(nodes)
+        elif nodes <= self._nodes.get(node, set()):
+            usual = all(map(_reads_nothing_bad, functions))
+        return usual
+
     # -- inside --------------------------------------------------------------------------------------
 
     def _learn(self, node: str, role: str, tensors: Sequence[torch.Tensor]) -> None:
@@ -100,7 +122,8 @@ class Makers:
         if known:
             return known, tensor.output_nr
         if tensor.grad_fn is not None:
-            return self._way_back(tensor)
+            made: Hashable = self._way_back(tensor)
+            return made
         base = base_of(tensor)
         known = "" if base is None else self._known(base)
         return (known, 0) if known else None
@@ -108,7 +131,8 @@ class Makers:
     def _known(self, tensor: torch.Tensor) -> str:
         return self._recording.seen_as(tensor) or self._recording.flow.parameter(tensor)
 
-    def _way_back(self, tensor: torch.Tensor) -> Hashable:
+    def _way_back(self, tensor: torch.Tensor, functions: list[Any] | None = None) -> Any:
+        """The functions and nodes that a tensor was computed by. ``functions``: takes in the former."""
         function: Any = tensor.grad_fn
         slot, copied = tensor.output_nr, False
         while (number := number_of(function)) not in self._made and type(function).__name__ in _MOVES:
@@ -139,11 +163,48 @@ class Makers:
             else:
                 numbers[number] = len(found)
                 found.append(kind)
+                if functions is not None:
+                    functions.append(each)
                 pending += each.next_functions
             if len(found) > MOST:
                 return None
-        return found[0] if len(found) == 1 else tuple(found)
+        return found[0] if len(found) == 1 and not numbers else tuple(found)
 
 
 _NOBODY: Final = ""
 _CHANGED: Final = "changed"
+
+
+def _reads_nothing_bad(function: Any) -> bool:
+    """Tells whether a function of autograd is known to have read finite values beside those that others computed.
+
+    Autograd keeps what derivatives need. Whether that is all that was read shows for functions of two operands.
+    """
+    if isinstance(function, torch.autograd.function.BackwardCFunction):
+        return False  # of the program: it may read whatever it likes
+    try:
+        kept = dict(_kept(function))
+        read = [each for each, _ in function.next_functions]
+        if None in read and (len(read) != 2 or sum(len(kept.get(name, ())) for name in _OPERANDS) != 1):
+            return False
+        return all(bool(each.isfinite().all()) for some in kept.values() for each in some)
+    except RuntimeError:  # given back already, written to since, or kept in a way of the program
+        return False
+
+
+def _kept(function: Any) -> Iterator[tuple[str, list[torch.Tensor]]]:
+    """By name what a function keeps that was not computed with gradients."""
+    for attribute in dir(function):
+        name = attribute.removeprefix(_KEPT)
+        if name == attribute:
+            continue
+        given = getattr(function, attribute)
+        for each in given if isinstance(given, tuple | list) else (given,):
+            if each is not None and getattr(each, "unpack_hook", function) is not None:
+                raise RuntimeError("the program has hooks, which would run once more")
+        yield name, [each for each in leaves(getattr(function, f"_saved_{name}")) if not each.requires_grad]
+
+
+_KEPT: Final = "_raw_saved_"
+_OPERANDS: Final = ("self", "other", "mat2", "exponent", "target")
+"""What PyTorch calls the operands of functions of two."""

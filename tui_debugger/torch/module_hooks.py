@@ -142,7 +142,7 @@ class Losses:
                     if scaled:
                         structure.scaled.add(name)
                     sources = functools.partial(flow.sources, [tensor])
-                    usual = self._makers.usual(name, "computed", [tensor])
+                    usual = self._makers.usual_loss(name, tensor)
                     recording.made(name, flow.of(tensor).work or LOSS, [tensor], sources)
                     self._makers.made(name, [tensor])
                     if not usual:
