@@ -188,6 +188,46 @@ def test_arguments_may_be_left_out_and_stand_elsewhere(name: str) -> None:
     assert ("taking/Taking" not in doubted_in(model, lambda: step(first), lambda: step(later))) == known
 
 
+class Spoiling(nn.Module):
+    """Returns what it is given, or NaN."""
+
+    bad = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * math.nan if self.bad else x * 1
+
+
+class Around(nn.Module):
+    """Has modules inside, and a branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.other = nn.Linear(WIDTH, WIDTH), Spoiling()
+        self.table = ONES * 1
+        self.branch = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        other = self.other(x.detach())
+        made = self.linear(x)
+        return made + (other - self.table).detach() / 0 if self.branch else made
+
+
+@pytest.mark.parametrize("bad", ["", "given", "inside", "held"])
+def test_a_new_branch_of_a_module_with_others_inside_is_its_own_work_if_it_can_have_read_nothing_bad(bad: str) -> None:
+    around = Around()
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), around, nn.Linear(WIDTH, WIDTH))
+
+    def later() -> Any:
+        around.branch, around.other.bad = True, bad == "inside"
+        if bad == "held":
+            around.table[0, 0] = math.nan
+        return model(ONES * (math.nan if bad == "given" else 1)).sum()
+
+    found = doubted_in(model, lambda: model(ONES).sum(), later)
+    assert ("1/Around" not in found) == (not bad)
+    assert "2/Linear" in found
+
+
 class Own(torch.autograd.Function):
     """A function of the program, of which nobody knows what it reads."""
 
