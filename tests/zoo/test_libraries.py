@@ -109,12 +109,7 @@ def test_nothing_is_found_at_the_level_of_operators_either(name: str) -> None:
     assert nothing_found(run)
 
 
-UNKNOWN_FLOW = "the data flow of the faulty step is not known: not judged"
-
-
-@pytest.mark.parametrize(
-    "name", programs(broken=dict.fromkeys(("t5", "trainer", "gpt2_with_accelerate"), UNKNOWN_FLOW))
-)
+@pytest.mark.parametrize("name", programs())
 def test_the_module_with_the_fault_is_the_only_origin(name: str) -> None:
     run = trained(name, fault(name), "module")
     assert run.is_unharmed()
