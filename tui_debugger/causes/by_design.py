@@ -2,9 +2,9 @@
 
 Every attention net has some in every step: a mask of -Inf that a softmax turns into zeros. *Intended* is
 
-* an Inf that an operator was told to write, a constant, a graph input of -Inf that is a mask, and what only passes such
-  ones on. A mask is what is added in front of a softmax, or what an operator is told to write: -Inf in other data is a
-  fault of the data;
+* an Inf that an operator was told to write, a constant, a mask of -Inf from outside (a graph input, or an input that no
+  node made where there is no graph), and what only passes such ones on. A mask is what is added in front of a softmax,
+  or what an operator is told to write: -Inf in other data is a fault of the data;
 * an overflow to -Inf of the lowest number of a type, which was written as a mask, where a softmax weighs with it;
 * a pole, as the logarithm of 0, where all that reads it selects other elements.
 
@@ -47,6 +47,7 @@ from tui_debugger.causes.by_design_table import (
     PICKS,
     POLES,
     PRODUCTS,
+    QUERIES,
     READS_NO_VALUES,
     REPEATS,
     SELECTS,
@@ -149,20 +150,24 @@ class Designs:
 
     def may_be_intended(self, row: int) -> bool:
         """Tells whether a node can put out an intended Inf at all."""
-        category = self._nodes.category_of(row)
+        category = self._category(row)
         if category in PARAMETERS or category is Category.CONSTANT:
             return category in (Category.PARAMETER, Category.CONSTANT)
         kind = self._kind(row)
         return kind in OPERATORS or kind in POLES or "attention" in kind
 
     def _kind(self, row: int) -> str:
-        return plain_type(self._nodes.op_type(row))
+        return plain_type(self._nodes.op_type(row)) if row >= 0 else ""
+
+    def _category(self, row: int) -> Category:
+        """The category of a node. An input that no node made is fed as data, like a graph input."""
+        return self._nodes.category_of(row) if row >= 0 else Category.PARAMETER
 
     def _is_intended(self, row: int, slot: int, depth: int) -> bool:
         out = self._contents(row, slot) if self.may_be_intended(row) else None
         if out is None or not out.only_infinite:
             return False
-        category, kind = self._nodes.category_of(row), self._kind(row)
+        category, kind = self._category(row), self._kind(row)
         if category is Category.CONSTANT:
             constant = stated(self._nodes, row)
             return constant is None or _has_signs(out, [constant])
@@ -203,24 +208,34 @@ class Designs:
             self._masks[key] = False  # in a circle it is none
             readers = [
                 each
-                for each in real_consumers(self._nodes, row, slot)
+                for each in self._consumers(row, slot)
                 if self._kind(each[0]) not in TELLS_NOTHING and not self._is_backward(each[0])
             ]
             self._masks[key] = (
                 depth < _DEPTH
                 and bool(readers)
-                and all(self._uses_mask(*each, depth, joined=joined) for each in readers)
+                and all(
+                    self._uses_mask(*each, depth, joined=joined, first=self._first_mask(each[0]) if row < 0 else 0)
+                    for each in readers
+                )
             )
         return self._masks[key]
 
-    def _is_backward(self, row: int) -> bool:
-        return is_backward(self._nodes.op_type(row)) or self._nodes.category_of(row) is Category.GRADIENT
+    def _consumers(self, row: int, slot: int) -> list[tuple[int, int]]:
+        """What reads an output (node row, input). An input that nothing made is read by its own node alone."""
+        return real_consumers(self._nodes, row, slot) if row >= 0 else [unmade(row, slot)]
 
-    def _uses_mask(self, row: int, at: int, depth: int, *, joined: bool) -> bool:
-        """Tells whether an operator does with its input ``at`` what is done with masks."""
+    def _is_backward(self, row: int) -> bool:
+        return row >= 0 and (is_backward(self._nodes.op_type(row)) or self._nodes.category_of(row) is Category.GRADIENT)
+
+    def _uses_mask(self, row: int, at: int, depth: int, *, joined: bool, first: int = 0) -> bool:
+        """Tells whether an operator does with its input ``at`` what is done with masks.
+
+        ``first`` is the first input of an attention that may be a mask.
+        """
         kind = self._kind(row)
         if SOFTENS.fullmatch(kind):
-            return joined or "attention" in kind
+            return joined or ("attention" in kind and at >= first)
         operands = OPERATORS.get(kind)
         if operands is None or operands.work is Work.WEAKENS:
             return False
@@ -231,10 +246,15 @@ class Designs:
         read = [slot for slot in slots if real_consumers(self._nodes, row, slot)]
         return bool(read) and all(self._is_mask(row, slot, depth + 1, joined=joined) for slot in read)
 
+    def _first_mask(self, row: int) -> int:
+        """The first input of an attention that is not its data."""
+        return 3 if QUERIES.fullmatch(self._kind(row)) else 1
+
     def _given(self, row: int) -> tuple[list[tuple[int, int]], list[Elements | None]]:
-        """The inputs of an operator (node row, slot; row -1: not known), and what they hold."""
-        held = [each for each in real_inputs(self._nodes, row) if not self._nodes.orders_only(each[0])]
-        return held, [self._contents(*each) if each[0] >= 0 else None for each in held]
+        """The inputs of an operator (node row, slot; see ``unmade``), and what they hold."""
+        inputs = [each for each in enumerate(real_inputs(self._nodes, row)) if not self._nodes.orders_only(each[1][0])]
+        held = [made if made[0] >= 0 else unmade(row, at) for at, made in inputs]
+        return held, [self._contents(*each) for each in held]
 
     def _comes_from_operands(self, row: int, slot: int, out: Elements, depth: int) -> bool:
         """Tells whether an operator was given every Inf that it put out, to write it or to pass it on."""
@@ -301,7 +321,7 @@ class Designs:
         return _has_signs(out, [contents for contents in given if contents is not None])
 
     def _is_fed(self, row: int) -> bool:
-        return row >= 0 and self._nodes.category_of(row) is Category.PARAMETER
+        return self._category(row) is Category.PARAMETER
 
     def _states(self, held: Sequence[tuple[int, int]]) -> bool:
         """Tells whether the graph says which Inf an operator is given."""
@@ -350,10 +370,10 @@ class Designs:
     # -- absorbed ------------------------------------------------------------------------------------
 
     def _absorbing(self, row: int, slot: int, depth: int) -> frozenset[str]:
-        if self._is_unread_view(row):
+        if row >= 0 and self._is_unread_view(row):
             source = next(iter(real_inputs(self._nodes, row)), (-1, 0))
             return self.absorbed_by(*source, depth + 1) if source[0] >= 0 else frozenset()
-        if self._is_filler(row, slot) or self._is_unread_number(row, slot):
+        if row >= 0 and (self._is_filler(row, slot) or self._is_unread_number(row, slot)):
             return frozenset({self._nodes.op_type(row) if self._is_filler(row, slot) else NOTHING})
         found: set[str] = set()
         for consumer, position in self._readers(row, slot):
@@ -377,7 +397,7 @@ class Designs:
         forward = not self._is_backward(row)
         return [
             (consumer, position)
-            for consumer, position in dict.fromkeys(real_consumers(self._nodes, row, slot))
+            for consumer, position in dict.fromkeys(self._consumers(row, slot))
             if self._kind(consumer) not in READS_NO_VALUES
             and not LIKE.fullmatch(self._kind(consumer))
             and not is_backward(self._nodes.op_type(consumer))
@@ -450,6 +470,14 @@ class Designs:
         )
 
 
+def unmade(row: int, slot: int) -> tuple[int, int]:
+    """Names an input that no node made as if it were an output: its node stands for it, as a number below -1.
+
+    The same function tells which input such a name is of.
+    """
+    return -2 - row, slot
+
+
 def _is_value(contents: Elements | None) -> bool:
     """Tells whether an operand is known to be what an operator writes: one number, or infinite.
 
@@ -475,6 +503,13 @@ def _absorbs(kind: str, position: int) -> bool:
     """Tells whether it is for an operator's kind to make finite what was written for its input at a position."""
     is_written = kind in OPERATORS and position in OPERATORS[kind].written and kind not in SELECTS
     return not is_written and bool(kind in PICKS or WEIGHS.fullmatch(kind) or ABSORBS.fullmatch(kind))
+
+
+def _same_infinities(one: Elements, other: Elements) -> bool:
+    """Tells whether two tensors have as many Inf of each sign; where they were not counted, whether both have some."""
+    if one.counted and other.counted:
+        return (one.positive, one.negative) == (other.positive, other.negative)
+    return _has_signs(one, [other]) and _has_signs(other, [one])
 
 
 def _only_moves(kind: str, given: Sequence[Elements | None], out: Elements) -> bool:
@@ -563,7 +598,7 @@ class StepDesigns(Designs):
         """``intended`` of an input or output of a node."""
         if side is Side.INPUT:
             row_of = self._flow.holder(row, slot).row
-            if row_of < 0 or not self.may_be_intended(row_of):
+            if not self.may_be_intended(row_of):
                 return False
         place = self._place(row, side, slot)
         return place is not None and self.intended(*place)
@@ -589,11 +624,12 @@ class StepDesigns(Designs):
         if side is Side.OUTPUT:
             return row, slot
         holder = self._flow.holder(row, slot)
-        wrote, got = self._held(holder.row, holder.slot) if holder.row >= 0 else None, self._file(row, side, slot)
+        if holder.row < 0:
+            return unmade(row, slot)
+        wrote, got = self._held(holder.row, holder.slot), self._file(row, side, slot)
         if wrote is None or got is None or got.nan:
             return None
-        same = (got.positive, got.negative) == (wrote.positive, wrote.negative)
-        return (holder.row, holder.slot) if same else None
+        return (holder.row, holder.slot) if _same_infinities(got, wrote) else None
 
     def _held(self, row: int, slot: int) -> Elements | None:
         """Returns what an output holds, by its own file or else a consumer's; of a constant what the graph says."""
@@ -603,9 +639,12 @@ class StepDesigns(Designs):
         return self._known[place]
 
     def _found(self, row: int, slot: int) -> Elements | None:
+        if row < 0:
+            reader, at = unmade(row, slot)
+            return self._file(reader, Side.INPUT, at)
         if self._flow.is_constant(row):
             return self._constant(row, slot)
-        if row >= 0 and self._nodes.category_of(row) in PARAMETERS and self._flow.updated(row):
+        if self._nodes.category_of(row) in PARAMETERS and self._flow.updated(row):
             before = self._flow.locate_held(self._step, Holder(row, slot), self._round)
             return None if before is None else elements_of(self._record(before.index, before.step))
         found = self._file(row, Side.OUTPUT, slot)

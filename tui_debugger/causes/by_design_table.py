@@ -126,6 +126,8 @@ POLES: Final = frozenset(
 """Operators that put out an Inf of finite elements where their function has a pole."""
 WEIGHS: Final = re.compile(r".*softmax.*|.*attention.*|logsumexp|logaddexp2?|logcumsumexp|.*crossentropy.*|ctcloss.*")
 """Operators that give elements of -Inf no weight: what masks are made for."""
+QUERIES: Final = re.compile(r".*(dotproduct|flash|fus|multihead).*attention.*")
+"""Attention that reads queries, keys and values before its masks; others read one input of data."""
 ABSORBS: Final = re.compile(
     r"exp[12m]*|sigmoid|tanh|relu6?|hardtanh|clip.*|clamp.*|minimum|maximum|max|min|a?max|a?min|reducemax|reducemin"
     r"|argmax.*|argmin.*|topk.*|sort|argsort|equal|notequal|eq|ne|less|lessequal|lt|le|greater|greaterequal|gt|ge"
