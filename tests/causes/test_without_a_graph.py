@@ -200,3 +200,74 @@ class TestInputsWithoutTheirFile:
         assert ("Functional.softmax", "input", 0, 1) in {
             (hit["node"], hit["side"], hit["slot"], hit["step"]) for hit in findings(answer)
         }
+
+
+def with_nan(values: Array, *places: int) -> Array:
+    """A copy with NaN at some places."""
+    copy = values.copy()
+    copy.reshape(-1)[list(places)] = np.nan
+    return copy
+
+
+def chain(data: Array, given: Array | None = None) -> Calls:
+    """What a net makes of data in its first layers; ``given``: what the second one was given instead of the first's."""
+    doubled = data * 2
+    second = doubled if given is None else given
+    result = np.maximum(second, 0)
+    return {
+        "Torch.mul.0.forward": ([data], [doubled]),
+        "Functional.relu.0.forward": ([second], [result]),
+        "Torch.sum.0.forward": ([result], [result.sum(-1)]),
+    }
+
+
+class TestPathsOfNanInOneStep:
+    """One NaN hides the statistics by which an edge is found: the values tell what a tensor was made from."""
+
+    def path(self, capsys: pytest.CaptureFixture[str], root: Path, node: str) -> list[str]:
+        answer = run(capsys, "origin", root, "--from", node, "--json")
+        nodes = [hop["tensor"]["tensor"]["node"] for hop in answer.json["hops"] if hop["tensor"]]
+        return list(dict.fromkeys(nodes))
+
+    def first_known(self, capsys: pytest.CaptureFixture[str], root: Path) -> str:
+        return str(run(capsys, "origin", root, "--json").json["first_known"]["node"])
+
+    def test_the_path_ends_where_the_search_says(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        write_values(tmp_path, chain(with_nan(SCORES, 3)))
+        assert self.path(capsys, tmp_path, "Torch.sum") == ["Torch.sum", "Functional.relu", "Torch.mul"]
+        assert self.first_known(capsys, tmp_path) == "Torch.mul"
+
+    def test_a_view_that_was_not_recorded_changes_the_shape_only(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        data = with_nan(SCORES, 3)
+        write_values(tmp_path, chain(data, (data * 2).reshape(5, 3)))
+        assert self.path(capsys, tmp_path, "Torch.sum") == ["Torch.sum", "Functional.relu", "Torch.mul"]
+
+    @pytest.mark.parametrize("given", [with_nan(SCORES, 3), with_nan(SCORES * 2, 3, 4)], ids=["others", "more NaN"])
+    def test_other_values_with_nan_are_not_made_there(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path, given: Array
+    ) -> None:
+        write_values(tmp_path, chain(with_nan(SCORES, 3), given))
+        assert self.path(capsys, tmp_path, "Torch.sum") == ["Torch.sum", "Functional.relu"]
+
+    def test_tensors_of_nothing_but_nan_need_not_be_the_same(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        write_values(tmp_path, chain(np.full_like(SCORES, np.nan)))
+        assert self.path(capsys, tmp_path, "Functional.relu") == ["Functional.relu"]
+
+    def test_values_that_are_not_there_tell_nothing(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        calls = chain(with_nan(SCORES, 3))
+        write_values(tmp_path, calls, lost=("Torch.mul.0.forward.output.0.npy",))
+        assert self.path(capsys, tmp_path, "Functional.relu") == ["Functional.relu"]
+        write_values(tmp_path / "statistics", calls, files=False)
+        assert self.path(capsys, tmp_path / "statistics", "Functional.relu") == ["Functional.relu"]
+
+    def test_nothing_is_read_of_a_healthy_step(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        """Not even a file that cannot be read, of a step that is only listed."""
+        write_values(tmp_path, chain(SCORES))
+        for file in tmp_path.rglob("*.npy"):
+            file.write_bytes(b"no numbers")
+        answer = run(capsys, "relations", tmp_path, "Functional.relu", "--step", 0, "--json")
+        assert "Torch.mul" in answer.out
