@@ -271,3 +271,37 @@ class TestPathsOfNanInOneStep:
             file.write_bytes(b"no numbers")
         answer = run(capsys, "relations", tmp_path, "Functional.relu", "--step", 0, "--json")
         assert "Torch.mul" in answer.out
+
+
+class TestExplained:
+    """``explain`` asks the same rule: an input that is infinite by design is no bad input."""
+
+    BAD_INPUT, BY_DESIGN = "it does not start here: an input is bad already", "it is by design"
+
+    def causes(self, capsys: pytest.CaptureFixture[str], root: Path, *place: object) -> dict[str, str]:
+        answer = run(capsys, "explain", root, *place, "--json")
+        (tensor,) = answer.json["tensors"]
+        return {each["title"]: each["standing"] for part in tensor["sections"] for each in part["causes"]}
+
+    @pytest.mark.parametrize("calls", [masked(WHOLE_ROW), selected(), filled()], ids=["add", "where", "fill"])
+    def test_nan_of_a_softmax_behind_a_mask_starts_there(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path, calls: Calls
+    ) -> None:
+        (given, (result,)) = calls["Functional.softmax.0.forward"]
+        write_values(tmp_path, calls | {"Functional.softmax.0.forward": (given, [with_nan(result, 5)])})
+        found = self.causes(capsys, tmp_path, "Functional.softmax")
+        assert self.BAD_INPUT not in found
+        assert "likely" in found.values()
+
+    def test_what_writes_a_mask_was_told_to(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        write_values(tmp_path, filled())
+        assert self.causes(capsys, tmp_path, "Tensor.masked_fill") == {self.BY_DESIGN: "likely"}
+
+    @pytest.mark.parametrize("value", [np.nan, np.inf])
+    def test_an_input_that_is_bad_beside_its_mask_is_one(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path, value: float
+    ) -> None:
+        scores = SCORES.copy()
+        scores[1, 1] = value
+        write_values(tmp_path, masked(MASK, scores))
+        assert self.causes(capsys, tmp_path, "Functional.softmax")[self.BAD_INPUT] == "likely"

@@ -52,6 +52,7 @@ from tui_debugger.causes.by_design_table import (
     REPEATS,
     SELECTS,
     SOFTENS,
+    SUBTRACTS,
     TELLS_NOTHING,
     VIEWS,
     WEIGHS,
@@ -239,6 +240,8 @@ class Designs:
         operands = OPERATORS.get(kind)
         if operands is None or operands.work is Work.WEAKENS:
             return False
+        if kind == "neg" or (kind in SUBTRACTS and at):
+            return False  # its -Inf are +Inf there
         if at in operands.written and kind not in SELECTS:
             return True
         joined = joined or kind in JOINS

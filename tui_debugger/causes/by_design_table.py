@@ -58,7 +58,8 @@ _JOINING: Final = """
     diagonalscatter asstridedscatter scatterndupdate tensorscatterelements scatterelements scatternd indexcopy indexput
     indexputimpl indexputwithsort put maskedscatter inplaceindexcopy inplaceindexput inplaceput
 """
-_SUMS: Final = "add addv2 addext addn sub subext subtract adds subs addscalar subscalar iadd isub"
+_DIFFERENCES: Final = "sub subext subtract subs subscalar isub"
+_SUMS: Final = f"add addv2 addext addn adds addscalar iadd {_DIFFERENCES}"
 _INTEGERS: Final = "long int short byte bool"
 _CASTS: Final = f"cast castext to tocopy typeas type float half double bfloat16 {_INTEGERS}"
 _SCALINGS: Final = "mul muls multiply div realdiv divs divide truedivide imul"
@@ -92,6 +93,7 @@ OPERATORS: Final = _table(
 )
 """By plain type, MindSpore's names and PyTorch's: what writes values that it is given, and what passes elements on."""
 ADDS: Final = frozenset(_SUMS.split())
+SUBTRACTS: Final = frozenset(_DIFFERENCES.split())
 CONVERTS: Final = frozenset(_CASTS.split())
 BOUNDED: Final = ADDS | CONVERTS
 """Operators whose result is no larger than the sum of their inputs."""
