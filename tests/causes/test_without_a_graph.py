@@ -156,6 +156,56 @@ class TestMasksFromOutside:
         assert answer.code == 1
         assert {hit["verdict"] for hit in findings(answer)} == {"finding"}
 
+    @pytest.mark.parametrize(("slot", "code"), [(0, 1), (1, 1), (2, 1), (3, 0)], ids=["query", "key", "value", "mask"])
+    def test_attention_has_its_mask_behind_its_data(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path, slot: int, code: int
+    ) -> None:
+        inputs = [SCORES, SCORES + 1, SCORES + 2, SCORES + 3]
+        inputs[slot] = inputs[slot] + MASK
+        write_values(tmp_path, {"Functional.scaled_dot_product_attention.0.forward": (inputs, [SCORES])})
+        assert run(capsys, "check", tmp_path, "--watch", "TO").code == code
+
+    @pytest.mark.parametrize(
+        ("key", "code"), [("Torch.add", 0), ("Torch.sub", 1)], ids=["an added mask", "a mask that is subtracted"]
+    )
+    def test_a_mask_keeps_its_sign(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path, key: str, code: int
+    ) -> None:
+        total = SCORES + MASK if key == "Torch.add" else SCORES - MASK
+        result = softmax(SCORES + MASK)  # as if the softmax could
+        calls: Calls = {
+            f"{key}.0.forward": ([SCORES, MASK], [total]),
+            "Functional.softmax.0.forward": ([total], [result]),
+        }
+        write_values(tmp_path, calls)
+        assert run(capsys, "check", tmp_path, "--watch", "TO").code == code
+
+    @pytest.mark.parametrize("bad", [False, True], ids=["healthy", "a whole row of the second"])
+    def test_each_micro_batch_has_its_own_mask(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path, bad: bool
+    ) -> None:
+        calls: Calls = {}
+        construct: dict[str, str | None] = {}
+        for at in range(2):
+            scores = SCORES + at
+            mask = WHOLE_ROW if bad and at else MASK
+            total = scores + mask
+            module = f"Module.net.Net.forward.{at}"
+            calls[f"Torch.neg.{at}.forward"] = ([-scores], [scores])
+            calls[f"Torch.add.{at}.forward"] = ([scores, mask], [total])
+            calls[f"Functional.softmax.{at}.forward"] = ([total], [softmax(total)])
+            calls[module] = ([-scores], [softmax(total)])
+            construct |= dict.fromkeys(
+                [f"Torch.neg.{at}.forward", f"Torch.add.{at}.forward", f"Functional.softmax.{at}.forward"], module
+            )
+            construct[module] = None
+        write_values(tmp_path, calls, construct=construct, level="mix")
+        answer = run(capsys, "check", tmp_path, "--watch", "TO", "--json")
+        assert answer.code == int(bad)
+        assert {(hit["node"], hit["round"]) for hit in findings(answer) if hit["origin"]} == (
+            {("net/Functional.softmax", 2)} if bad else set()
+        )
+
 
 class TestInputsWithoutTheirFile:
     """The statistics of an input remain where its file was deleted: they tell that there are -Inf, not how many."""
