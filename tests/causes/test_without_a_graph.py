@@ -24,7 +24,8 @@ WHOLE_ROW[1] = -np.inf
 def softmax(values: Array) -> Array:
     with np.errstate(invalid="ignore"):
         weights = np.exp(values - values.max(-1, keepdims=True))
-        return (weights / weights.sum(-1, keepdims=True)).astype(values.dtype)  # type: ignore[no-any-return]  # numpy
+        result: Array = (weights / weights.sum(-1, keepdims=True)).astype(values.dtype)
+    return result
 
 
 def masked(mask: Array, scores: Array = SCORES) -> Calls:
@@ -206,6 +207,23 @@ class TestMasksFromOutside:
             {("net/Functional.softmax", 2)} if bad else set()
         )
 
+    @pytest.mark.parametrize(
+        ("given", "inside", "code"),
+        [(MASK, MASK, 0), (WHOLE_ROW, MASK, 1), (MASK, np.zeros_like(MASK), 1)],
+        ids=["handed on", "another one is read inside", "nothing reads it inside"],
+    )
+    def test_a_module_hands_its_mask_on(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path, given: Array, inside: Array, code: int
+    ) -> None:
+        module = "Module.block.Block.forward.0"
+        calls = masked(inside)
+        _, (result,) = calls["Functional.softmax.0.forward"]
+        construct: dict[str, str | None] = {**dict.fromkeys(calls, module), module: None}
+        write_values(tmp_path, calls | {module: ([-SCORES, given], [result])}, construct=construct, level="mix")
+        answer = run(capsys, "check", tmp_path, "--watch", "TO", "--json")
+        assert answer.code == code
+        assert [hit["node"] for hit in findings(answer)] == ["block/Block"] * code
+
 
 class TestInputsWithoutTheirFile:
     """The statistics of an input remain where its file was deleted: they tell that there are -Inf, not how many."""
@@ -254,7 +272,7 @@ class TestInputsWithoutTheirFile:
 
 def with_nan(values: Array, *places: int) -> Array:
     """A copy with NaN at some places."""
-    copy = values.copy()
+    copy: Array = values.copy()
     copy.reshape(-1)[list(places)] = np.nan
     return copy
 

@@ -212,14 +212,11 @@ class Designs:
                 for each in self._consumers(row, slot)
                 if self._kind(each[0]) not in TELLS_NOTHING and not self._is_backward(each[0])
             ]
-            self._masks[key] = (
-                depth < _DEPTH
-                and bool(readers)
-                and all(
-                    self._uses_mask(*each, depth, joined=joined, first=self._first_mask(each[0]) if row < 0 else 0)
-                    for each in readers
-                )
-            )
+            first = self._first_mask(row)
+            uses = (self._uses_mask(*each, depth, joined=joined, first=first) for each in readers)
+            if same := self._same_inside(row, slot):
+                uses = (self.intended(*each, depth + 1) for each in same)
+            self._masks[key] = depth < _DEPTH and bool(readers) and all(uses)
         return self._masks[key]
 
     def _consumers(self, row: int, slot: int) -> list[tuple[int, int]]:
@@ -250,8 +247,17 @@ class Designs:
         return bool(read) and all(self._is_mask(row, slot, depth + 1, joined=joined) for slot in read)
 
     def _first_mask(self, row: int) -> int:
-        """The first input of an attention that is not its data."""
-        return 3 if QUERIES.fullmatch(self._kind(row)) else 1
+        """The first input of an attention that may be a mask: where a graph says it, data need not be listed."""
+        if row >= 0:
+            return 0
+        return 3 if QUERIES.fullmatch(self._kind(unmade(row, 0)[0])) else 1
+
+    def _same_inside(self, row: int, slot: int) -> list[tuple[int, int]]:  # noqa: ARG002 - see StepDesigns
+        """The inputs of operators that hold the same as an input of a module that no node made.
+
+        Which operators run inside the module is not known here: a tensor that is a mask to them is one to the module.
+        """
+        return []
 
     def _given(self, row: int) -> tuple[list[tuple[int, int]], list[Elements | None]]:
         """The inputs of an operator (node row, slot; see ``unmade``), and what they hold."""
@@ -379,15 +385,17 @@ class Designs:
         if row >= 0 and (self._is_filler(row, slot) or self._is_unread_number(row, slot)):
             return frozenset({self._nodes.op_type(row) if self._is_filler(row, slot) else NOTHING})
         found: set[str] = set()
+        inside = [self.absorbed_by(*each, depth + 1) for each in self._same_inside(row, slot)]
+        by_module = frozenset().union(*inside) if all(inside) else frozenset()
         for consumer, position in self._readers(row, slot):
             kind, outputs = self._kind(consumer), self._outputs(consumer)
             if not outputs:
                 return frozenset()
             for at, contents in outputs.items():
                 if not contents.infinite and not contents.nan:
-                    if not (_absorbs(kind, position) or self._converts_away(consumer, at)):
+                    if not (by_module or _absorbs(kind, position) or self._converts_away(consumer, at)):
                         return frozenset()
-                    found.add(self._nodes.op_type(consumer))
+                    found |= by_module or {self._nodes.op_type(consumer)}
                     continue
                 further = self.absorbed_by(consumer, at, depth + 1)
                 if not further:
@@ -506,6 +514,15 @@ def _absorbs(kind: str, position: int) -> bool:
     """Tells whether it is for an operator's kind to make finite what was written for its input at a position."""
     is_written = kind in OPERATORS and position in OPERATORS[kind].written and kind not in SELECTS
     return not is_written and bool(kind in PICKS or WEIGHS.fullmatch(kind) or ABSORBS.fullmatch(kind))
+
+
+def _is_known(kind: str) -> bool:
+    """Tells whether a table says what operators of a kind do with an Inf."""
+    return kind in OPERATORS or any(table.fullmatch(kind) for table in (SOFTENS, WEIGHS, ABSORBS))
+
+
+def _holds_the_same(one: Elements, other: Elements | None) -> bool:
+    return other is not None and not other.nan and one.count == other.count and _same_infinities(one, other)
 
 
 def _same_infinities(one: Elements, other: Elements) -> bool:
@@ -687,6 +704,23 @@ class StepDesigns(Designs):
             mine = rows[np.isin(table.round[rows], (0, self._round))]
             rows = mine if len(mine) else rows
         return [self._record(int(at), step) for at in rows]
+
+    def _same_inside(self, row: int, slot: int) -> list[tuple[int, int]]:
+        if row >= 0:
+            return []
+        table, (reader, at), mine = self._table, unmade(row, slot), self._held(row, slot)
+        index = table.find(reader, Side.INPUT, at, self._round)
+        meta = table.recorded_meta(index) if index >= 0 else None
+        if mine is None or meta is None or _is_known(self._kind(reader)):
+            return []
+        found: dict[tuple[int, int], None] = {}
+        for other in np.flatnonzero((table.side == int(Side.INPUT)) & (table.node >= 0)).tolist():
+            node, place = int(table.node[other]), int(table.slot[other])
+            if table.recorded_meta(other) != meta or not _is_known(self._kind(node)):
+                continue
+            if self._flow.holder(node, place).row < 0 and _holds_the_same(mine, self._held(*unmade(node, place))):
+                found[unmade(node, place)] = None
+        return list(found)
 
     def _file(self, row: int, side: Side, slot: int) -> Elements | None:
         """Returns what was dumped as an input or output; of all rounds, or where this one has none: together."""
