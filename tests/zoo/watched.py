@@ -114,6 +114,10 @@ class Watcher:
         if not self._begun:
             self._begun = True
             self._add()
+        stop = self._session.state(0).stop
+        if stop is not None and stop.node:  # what becomes of an Inf is known at the end of the step
+            self._session.run(1, [0], stop_on_hit=False, stop_at_nodes=False)
+            return
         hits = self._report(event.step)
         if hits and event.step >= 0:
             self.seen.stops.append(event.step)
@@ -138,6 +142,9 @@ class Watcher:
         if known is None:
             return []
         hits = [hit for hit in known.hits if hit.verdict is Verdict.FINDING]
+        # What was a finding while the step ran may turn out to be by design at its end.
+        self.seen.findings.pop(step, None)
+        self.seen.origins.pop(step, None)
         if hits:
             found: dict[str, set[str]] = defaultdict(set)
             for hit in hits:
