@@ -41,6 +41,7 @@ from tui_debugger.causes.by_design_table import (
     JOINS,
     LIKE,
     MAKES_NUMBERS,
+    MOVES,
     NOTHING,
     OPERATORS,
     OVERWRITES,
@@ -201,11 +202,9 @@ class Designs:
         key = row, slot, joined
         if key not in self._masks:
             self._masks[key] = False  # in a circle it is none
-            readers = [
-                each
-                for each in real_consumers(self._nodes, row, slot)
-                if self._kind(each[0]) not in TELLS_NOTHING and not self._is_backward(each[0])
-            ]
+            readers = [each for each in real_consumers(self._nodes, row, slot) if not self._is_backward(each[0])]
+            telling = [each for each in readers if self._kind(each[0]) not in TELLS_NOTHING]
+            readers = telling or [each for each in readers if self._kind(each[0]) in COMPARES]
             self._masks[key] = (
                 depth < _DEPTH
                 and bool(readers)
@@ -221,6 +220,8 @@ class Designs:
         kind = self._kind(row)
         if SOFTENS.fullmatch(kind):
             return joined or "attention" in kind
+        if kind in COMPARES | CONVERTS and self._is_clean(row) and self._ends_in_selection(row, 0):
+            return True
         operands = OPERATORS.get(kind)
         if operands is None or operands.work is Work.WEAKENS:
             return False
@@ -251,10 +252,10 @@ class Designs:
             return False
         if not any(map(_infinite, given)):
             return (
-                kind in ADDS
+                kind in ADDS | MOVES
                 and not out.positive
                 and self._is_from_outside(held, given)
-                and self._is_mask(row, slot, depth, joined=True)
+                and self._is_mask(row, slot, depth, joined=kind in ADDS)
             )
         if operands.work is Work.COMPUTES:
             return _adds_none(kind, given, out)
@@ -308,22 +309,22 @@ class Designs:
         return any(row >= 0 and _infinite(stated(self._nodes, row)) for row, _ in held)
 
     def _overflows_a_mask(self, row: int, slot: int, out: Elements, depth: int) -> bool:
-        """Tells whether a sum with a mask of the lowest number of its type went below that."""
+        """Tells whether a mask of a very low number overflowed: in a sum, or in a type that ends earlier."""
         kind = self._kind(row)
-        if out.positive or kind not in ADDS | {"logsoftmax", "logsoftmaxv2"}:
+        if out.positive or kind not in BOUNDED | {"logsoftmax", "logsoftmaxv2"}:
             return False
         held, given = self._given(row)
         known = [each for each in given if each is not None and not each.infinite and not each.nan]
         if not held or len(known) < len(held):
             return False
-        if all(each.lowest is not None for each in known):
+        if kind not in CONVERTS and all(each.lowest is not None for each in known):
             small = [each for each in known if each.peak is not None and each.peak <= (each.largest or 0.0) / 2]
             lowest = [each for each in known if each.lowest]
             return bool(lowest) and len(lowest) + len(small) == len(known)
         # A training does not say how large clean tensors are.
         return (
-            kind in ADDS
-            and self._is_mask(row, slot, depth, joined=True)
+            kind in BOUNDED
+            and self._is_mask(row, slot, depth, joined=kind in ADDS)
             and any(self._is_made_as_mask(*each, depth) for each in held)
         )
 

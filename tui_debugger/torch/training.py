@@ -529,7 +529,8 @@ class Training:
     def _look_at_buffers(self) -> None:
         """Finds the buffers that are worth looking at: those that change, and those that some node reads.
 
-        Of those that never change, and that are infinite in places, it is by design: they are masks.
+        Of those that never change, and that are infinite in places, it is by design: they are masks. What operators do
+        with a mask is seen, so the rule decides that there.
         """
         self._notice_changes()
         used = self.recording.structure.used()
@@ -539,7 +540,8 @@ class Training:
             buffer = self.tree.buffers.get(name)
             if buffer is None or not (name in used or name in self.recording.structure.fed):
                 continue
-            mask = name not in self.recording.structure.fed and _mask(buffer)
+            seen = self.recording.every_operator or name in self.recording.structure.fed
+            mask = not seen and _mask(buffer)
             (self._masks if mask else self._moving).append(name)
 
     def _notice_changes(self) -> None:
@@ -736,9 +738,8 @@ class Training:
             self.optimizers,
             self._moving,
             self.distribution,
-            # What operators make of a mask is infinite as well: that is no fault of theirs.
             constants=[
-                *(() if self.recording.every_operator else self._masks),
+                *self._masks,
                 *(name for name, each in self.tree.buffers.items() if not has_fractions(each)),
             ],
             frozen=self._frozen(),
