@@ -52,6 +52,7 @@ from tui_debugger.causes.by_design_table import (
     REPEATS,
     SELECTS,
     SOFTENS,
+    SUMS_WITH_PRODUCTS,
     TELLS_NOTHING,
     VIEWS,
     WEIGHS,
@@ -202,7 +203,11 @@ class Designs:
         key = row, slot, joined
         if key not in self._masks:
             self._masks[key] = False  # in a circle it is none
-            readers = [each for each in real_consumers(self._nodes, row, slot) if not self._is_backward(each[0])]
+            readers = [
+                each
+                for each in real_consumers(self._nodes, row, slot)
+                if not self._is_backward(each[0]) and not self._is_unread_view(each[0])
+            ]
             telling = [each for each in readers if self._kind(each[0]) not in TELLS_NOTHING]
             readers = telling or [each for each in readers if self._kind(each[0]) in COMPARES]
             self._masks[key] = (
@@ -252,13 +257,14 @@ class Designs:
             return False
         if not any(map(_infinite, given)):
             return (
-                kind in ADDS | MOVES
+                kind in ADDS | SUMS_WITH_PRODUCTS | MOVES
                 and not out.positive
                 and self._is_from_outside(held, given)
-                and self._is_mask(row, slot, depth, joined=kind in ADDS)
+                and self._is_mask(row, slot, depth, joined=kind in JOINS)
             )
         if operands.work is Work.COMPUTES:
-            return _adds_none(kind, given, out)
+            factors = given[1:3] if kind in SUMS_WITH_PRODUCTS else ()
+            return not any(map(_infinite, factors)) and _adds_none(kind, given, out)
         infinite = [each for each in given if _infinite(each)] if all(given[at] is not None for at in passed) else []
         if not infinite:
             return False
@@ -311,20 +317,20 @@ class Designs:
     def _overflows_a_mask(self, row: int, slot: int, out: Elements, depth: int) -> bool:
         """Tells whether a mask of a very low number overflowed: in a sum, or in a type that ends earlier."""
         kind = self._kind(row)
-        if out.positive or kind not in BOUNDED | {"logsoftmax", "logsoftmaxv2"}:
+        if out.positive or kind not in BOUNDED | SUMS_WITH_PRODUCTS | {"logsoftmax", "logsoftmaxv2"}:
             return False
         held, given = self._given(row)
         known = [each for each in given if each is not None and not each.infinite and not each.nan]
         if not held or len(known) < len(held):
             return False
-        if kind not in CONVERTS and all(each.lowest is not None for each in known):
+        if kind not in CONVERTS | SUMS_WITH_PRODUCTS and all(each.lowest is not None for each in known):
             small = [each for each in known if each.peak is not None and each.peak <= (each.largest or 0.0) / 2]
             lowest = [each for each in known if each.lowest]
             return bool(lowest) and len(lowest) + len(small) == len(known)
         # A training does not say how large clean tensors are.
         return (
-            kind in BOUNDED
-            and self._is_mask(row, slot, depth, joined=kind in ADDS)
+            kind in BOUNDED | SUMS_WITH_PRODUCTS
+            and self._is_mask(row, slot, depth, joined=kind in JOINS)
             and any(self._is_made_as_mask(*each, depth) for each in held)
         )
 
@@ -499,8 +505,8 @@ def _only_moves(kind: str, given: Sequence[Elements | None], out: Elements) -> b
 def _adds_none(kind: str, given: Sequence[Elements | None], out: Elements) -> bool:
     """Tells whether an operator that computes put out no Inf of its own.
 
-    Of one infinite input the result has the same share of Inf, however it was broadcast. Of several it has as much as
-    one of them or more, up to all together: it adds none where its finite inputs are too small to overflow.
+    The result has the share of Inf that its infinite input has, however that was broadcast. Of several inputs it may
+    have more, up to all together: it adds none where its finite inputs are too small to overflow.
     """
     infinite = [each for each in given if each is not None and each.infinite]
     if not all(each.counted for each in (out, *infinite)):  # a mask may hide an overflow beside it
@@ -509,8 +515,8 @@ def _adds_none(kind: str, given: Sequence[Elements | None], out: Elements) -> bo
         return False
     shares = [Fraction(each.positive + each.negative, each.count) for each in infinite]
     share = Fraction(out.positive + out.negative, out.count)
-    if len(infinite) == 1:
-        return share == shares[0]
+    if share == max(shares):
+        return True
     peaks = [each.peak for each in given if each is not None and each.peak is not None]
     if kind not in BOUNDED | PRODUCTS or out.largest is None or len(peaks) < len(given):
         return False
