@@ -272,6 +272,7 @@ class Expectation:
         self._nodes: Collection[str] = ()
         self._losses: Collection[str] = ()
         self._scaled: Collection[str] = ()
+        self._of_gradients: Collection[str] = ()
         self._optimizer: dict[int, int] = {}
         self._owners: dict[str, list[str]] = {}
         self._parameters: dict[str, torch.nn.Parameter] = {}
@@ -314,7 +315,7 @@ class Expectation:
     def look_at(self, captures: Iterable[Capture], structure: Structure) -> None:
         """Takes what was seen of the step, and all nodes that are known. They are read when an excuse is asked for."""
         self._captures, self._nodes = captures, structure.nodes
-        self._losses, self._scaled = structure.losses, structure.scaled
+        self._losses, self._scaled, self._of_gradients = structure.losses, structure.scaled, structure.of_gradients
         self._outputs.clear()
 
     def next_step(self) -> None:
@@ -332,7 +333,7 @@ class Expectation:
         condition = CONDITIONS[result.condition]
         if condition.is_overflow or result.verdict is Verdict.BLOCKED:
             unused = self.skipped or (self.scaled and not self._stepped)
-            return unused and (name.startswith(GRADIENTS) or name in self._scaled)
+            return unused and (name.startswith(GRADIENTS) or name in self._scaled or name in self._of_gradients)
         if not parameter:
             return False
         if self.skipped and name != parameter:
