@@ -82,6 +82,8 @@ from tui_debugger.watch.evaluate import SILENT
 
 _NAMES: Final = 4
 """Operator types that are named of those that absorb."""
+_NEAREST: Final = 16
+"""Other steps in which a node is looked for that has nothing in a step."""
 _DEPTH: Final = 200
 """Operators in a row that pass an Inf on, at most: only a graph with a circle has more."""
 
@@ -206,7 +208,7 @@ class Designs:
             readers = [
                 each
                 for each in real_consumers(self._nodes, row, slot)
-                if not self._is_backward(each[0]) and not self._is_unread_view(each[0])
+                if not self._is_backward(each[0]) and not self._is_unread_view(each[0]) and self._ran(each[0])
             ]
             telling = [each for each in readers if self._kind(each[0]) not in TELLS_NOTHING]
             readers = telling or [each for each in readers if self._kind(each[0]) in COMPARES]
@@ -390,7 +392,12 @@ class Designs:
             and not is_backward(self._nodes.op_type(consumer))
             and not (forward and self._is_backward(consumer) and self._is_clean(consumer))
             and not self._is_unread_view(consumer)
+            and self._ran(consumer)
         ]
+
+    def _ran(self, row: int) -> bool:  # noqa: ARG002 - of a step whose nodes are looked up
+        """Tells whether a node may have run in this step: a graph has the nodes of all steps."""
+        return True
 
     def _is_unread_view(self, row: int) -> bool:
         """Tells whether an operator only shows elements that nothing reads there, as what is written over next."""
@@ -590,6 +597,14 @@ class StepDesigns(Designs):
             if types:
                 mark(hits, at, types)
         return len(hits.designed)
+
+    def _ran(self, row: int) -> bool:
+        """See ``Designs``: a node that has tensors in another step and none in this one did not run in this one."""
+        if len(self._table.of_node(row, every=True)):
+            return True
+        steps = dict.fromkeys(step for step, _ in self._flow.runs_of(row) if step != self._step)
+        nearest = sorted(steps, key=lambda step: abs(step - self._step))[:_NEAREST]
+        return not any(len(self._flow.table(step).of_node(row, every=True)) for step in nearest)
 
     def _place(self, row: int, side: Side, slot: int) -> tuple[int, int] | None:
         """The output that an input or output is; None where that is not known, or an input differs from it."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -16,7 +17,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 from torch import nn  # noqa: E402 - torch first
 
 import tui_debugger.torch as tdbg  # noqa: E402 - likewise
+from tests.session.opened import opened  # noqa: E402 - likewise
 from tests.zoo.watched import Seen, watch  # noqa: E402 - likewise
+from tui_debugger.model import Verdict  # noqa: E402 - likewise
 
 LOW: Final = -math.inf
 STEPS, BAD = 4, 2
@@ -62,11 +65,14 @@ class Attention(nn.Module):
         return out
 
 
-def attending(model: Attention, attach: Attach, fault: str = "") -> None:
-    """Trains an attention; a fault is in step ``BAD``."""
+def attending(model: Attention, attach: Attach, fault: str = "", *, evaluated: bool = False) -> None:
+    """Trains an attention; a fault is in step ``BAD``. ``evaluated``: the model runs before that without gradients."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     handle = attach(model, optimizer)
     for step in range(STEPS):
+        if evaluated and step == BAD:
+            with torch.no_grad():
+                model(torch.randn(4, SIZE, 8))
         model.fault = fault if step == BAD else ""
         optimizer.zero_grad()
         model(torch.randn(4, SIZE, 8, dtype=model.last.weight.dtype)).square().mean().backward()
@@ -122,6 +128,20 @@ def test_a_mask_that_goes_on_is_a_finding() -> None:
     seen = seen_of(Attention(FOLLOWS["added"], LOW), "mask")
     assert min(seen.findings) == BAD
     assert {"mask", "Slice", "Add#2", "last/Addmm"} <= seen.findings[BAD].keys()
+    assert seen.origins[BAD] == ["mask"]
+
+
+@pytest.mark.parametrize("fault", ["", "division", "mask"])
+@pytest.mark.parametrize("follow", ["added", "in a sum with a product"])
+def test_what_is_saved_says_the_same(fault: str, follow: str, tmp_path: Path) -> None:
+    model = Attention(FOLLOWS[follow], LOW)
+    seen = watch(lambda attach: attending(model, attach, fault, evaluated=True), "op", "TO", 0, tmp_path / "dump")
+    session = opened(tmp_path / "dump", "TO")
+    hits = session.check([pair for pair in session.pairs() if pair[1] <= BAD]).hits
+    assert {hit.key.step for hit in hits if hit.verdict is Verdict.FINDING} == ({BAD} if fault else set())
+    assert [hit.key.node for hit in hits if hit.origin] == seen.origins.get(BAD, [])
+    assert seen.origins.get(BAD, []) == {"": [], "division": ["Div"], "mask": ["mask"]}[fault]
+    session.close()
 
 
 def test_a_row_that_is_masked_as_a_whole_begins_at_the_softmax() -> None:
