@@ -41,6 +41,7 @@ from tui_debugger.causes.by_design_table import (
     JOINS,
     LIKE,
     MAKES_NUMBERS,
+    MOVES,
     NOTHING,
     OPERATORS,
     OVERWRITES,
@@ -53,6 +54,7 @@ from tui_debugger.causes.by_design_table import (
     SELECTS,
     SOFTENS,
     SUBTRACTS,
+    SUMS_WITH_PRODUCTS,
     TELLS_NOTHING,
     VIEWS,
     WEIGHS,
@@ -82,6 +84,8 @@ from tui_debugger.watch.evaluate import SILENT
 
 _NAMES: Final = 4
 """Operator types that are named of those that absorb."""
+_NEAREST: Final = 16
+"""Other steps in which a node is looked for that has nothing in a step."""
 _DEPTH: Final = 200
 """Operators in a row that pass an Inf on, at most: only a graph with a circle has more."""
 
@@ -210,8 +214,10 @@ class Designs:
             readers = [
                 each
                 for each in self._consumers(row, slot)
-                if self._kind(each[0]) not in TELLS_NOTHING and not self._is_backward(each[0])
+                if not self._is_backward(each[0]) and not self._is_unread_view(each[0]) and self._ran(each[0])
             ]
+            telling = [each for each in readers if self._kind(each[0]) not in TELLS_NOTHING]
+            readers = telling or [each for each in readers if self._kind(each[0]) in COMPARES]
             first = self._first_mask(row)
             uses = (self._uses_mask(*each, depth, joined=joined, first=first) for each in readers)
             if same := self._same_inside(row, slot):
@@ -234,6 +240,8 @@ class Designs:
         kind = self._kind(row)
         if SOFTENS.fullmatch(kind):
             return joined or ("attention" in kind and at >= first)
+        if kind in COMPARES | CONVERTS and self._is_clean(row) and self._ends_in_selection(row, 0):
+            return True
         operands = OPERATORS.get(kind)
         if operands is None or operands.work is Work.WEAKENS:
             return False
@@ -280,13 +288,14 @@ class Designs:
             return False
         if not any(map(_infinite, given)):
             return (
-                kind in ADDS
+                kind in ADDS | SUMS_WITH_PRODUCTS | MOVES
                 and not out.positive
                 and self._is_from_outside(held, given)
-                and self._is_mask(row, slot, depth, joined=True)
+                and self._is_mask(row, slot, depth, joined=kind in JOINS)
             )
         if operands.work is Work.COMPUTES:
-            return _adds_none(kind, given, out)
+            factors = given[1:3] if kind in SUMS_WITH_PRODUCTS else ()
+            return not any(map(_infinite, factors)) and _adds_none(kind, given, out)
         infinite = [each for each in given if _infinite(each)] if all(given[at] is not None for at in passed) else []
         if not infinite:
             return False
@@ -337,22 +346,22 @@ class Designs:
         return any(row >= 0 and _infinite(stated(self._nodes, row)) for row, _ in held)
 
     def _overflows_a_mask(self, row: int, slot: int, out: Elements, depth: int) -> bool:
-        """Tells whether a sum with a mask of the lowest number of its type went below that."""
+        """Tells whether a mask of a very low number overflowed: in a sum, or in a type that ends earlier."""
         kind = self._kind(row)
-        if out.positive or kind not in ADDS | {"logsoftmax", "logsoftmaxv2"}:
+        if out.positive or kind not in BOUNDED | SUMS_WITH_PRODUCTS | {"logsoftmax", "logsoftmaxv2"}:
             return False
         held, given = self._given(row)
         known = [each for each in given if each is not None and not each.infinite and not each.nan]
         if not held or len(known) < len(held):
             return False
-        if all(each.lowest is not None for each in known):
+        if kind not in CONVERTS | SUMS_WITH_PRODUCTS and all(each.lowest is not None for each in known):
             small = [each for each in known if each.peak is not None and each.peak <= (each.largest or 0.0) / 2]
             lowest = [each for each in known if each.lowest]
             return bool(lowest) and len(lowest) + len(small) == len(known)
         # A training does not say how large clean tensors are.
         return (
-            kind in ADDS
-            and self._is_mask(row, slot, depth, joined=True)
+            kind in BOUNDED | SUMS_WITH_PRODUCTS
+            and self._is_mask(row, slot, depth, joined=kind in JOINS)
             and any(self._is_made_as_mask(*each, depth) for each in held)
         )
 
@@ -414,7 +423,12 @@ class Designs:
             and not is_backward(self._nodes.op_type(consumer))
             and not (forward and self._is_backward(consumer) and self._is_clean(consumer))
             and not self._is_unread_view(consumer)
+            and self._ran(consumer)
         ]
+
+    def _ran(self, row: int) -> bool:  # noqa: ARG002 - of a step whose nodes are looked up
+        """Tells whether a node may have run in this step: a graph has the nodes of all steps."""
+        return True
 
     def _is_unread_view(self, row: int) -> bool:
         """Tells whether an operator only shows elements that nothing reads there, as what is written over next."""
@@ -553,8 +567,8 @@ def _only_moves(kind: str, given: Sequence[Elements | None], out: Elements) -> b
 def _adds_none(kind: str, given: Sequence[Elements | None], out: Elements) -> bool:
     """Tells whether an operator that computes put out no Inf of its own.
 
-    Of one infinite input the result has the same share of Inf, however it was broadcast. Of several it has as much as
-    one of them or more, up to all together: it adds none where its finite inputs are too small to overflow.
+    The result has the share of Inf that its infinite input has, however that was broadcast. Of several inputs it may
+    have more, up to all together: it adds none where its finite inputs are too small to overflow.
     """
     infinite = [each for each in given if each is not None and each.infinite]
     if not all(each.counted for each in (out, *infinite)):  # a mask may hide an overflow beside it
@@ -563,8 +577,8 @@ def _adds_none(kind: str, given: Sequence[Elements | None], out: Elements) -> bo
         return False
     shares = [Fraction(each.positive + each.negative, each.count) for each in infinite]
     share = Fraction(out.positive + out.negative, out.count)
-    if len(infinite) == 1:
-        return share == shares[0]
+    if share == max(shares):
+        return True
     peaks = [each.peak for each in given if each is not None and each.peak is not None]
     if kind not in BOUNDED | PRODUCTS or out.largest is None or len(peaks) < len(given):
         return False
@@ -638,6 +652,14 @@ class StepDesigns(Designs):
             if types:
                 mark(hits, at, types)
         return len(hits.designed)
+
+    def _ran(self, row: int) -> bool:
+        """See ``Designs``: a node that has tensors in another step and none in this one did not run in this one."""
+        if len(self._table.of_node(row, every=True)):
+            return True
+        steps = dict.fromkeys(step for step, _ in self._flow.runs_of(row) if step != self._step)
+        nearest = sorted(steps, key=lambda step: abs(step - self._step))[:_NEAREST]
+        return not any(len(self._flow.table(step).of_node(row, every=True)) for step in nearest)
 
     def _place(self, row: int, side: Side, slot: int) -> tuple[int, int] | None:
         """The output that an input or output is; None where that is not known, or an input differs from it."""

@@ -60,6 +60,7 @@ _JOINING: Final = """
 """
 _DIFFERENCES: Final = "sub subext subtract subs subscalar isub"
 _SUMS: Final = f"add addv2 addext addn adds addscalar iadd {_DIFFERENCES}"
+_SUMS_WITH_PRODUCTS: Final = "baddbmm addbmm addmm addmv addr"
 _INTEGERS: Final = "long int short byte bool"
 _CASTS: Final = f"cast castext to tocopy typeas type float half double bfloat16 {_INTEGERS}"
 _SCALINGS: Final = "mul muls multiply div realdiv divs divide truedivide imul"
@@ -89,11 +90,14 @@ OPERATORS: Final = _table(
     (_JOINING, Operands(None)),
     (f"{_CASTS}", Operands((0,), work=Work.COMPUTES)),
     (f"{_SUMS} {_SCALINGS} neg", Operands(None, work=Work.COMPUTES)),
+    (_SUMS_WITH_PRODUCTS, Operands((0,), work=Work.COMPUTES)),
     (_WEAKENING, Operands(None, work=Work.WEAKENS)),
 )
 """By plain type, MindSpore's names and PyTorch's: what writes values that it is given, and what passes elements on."""
 ADDS: Final = frozenset(_SUMS.split())
 SUBTRACTS: Final = frozenset(_DIFFERENCES.split())
+SUMS_WITH_PRODUCTS: Final = frozenset(_SUMS_WITH_PRODUCTS.split())
+"""Operators that add a product of their other inputs to the first one, which may be a mask."""
 CONVERTS: Final = frozenset(_CASTS.split())
 BOUNDED: Final = ADDS | CONVERTS
 """Operators whose result is no larger than the sum of their inputs."""
@@ -151,7 +155,7 @@ REPEATS: Final = frozenset(
     }
 )
 """Operators that can put out an element more often than they got it."""
-JOINS: Final = SELECTS | ADDS
+JOINS: Final = SELECTS | ADDS | SUMS_WITH_PRODUCTS
 """Operators that lay a mask over something."""
 SOFTENS: Final = re.compile(
     r"(?!.*(grad|backward|crossentropy)).*(softmax|attention).*|exp|logsumexp|logaddexp2?|argmax.*|topk.*"
