@@ -29,6 +29,7 @@ from tui_debugger.errors import (
     reason_of,
 )
 from tui_debugger.graph.build import observed_order
+from tui_debugger.graph.categories import changed_by_modules
 from tui_debugger.graph.table import real_consumers, real_inputs
 from tui_debugger.live import wire
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
@@ -38,6 +39,7 @@ from tui_debugger.live.source import LiveSource
 from tui_debugger.live.spool import LIMIT, Spool
 from tui_debugger.live.wire import START, Phase, Trainings
 from tui_debugger.model import (
+    TRAINABLE,
     Category,
     Coverage,
     OperandState,
@@ -180,6 +182,8 @@ def _save_initial(
     """
     recorded: list[Recorded] = []
     for place in _judged_places(graph, kept) if first_step else ():
+        if not _changes(graph, place):
+            continue  # what it holds in the first step is what it held before
         recorded += [(name, *_said_clean(graph, place)) for name in _readers(graph, place)]
     for place, fetched in kept.values.items():
         readers = _readers(graph, place) if first_step and graph.parameter[place] else []
@@ -189,6 +193,12 @@ def _save_initial(
         if readers and not placed:
             counts.spool.gone((writer.rank, START))
     return recorded
+
+
+def _changes(graph: RankGraph, place: int) -> bool:
+    """Tells whether a step changes a parameter: nobody says of others that they were clean before the first one."""
+    nodes, row = graph.nodes, int(graph.node[place])
+    return nodes.category_of(row) in TRAINABLE | {Category.OPTIMIZER_STATE} or changed_by_modules(nodes, row)
 
 
 def _readers(graph: RankGraph, place: int) -> list[TensorName]:

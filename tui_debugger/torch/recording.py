@@ -337,7 +337,10 @@ class Recording:
         if name not in structure.nodes:
             structure.add(name, Node(kind, source=source()), self._last)
         if self.flow.following:
-            structure.add_inputs(name, sources())
+            inputs = sources()
+            structure.add_inputs(name, inputs)
+            if self._at_once:
+                structure.note_gradients(name, inputs, trained=any(each.requires_grad for each in tensors))
         elif not known:
             structure.doubt(name)
         if self._at_once and (structure.fed_anew or not structure.is_sent(name)):
@@ -606,7 +609,8 @@ class Recording:
         if self.flow.following:
             (self.flow.replaced if mutated else self.flow.made)(tensor, output_of(name, slot))
         self.structure.add_slot(name, slot, tensor)
-        later = not self._at_once or no_grad in self._off_course or (self.scaled and name.startswith(GRADIENTS))
+        unsure = self.scaled and (name.startswith(GRADIENTS) or name in self.structure.of_gradients)
+        later = not self._at_once or no_grad in self._off_course or unsure
         if later or plan is None or not self.plans.knows(name):
             operands = self._read_until_then(step, reads) if self._at_once and not slot else ()
             self._look(step, name, slot, tensor, plan, mutated=mutated, counter=counter).operands = operands

@@ -273,6 +273,7 @@ class Expectation:
         self._nodes: Collection[str] = ()
         self._losses: Collection[str] = ()
         self._scaled: Collection[str] = ()
+        self._of_gradients: Collection[str] = ()
         self._optimizer: dict[int, int] = {}
         self._owners: dict[str, list[str]] = {}
         self._parameters: dict[str, torch.nn.Parameter] = {}
@@ -315,7 +316,7 @@ class Expectation:
     def look_at(self, captures: Iterable[Capture], structure: Structure) -> None:
         """Takes what was seen of the step, and all nodes that are known. They are read when an excuse is asked for."""
         self._captures, self._nodes = captures, structure.nodes
-        self._losses, self._scaled = structure.losses, structure.scaled
+        self._losses, self._scaled, self._of_gradients = structure.losses, structure.scaled, structure.of_gradients
         self._outputs.clear()
 
     def next_step(self) -> None:
@@ -333,7 +334,7 @@ class Expectation:
         condition = CONDITIONS[result.condition]
         if condition.is_overflow or result.verdict is Verdict.BLOCKED:
             unused = self.skipped or (self.scaled and not self._stepped)
-            return unused and (name.startswith(GRADIENTS) or name in self._scaled)
+            return unused and (name.startswith(GRADIENTS) or name in self._scaled or name in self._of_gradients)
         if not parameter:
             return False
         if self.skipped and name != parameter:
@@ -540,7 +541,8 @@ class Training:
     def _look_at_buffers(self) -> None:
         """Finds the buffers that are worth looking at: those that change, and those that some node reads.
 
-        Of those that never change, and that are infinite in places, it is by design: they are masks.
+        Of those that never change, and that are infinite in places, it is by design: they are masks. What operators do
+        with a mask is seen, so the rule decides that there.
         """
         self._notice_changes()
         used = self.recording.structure.used()
@@ -550,7 +552,8 @@ class Training:
             buffer = self.tree.buffers.get(name)
             if buffer is None or not (name in used or name in self.recording.structure.fed):
                 continue
-            mask = name not in self.recording.structure.fed and _mask(buffer)
+            seen = self.recording.every_operator or name in self.recording.structure.fed
+            mask = not seen and _mask(buffer)
             (self._masks if mask else self._moving).append(name)
 
     def _notice_changes(self) -> None:
@@ -785,9 +788,8 @@ class Training:
             self.optimizers,
             self._moving,
             self.distribution,
-            # What operators make of a mask is infinite as well: that is no fault of theirs.
             constants=[
-                *(() if self.recording.every_operator else self._masks),
+                *self._masks,
                 *(name for name, each in self.tree.buffers.items() if not has_fractions(each)),
             ],
             frozen=self._frozen(),
