@@ -2,10 +2,10 @@
 
 Every attention net has some in every step: a mask of -Inf that a softmax turns into zeros. *Intended* is
 
-* an Inf that an operator was told to write, a constant, a graph input of -Inf that is a mask, and what only passes such
-  ones on. A mask is what is added in front of a softmax, or what an operator is told to write: -Inf in other data is a
-  fault of the data;
-* an overflow to -Inf of the lowest number of a type, which was written as a mask, where a softmax weighs with it;
+* an Inf that an operator was told to write, a constant, a graph input or a buffer of -Inf that is a mask, and what only
+  passes such ones on. A mask is what is added in front of a softmax, what an operator is told to write, or what is
+  compared to say which elements are selected: -Inf in other data is a fault of the data;
+* an overflow to -Inf of a very low number, which was written as a mask, where a softmax weighs with it;
 * a pole, as the logarithm of 0, where all that reads it selects other elements.
 
 It is *absorbed* where every consumer is finite and of a kind that makes an Inf finite by its nature, or that selects
