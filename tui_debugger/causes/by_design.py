@@ -36,6 +36,7 @@ from tui_debugger.causes.by_design_table import (
     BOUNDED,
     COMPARES,
     CONVERTS,
+    COPIES,
     FRESH,
     INTEGER_WORK,
     JOINS,
@@ -45,6 +46,7 @@ from tui_debugger.causes.by_design_table import (
     NOTHING,
     OPERATORS,
     OVERWRITES,
+    PASSES_ON,
     PICKS,
     POLES,
     PRODUCTS,
@@ -208,8 +210,9 @@ class Designs:
             readers = [
                 each
                 for each in real_consumers(self._nodes, row, slot)
-                if not self._is_backward(each[0]) and not self._is_unread_view(each[0]) and self._ran(each[0])
+                if not self._is_backward(each[0]) and not self._is_unread_view(each[0])
             ]
+            readers = [each for each in readers if self._ran(each[0])] or readers
             telling = [each for each in readers if self._kind(each[0]) not in TELLS_NOTHING]
             readers = telling or [each for each in readers if self._kind(each[0]) in COMPARES]
             self._masks[key] = (
@@ -364,8 +367,14 @@ class Designs:
             return self.absorbed_by(*source, depth + 1) if source[0] >= 0 else frozenset()
         if self._is_filler(row, slot) or self._is_unread_number(row, slot):
             return frozenset({self._nodes.op_type(row) if self._is_filler(row, slot) else NOTHING})
-        found: set[str] = set()
-        for consumer, position in self._readers(row, slot):
+        readers = [
+            each
+            for each in self._readers(row, slot)
+            if not (self._kind(each[0]) in PASSES_ON and self._is_clean(each[0]))  # which read something else, then
+        ]
+        # A mask that is kept, and that this step does not use, is read by nothing.
+        found: set[str] = {NOTHING} if not readers and self._is_fed(row) else set()
+        for consumer, position in readers:
             kind, outputs = self._kind(consumer), self._outputs(consumer)
             if not outputs:
                 return frozenset()
@@ -399,11 +408,18 @@ class Designs:
         """Tells whether a node may have run in this step: a graph has the nodes of all steps."""
         return True
 
-    def _is_unread_view(self, row: int) -> bool:
-        """Tells whether an operator only shows elements that nothing reads there, as what is written over next."""
+    def _is_unread_view(self, row: int, depth: int = 0) -> bool:
+        """Tells whether an operator only shows or copies elements that nothing computes with there.
+
+        Such are views that are written over next, and copies that are saved.
+        """
         kind = self._kind(row)
-        shows = kind in VIEWS and not (kind in SELECTS and len(real_inputs(self._nodes, row)) > 1)
-        return shows and not real_consumers(self._nodes, row)
+        shows = kind in VIEWS | COPIES | CONVERTS and not (kind in SELECTS and len(real_inputs(self._nodes, row)) > 1)
+        return (
+            shows
+            and depth < _DEPTH
+            and all(self._is_unread_view(each, depth + 1) for each, _ in real_consumers(self._nodes, row))
+        )
 
     def _is_unread_number(self, row: int, slot: int) -> bool:
         """Tells whether nothing reads a tensor of numbers of the program alone: a mask that was not needed."""
