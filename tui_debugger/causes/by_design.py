@@ -2,10 +2,11 @@
 
 Every attention net has some in every step: a mask of -Inf that a softmax turns into zeros. *Intended* is
 
-* an Inf that an operator was told to write, a constant, a mask of -Inf from outside (a graph input, or an input that no
-  node made where there is no graph), and what only passes such ones on. A mask is what is added in front of a softmax,
-  or what an operator is told to write: -Inf in other data is a fault of the data;
-* an overflow to -Inf of the lowest number of a type, which was written as a mask, where a softmax weighs with it;
+* an Inf that an operator was told to write, a constant, a mask of -Inf from outside (a graph input, a buffer, or an
+  input that no node made where there is no graph), and what only passes such ones on. A mask is what is added in front
+  of a softmax, what an operator is told to write, or what is compared to say which elements are selected: -Inf in other
+  data is a fault of the data;
+* an overflow to -Inf of a very low number, which was written as a mask, where a softmax weighs with it;
 * a pole, as the logarithm of 0, where all that reads it selects other elements.
 
 It is *absorbed* where every consumer is finite and of a kind that makes an Inf finite by its nature, or that selects
@@ -36,6 +37,7 @@ from tui_debugger.causes.by_design_table import (
     BOUNDED,
     COMPARES,
     CONVERTS,
+    COPIES,
     FRESH,
     INTEGER_WORK,
     JOINS,
@@ -45,6 +47,7 @@ from tui_debugger.causes.by_design_table import (
     NOTHING,
     OPERATORS,
     OVERWRITES,
+    PASSES_ON,
     PICKS,
     POLES,
     PRODUCTS,
@@ -214,8 +217,9 @@ class Designs:
             readers = [
                 each
                 for each in self._consumers(row, slot)
-                if not self._is_backward(each[0]) and not self._is_unread_view(each[0]) and self._ran(each[0])
+                if not self._is_backward(each[0]) and not self._is_unread_view(each[0])
             ]
+            readers = [each for each in readers if self._ran(each[0])] or readers
             telling = [each for each in readers if self._kind(each[0]) not in TELLS_NOTHING]
             readers = telling or [each for each in readers if self._kind(each[0]) in COMPARES]
             first = self._first_mask(row)
@@ -393,10 +397,16 @@ class Designs:
             return self.absorbed_by(*source, depth + 1) if source[0] >= 0 else frozenset()
         if row >= 0 and (self._is_filler(row, slot) or self._is_unread_number(row, slot)):
             return frozenset({self._nodes.op_type(row) if self._is_filler(row, slot) else NOTHING})
-        found: set[str] = set()
         inside = [self.absorbed_by(*each, depth + 1) for each in self._same_inside(row, slot)]
         by_module = frozenset().union(*inside) if all(inside) else frozenset()
-        for consumer, position in self._readers(row, slot):
+        readers = [
+            each
+            for each in self._readers(row, slot)
+            if not (self._kind(each[0]) in PASSES_ON and self._is_clean(each[0]))  # which read something else, then
+        ]
+        # A mask that is kept, and that this step does not use, is read by nothing.
+        found: set[str] = {NOTHING} if not readers and row >= 0 and self._is_fed(row) else set()
+        for consumer, position in readers:
             kind, outputs = self._kind(consumer), self._outputs(consumer)
             if not outputs:
                 return frozenset()
@@ -430,11 +440,18 @@ class Designs:
         """Tells whether a node may have run in this step: a graph has the nodes of all steps."""
         return True
 
-    def _is_unread_view(self, row: int) -> bool:
-        """Tells whether an operator only shows elements that nothing reads there, as what is written over next."""
+    def _is_unread_view(self, row: int, depth: int = 0) -> bool:
+        """Tells whether an operator only shows or copies elements that nothing computes with there.
+
+        Such are views that are written over next, and copies that are saved.
+        """
         kind = self._kind(row)
-        shows = kind in VIEWS and not (kind in SELECTS and len(real_inputs(self._nodes, row)) > 1)
-        return shows and not real_consumers(self._nodes, row)
+        shows = kind in VIEWS | COPIES | CONVERTS and not (kind in SELECTS and len(real_inputs(self._nodes, row)) > 1)
+        return (
+            shows
+            and depth < _DEPTH
+            and all(self._is_unread_view(each, depth + 1) for each, _ in real_consumers(self._nodes, row))
+        )
 
     def _is_unread_number(self, row: int, slot: int) -> bool:
         """Tells whether nothing reads a tensor of numbers of the program alone: a mask that was not needed."""

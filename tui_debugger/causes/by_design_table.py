@@ -117,6 +117,10 @@ _SHOWING: Final = """
 """
 VIEWS: Final = frozenset(_SHOWING.split())
 """Operators that may show elements of a tensor without a copy."""
+PASSES_ON: Final = frozenset(f"{_RESHAPING} {_SUMS}".split()) - OVERWRITES
+"""Operators that are bad wherever an input is."""
+COPIES: Final = frozenset({"clone", "contiguous"})
+"""Operators that copy a tensor as it is."""
 MAKES_NUMBERS: Final = frozenset({"zeros", "ones", "arange", "eye", "tri", "linspace"})
 """Operators that make numbers of nothing."""
 NOTHING: Final = "nothing"

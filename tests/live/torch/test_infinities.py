@@ -144,6 +144,46 @@ def test_what_is_saved_says_the_same(fault: str, follow: str, tmp_path: Path) ->
     session.close()
 
 
+def test_a_mask_that_is_saved_with_the_weights_is_no_finding() -> None:
+    model, kept = Attention(FOLLOWS["added"], LOW), dict[str, torch.Tensor]()
+
+    def training(attach: Attach) -> None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        handle = attach(model, optimizer)
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            model(torch.randn(4, SIZE, 8)).square().mean().backward()
+            optimizer.step()
+            kept.update((name, each.cpu().clone().double()) for name, each in model.state_dict().items())
+        handle.detach()
+
+    assert watch(training, "op", "TO").findings == {}
+    assert kept["mask"].isinf().any()
+
+
+@pytest.mark.parametrize("fault", [False, True])
+def test_a_mask_of_a_layer_that_is_left_out_is_no_finding(fault: bool) -> None:
+    first, second = Attention(FOLLOWS["added"], LOW), Attention(FOLLOWS["added"], LOW)
+    model = nn.ModuleList([first, second])
+
+    def training(attach: Attach) -> None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        handle = attach(model, optimizer)
+        for step in range(STEPS + 1):
+            optimizer.zero_grad()
+            x = torch.randn(4, SIZE, 8)
+            first.fault = "division" if fault and step == STEPS else ""
+            out = first(x) + (second(x) if step % 2 == 0 else 0)
+            out.square().mean().backward()
+            optimizer.step()
+        handle.detach()
+
+    seen = watch(training, "op", "TO", stops=0)
+    assert seen.last == STEPS
+    assert {step: nodes for step, nodes in seen.origins.items() if nodes} == ({STEPS: ["0/Div"]} if fault else {})
+    assert seen.findings.keys() == ({STEPS} if fault else set())
+
+
 def test_a_row_that_is_masked_as_a_whole_begins_at_the_softmax() -> None:
     model = Attention(FOLLOWS["added"], LOW)
     model.mask[1] = LOW
