@@ -361,8 +361,9 @@ class Batch:
         self._ended(rank, each, at)  # also where it came without a list, and judged that step now
 
     def _let_go(self, rank: int, each: Follow) -> None:
-        """Nothing more is wanted of a training."""
+        """Nothing more is wanted of a training: the steps that it has ended count."""
         each.over = True
+        self.session.wait_until_idle(_SETTLED)
         self.session.release([rank])
 
     def _report(self, event: LiveEvent, *, standing: bool = False) -> None:

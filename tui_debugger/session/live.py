@@ -365,6 +365,10 @@ class LiveSession(Session):
         """Tells whether everything that trainings said was worked on, and told to who listens to events."""
         return self._driver.idle
 
+    def wait_until_idle(self, limit: float) -> None:
+        """Waits until that is so, for ``limit`` seconds at most. Not from a callback of ``subscribe``."""
+        self._driver.wait_until_idle(limit)
+
     @property
     def ongoing(self) -> bool:
         """Tells whether a training is there that has not ended."""

@@ -178,6 +178,11 @@ class EventQueue:
         """Tells whether all that came was worked on, and told."""
         return not self._queue.unfinished_tasks
 
+    def wait_until_idle(self, limit: float) -> None:
+        """Waits until that is so, in any thread but that of the queue."""
+        with self._queue.all_tasks_done:
+            self._queue.all_tasks_done.wait_for(lambda: self.idle, limit)
+
     def close(self) -> None:
         """Ends it; what waits is not worked on any more."""
         self._end()
@@ -335,6 +340,10 @@ class Driver:
         """See ``LiveSession.idle``."""
         return self._queue.idle
 
+    def wait_until_idle(self, limit: float) -> None:
+        """See ``LiveSession.wait_until_idle``."""
+        self._queue.wait_until_idle(limit)
+
     def state(self, live: LiveRank) -> LiveState:
         """Tells where a training is."""
         driven, newest = self._of(live), live.training.stop
@@ -372,12 +381,14 @@ class Driver:
     def settle(self) -> None:
         """Accounts for the steps that trainings which run have ended and had nothing to say about."""
         for live in self._source.all():
-            driven = self._of(live)
-            if driven.phase is Phase.RUNNING and driven.late is None and self._queue.idle:
-                stop = live.training.stop
-                self._finish_step(live, driven, stop, over=True)
-                self._count_silent(live, driven, stop, ended=True)
-                driven.ended = stop.ended if stop is not None else driven.ended
+            self._settle(live, self._of(live))
+
+    def _settle(self, live: LiveRank, driven: DrivenTraining) -> None:
+        if driven.phase is Phase.RUNNING and driven.late is None and self._queue.idle:
+            stop = live.training.stop
+            self._finish_step(live, driven, stop, over=True)
+            self._count_silent(live, driven, stop, ended=True)
+            driven.ended = stop.ended if stop is not None else driven.ended
 
     def ended(self) -> dict[int, int]:
         """By rank the step that came to its end last."""
@@ -450,9 +461,10 @@ class Driver:
             live.training.run_to_node(name)
 
     def release(self, live: LiveRank) -> None:
-        """Lets one go for good."""
+        """Lets one go for good: of the steps that end from now on nothing is judged."""
+        driven = self._of(live)
+        self._settle(live, driven)
         with self._lock:
-            driven = self._of(live)
             driven.watched, driven.target = None, None
             if driven.phase is Phase.STOPPED:
                 driven.phase = Phase.RUNNING

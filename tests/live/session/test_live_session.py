@@ -22,6 +22,7 @@ from tests.live.session.doubles import (
     graph,
     ones,
 )
+from tests.patience import PATIENCE
 from tui_debugger.check.verdicts import judge
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError, UnsupportedError
 from tui_debugger.live import wire
@@ -309,6 +310,22 @@ def test_steps_that_a_training_ended_without_a_stop_count_when_somebody_sums_up(
         it.session.settle()
         assert it.session.ended() == {0: 4}
         assert [(rank, steps) for rank, steps, _ in it.session.silent()] == [(0, 4)]
+
+
+def test_steps_that_a_training_ended_without_a_stop_count_when_it_is_let_go(
+    live: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as those of a rank that is far ahead of the one with the first finding."""
+    it = live(end=5)
+    monkeypatch.setattr(it.training, "finish", lambda: None)  # it runs on
+    it.arrive()
+    it.session.add_recommended()
+    it.session.run(None)
+    it.session.wait_until_idle(PATIENCE)
+    it.session.release()
+    assert it.session.ended() == {0: 4}
+    ((rank, steps, coverage),) = it.session.silent()
+    assert (rank, steps, coverage.checked) == (0, 5, 6)
 
 
 # -- tensors -----------------------------------------------------------------------------------------
