@@ -393,6 +393,7 @@ class LiveSession(Session):
         *,
         stop_on_hit: bool = True,
         stop_at_nodes: bool = True,
+        stop_at_inf: bool = True,
         progress: ProgressFn = no_progress,
     ) -> tuple[int, ...]:
         """Lets trainings that stand run some steps (None: until a hit or ``pause``), with the list as it is now.
@@ -400,7 +401,8 @@ class LiveSession(Session):
         One that stands before the first step and has watchpoints on initial values has them judged first, and one
         that came after a step which no list judged has that step judged; when something is found, that is told
         (``LiveKind.HITS``) and it stays; the next ``run`` lets it go.
-        ``stop_at_nodes``: see ``wire.Training.run``.
+        ``stop_at_nodes``: see ``wire.Training.run``. Without ``stop_at_inf`` one that has found nothing in a step but
+        Inf that may be by design runs on to the end of the step, and stops there if it is not.
 
         Returns:
             The ranks that run now.
@@ -410,7 +412,7 @@ class LiveSession(Session):
             CancelledError, LostError: while these were judged.
         """
         standing = self._standing(ranks)
-        stops = HitStops(stop_on_hit, stop_at_nodes)
+        stops = HitStops(stop_on_hit, stop_at_nodes, stop_at_inf)
         return tuple(live.number for live in standing if self._driver.run(live, steps, stops, progress))
 
     def can_run_to_nodes(self, rank: int) -> bool:
@@ -428,7 +430,7 @@ class LiveSession(Session):
     def pause(self, ranks: Sequence[int] | None = None) -> None:
         """Stops trainings at the end of the step that they run."""
         for live in self._chosen(ranks):
-            live.training.pause()
+            self._driver.pause(live)
 
     def terminate(self, ranks: Sequence[int] | None = None) -> None:
         """Ends training processes."""

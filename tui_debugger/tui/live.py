@@ -519,7 +519,7 @@ class LiveControl:
         self._ran_from = self._position
 
         def work(report: Report) -> None:
-            self.session.run(steps, ranks, progress=report)
+            self.session.run(steps, ranks, stop_at_inf=False, progress=report)
 
         self._order(work)
 

@@ -649,6 +649,66 @@ def test_a_mask_is_no_finding_unless_a_whole_row_of_it_makes_nan(
     assert known.coverage.by_design == (0 if whole else 1)
 
 
+class TestMasksInsideAStep:
+    """Somebody who wants to stop at findings does not stop at each mask: the end of the step tells what it becomes."""
+
+    def arrived(self, live: Make, bad: int, target: int | None = None) -> Live:
+        """It ran from the end of step 0; the mask makes a row of NaN in one step."""
+        net = graph([(MASKED, "MaskedFill", ["x"], (2, 3)), (WEIGHTS, "Softmax", [MASKED], (2, 3))], ["x"])
+        mask = np.array([[1, 2, -np.inf], [1, 2, 3]], np.float32)
+
+        def hits(step: int, watched: Sequence[RemoteWatchpoint]) -> list[ReceivedHit]:
+            values = {MASKED: mask, **({WEIGHTS: np.full((2, 3), np.nan, np.float32)} if step == bad else {})}
+            return [
+                ReceivedHit(name, 0, each.id, 13, (), 0, TensorMeta("float32", (2, 3), 24), measure_stats(value)[0])
+                for each in watched
+                for name, value in values.items()
+            ]
+
+        it = live(hits=hits, graphs=(net,), features=wire.RUNS_TO_NODES, end=6)
+        it.arrive()
+        chosen = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
+        it.session.watchpoints.add("tensor_overflow", selection=chosen)
+        it.run(1)
+        it.session.run(target, stop_at_inf=False)
+        it.session.wait_until_idle(PATIENCE)
+        return it
+
+    @pytest.mark.parametrize("bad", [2, 9])
+    def test_are_passed_until_a_finding_or_the_end(self, live: Make, bad: int) -> None:
+        it = self.arrived(live, bad)
+        state = it.session.state(0)
+        assert (state.phase, state.ended) == ((Phase.STOPPED, 2) if bad == 2 else (Phase.DONE, 5))
+
+    def test_take_no_step_away_from_those_that_were_wanted(self, live: Make) -> None:
+        it = self.arrived(live, 9, 3)
+        assert (it.session.state(0).phase, it.session.state(0).ended) == (Phase.STOPPED, 3)
+
+    @pytest.mark.parametrize(("node", "bad"), [(MASKED, 9), (WEIGHTS, 2)])
+    def test_inside_a_step_what_no_later_operator_can_absorb_stops_it_there(
+        self, live: Make, node: str, bad: int
+    ) -> None:
+        it = self.arrived(live, bad, 1)
+        it.training.stop_at(2, node)
+        it.session.wait_until_idle(PATIENCE)
+        state = it.session.state(0)
+        assert it.training.said[2:4] == (["run 1", "run None"] if node == MASKED else [])
+        assert (state.phase, state.ended) == ((Phase.DONE, 5) if node == MASKED else (Phase.STOPPED, 1))
+
+    def test_a_pause_holds_at_the_end_of_the_step(self, live: Make) -> None:
+        it = self.arrived(live, 9, 1)
+        it.session.pause()
+        it.training.stop_at(2, MASKED)
+        it.session.wait_until_idle(PATIENCE)
+        assert (it.session.state(0).phase, it.session.state(0).ended) == (Phase.STOPPED, 2)
+
+    def test_a_run_to_a_node_ends_there(self, live: Make) -> None:
+        it = self.arrived(live, 9, 1)
+        it.session.run_to_node(0, it.session.nodes(0).find(MASKED))
+        it.session.wait_until_idle(PATIENCE)
+        assert (it.session.state(0).phase, it.session.state(0).ended) == (Phase.STOPPED, 1)
+
+
 # -- what nobody judged ------------------------------------------------------------------------------
 
 
