@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tui_debugger.check.types import Pair
     from tui_debugger.check.verdicts import Doubt, Judgement
     from tui_debugger.errors import TdbgError
-    from tui_debugger.model import Coverage, Hit, TensorKey
+    from tui_debugger.model import Hit, TensorKey
     from tui_debugger.notes import ShownNote
     from tui_debugger.session import CheckResult
     from tui_debugger.session.live import LiveSession
@@ -311,13 +311,13 @@ class Log:
     def _total(self, session: LiveSession, *, cancelled: bool) -> CheckResult:
         """Everything that was judged, steps without hits included."""
         from tui_debugger.check.hits import HitList
-        from tui_debugger.check.results import combined
+        from tui_debugger.check.results import combined, repeated
         from tui_debugger.check.types import CheckResult
 
         version, watchpoints = session.watchpoints.snapshot()
         parts = list(self._results.values())
         covers = [part.coverage for part in parts]
-        covers += [_times(coverage, count) for _, count, coverage in session.silent()]
+        covers += [repeated(coverage, count) for _, count, coverage in session.silent()]
         coverage = dataclasses.replace(combined(covers), parts=session.unreadable())
         hits = HitList.merged(part.hits for part in parts)
         return CheckResult(coverage.steps, hits, coverage, watchpoints, version, cancelled=cancelled)
@@ -404,15 +404,6 @@ def _doubted(judgement: Judgement, doubt: Doubt) -> Judgement:
         return judgement
     outcome = Outcome.CANNOT_JUDGE if judgement.outcome is Outcome.CLEAN else judgement.outcome
     return dataclasses.replace(judgement, doubts=(*judgement.doubts, doubt), outcome=outcome)
-
-
-def _times(coverage: Coverage, count: int) -> Coverage:
-    return dataclasses.replace(
-        coverage,
-        checked=coverage.checked * count,
-        skipped=coverage.skipped * count,
-        watched=tuple((watchpoint, tensors * count) for watchpoint, tensors in coverage.watched),
-    )
 
 
 def _steps(result: CheckResult, session: LiveSession) -> dict[int, int]:

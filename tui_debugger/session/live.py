@@ -17,8 +17,9 @@ from tui_debugger.causes.rule import mark_hits
 from tui_debugger.check.hits import HitList
 from tui_debugger.check.pipeline import Checks
 from tui_debugger.check.received import LiveChecker, Watched
+from tui_debugger.check.results import combined, repeated
 from tui_debugger.check.step import PairResult
-from tui_debugger.check.types import TensorRow
+from tui_debugger.check.types import CheckResult, TensorRow
 from tui_debugger.errors import (
     CancelledError,
     NotStoppedError,
@@ -466,6 +467,19 @@ class LiveSession(Session):
     def silent(self) -> list[tuple[int, int, Coverage]]:
         """(rank, steps, coverage of each) of the steps that ran without a hit and have no result of their own."""
         return self._driver.silent()
+
+    def so_far(self) -> CheckResult | None:
+        """As in the base class, with the steps that the list as it is now was silent of: they have no result each."""
+        self._driver.settle()
+        result, (version, watchpoints) = super().so_far(), self.watchpoints.snapshot()
+        silent = self._driver.silent(version)
+        if not silent:
+            return result
+        if result is None:
+            nothing = replace(combined([]), parts=tuple(self.unreadable()))
+            result = CheckResult((), HitList(()), nothing, watchpoints, version)
+        covers = [result.coverage, *(repeated(coverage, count) for _, count, coverage in silent)]
+        return replace(result, coverage=combined(covers), silent=sum(count for _, count, _ in silent))
 
     def settle(self) -> None:
         """Has ``silent`` and ``ended`` tell of the steps that trainings which still run have ended so far, too."""

@@ -261,7 +261,7 @@ class DrivenTraining:
         stops: where hits stop it, as it was told last.
         detour: it runs to the end of its step, whatever it was told.
         pauses: it is to stop at the end of its step.
-        silent: how many steps ran without a result of their own, by what was looked at in each.
+        silent: how many steps ran without a result of their own, by the list and what it looked at in each.
         covers: what is looked at in such a step, by list, graph, and whether its expressions had seen a step before.
         accounted: the list and graph of the last step that is accounted for.
         last: the last step that is accounted for.
@@ -280,7 +280,7 @@ class DrivenTraining:
     stops: HitStops = field(default_factory=HitStops)
     detour: Detour | None = None
     pauses: bool = False
-    silent: Counter[Coverage] = field(default_factory=Counter)
+    silent: Counter[tuple[int, Coverage]] = field(default_factory=Counter)
     covers: dict[tuple[int, int, bool], Coverage] = field(default_factory=dict)
     accounted: tuple[int, int] | None = None
     last: int = START
@@ -388,11 +388,17 @@ class Driver:
         stop = live.training.stop
         return max(driven.target - (stop.step if stop is not None else START), 0)
 
-    def silent(self) -> list[tuple[int, int, Coverage]]:
-        """(rank, steps, coverage of each) of all steps that ran without a hit and have no result of their own."""
+    def silent(self, version: int | None = None) -> list[tuple[int, int, Coverage]]:
+        """(rank, steps, coverage of each) of all steps that ran without a hit and have no result of their own.
+
+        ``version``: only of those that were judged by this list.
+        """
         with self._lock:
             return [
-                (rank, count, each) for rank, driven in self._driven.items() for each, count in driven.silent.items()
+                (rank, count, each)
+                for rank, driven in self._driven.items()
+                for (listed, each), count in driven.silent.items()
+                if version in (None, listed)
             ]
 
     def settle(self) -> None:
@@ -608,9 +614,11 @@ class Driver:
             if detour is None and watched is not None and found is not None:  # as long as it holds what it read
                 self._keep_evidence(live, stop, watched, found, hits)
             driven.detour = Detour(target)
+            self._known_results.forget((live.number, stop.step))  # until the end of the step
             if self._goes_on(live, stop, stop.step, driven.stops):
                 return
             driven.detour = None
+            found = self._file(live, stop, watched, hits) if watched is not None else found
         elif not (stop.node or driven.stops.at_inf or driven.pauses) and (hits or detour) and not _doubtful(found):
             stays = stays and (stop.alone or (target is not None and target <= stop.step))
         if stays and watched is not None and found is not None and found.hits.findings:
@@ -802,7 +810,7 @@ class Driver:
                     if steps:
                         first = driven.last + 1 if not remembered else stop.step
                         coverage = self._silent_coverage(live, driven, watched, max(first, START + 1), remembered)
-                        driven.silent[coverage] += steps
+                        driven.silent[watched.version, coverage] += steps
         if (stop.ended if ended else stop.step) > driven.last:
             driven.accounted = list_
         driven.last = max(driven.last, stop.ended) if ended else stop.step

@@ -23,7 +23,8 @@ from tests.live.session.doubles import (
     ones,
 )
 from tests.patience import PATIENCE
-from tui_debugger.check.verdicts import judge
+from tui_debugger.check.verdicts import Outcome, judge
+from tui_debugger.diagnose.headline import headline
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.wire import START, Event, Phase, ReceivedHit, RemoteWatchpoint, Stop, Unrecorded
@@ -326,6 +327,21 @@ def test_steps_that_a_training_ended_without_a_stop_count_when_it_is_let_go(
     assert it.session.ended() == {0: 4}
     ((rank, steps, coverage),) = it.session.silent()
     assert (rank, steps, coverage.checked) == (0, 5, 6)
+
+
+def test_steps_without_a_hit_are_in_what_is_known_so_far(live: Make) -> None:
+    """Else the screen would say of a healthy training that no tensor was looked at."""
+    it = live(end=5)
+    it.arrive()
+    it.session.add_recommended()
+    it.session.run(None)
+    it.told.wait(LiveKind.DONE)
+    known = it.session.so_far()
+    assert known is not None
+    assert (known.silent, known.coverage.checked) == (5, 5 * 6)
+    assert headline(known, ()).outcome is Outcome.CLEAN
+    it.session.watchpoints.add("tensor_overflow")
+    assert it.session.so_far() is None, "another list looked at these"
 
 
 # -- tensors -----------------------------------------------------------------------------------------
