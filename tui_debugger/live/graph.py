@@ -18,7 +18,7 @@ from tui_debugger.arrays import Int64, Mask
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.categories import BIAS_ADD_GRADIENT, DRAWN_UPDATES, PARAMETER_GRADIENT
 from tui_debugger.graph.messages import ParsedGraph, SlotType, parse_graph
-from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable, real_inputs
+from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable, edges, real_inputs
 from tui_debugger.live.dump_writer import size_of
 from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, TrainingInfo
 from tui_debugger.model import OperandState, ParamValue, Watchpoint
@@ -100,6 +100,16 @@ class RankGraph:
         rows = [other.nodes.find(nodes.names[row], nodes.graph_of(row).name) for row in range(len(nodes))]
         pairs = zip(self.node.tolist(), self.slot.tolist(), strict=True)
         return np.array([other.place(rows[row], slot) for row, slot in pairs], np.int64)
+
+    def name(self, row: int) -> tuple[str, str]:
+        """The name of a node, and that of its graph."""
+        return self.nodes.names[row], self.nodes.graph_of(row).name
+
+    def open_inputs(self) -> set[tuple[str, str]]:
+        """The names of the nodes of which the graph does not tell all inputs."""
+        flow = edges(self.nodes)
+        reader = np.repeat(np.arange(len(self.nodes)), np.diff(flow.in_ptr))
+        return {self.name(row) for row in np.unique(reader[flow.in_node < 0]).tolist()}
 
     def operands(self, states: Mapping[tuple[str, str], OperandState]) -> dict[tuple[int, int], OperandState]:
         """What was said of what nodes read, by node and input slot; see ``wire`` for the names."""

@@ -411,6 +411,7 @@ class ReceivedSteps:
         """Keeps everything by its place in another graph; yields the values of what that does not have."""
         place = before.places_in(graph)
         there = np.flatnonzero(place >= 0)
+        answered = before.open_inputs() - graph.open_inputs()
         for step, kept in self._steps.items():
             gone = [fetched.kept for old, fetched in kept.values.items() if place[old] < 0]
             yield from ((step, each) for each in gone)
@@ -423,8 +424,9 @@ class ReceivedSteps:
                 clean = np.zeros(len(graph), np.bool_)
                 clean[place[there]] = kept.clean[there]
                 kept.clean = clean
-            names = [before.nodes.key(0, 0, row, Side.OUTPUT, 0) for row in kept.inputs_unknown]
-            rows = (graph.nodes.find(key.node, key.graph) for key in names)
+            # A graph that says more of a node says it of later steps.
+            names = answered | {before.name(row) for row in kept.inputs_unknown}
+            rows = (graph.nodes.find(*name) for name in names)
             kept.inputs_unknown = frozenset(row for row in rows if row >= 0)
             kept.version += 1
 

@@ -166,7 +166,37 @@ def reentrant() -> tuple[nn.Module, Any, Step]:
     return model, optimizer, step
 
 
+class Branching(nn.Module):
+    """Its middle layer runs in the bad step only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.middle, self.last = nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 1)
+
+    def forward(self, x: torch.Tensor, bad: bool) -> torch.Tensor:
+        made = self.first(x)
+        if bad:
+            made = self.middle(made)
+            made = torch.log(made - made)
+        found: torch.Tensor = self.last(made)
+        return found
+
+
+def branching() -> tuple[nn.Module, Any, Step]:
+    """What the last layer is given in a new branch is known when the step is over, and not of that step."""
+    model = Branching()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+
+    def step(bad: bool) -> None:
+        optimizer.zero_grad()
+        F.mse_loss(model(torch.randn(6, 4), bad), torch.randn(6, 1)).backward()
+        optimizer.step()
+
+    return model, optimizer, step
+
+
 PROGRAMS: dict[str, Program] = {
+    "a branch that runs once": branching,
     "two optimizers": rivals,
     "a closure": closure,
     "the data of a tied weight": written_data,
