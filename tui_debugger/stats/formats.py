@@ -822,6 +822,7 @@ TABLE: Final[tuple[FileFormat, ...]] = (
     FileFormat("weights of ncnn", unmarked=re.compile(r".+\.bin"), companion=("*.param", re.compile(rb"^7767517\s"))),
     FileFormat("weights of OpenVINO", unmarked=re.compile(r".+\.bin"), companion=("*.xml", re.compile(rb"<net\s"))),
     FileFormat(_RAW, unmarked=re.compile(r".+\.(?:b?f16|f32|f64|b?float16|float32|float64|memmap|mmap|fbin|weights)")),
+    FileFormat(_RAW, unmarked=re.compile(r"output_\d+\.bin")),  # msit, of a model that ran offline
     FileFormat(
         _RAW,
         unmarked=re.compile(r".+\.(?:dat|bin|raw)"),

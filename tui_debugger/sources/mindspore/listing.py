@@ -697,7 +697,7 @@ class _Collector:
     def _ignore(self, name: bytes, regular: bool) -> None:
         """Notes a name that is no tensor file; the statistic file is read on the way."""
         if not regular:
-            self._complain("directories where files should be")
+            self._complain("directories where files should be", not self._graph.is_around)
             if name.endswith(SUFFIX) or name in _SILENT:
                 self._miss(name, None)
             else:

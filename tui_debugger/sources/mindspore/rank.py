@@ -36,12 +36,12 @@ from tui_debugger.sources.base import (
     no_garbage_collection,
     tensor_keys,
 )
+from tui_debugger.sources.mindspore.device_tree import read_device_layout
 from tui_debugger.sources.mindspore.layout import (
     NEVER,
     GraphDirectory,
     RankLayout,
     Stamp,
-    read_device_layout,
     read_layout,
     relative,
     stamp,
@@ -240,7 +240,7 @@ class RankRun:
             nets: what nets of the dump are called, as far as others know.
             tells_overflow: the training was told to record operators that overflow.
             steps_alike: every step of a graph was to have the same tensors.
-            by_device: ``path`` is the tree of all devices: see ``layout.read_device_layout``.
+            by_device: ``path`` is the tree of all devices: see ``device_tree``.
             statistics: reads statistic files, those of other ranks as well.
         """
         self.number = number
@@ -370,7 +370,7 @@ class RankRun:
         """
         yield StepEntries(self.number, None, (os.fspath(self._layout.path),), self._step_paths)
         for path, step in self._listings.others():
-            yield StepEntries(self.number, step, (path,))
+            yield StepEntries(self.number, step, (path,), self._step_paths)
         for step, records in list(self._overflow_records.items()):
             yield StepEntries(self.number, step, (self._overflow_directory(step),), records.copy)
 

@@ -499,7 +499,7 @@ class StepListings:
 
 def _nothing(place: Place, part: Part) -> tuple[tuple[bytes, str], ...]:
     """A step's directory without a tensor: a copy without its files, or one that is about to be written."""
-    held = len(part.timestamp) or (part.statistics is not None and len(part.statistics))
+    held = len(part.timestamp) or part.overflows or (part.statistics is not None and len(part.statistics))
     return () if place[2] or held else ((b"", "no tensor in it"),)
 
 

@@ -1,0 +1,90 @@
+"""The directory trees of the recorders on Ascend servers: each opens, and a NaN in any of its tensors is found."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import run
+from tests.sources.ascend_trees import TIME, TREES, Planted, Tree, operators_and_communication, without_step
+from tui_debugger.sources import open_source
+
+EACH = pytest.mark.parametrize("tree", TREES, ids=[tree.__name__ for tree in TREES])
+Capsys = pytest.CaptureFixture[str]
+
+
+def checked(capsys: Capsys, root: Path) -> int:
+    return run(capsys, "check", root, "--watch", "TO", "--no-cache", "--jobs", "1").code
+
+
+@EACH
+def test_a_nan_in_any_tensor_is_found(tree: Tree, tmp_path: Path, capsys: Capsys) -> None:
+    healthy = Planted()
+    tree(tmp_path / "healthy", healthy)
+    assert checked(capsys, tmp_path / "healthy") == 0
+    codes = {}
+    for bad in range(healthy.written):
+        tree(tmp_path / f"bad_{bad}", Planted(bad))
+        codes[bad] = checked(capsys, tmp_path / f"bad_{bad}")
+    assert codes == dict.fromkeys(range(healthy.written), 1)
+
+
+def test_operators_that_communicate_are_in_order_with_all_others(tmp_path: Path) -> None:
+    """They lie in directories of their own, and run between the others: what comes first is the origin."""
+    plant = Planted()
+    top = tmp_path / f"0/{TIME}/0"
+    plant.device_file(top)
+    plant.device_file(top / "hccl_world_group/7/0", "AllReduce.Default_AllReduce_3.13.2")
+    plant.device_file(top, "ReLU.Default_ReLU_2.12.2")
+    with closing(open_source(tmp_path)) as source:
+        table, names = source.tensors(0, 0), source.nodes(0).names
+        assert [names[node] for node in table.node.tolist()] == [
+            "Default_MatMul_1",
+            "Default_AllReduce_3",
+            "Default_ReLU_2",
+        ]
+        assert [(run.step, run.root_graph) for run in source.history(0)] == [(0, 0)]
+
+
+def test_of_a_tree_without_steps_the_index_of_the_data_is_the_step(tmp_path: Path) -> None:
+    without_step(tmp_path, Planted())
+    with closing(open_source(tmp_path)) as source:
+        assert {rank: list(source.steps(rank)) for rank in source.ranks()} == {0: [0, 1, 2], 1: [0]}
+
+
+@pytest.mark.parametrize(
+    ("inside", "tensors"),
+    [("", 6), (f"1/{TIME}/0", 3), (f"1/{TIME}/0/hccl_world_group", 1), (f"0/{TIME}", 3)],
+)
+def test_a_path_into_a_tree_asks_about_what_lies_there(
+    inside: str, tensors: int, tmp_path: Path, capsys: Capsys
+) -> None:
+    operators_and_communication(tmp_path, Planted())
+    answer = run(capsys, "check", tmp_path / inside, "--watch", "TO", "--no-cache", "--jobs", "1")
+    assert (answer.code, f"\n{tensors} tensor" in answer.out) == (0, True)
+
+
+def test_a_second_run_of_a_device_is_a_doubt_until_it_is_named(tmp_path: Path, capsys: Capsys) -> None:
+    first, second = TIME, "20250102030405"
+    for time, bad in ((first, -1), (second, 0)):
+        Planted(bad).operators(tmp_path / time / "0/ge_default/1/0")
+    assert checked(capsys, tmp_path) == 2
+    assert checked(capsys, tmp_path / first) == 0
+    assert checked(capsys, tmp_path / second) == 1
+
+
+@pytest.mark.parametrize("name", ["", f"{TIME}", f"{TIME}/0", f"{TIME}/0/ge_default", f"{TIME}/0/ge_default/1"])
+def test_a_file_at_any_level_counts(name: str, tmp_path: Path, capsys: Capsys) -> None:
+    without_step(tmp_path, Planted())
+    Planted(0).device_file(tmp_path / name, "Log.Default_Log_9.19.2")
+    assert checked(capsys, tmp_path) in {1, 2}
+
+
+def test_calls_and_kernels_of_msprobe_in_one_directory(tmp_path: Path, capsys: Capsys) -> None:
+    """Two dumps: one opens, and the other is a doubt."""
+    Planted().operators(tmp_path / f"step0/{TIME}/0")
+    (tmp_path / "step0/rank0").mkdir()
+    (tmp_path / "step0/rank0/dump.json").write_text('{"task": "statistics", "level": "L1", "data": {}}')
+    assert checked(capsys, tmp_path) == 2
