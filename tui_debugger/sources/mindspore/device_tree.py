@@ -188,7 +188,7 @@ def _each_device(
 
 def _leaves(reader: DirectoryReader, path: Path, step: int | None, below: tuple[str, ...]) -> Iterator[_Leaf]:
     """Yields the directories with files at and below that of a device. One without any directory counts as such."""
-    if len(below) == _LEVELS or len(below) == _LEVELS - 1 and is_number(below[0]):
+    if len(below) == _LEVELS or (len(below) == _LEVELS - 1 and is_number(below[0])):
         yield _Leaf(step, below, path)  # it may hold a million files
         return
     directories, has_files = reader.inside(path, _DUMPED)

@@ -29,7 +29,7 @@ from tui_debugger.sources.mindspore.names import SUFFIX, KnownNames, Parts, Patt
 from tui_debugger.sources.mindspore.overflow import is_record
 from tui_debugger.sources.mindspore.run_order import Span, begins, numbered, runs_at, span
 from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
-from tui_debugger.sources.mindspore.statistics import Statistics, read_statistics
+from tui_debugger.sources.mindspore.statistics import OperatorFiles, Statistics, read_statistics
 from tui_debugger.stats.ascend_file import BadHeaderError, is_converted, read_header
 from tui_debugger.text.numbers import plural
 
@@ -280,6 +280,7 @@ NOT_IGNORED = frozenset({_VANISHED, _CLOSED, _IN_DEVICE_ORDER, _UNCONVERTED})
 _PROGRESS_EVERY = 4096
 _SOME = b"*"
 """Stands for the name of several files."""
+_TABLE: Final = b".csv"
 _SILENT = frozenset({STATISTICS.encode(), MAPPING.encode()})
 
 Place = tuple[GraphDirectory, Path, bool]
@@ -512,6 +513,7 @@ class _Collector:
         self._odd_at: list[int] = []
         self._odd_names: list[bytes] = []
         self._statistics: Statistics | None = None
+        self._of_operators = OperatorFiles()
         self._complaints: dict[str, int] = {}
         self._missing: list[tuple[bytes, str]] = []
         self._overflows: list[bytes] = []
@@ -627,7 +629,7 @@ class _Collector:
             self._known_names.pattern(prefix[by], device, ending[by]),
             timestamp[by],
             self._odd(by),
-            self._statistics,
+            self._recorded(),
             {text: count for text, count in self._complaints.items() if count},
             self._entries,
             (*self._missing, *self._not_understood()),
@@ -712,10 +714,40 @@ class _Collector:
                 self._broken(STATISTICS, self._statistics.broken)
         elif name == MAPPING.encode():
             self._names()
+        elif name.endswith(_TABLE) and self._take_statistics(name):
+            pass
         else:
             self._complain(_kind(name))
             if not name.endswith(SUFFIX):
                 self._others.append(name)
+
+    def _take_statistics(self, name: bytes) -> bool:
+        """Takes the statistics of one run of an operator; False: there are none in a file."""
+        fields = split_device_name(name.removesuffix(_TABLE))
+        try:
+            taken = self._of_operators.take(
+                self._path / os.fsdecode(name), *((fields[0], fields[3]) if fields else (b"Unknown." + name, 0))
+            )
+        except OSError as error:
+            self._miss(name, error)
+            return True
+        if taken and fields is None:
+            self._complain(_NONSENSE)
+        return taken
+
+    def _recorded(self) -> Statistics | None:
+        """The rows of all files of statistics."""
+        found = self._statistics
+        if not self._of_operators.count:
+            return found
+        if found is not None:
+            why = f"{plural(self._of_operators.count, 'file')} of statistics of operators beside {STATISTICS}"
+            self._missing.append((_SOME + _TABLE, f"{why}: not looked at"))
+            return found
+        found = self._of_operators.statistics()
+        if found.broken:
+            self._missing.append((_SOME + _TABLE, plural(found.broken, "broken line")))
+        return found
 
     def _miss(self, name: bytes, error: OSError | None) -> None:
         wanted = "a file" if name in _SILENT else "a tensor file"

@@ -627,7 +627,7 @@ def _mapping(path: Path) -> dict[bytes, bytes]:
 def _parts(name: bytes) -> tuple[Key, int] | None:
     """(tensor, time) of a name; None when it is no tensor file's. Half a microsecond: thousands are looked at."""
     if not name.endswith(SUFFIX):
-        whole = split_device_name(name) if not is_record(name) else None
+        whole = split_device_name(name.removesuffix(b".csv")) if not is_record(name) else None
         return ((whole[0], MEMBER, b""), whole[3]) if whole is not None else None
     side = b".output."
     left, mark, right = name.rpartition(side)

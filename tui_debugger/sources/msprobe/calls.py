@@ -585,7 +585,7 @@ def _fill_statistics(said: Sequence[Sequence[object]], step: StepCalls) -> None:
     step.nan = nan & (step.sizes() != 0)
     # One extreme alone tells nothing of the other end, and a mean that is not finite nothing of the elements.
     alone = no_largest & no_smallest & (np.isfinite(step.mean) | np.isfinite(norm))
-    step.known = step.nan | ~(no_largest | no_smallest) | alone
+    step.known = step.nan | ~(no_largest | no_smallest) | alone | (step.sizes() == 0)  # of no elements all is known
 
 
 def _numbers(values: Sequence[object]) -> tuple[Float64, Mask]:
