@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,6 +130,110 @@ def msit_offline(root: Path, plant: Planted) -> None:
     plant.operators(root / f"dump_data/npu/{TIME}/0/model/1/0")
 
 
+def torchair_fx(root: Path, plant: Planted) -> None:
+    """TorchAir, FX."""
+    for rank in (0, 1):
+        for token in (1, 2):
+            directory = root / f"msprobe_fx_dump/worldsize2_global_rank{rank}/graph_1/{token}"
+            for name in (
+                "mm-aten.mm.default.INPUT.0",
+                "mm-aten.mm.default.OUTPUT.0",
+                "relu-aten.relu.default.OUTPUT.0",
+            ):
+                plant.array(directory / f"{name}.{20240125031118787351 + plant.written}.npy")
+
+
+def torchair_fx_old(root: Path, plant: Planted) -> None:
+    """The same, of old versions."""
+    for token in (1, 2):
+        directory = root / f"msprobe_fx_dump/data_dump/{token}/gm_{TIME}_dump"
+        plant.array(directory / f"mm-aten.mm.default.OUTPUT.0.{20240125031118787351 + plant.written}.npy")
+
+
+def single_save(root: Path, plant: Planted) -> None:
+    """Msprobe's SingleSave: a directory for each thing that the program names."""
+    for key in ("loss", "grad"):
+        for step in (0, 1):
+            for rank in (0, 1):
+                directory = root / f"data/{key}/step{step}/rank{rank}/micro_step0"
+                plant.array(directory / f"{key}.npy")
+                (directory / f"{key}.json").write_text('{"data": {"max": 1.0, "min": 0.5, "mean": 0.7, "norm": 2.0}}')
+    (root / "configurations.json").write_text("{}")
+
+
+def atb_bytes(values: Array) -> bytes:
+    """A file of ATB with one tensor."""
+    data = values.tobytes()
+    lines = ("$Version=1.0", "$Object.Count=1", f"$Object.Length={len(data)}", "format=2", "dtype=0")
+    dims = ",".join(map(str, values.shape))
+    head = "\n".join((*lines, f"dims={dims}", f"$Object.data=0,{len(data)}", "$End=1", ""))
+    return head.encode() + data
+
+
+def atb(root: Path, plant: Planted) -> None:
+    """ATB: MindIE, vLLM for Ascend."""
+    for rank in (0, 1):
+        for token in (0, 1):
+            layer = root / f"atb_dump_data/data/{rank}_{4711 + rank}/{token}/0_Decoder_layer"
+            for name in (
+                "0_Linear/after/outtensor0",
+                "0_Linear/0_MatMulKernel/before/intensor0",
+                "1_Norm/after/outtensor1",
+            ):
+                write(layer / f"{name}.bin", atb_bytes(plant.values()))
+            (layer / "0_Linear/op_param.json").write_text("{}")
+    write(root / "atb_dump_data/info/layer/0_4711/Decoder_layer_0.json", b"{}")
+
+
+def aclgraph_tensors(root: Path, plant: Planted) -> None:
+    """Msprobe's AclGraphDumper, task tensor."""
+    import torch
+
+    for step in (0, 1):
+        for process in ("rank0", "rank1"):
+            directory = root / f"step{step}/{process}/dump_tensor_data"
+            directory.mkdir(parents=True)
+            for name in (
+                "Aten.mm.0.input.0",
+                "Aten.mm.0.output",
+                "Module.fc.Linear.0.input_kwargs.x",
+                "Aten.mm.1.output",
+            ):
+                torch.save(torch.from_numpy(plant.values()), directory / f"{name}.pt")
+
+
+def aclgraph_statistics(root: Path, plant: Planted) -> None:
+    """Msprobe's AclGraphDumper, task statistics, without a process group."""
+    for step in (0, 1):
+        directory = root / f"step{step}/pid77"
+        directory.mkdir(parents=True)
+        calls = {}
+        for call in ("Aten.mm.0.forward", "Module.fc.Linear.forward.0"):
+            values = plant.values()
+            norm = float(np.sqrt((values.astype(np.float64) ** 2).sum()))
+            numbers = {"Max": values.max(), "Min": values.min(), "Mean": values.mean(), "Norm": norm}
+            said = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": list(values.shape)}
+            calls[call] = {"output": [said | {name: float(number) for name, number in numbers.items()}]}
+        content = {"task": "statistics", "level": "mix", "framework": "pytorch", "dump_data_dir": None, "data": calls}
+        (directory / "dump.json").write_text(json.dumps(content))
+
+
+def atb_statistics(root: Path, plant: Planted) -> None:
+    """ATB, statistics alone."""
+    titles = (
+        "Device and PID,Execution Count,Op Name,Op Type,Op Id,Input/Output,Index,Dtype,Format,Shape,Max,Min,Mean,Norm,"
+        "Tensor Path"
+    )
+    for token in (0, 1):
+        rows = [titles]
+        for name, number in (("Decoder_layer/Linear", "0_0"), ("Decoder_layer/Norm", "0_1")):
+            values = plant.values()
+            norm = np.sqrt((values.astype(np.float64) ** 2).sum())
+            cells = f"{np.nanmax(values)},{np.nanmin(values)},{values.mean()},{norm},N/A"
+            rows.append(f"0_4711,{token},{name},LinearOperation,{number},Output,0,float,nd,2x3,{cells}")
+        write(root / f"atb_dump_data/data/0_4711/{token}/statistic.csv", "\n".join([*rows, ""]).encode())
+
+
 Tree = Callable[[Path, Planted], None]
 TREES: Final[tuple[Tree, ...]] = (
     graph_mode_o2,
@@ -142,4 +247,11 @@ TREES: Final[tuple[Tree, ...]] = (
     torchair_ge,
     torchair_ge_old,
     msit_offline,
+    torchair_fx,
+    torchair_fx_old,
+    single_save,
+    atb,
+    aclgraph_tensors,
+    aclgraph_statistics,
+    atb_statistics,
 )

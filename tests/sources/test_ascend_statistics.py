@@ -1,4 +1,4 @@
-"""Statistics of the recorders on Ascend servers: their own columns, a file for each operator, tensors of no elements."""
+"""Statistics of the recorders on Ascend servers: their own columns, a file for each operator, empty tensors."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ Write = Callable[..., Path]
     ],
 )
 def test_a_verdict_rests_on_what_was_recorded(
-    write: Write, titles: str, cells: str, code: int, tmp_path: Path, capsys: Capsys
+    write: Write, titles: str, cells: str, code: int, *, tmp_path: Path, capsys: Capsys
 ) -> None:
     assert checked(capsys, write(tmp_path, titles, cells)) == code
 

@@ -8,7 +8,24 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import run
-from tests.sources.ascend_trees import TIME, TREES, Planted, Tree, operators_and_communication, without_step
+from tests.sources.ascend_trees import (
+    TIME,
+    TREES,
+    Planted,
+    Tree,
+    aclgraph_statistics,
+    aclgraph_tensors,
+    adump_of_msprobe,
+    atb,
+    atb_statistics,
+    kernels_of_msprobe,
+    operators_and_communication,
+    single_save,
+    torchair_fx,
+    torchair_fx_old,
+    torchair_ge,
+    without_step,
+)
 from tui_debugger.sources import open_source
 
 EACH = pytest.mark.parametrize("tree", TREES, ids=[tree.__name__ for tree in TREES])
@@ -29,6 +46,39 @@ def test_a_nan_in_any_tensor_is_found(tree: Tree, tmp_path: Path, capsys: Capsys
         tree(tmp_path / f"bad_{bad}", Planted(bad))
         codes[bad] = checked(capsys, tmp_path / f"bad_{bad}")
     assert codes == dict.fromkeys(range(healthy.written), 1)
+
+
+@pytest.mark.parametrize(
+    ("tree", "nodes", "steps", "ranks"),
+    [
+        (kernels_of_msprobe, {"Default_MatMul_1", "Default_ReLU_2"}, [0, 1], [0]),
+        (adump_of_msprobe, {"Default_MatMul_1", "Default_ReLU_2"}, [0, 1], [0, 1]),
+        (torchair_ge, {"Default_MatMul_1", "Default_ReLU_2"}, [0, 1], [0, 1]),
+        (torchair_fx, {"graph_1/mm", "graph_1/mul"}, [1, 2], [0, 1]),
+        (torchair_fx_old, {"mm"}, [1, 2], [0]),
+        (single_save, {"grad", "loss"}, [0, 1], [0, 1]),
+        (
+            atb,
+            {"0_Decoder_layer/0_Linear", "0_Decoder_layer/0_Linear/0_MatMulKernel", "0_Decoder_layer/1_N"},
+            [0, 1],
+            [0, 1],
+        ),
+        (atb_statistics, {"0_Decoder_layer/0_Linear", "0_Decoder_layer/1_Norm"}, [0, 1], [0]),
+        (aclgraph_tensors, {"Aten.mm.0", "Aten.mm.1", "a/Linear"}, [0, 1], [0, 1]),
+        (aclgraph_statistics, {"Aten.mm", "fc/Linear"}, [0, 1], [0]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_node_has_one_name_in_all_steps(
+    tree: Tree, nodes: set[str], steps: list[int], ranks: list[int], tmp_path: Path
+) -> None:
+    tree(tmp_path, Planted())
+    with closing(open_source(tmp_path)) as source:
+        assert list(source.ranks()) == ranks
+        assert list(source.steps(ranks[-1])) == steps
+        for step in steps:
+            source.tensors(ranks[-1], step)
+        assert set(source.nodes(ranks[-1]).names) == nodes
 
 
 def test_operators_that_communicate_are_in_order_with_all_others(tmp_path: Path) -> None:

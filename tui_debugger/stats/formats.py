@@ -772,6 +772,7 @@ _ASCEND: Final = FileFormat(
     named=re.compile(r"[^.]+\.[^.]+\.\d+\.\d+\.\d{13,}"),
     decides=_looks_like_ascend,
 )
+_ATB: Final = FileFormat("a file of ATB", "atb", marks=((0, b"$Version="),))
 _ZARR: Final = FileFormat("an array of zarr", named=re.compile(r"\.zarray"), decides=_looks_like_zarr)
 _TENSORFLOW: Final = FileFormat(
     "a checkpoint of TensorFlow",
@@ -806,6 +807,7 @@ TABLE: Final[tuple[FileFormat, ...]] = (
     _ONNX,
     _MINDSPORE,
     _ASCEND,
+    _ATB,
     _FAISS,
     FileFormat("a program of ExecuTorch", "", (".pte",), ((4, b"ET12"),)),
     FileFormat(
