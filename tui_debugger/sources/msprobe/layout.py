@@ -72,7 +72,7 @@ def _add_processes(layout: Layout[str], processes: dict[int, dict[int, str]]) ->
         for pid, path in found.items():
             layout.units.setdefault(numbers[pid], {})[step] = path
     if several:
-        told = first_of([f"process {pid} is rank {numbers[pid]}" for pid in pids], 4)
+        told = first_of([f"proc{pid} is rank {numbers[pid]}" for pid in pids], 4)
         layout.notices.append(f"processes recorded without a rank: {told}")
 
 
