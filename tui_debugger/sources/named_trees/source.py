@@ -93,7 +93,7 @@ def _type_of(part: str) -> str:
 
 
 def single_file(scope: Sequence[str], name: str) -> NamedFile | None:
-    """What the name of a file of SingleSave says: that of its key, of a list with a number, of a dictionary with a key."""
+    """What the name of a file of SingleSave says: its key, and which part of a list or a dictionary it is."""
     stem, dot, suffix = name.rpartition(".")
     if not dot or suffix != "npy" or not stem or not scope:
         return None
