@@ -54,6 +54,16 @@ TYPES: dict[str, int] = {
     "uint1": 29,
     "int2": 30,
     "uint2": 31,
+    "complex32": 32,
+    "hifloat8": 33,
+    "float8_e5m2": 34,
+    "float8_e4m3fn": 35,
+    "float8_e8m0fnu": 36,
+    "float6_e3m2": 37,
+    "float6_e2m3": 38,
+    "float4_e2m1": 39,
+    "float4_e1m2": 40,
+    "hifloat4": 41,
 }
 FORMATS: dict[str, int] = {
     "NCHW": 0,
@@ -63,16 +73,29 @@ FORMATS: dict[str, int] = {
     "FRACTAL_Z": 4,
     "C1HWNC0": 9,
     "NC1HWC0_C04": 12,
+    "FRACTAL_Z_C04": 13,
+    "CHWN": 14,
+    "HWCN": 16,
     "C1HWNCoC0": 25,
+    "NDHWC": 27,
     "FRACTAL_ZZ": 28,
     "FRACTAL_NZ": 29,
     "NCDHW": 30,
+    "DHWCN": 31,
     "NDC1HWC0": 32,
     "FRACTAL_Z_3D": 33,
+    "DHWNC": 36,
     "FRACTAL_ZN_LSTM": 38,
+    "RESERVED": 40,
+    "ND_RNN_BIAS": 43,
+    "FRACTAL_ZN_RNN": 44,
+    "FRACTAL_NZ_C0_8": 54,
 }
 CONVERTED = ("NC1HWC0", "NC1HWC0_C04", "FRACTAL_Z", "FRACTAL_NZ", "NDC1HWC0", "FRACTAL_Z_3D", "C1HWNCoC0")
-BITS = {"int4": 4, "uint1": 1, "int2": 2, "uint2": 2}
+BITS = {"int4": 4, "uint1": 1, "int2": 2, "uint2": 2, "float4_e2m1": 4, "float4_e1m2": 4}
+CODES = {"hifloat8": "uint8", "complex32": "uint32", "float4_e2m1": "uint8", "float4_e1m2": "uint8"}
+"""Types that numpy does not have, and the type that is written as their elements' codes."""
+UNREADABLE = ("string", "float6_e3m2", "float6_e2m3", "hifloat4")
 
 
 def bits_of(dtype: str) -> int:
@@ -91,11 +114,14 @@ def block_of(dtype: str, fmt: str = "") -> int:
 
 def numpy_type(dtype: str) -> np.dtype[Any]:
     """The type whose elements hold those of a named one."""
+    if dtype in CODES:
+        return np.dtype(CODES[dtype])
     if dtype in BITS:
         return np.dtype("uint8" if dtype.startswith("u") else "int8")
-    if dtype == "bfloat16":
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype({"qint8": "int8", "qint32": "int32", "quint8": "uint8"}.get(dtype, dtype))
+    if hasattr(ml_dtypes, dtype):
+        return np.dtype(getattr(ml_dtypes, dtype))
+    others = {"qint8": "int8", "qint32": "int32", "quint8": "uint8", "resource": "int64"}
+    return np.dtype(others.get(dtype, dtype))
 
 
 # -- whole arrays --------------------------------------------------------------------------------------------------
@@ -275,6 +301,7 @@ class Written:
         device: the device's elements, where they are not to be made from ``values``.
         header: numbers of the header to write in place of the right ones: ``size``, ``data_type``, ``format``,
             ``shape``, ``original_shape`` (None: none at all), ``sub_format``.
+        padding: bytes behind the elements, which belong to the tensor's memory.
     """
 
     values: Array
@@ -283,6 +310,7 @@ class Written:
     groups: int = 1
     device: Array | None = None
     header: Mapping[str, Any] | None = None
+    padding: bytes = b""
 
     @property
     def type_name(self) -> str:
@@ -299,10 +327,12 @@ class Written:
 
 
 def packed_bytes(values: Array, dtype: str) -> bytes:
-    """The bytes of elements; small ones share a byte, the first one in its lowest bits."""
+    """The bytes of elements; small ones share a byte, the first one in its lowest bits, of uint1 in its highest bit."""
     if dtype not in BITS:
         return np.ascontiguousarray(values).tobytes()
     bits = BITS[dtype]
+    if bits == 1:
+        return np.packbits(values.reshape(-1).astype(np.uint8)).tobytes()
     found = bytearray(-(-values.size * bits // 8))
     for number, value in enumerate(values.reshape(-1).tolist()):
         found[number * bits // 8] |= (value & ((1 << bits) - 1)) << (number * bits % 8)
@@ -360,23 +390,34 @@ def file_bytes(
     *,
     op_name: str = "Default/op",
     buffers: Sequence[bytes] = (),
+    spaces: Sequence[bytes] = (),
+    unknown: bytes = b"",
     packed: bool = True,
 ) -> bytes:
-    """One file: length of the header, header, all inputs, all outputs, buffers."""
+    """One file: length of the header, header, all inputs, all outputs, buffers, the device's working memory.
+
+    ``unknown`` are fields that no version of the header has, at the end of it and of every tensor's part.
+    """
     header, payload = [_block(1, b"1.0"), _number(2, 1_700_000_000)], b""
     messages: dict[int, list[bytes]] = {3: [], 4: []}
     for field, tensors in ((4, inputs), (3, outputs)):
         for tensor in tensors:
             device = tensor.on_device()
             content = packed_bytes(device, tensor.type_name)
-            messages[field].append(_block(field, _message(tensor, device, len(content), field == 3, packed)))
+            content += tensor.padding
+            message = _message(tensor, device, len(content), field == 3, packed) + unknown
+            messages[field].append(_block(field, message))
             payload += content
     header += messages[3] + messages[4]
     for each in buffers:
         header.append(_block(5, _number(1, 0) + _number(3, len(each))))
         payload += each
     header.append(_block(6, op_name.encode()))
-    message = b"".join(header)
+    header.append(_block(7, _block(1, b"mode") + _block(2, b"{}")))
+    for each in spaces:
+        header.append(_block(8, _number(1, 0) + _number(3, len(each))))
+        payload += each
+    message = b"".join(header) + unknown
     return len(message).to_bytes(8, "little") + message + payload
 
 
@@ -385,15 +426,14 @@ def random_values(rng: np.random.Generator, shape: Shape, dtype: str) -> Array:
     kind = numpy_type(dtype)
     if dtype in BITS:
         half = 1 << (BITS[dtype] - 1)
-        low, high = (0, 2 * half) if dtype.startswith("u") else (-half, half)
+        low, high = (0, 2 * half) if dtype[0] in "uf" else (-half, half)
         return rng.integers(low, high, shape).astype(kind)
-    if kind.kind == "b":
-        return rng.integers(0, 2, shape).astype(kind)
     if kind.kind == "c":
         return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(kind)
-    if kind.kind in "iu":
-        return rng.integers(0, 120, shape).astype(kind)
-    return rng.normal(size=shape).astype(kind)
+    if kind.kind in "biu":
+        return rng.integers(0, 2 if kind.kind == "b" else 120, shape).astype(kind)
+    normal = rng.normal(size=shape)
+    return (np.abs(normal) if dtype == "float8_e8m0fnu" else normal).astype(kind)
 
 
 # -- dumps ---------------------------------------------------------------------------------------------------------
@@ -514,7 +554,7 @@ def overflow_payload(records: Mapping[str, Overflow]) -> bytes:
     for name in _BLOCKS[:2]:
         found += numbers((records.get(name, Overflow()).status,), 256)
     core = records.get("AI Core", Overflow())
-    return found + numbers((core.kernel_code, core.block, core.status), 256)
+    return (found + numbers((core.kernel_code, core.block, core.status), 256)).ljust(2048, b"\0")
 
 
 def overflow_bytes(records: Mapping[str, Overflow]) -> bytes:
