@@ -483,8 +483,11 @@ class KnownNames:
         fields = split_name(name)
         if fields is None:
             return None
-        text, task, stream, timestamp, side = fields[:5]
-        ending = name[name.rindex(b".output." if side else b".input.") :]
+        text, task, stream, timestamp, _, _, fmt, dtype = fields
+        count = 3 + bool(fmt) + bool(dtype)
+        parts = name.rsplit(b".", count)
+        parts = parts if parts[1] in SIDES else name.rsplit(b".", count + 1)  # a format that is there and empty
+        ending = b"." + b".".join(parts[1:])
         device = b".%s.%s." % (task, stream)
         numbers = self.prefix_number(place, text), self.device_number(device), self.ending_number(ending)
         return *numbers, timestamp, name == text + device + b"%d" % timestamp + ending
