@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -172,6 +173,14 @@ def _fractal_z_3d(array: Array, c0: int) -> Array:
     return device.reshape(-1, *device.shape[4:])
 
 
+def _fractal_z_c04(array: Array, _: int) -> Array:
+    """Pixels of four channels each, in rows of sixteen numbers."""
+    n, _, h, w = array.shape
+    pixels = _pad(_pad(array, 1, 4).transpose(0, 2, 3, 1).reshape(n, h * w * 4), 1, 16)
+    blocks = _pad(pixels, 0, 16).reshape(-(-n // 16), 16, -1, 16)
+    return blocks.transpose(2, 0, 1, 3)
+
+
 def _c1hwncoc0(array: Array, c0: int) -> Array:
     n, _, h, w = array.shape
     channels = _pad(array, 1, c0).reshape(n, -1, c0, h, w).transpose(1, 3, 4, 0, 2)
@@ -188,6 +197,7 @@ _TO_DEVICE = {
     "FRACTAL_NZ": _fractal_nz,
     "NDC1HWC0": _ndc1hwc0,
     "FRACTAL_Z_3D": _fractal_z_3d,
+    "FRACTAL_Z_C04": _fractal_z_c04,
     "C1HWNCoC0": _c1hwncoc0,
 }
 
@@ -205,6 +215,15 @@ def _grouped_to_device(array: Array, c0: int, groups: int) -> Array:
             joined[place * cout : (place + 1) * cout, place * cin : (place + 1) * cin] = weights
         runs.append(_fractal_z(joined, c0))
     return np.concatenate(runs)
+
+
+def dirty(values: Array, fmt: str, c0: int, dtype: str, groups: int = 1) -> Array:
+    """The device's elements of a tensor, with bits that stand for nothing in the padding."""
+    device = np.ascontiguousarray(to_device(values, fmt, c0, groups))
+    holes = np.ascontiguousarray(to_device(np.ones(values.shape, np.uint8), fmt, c0, groups)) == 0
+    raw = device.view(np.uint8).reshape(*device.shape, -1)
+    raw[holes] = 1 if dtype == "bool" else 0xFF
+    return device
 
 
 # -- one element at a time -----------------------------------------------------------------------------------------
@@ -263,6 +282,13 @@ def _fractal_z_3d_at(at: Shape, host: Shape, c0: int) -> int:
     return (d * C1 + c // c0) * H * W * N16 * c0 + h * W * N16 * c0 + w * N16 * c0 + n * c0 + c % c0
 
 
+def _fractal_z_c04_at(at: Shape, host: Shape, _: int) -> int:
+    (n, c, h, w), (N, _, _, W) = at, host
+    N1 = -(-N // 16)
+    k = (h * W + w) * 4 + c
+    return (k // 16) * N1 * 256 + (n // 16) * 256 + (n % 16) * 16 + k % 16
+
+
 def _c1hwncoc0_at(at: Shape, host: Shape, c0: int) -> int:
     (n, c, h, w), (N, _, H, W) = at, host
     Co = c0
@@ -277,6 +303,7 @@ _AT = {
     "FRACTAL_NZ": _fractal_nz_at,
     "NDC1HWC0": _ndc1hwc0_at,
     "FRACTAL_Z_3D": _fractal_z_3d_at,
+    "FRACTAL_Z_C04": _fractal_z_c04_at,
     "C1HWNCoC0": _c1hwncoc0_at,
 }
 
@@ -434,6 +461,28 @@ def random_values(rng: np.random.Generator, shape: Shape, dtype: str) -> Array:
         return rng.integers(0, 2 if kind.kind == "b" else 120, shape).astype(kind)
     normal = rng.normal(size=shape)
     return (np.abs(normal) if dtype == "float8_e8m0fnu" else normal).astype(kind)
+
+
+def nano_bytes(inputs: list[tuple[Array, int]], outputs: list[tuple[Array, int]], fmt: int = 2) -> bytes:
+    """A file of a small device; numbers are those of element types."""
+
+    def block(tag: int, content: bytes) -> bytes:
+        return struct.pack("<II", tag, len(content)) + content
+
+    def tensor(values: Array, data_type: int, *, output: bool) -> bytes:
+        dims = struct.pack(f"<{values.ndim}Q", *values.shape)
+        lists = block(0, dims) + block(1, dims) + (block(2, b"name") if output else b"")
+        more = struct.pack("<iii", 0, data_type, fmt) if output else b""
+        head = struct.pack("<iii", data_type, fmt, 0) + more + struct.pack("<QQQ", 0, 0, values.nbytes)
+        return head + struct.pack("<I", len(lists)) + lists
+
+    sides = [
+        struct.pack("<I", len(some)) + b"".join(tensor(*each, output=output) for each in some)
+        for some, output in ((inputs, False), (outputs, True))
+    ]
+    header = struct.pack("<II", 0x5A5A5A5A, 0) + block(4, sides[0]) + block(5, sides[1])
+    data = b"".join(packed_bytes(values, values.dtype.name) for values, _ in (*inputs, *outputs))
+    return struct.pack("<Q", len(header)) + header + data
 
 
 # -- dumps ---------------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def _directory() -> Path | None:
 def needed() -> None:
     """Skips a test where the vendor's parser is not installed."""
     if _directory() is None:
-        pytest.skip("the vendor's parser is not here: pip install --no-deps 'mindstudio-probe==26.2.0' psutil")
+        pytest.skip("the vendor's parser is not here: pip install -e '.[ascend-tests]'")
 
 
 @lru_cache(maxsize=1)

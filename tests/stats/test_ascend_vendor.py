@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from tests import ascend_vendor as vendor
-from tests.ascend_files import TYPES, Written, file_bytes, numpy_type, packed_bytes, random_values, to_device, write
+from tests.ascend_files import TYPES, Written, dirty, file_bytes, nano_bytes, numpy_type, random_values, write
 from tests.thorough import few
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.npy import open_array
@@ -39,15 +38,6 @@ def vendor_is_here() -> None:
 
 def spec_of(path: Path, member: str = "output.0") -> ReadSpec:
     return ReadSpec(str(path), "ascend", member=member)
-
-
-def dirty(values: Array, fmt: str, c0: int, dtype: str) -> Array:
-    """The device's elements of a tensor, with bits that stand for nothing in the padding."""
-    device = np.ascontiguousarray(to_device(values, fmt, c0))
-    holes = np.ascontiguousarray(to_device(np.ones(values.shape, np.uint8), fmt, c0)) == 0
-    raw = device.view(np.uint8).reshape(*device.shape, -1)
-    raw[holes] = 1 if dtype == "bool" else 0xFF
-    return device
 
 
 def as_vendor_s(values: Array, dtype: str) -> Array:
@@ -132,25 +122,3 @@ class TestSmallDevices:
             found = open_array(spec_of(path, member))
             assert found.tobytes() == values.tobytes() == each.tobytes()
             assert found.shape == values.shape == each.shape
-
-
-def nano_bytes(inputs: list[tuple[Array, int]], outputs: list[tuple[Array, int]], fmt: int = 2) -> bytes:
-    """A file of a small device; numbers are those of element types."""
-
-    def block(tag: int, content: bytes) -> bytes:
-        return struct.pack("<II", tag, len(content)) + content
-
-    def tensor(values: Array, data_type: int, *, output: bool) -> bytes:
-        dims = struct.pack(f"<{values.ndim}Q", *values.shape)
-        lists = block(0, dims) + block(1, dims) + (block(2, b"name") if output else b"")
-        more = struct.pack("<iii", 0, data_type, fmt) if output else b""
-        head = struct.pack("<iii", data_type, fmt, 0) + more + struct.pack("<QQQ", 0, 0, values.nbytes)
-        return head + struct.pack("<I", len(lists)) + lists
-
-    sides = [
-        struct.pack("<I", len(some)) + b"".join(tensor(*each, output=output) for each in some)
-        for some, output in ((inputs, False), (outputs, True))
-    ]
-    header = struct.pack("<II", 0x5A5A5A5A, 0) + block(4, sides[0]) + block(5, sides[1])
-    data = b"".join(packed_bytes(values, values.dtype.name) for values, _ in (*inputs, *outputs))
-    return struct.pack("<Q", len(header)) + header + data
