@@ -631,6 +631,42 @@ def overflow_json(records: Mapping[str, Overflow]) -> str:
     return json.dumps(content)
 
 
+_CORE_NUMBERS = ("thread_id", "pc_start", "para_base", "core_id", "block_id")
+NEW_UNITS = {
+    "AIC": _CORE_NUMBERS,
+    "AIV": _CORE_NUMBERS,
+    "AICPU": ("cpu_id", "thread_id"),
+    "SDMA": ("thread_id", "src_addr", "dst_addr", "channel_id"),
+}
+"""Units that records of the new layout tell of, and their numbers between those of all and the status."""
+
+
+def new_numbers(unit: str, version: int = 0, status: int = 0x20, **others: int) -> dict[str, Any]:
+    """The numbers of a record of the new layout."""
+    names = ("model_id", "stream_id", "task_id", "task_type", "context_id", *NEW_UNITS[unit])
+    numbers: dict[str, Any] = dict.fromkeys(names, 0) | {"context_id": 65535, "thread_id": 65535, **others}
+    several = version == 1 and unit in ("AIC", "AIV")
+    return {**numbers, "status": [0, status, 0, 0] if several else status}
+
+
+def new_overflow_bytes(unit: str, version: int = 0, *, valid: int = 1, size: int = 2048, **numbers: int) -> bytes:
+    """A record of the new layout as the device writes it; ``unit`` may be a number that no unit has."""
+    number = list(NEW_UNITS).index(unit) if unit in NEW_UNITS else int(unit)
+    found = new_numbers(unit if unit in NEW_UNITS else "AIC", version, **numbers)
+    words = [each for value in found.values() for each in (value if isinstance(value, list) else [value])]
+    head = struct.pack("<IIIIII", 0x5A5A5A5A, version, valid, number, 0, 8 * len(words))
+    payload = (head + struct.pack(f"<{len(words)}Q", *words)).ljust(size, b"\0")[:size]
+    return file_bytes(outputs=[Written(np.frombuffer(payload, np.uint8))], op_name="Node_OpDebug")
+
+
+def new_overflow_json(unit: str, version: int = 0, *, valid: int = 1, **numbers: int) -> str:
+    """A record of the new layout as the vendor's tool converts it."""
+    found = new_numbers(unit if unit in NEW_UNITS else "AIC", version, **numbers)
+    found |= {name: hex(found[name]) for name in ("pc_start", "para_base", "src_addr", "dst_addr") if name in found}
+    part = {"valid": valid, "acc_type": unit, "rsv": 0, "data_len": 8 * len(found), "data": found}
+    return json.dumps({"magic": "0x5a5a5a5a", "version": version, "acc_list": part})
+
+
 _FRAME = "# In file /root/net/train.py:{}/        return ops.relu(self.fc1(x))/\n"
 OVERFLOWING = Graph([replace(node, source=_FRAME.format(30 + at)) for at, node in enumerate(MLP.nodes)], MLP.parameters)
 """``MLP``, each of whose operators has a line of source from 30 on."""
