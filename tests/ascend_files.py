@@ -96,7 +96,7 @@ CONVERTED = ("NC1HWC0", "NC1HWC0_C04", "FRACTAL_Z", "FRACTAL_NZ", "NDC1HWC0", "F
 BITS = {"int4": 4, "uint1": 1, "int2": 2, "uint2": 2, "float4_e2m1": 4, "float4_e1m2": 4}
 CODES = {"hifloat8": "uint8", "complex32": "uint32", "float4_e2m1": "uint8", "float4_e1m2": "uint8"}
 """Types that numpy does not have, and the type that is written as their elements' codes."""
-UNREADABLE = ("string", "float6_e3m2", "float6_e2m3", "hifloat4")
+UNREADABLE = ("float6_e3m2", "float6_e2m3", "hifloat4")
 
 
 def bits_of(dtype: str) -> int:

@@ -68,16 +68,13 @@ _READ_AS: Final = {
     "resource": "int64",
 }
 """Types that another one holds: quantised values are read as the integers that they are, and handles as numbers."""
+_BYTE: Final = np.dtype("S1")
 _BITS: Final = {"int4": 4, "int2": 2, "uint2": 2, "uint1": 1, "float4_e2m1": 4, "float4_e1m2": 4}
 """Types of which several elements share a byte, the first one in its lowest bits; of uint1 in its highest bit."""
-_NO_NUMBERS: Final = {
+_NO_NUMBERS: Final = frozenset({"string", "string_ref", "variant", "dual", "dual_sub_int8", "dual_sub_uint8"})
+"""Types whose elements are no numbers: they come as bytes, and nothing about numbers is asked of them."""
+_UNREADABLE: Final = {
     "undefined": "whose type the device did not know",
-    "string": "which are no numbers",
-    "string_ref": "which are no numbers",
-    "variant": "which are no numbers",
-    "dual": "whose layout is not published",
-    "dual_sub_int8": "whose layout is not published",
-    "dual_sub_uint8": "whose layout is not published",
     "float6_e3m2": "and how six bits are packed is not published",
     "float6_e2m3": "and how six bits are packed is not published",
     "hifloat4": "whose layout is not published",
@@ -372,8 +369,11 @@ def stored_tensor(tensor: DumpedTensor) -> StoredTensor:
     name = tensor.data_type
     if not name:
         raise BadHeaderError(f"has the unknown element type number {tensor.codes[0]}")
+    if name in _UNREADABLE:
+        raise BadHeaderError(f"has elements of type {name}, {_UNREADABLE[name]}")
     if name in _NO_NUMBERS:
-        raise BadHeaderError(f"has elements of type {name}, {_NO_NUMBERS[name]}")
+        layout = Layout(_BYTE, name, (tensor.size,), False, 0, tensor.size)
+        return StoredTensor(layout, None, _BYTE, 0, False, tensor.size)
     decoded = DECODED.get(name)
     dtype = decoded.stored if decoded is not None else dtype_of(_READ_AS.get(name, name))
     if dtype is None:
@@ -424,6 +424,8 @@ def is_converted(tensor: DumpedTensor) -> bool:
         shape = stored_tensor(tensor).layout.shape
     except BadHeaderError:
         return True  # it is not read at all
+    if tensor.data_type in _NO_NUMBERS:
+        return True
     if tensor.original_shape:
         return shape == tensor.original_shape
     return tensor.format in _PLAIN or len(shape) < 2

@@ -26,7 +26,7 @@ from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side
 from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.base import Names, States, directory_states, tensor_keys
 from tui_debugger.sources.mindspore.layout import GraphDirectory
-from tui_debugger.sources.mindspore.names import SUFFIX, KnownNames, Pattern, split_device_name
+from tui_debugger.sources.mindspore.names import SUFFIX, KnownNames, Pattern, names_values, split_device_name
 from tui_debugger.sources.mindspore.overflow import is_record
 from tui_debugger.sources.mindspore.run_order import Span, begins, numbered, runs_at, span
 from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
@@ -282,6 +282,7 @@ NOT_IGNORED = frozenset({_VANISHED, _CLOSED, _IN_DEVICE_ORDER, _UNCONVERTED})
 _PROGRESS_EVERY = 4096
 _SOME = b"*"
 """Stands for the name of several files."""
+_TORCH = b".pt"
 _SILENT = frozenset({STATISTICS.encode(), MAPPING.encode()})
 
 Place = tuple[GraphDirectory, Path, bool]
@@ -744,6 +745,8 @@ class _Collector:
             self._complain(_kind(name))
             if not name.endswith(SUFFIX):
                 self._others.append(name)
+            if not name.endswith((SUFFIX, _TORCH)) and names_values(self._original(name)):
+                self._missing.append((name, "values of a tensor without a header: only those in .npy files are read"))
 
     def _miss(self, name: bytes, error: OSError | None) -> None:
         wanted = "a file" if name in _SILENT else "a tensor file"

@@ -31,6 +31,7 @@ ending of its own, ``:output.0``, which is no part of that file's name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -144,6 +145,15 @@ def _split_converted(name: bytes, parts: Sequence[bytes]) -> Fields | None:
         return None
     fmt, dtype = parts[-2] if at == -4 else parts[-1] if at == -3 else b"", parts[-1] if at == -4 else b""
     return head.prefix, head.task, head.stream, head.timestamp, SIDES[parts[at]], int(parts[at + 1]), fmt, dtype
+
+
+_VALUES: Final = re.compile(rb"(.+)\.(?:input|output)\.[0-9]{1,5}(?:\.[^/]*)?", re.DOTALL)
+
+
+def names_values(name: bytes) -> bool:
+    """Tells whether a name is that of one tensor of a device's file, in whatever form a tool wrote its values."""
+    found = _VALUES.fullmatch(name)
+    return found is not None and split_device_name(found[1]) is not None
 
 
 class DeviceName(NamedTuple):
