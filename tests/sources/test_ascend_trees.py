@@ -152,3 +152,33 @@ def test_calls_and_kernels_of_msprobe_in_one_directory(tmp_path: Path, capsys: C
     (tmp_path / "step0/rank0").mkdir()
     (tmp_path / "step0/rank0/dump.json").write_text('{"task": "statistics", "level": "L1", "data": {}}')
     assert checked(capsys, tmp_path) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["12345678901234567890123456789012", "Log.Default_Log_9.19.2.1700000000000990.output.0.ND.BF16"]
+)
+def test_values_that_cannot_be_told_are_a_doubt(name: str, tmp_path: Path, capsys: Capsys) -> None:
+    """Types that NumPy lacks are written raw, and names that are too long are renamed to digits."""
+    adump_of_msprobe(tmp_path, Planted())
+    (tmp_path / f"rank_0/{TIME}/step_0/{name}").write_bytes(b"\xc0\x7f" * 6)
+    assert checked(capsys, tmp_path) == 2
+
+
+def test_a_file_renamed_to_digits_is_read_under_its_name(tmp_path: Path, capsys: Capsys) -> None:
+    directory = tmp_path / f"step0/{TIME}/0"
+    path = Planted(0).device_file(directory)
+    path.rename(directory / "12345")
+    (directory / "mapping.csv").write_text(f"12345,{path.name}\n")
+    assert checked(capsys, tmp_path) == 1
+    with closing(open_source(tmp_path)) as source:
+        assert list(source.nodes(0).names) == ["Default_MatMul_1"]
+
+
+def test_threads_of_an_operator_are_one_node(tmp_path: Path) -> None:
+    directory = tmp_path / f"{TIME}/0/ge_default/1/0"
+    for thread in (0, 1):
+        path = Planted().device_file(directory)
+        path.rename(path.with_name(f"{path.name.rpartition('.')[0]}.{1_700_000_000_000_100 + thread}.4.3.{thread}.0"))
+    with closing(open_source(tmp_path)) as source:
+        assert list(source.nodes(0).names) == ["Default_MatMul_1"]
+        assert len(source.tensors(0, 0)) == 2

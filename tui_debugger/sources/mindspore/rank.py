@@ -66,7 +66,7 @@ from tui_debugger.sources.mindspore.overflow import list_records, read_records
 from tui_debugger.sources.mindspore.run_order import RunOrder
 from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
 from tui_debugger.sources.mindspore.steps import RunTimes, StatisticFiles, StepListings
-from tui_debugger.sources.mindspore.tensors import Arrangement, StepTable, devices_of, step_table
+from tui_debugger.sources.mindspore.tensors import Arrangement, StepTable, Writing, overflowed_operator, step_table
 from tui_debugger.text.numbers import first_of, plural
 
 ORDER_DIRECTORY = "execution_order"
@@ -634,8 +634,8 @@ class RankRun:
             self._arrangements[alike] = table.arrangement
         return table
 
-    def _overflows(self, step: int, listing: Listing) -> dict[int, tuple[OverflowRecord, ...]] | None:
-        """Returns what the device recorded of a step, by number of its file; None: it would record nothing."""
+    def _overflows(self, step: int, listing: Listing) -> dict[Writing, tuple[OverflowRecord, ...]] | None:
+        """Returns what the device recorded of a step, by operator; None: it would record nothing."""
         directory = self._overflow_directory(step)
         self._overflow_looks[step] = stamp(directory)
         paths, closed = list_records(directory)
@@ -643,13 +643,13 @@ class RankRun:
             self._overflow_records[step] = frozenset(map(os.fsdecode, paths))
         paths += [part.directory + b"/" + name for part in listing.parts for name in part.overflows]
         files = read_records(paths)
-        missing, found = [*closed, *files.missing], dict[int, tuple[OverflowRecord, ...]]()
+        missing, found = [*closed, *files.missing], dict[Writing, tuple[OverflowRecord, ...]]()
         for path, records in files.records.items():
             for record in records:
-                devices = devices_of(listing, record)
-                for device in devices:
-                    found[device] = (*found.get(device, ()), record)
-                if not devices:
+                operator = overflowed_operator(listing, record, path)
+                if operator is not None:
+                    found[operator] = (*found.get(operator, ()), record)
+                else:
                     missing.append((path, f"{record}: no file here is known to be of the operator that overflowed"))
         self._overflow_parts[step] = tuple(
             UnreadablePart(relative(Path(os.fsdecode(path)), self.path.parent), why, self.number, step)

@@ -384,7 +384,7 @@ class MindSporeSource:
             fields = split_device_name(os.fsencode(name))
             if fields is None:
                 return None
-            return Writer(*split_prefix(fields[0]), int(fields[1]), int(fields[2]), fields[3])
+            return Writer(*split_prefix(fields.prefix), int(fields.task), int(fields.stream), fields.timestamp)
         return Writer(parsed.op_type, parsed.op_name, parsed.task, parsed.stream, parsed.timestamp)
 
     def refresh(self) -> Changes:
