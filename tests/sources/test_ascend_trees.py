@@ -120,7 +120,13 @@ def test_of_a_tree_without_steps_the_index_of_the_data_is_the_step(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("inside", "tensors"),
-    [("", 6), (f"1/{TIME}/0", 3), (f"1/{TIME}/0/hccl_world_group", 1), (f"0/{TIME}", 3)],
+    [
+        ("", 6),
+        (f"1/{TIME}/0", 3),
+        (f"1/{TIME}/0/hccl_world_group", 1),
+        (f"1/{TIME}/0/hccl_world_group/7/0", 1),
+        (f"0/{TIME}", 3),
+    ],
 )
 def test_a_path_into_a_tree_asks_about_what_lies_there(
     inside: str, tensors: int, tmp_path: Path, capsys: Capsys

@@ -75,7 +75,7 @@ def find_tree(start: Path) -> list[Path]:
     time = _first_time(start)
     if time is not None:
         return [_top_of(time.parent)]
-    alone = next((place for place in (start, *list(start.parents)[:2]) if _holds_operators(place)), None)
+    alone = next((place for place in (start, *list(start.parents)[:3]) if _holds_operators(place)), None)
     return [alone] if alone is not None else dumps_below(start, lambda path: holds_tree(Path(path)), directories_in)
 
 

@@ -34,7 +34,10 @@ _MOST_DIRECTORIES = 2_000
 _LEVELS_UP = 6
 _LEVELS_BESIDE = 2
 
-LOOKED_FOR = "directories rank_0, rank_1 ... that hold .dump_metadata/, graphs/, execution_order/ or NET/GRAPH/STEP/"
+LOOKED_FOR = (
+    "directories rank_0, rank_1 ... that hold .dump_metadata/, graphs/, execution_order/ or NET/GRAPH/STEP/, or a "
+    "tree of Ascend devices: TIME/DEVICE/"
+)
 
 
 def find_dump(path: Path) -> Found:
