@@ -188,3 +188,10 @@ def test_threads_of_an_operator_are_one_node(tmp_path: Path) -> None:
     with closing(open_source(tmp_path)) as source:
         assert list(source.nodes(0).names) == ["Default_MatMul_1"]
         assert len(source.tensors(0, 0)) == 2
+
+
+def test_a_directory_that_is_called_after_a_time_is_no_tree_of_devices(tmp_path: Path, capsys: Capsys) -> None:
+    Planted(0).array(tmp_path / f"{TIME}/0/step_3/loss.npy")
+    with closing(open_source(tmp_path / TIME)) as source:
+        assert source.info.layout == "directory of tensor files"
+    assert checked(capsys, tmp_path / TIME) == 1

@@ -39,12 +39,16 @@ _STEP_BELOW: Final = re.compile(r"step_?(\d{1,9})")
 _RANK: Final = re.compile(r"(?:rank_?|worldsize\d+_global_rank)(\d{1,9})")
 _DUMPED: Final = re.compile(r"[0-9a-f]+|.+\.(?:npy|csv)|.+\.\d+\.\d{13,}(?:\.\d+)*")
 """Names of files that a device, or a converter, writes."""
-_OF_DEVICE: Final = re.compile(r"[^.]+\.[^.]+(?:\.\d+){1,2}\.\d{13,}(?:\.\d+)*")
+_OF_DEVICE: Final = re.compile(
+    r".+(?:\.\d+){1,2}\.\d{13,}(?:\.\d+)*(?:\.(?:input|output)\..+|\.csv)?|statistic\.csv|mapping\.csv|Opdebug\..+"
+)
+"""Names of files that tell a tree of devices from any directory that is called after a time."""
 OPERATORS: Final = "operators"
 """The net of files that lie in the directory of a device."""
 _LEVELS: Final = 3
 """Directories below that of a device: MODEL/ID/ITERATION."""
 _MOST: Final = 200
+_FEW: Final = 8
 
 
 class _Leaf(NamedTuple):
@@ -87,12 +91,11 @@ def holds_tree(directory: Path) -> bool:
 def _holds_operators(directory: Path) -> bool:
     """Tells whether a directory has ``DEVICE/OPERATOR`` with a file that a device wrote."""
     return any(
-        _OF_DEVICE.fullmatch(file) is not None
+        _has_files(directory / device / operator, 0)
         for device in islice(directories_in(directory), _MOST)
         if is_number(device)
         for operator in islice(directories_in(directory / device), 1)
         if not is_digits(operator)
-        for file in islice(names_in(directory / device / operator), 4)
     )
 
 
@@ -112,7 +115,18 @@ def _times(directory: Path, above: list[re.Pattern[str]]) -> Iterator[Path]:
 
 
 def _has_devices(time: Path) -> bool:
-    return any(is_digits(name) or _STEP_BELOW.fullmatch(name) for name in islice(directories_in(time), _MOST))
+    """Tells whether a directory of a time has one of a device, or of a step, with a file that a device wrote."""
+    names = (name for name in islice(directories_in(time), _MOST) if is_digits(name) or _STEP_BELOW.fullmatch(name))
+    return any(_has_files(time / name, _LEVELS) for name in islice(names, _FEW))
+
+
+def _has_files(directory: Path, levels: int) -> bool:
+    """Tells whether a device wrote one of the first files at and below a directory."""
+    if any(map(_OF_DEVICE.fullmatch, islice(names_in(directory), _MOST))):
+        return True
+    return levels > 0 and any(
+        _has_files(directory / name, levels - 1) for name in islice(directories_in(directory), _FEW)
+    )
 
 
 def _top_of(place: Path) -> Path:
