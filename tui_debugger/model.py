@@ -136,6 +136,15 @@ class AtLeast(IntFlag):
     """The same of Inf of either sign; or NaN hides how many there are."""
 
 
+class OperandState(IntEnum):
+    """What a training says of a value as it was when a node read it."""
+
+    CLEAN = 1
+    NAN = 2
+    INFINITE = 3
+    """Inf, and no NaN: it may be there by design."""
+
+
 @dataclass(frozen=True, slots=True)
 class TensorStats:
     """One pass over one tensor. Means and sums are over finite elements only, in float64.

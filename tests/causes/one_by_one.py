@@ -26,7 +26,7 @@ from tui_debugger.graph.categories import (
     outlives_steps,
 )
 from tui_debugger.graph.table import NodeFlag
-from tui_debugger.model import PARAMETERS, TRAINABLE, Side
+from tui_debugger.model import PARAMETERS, TRAINABLE, Category, Side
 from tui_debugger.stats.records import Record, RequiredStats
 
 Bad = tuple[int, Side, int, int]
@@ -174,7 +174,17 @@ class OneByOne:
             _Source(updater, slot, flow.located(self._step, updater, Side.OUTPUT, slot, self._round), Side.OUTPUT)
             for slot in flow.slots(self._step, updater, Side.OUTPUT, self._round)
         )
-        return _Made(row, Start.UPDATED, (*inputs, *outputs), updater, updater, row)
+        return _Made(row, Start.UPDATED, (*inputs, *outputs, *self._bad_states(row, updater)), updater, updater, row)
+
+    def _bad_states(self, row: int, updater: int) -> Iterator[_Source]:
+        """The states of an optimizer that are bad after its update, of which it made a weight."""
+        for slot in self._flow.in_place(updater) if self._nodes.category_of(row) in TRAINABLE else ():
+            held = self._flow.holder(updater, slot)
+            if held.row in {row, -1} or self._nodes.category_of(held.row) is not Category.OPTIMIZER_STATE:
+                continue
+            at = self._flow.located(self._step, held.row, Side.OUTPUT, held.slot, self._round)
+            if (record := self._record(at)) is not None and record.stats is not None and record.stats.bad:
+                yield _Source(updater, slot, at, holder=held.row)
 
     def _made_by_modules(self, row: int) -> _Made:
         """A buffer that modules change in the step, or an input of the model that the program made of their outputs."""

@@ -86,7 +86,13 @@ def _made_from(case: Case, node: Node) -> list[bool | None]:
         return [None if not own and any(map(_known, others)) else own]  # averages are made of other weights
     maker = case.nodes[node.updater] if node.updater else node
     inputs = [_used(case, maker, at) for at in range(len(maker.inputs))]
+    if node.updater and not node.name.startswith("accum."):  # the optimizer's states change before the weight
+        inputs += [True for each in case.nodes.values() if each.updater == node.updater and _is_bad_state(each)]
     return [*inputs, *(_known(each) for each in maker.outputs if node.updater and each.told is not Told.NEVER)]
+
+
+def _is_bad_state(node: Node) -> bool:
+    return node.name.startswith("accum.") and _known(node.outputs[0]) is True
 
 
 def _used(case: Case, node: Node, at: int) -> bool | None:

@@ -35,6 +35,8 @@ MINDSPORE: Final = {
     "Amax": "ReduceMax",
     "Mean": "ReduceMean",
     "Gather": "GatherD",
+    "Lt": "Less",
+    "Gt": "Greater",
     "IndexPut": "TensorScatterUpdate",
     "Scatter": "TensorScatterElements",
     "MaxPool2dWithIndices": "MaxPool",
@@ -137,10 +139,11 @@ class Net:
     def as_training(self, *, counted: bool = True) -> set[str]:
         """Findings by what a training tells: statistics of what is bad, and which tensors are clean.
 
-        Its graph says of an operator what it was made of, each once, and nothing of tensors that were made of nothing
-        but integers. ``counted``: the statistics say how many elements are bad, and not only that some are.
+        Its graph says of an operator what it was made of, each once, and nothing of tensors of True and False that
+        were made of nothing. ``counted``: the statistics say how many elements are bad, and not only that some are.
         """
-        masks = {name for name, value in self.values.items() if value.dtype.kind == "b"}
+        made = {op.name for op in self.ops if op.inputs}
+        masks = {name for name, value in self.values.items() if value.dtype.kind == "b" and name not in made}
         ops = [
             replace(op, inputs=[each for each in dict.fromkeys(op.inputs) if each[0] not in masks]) for op in self.ops
         ]

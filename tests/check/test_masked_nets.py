@@ -163,6 +163,76 @@ def data_with_inf_that_the_program_wrote(net: Net, _: str) -> None:
     net.op("Square", [fresh], rows_of([[1, np.inf]]))
 
 
+# -- masks that a model keeps in a buffer ------------------------------------------------------------
+
+
+@case()
+def a_part_of_a_kept_mask_is_added(net: Net, scores: str) -> None:
+    kept = net.fed("mask", np.where(causal(8), np.float32(0), -INF))
+    part = net.op("Slice", [net.op("Slice", [kept], net.value(kept)[:4])], MASK)
+    net.op("Detach", [part], MASK)  # nothing reads what that shows
+    attend(net, net.op("Add", [scores, part], X + MASK), X)
+
+
+@case("mask Slice Add Square", "mask")
+def a_kept_mask_goes_on_into_the_loss(net: Net, scores: str) -> None:
+    kept = net.fed("mask", np.where(causal(8), np.float32(0), -INF))
+    part = net.op("Slice", [kept], MASK)
+    masked = net.op("Add", [scores, part], X + MASK)
+    attend(net, masked, X)
+    net.op("Square", [part], MASK**2)
+
+
+@case()
+def a_kept_mask_says_which_scores_are_masked(net: Net, scores: str) -> None:
+    kept = net.fed("mask", MASK)
+    low = net.op("Lt", [kept], MASK < 0)
+    attend(net, net.op("MaskedFill", [scores, low], np.where(KEEP, X, np.float32(-1e4))), X)
+
+
+@case("data", "data")
+def a_comparison_of_data_is_computed_with(net: Net, scores: str) -> None:
+    data = net.fed("data", np.where(X > 0, X, -INF))
+    positive = net.op("Gt", [data], net.value(data) > 0)
+    net.op("Mul", [scores, net.op("ToCopy", [positive], (X > 0).astype(np.float32))], np.maximum(X, 0))
+
+
+@case()
+def a_kept_mask_is_converted_to_a_type_that_ends_earlier(net: Net, scores: str) -> None:
+    kept = net.fed("mask", np.where(KEEP, np.float32(0), np.finfo(np.float32).min))
+    half = X.astype(np.float16)
+    small = net.op("ToCopy", [kept], MASK.astype(np.float16))
+    attend(net, net.op("Add", [net.op("ToCopy", [scores], half), small], half + net.value(small)), half)
+
+
+@case("ToCopy", "ToCopy")
+def scores_overflow_when_they_are_converted(net: Net, scores: str) -> None:
+    large = net.op("Mul", [scores], np.where(KEEP, X, np.float32(-1e9)))
+    attend(net, net.op("ToCopy", [large], np.where(KEEP, X, -INF).astype(np.float16)), X.astype(np.float16))
+
+
+@case()
+def a_product_is_added_to_a_kept_mask(net: Net, scores: str) -> None:
+    kept = net.fed("mask", MASK)
+    attend(net, net.op("Baddbmm", [kept, scores, scores], X @ X + MASK), X)
+
+
+@case("mask Baddbmm", "Baddbmm")
+def a_product_overflows_beside_a_kept_mask(net: Net, scores: str) -> None:
+    kept = net.fed("mask", MASK)
+    out = X @ X + MASK
+    out[3] = -INF
+    out[3, 0] = 0
+    attend(net, net.op("Baddbmm", [kept, scores, scores], out), X)
+
+
+@case("mask Baddbmm out", "mask")
+def a_kept_mask_is_a_factor(net: Net, scores: str) -> None:
+    kept = net.fed("mask", np.full((4, 4), -INF))
+    net.op("Baddbmm", [scores, kept, scores], np.full((4, 4), -INF))
+    net.op("Mean", ["Baddbmm"], np.float32(-INF), name="out")
+
+
 # -- choosing: top-k, top-p, experts --------------------------------------------------------------------
 
 

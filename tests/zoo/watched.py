@@ -7,6 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -59,14 +60,16 @@ class Seen:
 class Watcher:
     """Drives the one training that comes, from a thread of its own, as ``tdbg listen --stop-on-hit`` does."""
 
-    def __init__(self, only: str = "", stops: int = STOPS) -> None:
+    def __init__(self, only: str = "", stops: int = STOPS, save: Path | None = None) -> None:
         """Listens.
 
         Args:
             only: a watchpoint as ``--watch`` takes it; empty: the recommended ones.
             stops: after so many stops at findings the training runs on.
+            save: a directory to which a dump of what is known is written at the end.
         """
         self.seen = Seen()
+        self._save = save
         self._only = only
         self._stops = stops
         self._server = serve("127.0.0.1", 0)
@@ -104,6 +107,8 @@ class Watcher:
                 elif event.kind in (LiveKind.DONE, LiveKind.LOST):
                     passed = self._session.state(0).passed
                     self.seen.last = passed if passed is not None else -1
+                    if self._save is not None:
+                        self._session.save(self._save)
                     return
         except Exception as error:  # noqa: BLE001 - a test must see it, and the training must not hang
             self.seen.trouble.append(repr(error))
@@ -114,6 +119,10 @@ class Watcher:
         if not self._begun:
             self._begun = True
             self._add()
+        stop = self._session.state(0).stop
+        if stop is not None and stop.node:  # what becomes of an Inf is known at the end of the step
+            self._session.run(1, [0], stop_on_hit=False, stop_at_nodes=False)
+            return
         hits = self._report(event.step)
         if hits and event.step >= 0:
             self.seen.stops.append(event.step)
@@ -138,6 +147,9 @@ class Watcher:
         if known is None:
             return []
         hits = [hit for hit in known.hits if hit.verdict is Verdict.FINDING]
+        # What was a finding while the step ran may turn out to be by design at its end.
+        self.seen.findings.pop(step, None)
+        self.seen.origins.pop(step, None)
         if hits:
             found: dict[str, set[str]] = defaultdict(set)
             for hit in hits:
@@ -148,10 +160,14 @@ class Watcher:
 
 
 def watch(
-    training: Callable[[Callable[..., tdbg.Handle]], object], level: str = "module", only: str = "", stops: int = STOPS
+    training: Callable[[Callable[..., tdbg.Handle]], object],
+    level: str = "module",
+    only: str = "",
+    stops: int = STOPS,
+    save: Path | None = None,
 ) -> Seen:
     """Runs a training that attaches by what it is given, under a ``Watcher``; returns what that saw."""
-    watcher = Watcher(only, stops)
+    watcher = Watcher(only, stops, save)
     handles: list[tdbg.Handle] = []
 
     def attach(*given: Any) -> tdbg.Handle:

@@ -2,10 +2,11 @@
 
 Every attention net has some in every step: a mask of -Inf that a softmax turns into zeros. *Intended* is
 
-* an Inf that an operator was told to write, a constant, a graph input of -Inf that is a mask, and what only passes such
-  ones on. A mask is what is added in front of a softmax, or what an operator is told to write: -Inf in other data is a
-  fault of the data;
-* an overflow to -Inf of the lowest number of a type, which was written as a mask, where a softmax weighs with it;
+* an Inf that an operator was told to write, a constant, a mask of -Inf from outside (a graph input, a buffer, or an
+  input that no node made where there is no graph), and what only passes such ones on. A mask is what is added in front
+  of a softmax, what an operator is told to write, or what is compared to say which elements are selected: -Inf in other
+  data is a fault of the data;
+* an overflow to -Inf of a very low number, which was written as a mask, where a softmax weighs with it;
 * a pole, as the logarithm of 0, where all that reads it selects other elements.
 
 It is *absorbed* where every consumer is finite and of a kind that makes an Inf finite by its nature, or that selects
@@ -36,21 +37,27 @@ from tui_debugger.causes.by_design_table import (
     BOUNDED,
     COMPARES,
     CONVERTS,
+    COPIES,
     FRESH,
     INTEGER_WORK,
     JOINS,
     LIKE,
     MAKES_NUMBERS,
+    MOVES,
     NOTHING,
     OPERATORS,
     OVERWRITES,
+    PASSES_ON,
     PICKS,
     POLES,
     PRODUCTS,
+    QUERIES,
     READS_NO_VALUES,
     REPEATS,
     SELECTS,
     SOFTENS,
+    SUBTRACTS,
+    SUMS_WITH_PRODUCTS,
     TELLS_NOTHING,
     VIEWS,
     WEIGHS,
@@ -80,6 +87,8 @@ from tui_debugger.watch.evaluate import SILENT
 
 _NAMES: Final = 4
 """Operator types that are named of those that absorb."""
+_NEAREST: Final = 16
+"""Other steps in which a node is looked for that has nothing in a step."""
 _DEPTH: Final = 200
 """Operators in a row that pass an Inf on, at most: only a graph with a circle has more."""
 
@@ -149,20 +158,24 @@ class Designs:
 
     def may_be_intended(self, row: int) -> bool:
         """Tells whether a node can put out an intended Inf at all."""
-        category = self._nodes.category_of(row)
+        category = self._category(row)
         if category in PARAMETERS or category is Category.CONSTANT:
             return category in (Category.PARAMETER, Category.CONSTANT)
         kind = self._kind(row)
         return kind in OPERATORS or kind in POLES or "attention" in kind
 
     def _kind(self, row: int) -> str:
-        return plain_type(self._nodes.op_type(row))
+        return plain_type(self._nodes.op_type(row)) if row >= 0 else ""
+
+    def _category(self, row: int) -> Category:
+        """The category of a node. An input that no node made is fed as data, like a graph input."""
+        return self._nodes.category_of(row) if row >= 0 else Category.PARAMETER
 
     def _is_intended(self, row: int, slot: int, depth: int) -> bool:
         out = self._contents(row, slot) if self.may_be_intended(row) else None
         if out is None or not out.only_infinite:
             return False
-        category, kind = self._nodes.category_of(row), self._kind(row)
+        category, kind = self._category(row), self._kind(row)
         if category is Category.CONSTANT:
             constant = stated(self._nodes, row)
             return constant is None or _has_signs(out, [constant])
@@ -203,27 +216,41 @@ class Designs:
             self._masks[key] = False  # in a circle it is none
             readers = [
                 each
-                for each in real_consumers(self._nodes, row, slot)
-                if self._kind(each[0]) not in TELLS_NOTHING and not self._is_backward(each[0])
+                for each in self._consumers(row, slot)
+                if not self._is_backward(each[0]) and not self._is_unread_view(each[0])
             ]
-            self._masks[key] = (
-                depth < _DEPTH
-                and bool(readers)
-                and all(self._uses_mask(*each, depth, joined=joined) for each in readers)
-            )
+            readers = [each for each in readers if self._ran(each[0])] or readers
+            telling = [each for each in readers if self._kind(each[0]) not in TELLS_NOTHING]
+            readers = telling or [each for each in readers if self._kind(each[0]) in COMPARES]
+            first = self._first_mask(row)
+            uses = (self._uses_mask(*each, depth, joined=joined, first=first) for each in readers)
+            if same := self._same_inside(row, slot):
+                uses = (self.intended(*each, depth + 1) for each in same)
+            self._masks[key] = depth < _DEPTH and bool(readers) and all(uses)
         return self._masks[key]
 
-    def _is_backward(self, row: int) -> bool:
-        return is_backward(self._nodes.op_type(row)) or self._nodes.category_of(row) is Category.GRADIENT
+    def _consumers(self, row: int, slot: int) -> list[tuple[int, int]]:
+        """What reads an output (node row, input). An input that nothing made is read by its own node alone."""
+        return real_consumers(self._nodes, row, slot) if row >= 0 else [unmade(row, slot)]
 
-    def _uses_mask(self, row: int, at: int, depth: int, *, joined: bool) -> bool:
-        """Tells whether an operator does with its input ``at`` what is done with masks."""
+    def _is_backward(self, row: int) -> bool:
+        return row >= 0 and (is_backward(self._nodes.op_type(row)) or self._nodes.category_of(row) is Category.GRADIENT)
+
+    def _uses_mask(self, row: int, at: int, depth: int, *, joined: bool, first: int = 0) -> bool:
+        """Tells whether an operator does with its input ``at`` what is done with masks.
+
+        ``first`` is the first input of an attention that may be a mask.
+        """
         kind = self._kind(row)
         if SOFTENS.fullmatch(kind):
-            return joined or "attention" in kind
+            return joined or ("attention" in kind and at >= first)
+        if kind in COMPARES | CONVERTS and self._is_clean(row) and self._ends_in_selection(row, 0):
+            return True
         operands = OPERATORS.get(kind)
         if operands is None or operands.work is Work.WEAKENS:
             return False
+        if kind == "neg" or (kind in SUBTRACTS and at):
+            return False  # its -Inf are +Inf there
         if at in operands.written and kind not in SELECTS:
             return True
         joined = joined or kind in JOINS
@@ -231,10 +258,24 @@ class Designs:
         read = [slot for slot in slots if real_consumers(self._nodes, row, slot)]
         return bool(read) and all(self._is_mask(row, slot, depth + 1, joined=joined) for slot in read)
 
+    def _first_mask(self, row: int) -> int:
+        """The first input of an attention that may be a mask: where a graph says it, data need not be listed."""
+        if row >= 0:
+            return 0
+        return 3 if QUERIES.fullmatch(self._kind(unmade(row, 0)[0])) else 1
+
+    def _same_inside(self, row: int, slot: int) -> list[tuple[int, int]]:  # noqa: ARG002 - see StepDesigns
+        """The inputs of operators that hold the same as an input of a module that no node made.
+
+        Which operators run inside the module is not known here: a tensor that is a mask to them is one to the module.
+        """
+        return []
+
     def _given(self, row: int) -> tuple[list[tuple[int, int]], list[Elements | None]]:
-        """The inputs of an operator (node row, slot; row -1: not known), and what they hold."""
-        held = [each for each in real_inputs(self._nodes, row) if not self._nodes.orders_only(each[0])]
-        return held, [self._contents(*each) if each[0] >= 0 else None for each in held]
+        """The inputs of an operator (node row, slot; see ``unmade``), and what they hold."""
+        inputs = [each for each in enumerate(real_inputs(self._nodes, row)) if not self._nodes.orders_only(each[1][0])]
+        held = [made if made[0] >= 0 else unmade(row, at) for at, made in inputs]
+        return held, [self._contents(*each) for each in held]
 
     def _comes_from_operands(self, row: int, slot: int, out: Elements, depth: int) -> bool:
         """Tells whether an operator was given every Inf that it put out, to write it or to pass it on."""
@@ -251,13 +292,14 @@ class Designs:
             return False
         if not any(map(_infinite, given)):
             return (
-                kind in ADDS
+                kind in ADDS | SUMS_WITH_PRODUCTS | MOVES
                 and not out.positive
                 and self._is_from_outside(held, given)
-                and self._is_mask(row, slot, depth, joined=True)
+                and self._is_mask(row, slot, depth, joined=kind in JOINS)
             )
         if operands.work is Work.COMPUTES:
-            return _adds_none(kind, given, out)
+            factors = given[1:3] if kind in SUMS_WITH_PRODUCTS else ()
+            return not any(map(_infinite, factors)) and _adds_none(kind, given, out)
         infinite = [each for each in given if _infinite(each)] if all(given[at] is not None for at in passed) else []
         if not infinite:
             return False
@@ -301,29 +343,29 @@ class Designs:
         return _has_signs(out, [contents for contents in given if contents is not None])
 
     def _is_fed(self, row: int) -> bool:
-        return row >= 0 and self._nodes.category_of(row) is Category.PARAMETER
+        return self._category(row) is Category.PARAMETER
 
     def _states(self, held: Sequence[tuple[int, int]]) -> bool:
         """Tells whether the graph says which Inf an operator is given."""
         return any(row >= 0 and _infinite(stated(self._nodes, row)) for row, _ in held)
 
     def _overflows_a_mask(self, row: int, slot: int, out: Elements, depth: int) -> bool:
-        """Tells whether a sum with a mask of the lowest number of its type went below that."""
+        """Tells whether a mask of a very low number overflowed: in a sum, or in a type that ends earlier."""
         kind = self._kind(row)
-        if out.positive or kind not in ADDS | {"logsoftmax", "logsoftmaxv2"}:
+        if out.positive or kind not in BOUNDED | SUMS_WITH_PRODUCTS | {"logsoftmax", "logsoftmaxv2"}:
             return False
         held, given = self._given(row)
         known = [each for each in given if each is not None and not each.infinite and not each.nan]
         if not held or len(known) < len(held):
             return False
-        if all(each.lowest is not None for each in known):
+        if kind not in CONVERTS | SUMS_WITH_PRODUCTS and all(each.lowest is not None for each in known):
             small = [each for each in known if each.peak is not None and each.peak <= (each.largest or 0.0) / 2]
             lowest = [each for each in known if each.lowest]
             return bool(lowest) and len(lowest) + len(small) == len(known)
         # A training does not say how large clean tensors are.
         return (
-            kind in ADDS
-            and self._is_mask(row, slot, depth, joined=True)
+            kind in BOUNDED | SUMS_WITH_PRODUCTS
+            and self._is_mask(row, slot, depth, joined=kind in JOINS)
             and any(self._is_made_as_mask(*each, depth) for each in held)
         )
 
@@ -350,21 +392,29 @@ class Designs:
     # -- absorbed ------------------------------------------------------------------------------------
 
     def _absorbing(self, row: int, slot: int, depth: int) -> frozenset[str]:
-        if self._is_unread_view(row):
+        if row >= 0 and self._is_unread_view(row):
             source = next(iter(real_inputs(self._nodes, row)), (-1, 0))
             return self.absorbed_by(*source, depth + 1) if source[0] >= 0 else frozenset()
-        if self._is_filler(row, slot) or self._is_unread_number(row, slot):
+        if row >= 0 and (self._is_filler(row, slot) or self._is_unread_number(row, slot)):
             return frozenset({self._nodes.op_type(row) if self._is_filler(row, slot) else NOTHING})
-        found: set[str] = set()
-        for consumer, position in self._readers(row, slot):
+        inside = [self.absorbed_by(*each, depth + 1) for each in self._same_inside(row, slot)]
+        by_module = frozenset().union(*inside) if all(inside) else frozenset()
+        readers = [
+            each
+            for each in self._readers(row, slot)
+            if not (self._kind(each[0]) in PASSES_ON and self._is_clean(each[0]))  # which read something else, then
+        ]
+        # A mask that is kept, and that this step does not use, is read by nothing.
+        found: set[str] = {NOTHING} if not readers and row >= 0 and self._is_fed(row) else set()
+        for consumer, position in readers:
             kind, outputs = self._kind(consumer), self._outputs(consumer)
             if not outputs:
                 return frozenset()
             for at, contents in outputs.items():
                 if not contents.infinite and not contents.nan:
-                    if not (_absorbs(kind, position) or self._converts_away(consumer, at)):
+                    if not (by_module or _absorbs(kind, position) or self._converts_away(consumer, at)):
                         return frozenset()
-                    found.add(self._nodes.op_type(consumer))
+                    found |= by_module or {self._nodes.op_type(consumer)}
                     continue
                 further = self.absorbed_by(consumer, at, depth + 1)
                 if not further:
@@ -377,19 +427,31 @@ class Designs:
         forward = not self._is_backward(row)
         return [
             (consumer, position)
-            for consumer, position in dict.fromkeys(real_consumers(self._nodes, row, slot))
+            for consumer, position in dict.fromkeys(self._consumers(row, slot))
             if self._kind(consumer) not in READS_NO_VALUES
             and not LIKE.fullmatch(self._kind(consumer))
             and not is_backward(self._nodes.op_type(consumer))
             and not (forward and self._is_backward(consumer) and self._is_clean(consumer))
             and not self._is_unread_view(consumer)
+            and self._ran(consumer)
         ]
 
-    def _is_unread_view(self, row: int) -> bool:
-        """Tells whether an operator only shows elements that nothing reads there, as what is written over next."""
+    def _ran(self, row: int) -> bool:  # noqa: ARG002 - of a step whose nodes are looked up
+        """Tells whether a node may have run in this step: a graph has the nodes of all steps."""
+        return True
+
+    def _is_unread_view(self, row: int, depth: int = 0) -> bool:
+        """Tells whether an operator only shows or copies elements that nothing computes with there.
+
+        Such are views that are written over next, and copies that are saved.
+        """
         kind = self._kind(row)
-        shows = kind in VIEWS and not (kind in SELECTS and len(real_inputs(self._nodes, row)) > 1)
-        return shows and not real_consumers(self._nodes, row)
+        shows = kind in VIEWS | COPIES | CONVERTS and not (kind in SELECTS and len(real_inputs(self._nodes, row)) > 1)
+        return (
+            shows
+            and depth < _DEPTH
+            and all(self._is_unread_view(each, depth + 1) for each, _ in real_consumers(self._nodes, row))
+        )
 
     def _is_unread_number(self, row: int, slot: int) -> bool:
         """Tells whether nothing reads a tensor of numbers of the program alone: a mask that was not needed."""
@@ -450,6 +512,14 @@ class Designs:
         )
 
 
+def unmade(row: int, slot: int) -> tuple[int, int]:
+    """Names an input that no node made as if it were an output: its node stands for it, as a number below -1.
+
+    The same function tells which input such a name is of.
+    """
+    return -2 - row, slot
+
+
 def _is_value(contents: Elements | None) -> bool:
     """Tells whether an operand is known to be what an operator writes: one number, or infinite.
 
@@ -477,6 +547,22 @@ def _absorbs(kind: str, position: int) -> bool:
     return not is_written and bool(kind in PICKS or WEIGHS.fullmatch(kind) or ABSORBS.fullmatch(kind))
 
 
+def _is_known(kind: str) -> bool:
+    """Tells whether a table says what operators of a kind do with an Inf."""
+    return kind in OPERATORS or any(table.fullmatch(kind) for table in (SOFTENS, WEIGHS, ABSORBS))
+
+
+def _holds_the_same(one: Elements, other: Elements | None) -> bool:
+    return other is not None and not other.nan and one.count == other.count and _same_infinities(one, other)
+
+
+def _same_infinities(one: Elements, other: Elements) -> bool:
+    """Tells whether two tensors have as many Inf of each sign; where they were not counted, whether both have some."""
+    if one.counted and other.counted:
+        return (one.positive, one.negative) == (other.positive, other.negative)
+    return _has_signs(one, [other]) and _has_signs(other, [one])
+
+
 def _only_moves(kind: str, given: Sequence[Elements | None], out: Elements) -> bool:
     """Tells whether an operator that only moves elements put out no Inf that it did not get."""
     known = [each for each in given if each is not None]
@@ -498,8 +584,8 @@ def _only_moves(kind: str, given: Sequence[Elements | None], out: Elements) -> b
 def _adds_none(kind: str, given: Sequence[Elements | None], out: Elements) -> bool:
     """Tells whether an operator that computes put out no Inf of its own.
 
-    Of one infinite input the result has the same share of Inf, however it was broadcast. Of several it has as much as
-    one of them or more, up to all together: it adds none where its finite inputs are too small to overflow.
+    The result has the share of Inf that its infinite input has, however that was broadcast. Of several inputs it may
+    have more, up to all together: it adds none where its finite inputs are too small to overflow.
     """
     infinite = [each for each in given if each is not None and each.infinite]
     if not all(each.counted for each in (out, *infinite)):  # a mask may hide an overflow beside it
@@ -508,8 +594,8 @@ def _adds_none(kind: str, given: Sequence[Elements | None], out: Elements) -> bo
         return False
     shares = [Fraction(each.positive + each.negative, each.count) for each in infinite]
     share = Fraction(out.positive + out.negative, out.count)
-    if len(infinite) == 1:
-        return share == shares[0]
+    if share == max(shares):
+        return True
     peaks = [each.peak for each in given if each is not None and each.peak is not None]
     if kind not in BOUNDED | PRODUCTS or out.largest is None or len(peaks) < len(given):
         return False
@@ -563,7 +649,7 @@ class StepDesigns(Designs):
         """``intended`` of an input or output of a node."""
         if side is Side.INPUT:
             row_of = self._flow.holder(row, slot).row
-            if row_of < 0 or not self.may_be_intended(row_of):
+            if not self.may_be_intended(row_of):
                 return False
         place = self._place(row, side, slot)
         return place is not None and self.intended(*place)
@@ -584,16 +670,25 @@ class StepDesigns(Designs):
                 mark(hits, at, types)
         return len(hits.designed)
 
+    def _ran(self, row: int) -> bool:
+        """See ``Designs``: a node that has tensors in another step and none in this one did not run in this one."""
+        if len(self._table.of_node(row, every=True)):
+            return True
+        steps = dict.fromkeys(step for step, _ in self._flow.runs_of(row) if step != self._step)
+        nearest = sorted(steps, key=lambda step: abs(step - self._step))[:_NEAREST]
+        return not any(len(self._flow.table(step).of_node(row, every=True)) for step in nearest)
+
     def _place(self, row: int, side: Side, slot: int) -> tuple[int, int] | None:
         """The output that an input or output is; None where that is not known, or an input differs from it."""
         if side is Side.OUTPUT:
             return row, slot
         holder = self._flow.holder(row, slot)
-        wrote, got = self._held(holder.row, holder.slot) if holder.row >= 0 else None, self._file(row, side, slot)
+        if holder.row < 0:
+            return unmade(row, slot)
+        wrote, got = self._held(holder.row, holder.slot), self._file(row, side, slot)
         if wrote is None or got is None or got.nan:
             return None
-        same = (got.positive, got.negative) == (wrote.positive, wrote.negative)
-        return (holder.row, holder.slot) if same else None
+        return (holder.row, holder.slot) if _same_infinities(got, wrote) else None
 
     def _held(self, row: int, slot: int) -> Elements | None:
         """Returns what an output holds, by its own file or else a consumer's; of a constant what the graph says."""
@@ -603,9 +698,12 @@ class StepDesigns(Designs):
         return self._known[place]
 
     def _found(self, row: int, slot: int) -> Elements | None:
+        if row < 0:
+            reader, at = unmade(row, slot)
+            return self._file(reader, Side.INPUT, at)
         if self._flow.is_constant(row):
             return self._constant(row, slot)
-        if row >= 0 and self._nodes.category_of(row) in PARAMETERS and self._flow.updated(row):
+        if self._nodes.category_of(row) in PARAMETERS and self._flow.updated(row):
             before = self._flow.locate_held(self._step, Holder(row, slot), self._round)
             return None if before is None else elements_of(self._record(before.index, before.step))
         found = self._file(row, Side.OUTPUT, slot)
@@ -645,6 +743,23 @@ class StepDesigns(Designs):
             mine = rows[np.isin(table.round[rows], (0, self._round))]
             rows = mine if len(mine) else rows
         return [self._record(int(at), step) for at in rows]
+
+    def _same_inside(self, row: int, slot: int) -> list[tuple[int, int]]:
+        if row >= 0:
+            return []
+        table, (reader, at), mine = self._table, unmade(row, slot), self._held(row, slot)
+        index = table.find(reader, Side.INPUT, at, self._round)
+        meta = table.recorded_meta(index) if index >= 0 else None
+        if mine is None or meta is None or _is_known(self._kind(reader)):
+            return []
+        found: dict[tuple[int, int], None] = {}
+        for other in np.flatnonzero((table.side == int(Side.INPUT)) & (table.node >= 0)).tolist():
+            node, place = int(table.node[other]), int(table.slot[other])
+            if table.recorded_meta(other) != meta or not _is_known(self._kind(node)):
+                continue
+            if self._flow.holder(node, place).row < 0 and _holds_the_same(mine, self._held(*unmade(node, place))):
+                found[unmade(node, place)] = None
+        return list(found)
 
     def _file(self, row: int, side: Side, slot: int) -> Elements | None:
         """Returns what was dumped as an input or output; of all rounds, or where this one has none: together."""

@@ -58,7 +58,9 @@ _JOINING: Final = """
     diagonalscatter asstridedscatter scatterndupdate tensorscatterelements scatterelements scatternd indexcopy indexput
     indexputimpl indexputwithsort put maskedscatter inplaceindexcopy inplaceindexput inplaceput
 """
-_SUMS: Final = "add addv2 addext addn sub subext subtract adds subs addscalar subscalar iadd isub"
+_DIFFERENCES: Final = "sub subext subtract subs subscalar isub"
+_SUMS: Final = f"add addv2 addext addn adds addscalar iadd {_DIFFERENCES}"
+_SUMS_WITH_PRODUCTS: Final = "baddbmm addbmm addmm addmv addr"
 _INTEGERS: Final = "long int short byte bool"
 _CASTS: Final = f"cast castext to tocopy typeas type float half double bfloat16 {_INTEGERS}"
 _SCALINGS: Final = "mul muls multiply div realdiv divs divide truedivide imul"
@@ -88,10 +90,14 @@ OPERATORS: Final = _table(
     (_JOINING, Operands(None)),
     (f"{_CASTS}", Operands((0,), work=Work.COMPUTES)),
     (f"{_SUMS} {_SCALINGS} neg", Operands(None, work=Work.COMPUTES)),
+    (_SUMS_WITH_PRODUCTS, Operands((0,), work=Work.COMPUTES)),
     (_WEAKENING, Operands(None, work=Work.WEAKENS)),
 )
 """By plain type, MindSpore's names and PyTorch's: what writes values that it is given, and what passes elements on."""
 ADDS: Final = frozenset(_SUMS.split())
+SUBTRACTS: Final = frozenset(_DIFFERENCES.split())
+SUMS_WITH_PRODUCTS: Final = frozenset(_SUMS_WITH_PRODUCTS.split())
+"""Operators that add a product of their other inputs to the first one, which may be a mask."""
 CONVERTS: Final = frozenset(_CASTS.split())
 BOUNDED: Final = ADDS | CONVERTS
 """Operators whose result is no larger than the sum of their inputs."""
@@ -111,6 +117,10 @@ _SHOWING: Final = """
 """
 VIEWS: Final = frozenset(_SHOWING.split())
 """Operators that may show elements of a tensor without a copy."""
+PASSES_ON: Final = frozenset(f"{_RESHAPING} {_SUMS}".split()) - OVERWRITES
+"""Operators that are bad wherever an input is."""
+COPIES: Final = frozenset({"clone", "contiguous"})
+"""Operators that copy a tensor as it is."""
 MAKES_NUMBERS: Final = frozenset({"zeros", "ones", "arange", "eye", "tri", "linspace"})
 """Operators that make numbers of nothing."""
 NOTHING: Final = "nothing"
@@ -126,6 +136,8 @@ POLES: Final = frozenset(
 """Operators that put out an Inf of finite elements where their function has a pole."""
 WEIGHS: Final = re.compile(r".*softmax.*|.*attention.*|logsumexp|logaddexp2?|logcumsumexp|.*crossentropy.*|ctcloss.*")
 """Operators that give elements of -Inf no weight: what masks are made for."""
+QUERIES: Final = re.compile(r".*(dotproduct|flash|fus|multihead).*attention.*")
+"""Attention that reads queries, keys and values before its masks; others read one input of data."""
 ABSORBS: Final = re.compile(
     r"exp[12m]*|sigmoid|tanh|relu6?|hardtanh|clip.*|clamp.*|minimum|maximum|max|min|a?max|a?min|reducemax|reducemin"
     r"|argmax.*|argmin.*|topk.*|sort|argsort|equal|notequal|eq|ne|less|lessequal|lt|le|greater|greaterequal|gt|ge"
@@ -147,7 +159,7 @@ REPEATS: Final = frozenset(
     }
 )
 """Operators that can put out an element more often than they got it."""
-JOINS: Final = SELECTS | ADDS
+JOINS: Final = SELECTS | ADDS | SUMS_WITH_PRODUCTS
 """Operators that lay a mask over something."""
 SOFTENS: Final = re.compile(
     r"(?!.*(grad|backward|crossentropy)).*(softmax|attention).*|exp|logsumexp|logaddexp2?|argmax.*|topk.*"

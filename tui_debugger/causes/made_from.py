@@ -112,6 +112,7 @@ class _Filling:
         for number in np.flatnonzero(parameters).tolist():
             self._parameter(tensors, number, int(row[number]), node)
         self._written_while_others_were_bad(tensors)
+        self._updated_by_states(tensors)
         self._fed(tensors, np.flatnonzero(node >= 0), node)
 
     def _inputs_that_differ(self, tensors: Rows, of: Int64, node: Int64) -> None:
@@ -130,7 +131,9 @@ class _Filling:
         wrote = known & ~updated & (index >= 0)
         wrote[wrote] = self._readable(step[wrote], index[wrote])
         changed = of[wrote]
-        tensors["start"][changed], tensors["other"][changed] = Start.CHANGED.code, holder[wrote]
+        # What a training says of an input is no copy: in between was work that the graph does not show.
+        start = Start.UNKNOWN if draws_updates(self._nodes) else Start.CHANGED
+        tensors["start"][changed], tensors["other"][changed] = start.code, holder[wrote]
         values = self._rows(changed, row[wrote], slot[wrote])
         values["step"], values["index"], values["holder"] = step[wrote], index[wrote], holder[wrote]
         values["constant"] = constant[wrote]
@@ -216,14 +219,38 @@ class _Filling:
         zeros = np.zeros(len(rows), np.int64)
         before, index = self._flow.befores(self._step, rows, zeros + int(Side.OUTPUT), zeros, zeros)
         known = [(int(before[at]), int(index[at])) for at in np.flatnonzero(index >= 0).tolist()]
-        self._measurements.ensure(dict.fromkeys(known, RequiredStats()))
-        with self._measurements.locked():
-            bad = [at for at in known if holds_bad(self._measurements.records(at[0]).rows[[at[1]]])[0]]
+        bad = self._bad(known)
         for number in written if bad else ():
             row = int(tensors["parameter"][number])
             values = self._rows(np.array([number]), np.array([row]), np.array([0]))
             (values["step"],), (values["index"],), values["after"] = *zip(bad[0]), True
             self._values.append(values)
+
+    def _updated_by_states(self, tensors: Rows) -> None:
+        """An optimizer changes its states first, and weights by these: a state that is bad then counts as an input."""
+        flow = self._flow
+        updated = np.flatnonzero((tensors["start"] == Start.UPDATED.code) & (tensors["parameter"] >= 0)).tolist()
+        states: list[tuple[int, int, int, Located]] = []
+        for number in updated:
+            row, updater = int(tensors["parameter"][number]), int(tensors["node"][number])
+            if updater < 0 or self._nodes.category_of(row) not in TRAINABLE:
+                continue
+            for slot in flow.in_place(updater):
+                held = flow.holder(updater, slot)
+                if held.row != row and held.row >= 0 and self._nodes.category_of(held.row) is Category.OPTIMIZER_STATE:
+                    at = flow.located(self._step, held.row, Side.OUTPUT, held.slot, int(tensors["round"][number]))
+                    if at.index >= 0:
+                        states.append((number, updater, slot, at))
+        bad = set(self._bad([(self._step, at.index) for *_, at in states]))
+        for number, updater, slot, at in states:
+            if (self._step, at.index) in bad:
+                self._add(number, updater, slot, [at], holder=at.row)
+
+    def _bad(self, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Those of some tensors, by step and index, that hold NaN or Inf."""
+        self._measurements.ensure(dict.fromkeys(places, RequiredStats()))
+        with self._measurements.locked():
+            return [at for at in places if holds_bad(self._measurements.records(at[0]).rows[[at[1]]])[0]]
 
     def _starts(self, row: int, round_: int) -> bool:
         """Tells whether no run came before that left a value in a parameter."""
@@ -283,6 +310,10 @@ class _Filling:
             values[name][unknown] = -1
         for name in ("own", "constant", "stated", "after"):
             values[name][unknown] = False
+        told = self._table.operands
+        if told:
+            places = zip(node.tolist(), slot.tolist(), strict=True)
+            values["told"] = [told.get(place, 0) for place in places]
         return values
 
     def _are_unknown(self, node: Int64) -> Mask:

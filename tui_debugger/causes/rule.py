@@ -31,7 +31,8 @@ from tui_debugger.causes.table import (
 )
 from tui_debugger.check.hits import StepHits
 from tui_debugger.check.measure import Measurements
-from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, no_progress
+from tui_debugger.graph.categories import draws_updates
+from tui_debugger.model import PARAMETERS, Hit, OperandState, ProgressFn, Side, no_progress
 from tui_debugger.stats.records import RequiredStats
 from tui_debugger.stats.records import State as RowState
 
@@ -95,8 +96,9 @@ class _Judge:
         left = values["after"] & ((state == BAD) | (not self._criterion.overflow))
         state[left] = UNKNOWN  # what is left there, not what the node got
         state[designed] = CLEAN
-        told, told_state = self._stated()
-        state[told] = np.where(state[told] == UNKNOWN, told_state, state[told])
+        given, given_state = self._stated()
+        state[given] = np.where(state[given] == UNKNOWN, given_state, state[given])
+        self._believe(state, designed)
         missing = (state == UNKNOWN) & ~(constant & ~values["constant"])
         if not self._criterion.overflow:
             missing &= ~values["stated"]
@@ -149,6 +151,15 @@ class _Judge:
             later = self._states(step, np.where(unknown, self._values["later"], -1))
             state[unknown & (later == CLEAN)] = CLEAN
 
+    def _believe(self, state: Int8, designed: Mask) -> None:
+        """Takes what a training said of a value when a node read it. An Inf may be there by design."""
+        if not self._criterion.overflow:
+            return
+        told = self._values["told"]
+        state[told == OperandState.CLEAN] = CLEAN
+        state[told == OperandState.NAN] = BAD
+        state[(told == OperandState.INFINITE) & ~designed & (self._values["index"] >= 0)] = BAD
+
     def _stated(self) -> tuple[Int64, Int8]:
         """The values of constants that the graph states, by number, and their states."""
         at = np.flatnonzero(self._values["stated"]) if self._criterion.overflow else np.zeros(0, np.int64)
@@ -176,7 +187,7 @@ class _Judge:
         """Input files that show the node's own result: in-place operators are dumped after the kernel ran."""
         values, found = self._values, np.zeros(len(self._values), np.bool_)
         likely = np.flatnonzero(open_values & (state == BAD) & values["own"] & (values["held_index"] >= 0))
-        if not len(likely):
+        if not len(likely) or draws_updates(self._causes.flow.nodes):  # our client says nothing of such inputs
             return found
         round_ = self._tensors["round"][values["of"]]
         places = [(int(values["node"][at]), int(round_[at])) for at in likely.tolist()]

@@ -161,6 +161,7 @@ VALUE: Final = np.dtype(
             for name in ("of", "node", "slot", "step", "index", "held_step", "held_index", "holder", "later")
         ),
         ("side", "u1"),
+        ("told", "u1"),
         *((name, "?") for name in ("own", "constant", "stated", "initial", "before", "after")),
     ]
 )
@@ -174,6 +175,7 @@ held_step, held_index: where the value of before the node ran stands, of an inpu
 holder: row of the node that the graph says it comes from; -1 where the graph does not say.
 later: where the value of a parameter after its update stands, in the table of the tensors' step: where that is clean,
     the value of before was it, too, for nothing that an optimizer does takes a NaN away; -1 where it was not dumped.
+told: what the training said of it as it was when the node ran: an ``OperandState``, or 0.
 own: it stands in the node's own input file.
 constant: it is the value of a graph constant.
 stated: the graph itself says what that is.

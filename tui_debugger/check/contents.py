@@ -21,6 +21,7 @@ from tui_debugger.check.flow import Flow
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, TensorStats, no_progress
 from tui_debugger.sources.base import ZEROS_DIGEST, TensorFlag, TensorTable
+from tui_debugger.stats.digests import digest_of
 from tui_debugger.stats.npy import open_array
 
 
@@ -62,8 +63,6 @@ class Content:
 KIND: Final = "contents"
 """Of entries in the index."""
 _LAYOUT: Final = struct.Struct("<16s?")
-_PIECE: Final = 1 << 22
-"""Elements that are looked at together."""
 _YOUNG_NS: Final = 2 * 10**9
 """A file written more recently than this may have been written to between looking at its time and reading it."""
 
@@ -156,13 +155,7 @@ def _constant(stats: TensorStats) -> bool:
 def _read(spec: ReadSpec) -> Content:
     try:
         values = open_array(spec)
-        digest = blake2b(repr((values.dtype.str, values.dtype.name, values.shape)).encode(), digest_size=16)
-        flat = values.reshape(-1)
-        first, constant = flat[:1].tobytes(), len(flat) > 0
-        for start in range(0, len(flat), _PIECE):
-            data = flat[start : start + _PIECE].tobytes()
-            digest.update(data)
-            constant = constant and data == first * (len(data) // len(first))
+        digest, constant = digest_of(values, values.dtype.str, values.dtype.name, values.shape)
     except (TdbgError, OSError, ValueError, TypeError) as error:
         return Content(KnownBy.NOTHING, error=error.what if isinstance(error, TdbgError) else str(error))
-    return Content(KnownBy.BYTES, digest.digest(), constant)
+    return Content(KnownBy.BYTES, digest, constant)

@@ -8,7 +8,7 @@ it, and the operator's type as its kind. Scopes never hit, and a name of ``*`` m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,10 +18,10 @@ from tui_debugger.arrays import Int64, Mask
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.categories import BIAS_ADD_GRADIENT, DRAWN_UPDATES, PARAMETER_GRADIENT
 from tui_debugger.graph.messages import ParsedGraph, SlotType, parse_graph
-from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
+from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable, real_inputs
 from tui_debugger.live.dump_writer import size_of
 from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, TrainingInfo
-from tui_debugger.model import ParamValue, Watchpoint
+from tui_debugger.model import OperandState, ParamValue, Watchpoint
 from tui_debugger.sources.base import TensorFlag, tensor_keys
 from tui_debugger.stats.dtypes import dtype_of
 from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, Condition
@@ -100,6 +100,24 @@ class RankGraph:
         rows = [other.nodes.find(nodes.names[row], nodes.graph_of(row).name) for row in range(len(nodes))]
         pairs = zip(self.node.tolist(), self.slot.tolist(), strict=True)
         return np.array([other.place(rows[row], slot) for row, slot in pairs], np.int64)
+
+    def operands(self, states: Mapping[tuple[str, str], OperandState]) -> dict[tuple[int, int], OperandState]:
+        """What was said of what nodes read, by node and input slot; see ``wire`` for the names."""
+        found: dict[tuple[int, int], OperandState] = {}
+        for (node, read), state in states.items():
+            row = self.find(node)
+            wanted = self._output(read)
+            for slot, holder in enumerate(real_inputs(self.nodes, row) if row >= 0 else ()):
+                if holder == wanted or (wanted is None and holder[0] < 0):
+                    found[row, slot] = state
+        return found
+
+    def _output(self, name: str) -> tuple[int, int] | None:
+        """Row and slot of the output of a node; None for what the graph does not name."""
+        if not name:
+            return None
+        node, _, slot = name.rpartition(":")
+        return (self.find(node), int(slot)) if node and slot.isdecimal() else (self.find(name), 0)
 
     def find(self, name: str) -> int:
         """The row of a node by the name that a client uses, with or without its graph in front; -1 for an unknown."""

@@ -19,7 +19,17 @@ from tui_debugger.live import wire
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.spool import Key, Spool, SpooledTensor, SpoolFile
 from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, Stop, Training
-from tui_debugger.model import AtLeast, Progress, ProgressFn, ReadSpec, Side, TensorMeta, TensorStats, no_progress
+from tui_debugger.model import (
+    AtLeast,
+    OperandState,
+    Progress,
+    ProgressFn,
+    ReadSpec,
+    Side,
+    TensorMeta,
+    TensorStats,
+    no_progress,
+)
 from tui_debugger.sources.base import Columns, TensorFlag, TensorPlaces, file_states
 from tui_debugger.stats.records import Specs
 
@@ -66,6 +76,7 @@ class LiveTable(Columns):
         clean: Mask | None = None,
         *,
         inputs_unknown: frozenset[int] = frozenset(),
+        operands: Mapping[tuple[int, int], OperandState] | None = None,
         unfinished: bool = False,
         previous: bool = False,
     ) -> None:
@@ -79,7 +90,7 @@ class LiveTable(Columns):
         here[[*values, *sent]] = True
         self.places = np.flatnonzero(here)
         self.previous = previous
-        self.inputs_unknown, self.unfinished = inputs_unknown, unfinished
+        self.inputs_unknown, self.operands, self.unfinished = inputs_unknown, operands or {}, unfinished
         self._graph = graph
         places = self.places.tolist()
         self._values = {row: values[place] for row, place in enumerate(places) if place in values}
@@ -253,6 +264,7 @@ class ReceivedStep:
         missing: what the training said it does not have.
         clean: the places that the training looked at for NaN and Inf, and found none; None: nobody asked.
         inputs_unknown, unfinished: see ``base.TensorTable``.
+        operands: by the names of a node and of what it read what the training said of that: see ``wire``.
         stopped: the training stopped here.
         version: grows with every change.
     """
@@ -262,6 +274,7 @@ class ReceivedStep:
     missing: set[int] = field(default_factory=set)
     clean: Mask | None = None
     inputs_unknown: frozenset[int] = frozenset()
+    operands: dict[tuple[str, str], OperandState] = field(default_factory=dict)
     unfinished: bool = False
     stopped: bool = False
     version: int = 0
@@ -370,11 +383,12 @@ class ReceivedSteps:
         kept.clean, kept.unfinished = clean, unfinished
         kept.version += 1
 
-    def put_inputs_unknown(self, step: int, rows: frozenset[int]) -> None:
-        """Keeps of which nodes the graph does not tell the inputs."""
+    def put_inputs(self, step: int, unknown: frozenset[int], hits: Sequence[ReceivedHit]) -> None:
+        """Keeps of which nodes the graph does not tell the inputs, and what hits say of what their nodes read."""
         kept = self._kept(step)
-        kept.version += rows != kept.inputs_unknown
-        kept.inputs_unknown = rows
+        operands = {(hit.node, name): state for hit in reversed(hits) for name, state in hit.operands} | kept.operands
+        kept.version += (unknown, operands) != (kept.inputs_unknown, kept.operands)
+        kept.inputs_unknown, kept.operands = unknown, operands
 
     def judged(self) -> list[int]:
         """Steps of which it is kept which places are clean."""
@@ -504,6 +518,7 @@ class LiveRank:
                 kept.sent,
                 kept.clean_places(graph.gradients),
                 inputs_unknown=kept.inputs_unknown,
+                operands=graph.operands(kept.operands),
                 unfinished=kept.unfinished,
                 previous=before,
             )
@@ -575,6 +590,7 @@ class LiveRank:
                 dict(kept.sent),
                 clean=kept.clean_places(graph.gradients),
                 inputs_unknown=kept.inputs_unknown,
+                operands=dict(kept.operands),
                 stopped=kept.stopped,
             )
 
@@ -597,14 +613,14 @@ class LiveRank:
             self._changed.add(step)
 
     def keep_hit_stats(self, step: int, hits: Sequence[ReceivedHit]) -> None:
-        """Keeps the statistics that came with the hits of a step, and of which nodes the graph tells the inputs."""
+        """Keeps the statistics that came with the hits of a step, and what they say of the inputs of their nodes."""
         with self._lock:
             graph = self._graph
             if graph is None:
                 return
             unknown = frozenset(row for hit in hits if hit.inputs_unknown and (row := graph.find(hit.node)) >= 0)
             if hits:
-                self._keeping.put_inputs_unknown(step, unknown)
+                self._keeping.put_inputs(step, unknown, hits)
             for hit in hits:
                 place = graph.place(graph.find(hit.node), hit.slot)
                 if place >= 0 and hit.meta is not None and hit.stats is not None:

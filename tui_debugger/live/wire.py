@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from tui_debugger.graph.messages import GRAPH_PACKAGE, Messages, add_file, describe, message_class, pool
-from tui_debugger.model import ParamResult, ProgressFn, TensorMeta, TensorStats, no_progress
+from tui_debugger.model import OperandState, ParamResult, ProgressFn, TensorMeta, TensorStats, no_progress
 from tui_debugger.notes import RunNotes
 from tui_debugger.stats.fields import SENT, Form
 from tui_debugger.watch.condition_table import CONDITIONS
@@ -75,7 +75,8 @@ MESSAGES: Final[Messages] = {
     "Quantity": "1 name bytes; 2 value double; 3 text bytes",
     "WatchCondition": "1 condition int32; 2 value float; 4 params Parameter*",
     "WatchpointHit": """1 tensor TensorProto; 2 watch_condition WatchCondition; 3 id int32; 4 error_code int32;
-        100 base TensorBase; 101 statistics Statistics; 102 inputs_unknown bool""",
+        100 base TensorBase; 101 statistics Statistics; 102 inputs_unknown bool; 103 operands Operand*""",
+    "Operand": "1 name bytes; 2 state int32",
     "Heartbeat": "1 message bytes; 2 period int32",
     "TensorBase": "1 data_type int32; 2 shape int64*; 3 data_size int64",
     "Statistics": """1 is_bool bool; 2 max_value float; 3 min_value float; 4 avg_value float; 5 count uint64;
@@ -92,7 +93,10 @@ those of steps that ended, of which nothing was said before: each has one of the
 ``training_done``, and is what ended the training before its time; ``run`` is the same for all processes that one
 launcher started, and empty where no launcher is known.
 ``Parameter.text`` is an expression, and ``quantities`` what the names in it stood for: a number, a text, or unknown.
-``WatchpointHit.inputs_unknown`` is set where the graph may say of another step what the node was made from.
+``WatchpointHit.inputs_unknown`` is set where the graph may say of another step what the node was made from;
+``operands`` are the values that the node read, as they were when it ran: ``name`` is that of a node of the graph, with
+``:slot`` of an output other than the first, or empty for all that the graph does not name; ``state`` a
+``model.OperandState``.
 ``RunCMD.ahead`` is how many more steps it may run without asking, as long as no watchpoint has anything to say of them.
 ``RunCMD.together``: of the hits inside a step the training reports the first ones at once, all later ones at its end.
 In ``Statistics`` neg_zero_count and pos_zero_count are the numbers of negative and positive elements; the fields from
@@ -281,6 +285,7 @@ class ReceivedHit:
         error: ``model.ErrorBits``.
         meta, stats: from a client that sends them, else None.
         inputs_unknown: the node was made from something else in this step than the graph says, or may have been.
+        operands: what the node read, as it was when the node ran: see below ``MESSAGES``.
     """
 
     node: str
@@ -292,6 +297,7 @@ class ReceivedHit:
     meta: TensorMeta | None = None
     stats: TensorStats | None = None
     inputs_unknown: bool = False
+    operands: tuple[tuple[str, OperandState], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from tui_debugger.errors import (
     reason_of,
 )
 from tui_debugger.graph.build import observed_order
+from tui_debugger.graph.categories import changed_by_modules
 from tui_debugger.graph.table import real_consumers, real_inputs
 from tui_debugger.live import wire
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
@@ -37,8 +39,10 @@ from tui_debugger.live.source import LiveSource
 from tui_debugger.live.spool import LIMIT, Spool
 from tui_debugger.live.wire import START, Phase, Trainings
 from tui_debugger.model import (
+    TRAINABLE,
     Category,
     Coverage,
+    OperandState,
     Progress,
     ProgressFn,
     Side,
@@ -178,6 +182,8 @@ def _save_initial(
     """
     recorded: list[Recorded] = []
     for place in _judged_places(graph, kept) if first_step else ():
+        if not _changes(graph, place):
+            continue  # what it holds in the first step is what it held before
         recorded += [(name, *_said_clean(graph, place)) for name in _readers(graph, place)]
     for place, fetched in kept.values.items():
         readers = _readers(graph, place) if first_step and graph.parameter[place] else []
@@ -187,6 +193,12 @@ def _save_initial(
         if readers and not placed:
             counts.spool.gone((writer.rank, START))
     return recorded
+
+
+def _changes(graph: RankGraph, place: int) -> bool:
+    """Tells whether a step changes a parameter: nobody says of others that they were clean before the first one."""
+    nodes, row = graph.nodes, int(graph.node[place])
+    return nodes.category_of(row) in TRAINABLE | {Category.OPTIMIZER_STATE} or changed_by_modules(nodes, row)
 
 
 def _readers(graph: RankGraph, place: int) -> list[TensorName]:
@@ -205,6 +217,26 @@ def _unknown_inputs(graph: RankGraph, kept: ReceivedStep) -> Iterator[TensorName
     for row in sorted(kept.inputs_unknown):
         for slot in range(max(len(real_inputs(nodes, row)), 1)):
             yield TensorName(nodes.op_type(row), nodes.names[row], slot, nodes.graph_of(row).root_id, side="input")
+
+
+def _judged_inputs(graph: RankGraph, kept: ReceivedStep) -> Iterator[Recorded]:
+    """The inputs of which the training said how they were, where what fed them does not tell."""
+    nodes = graph.nodes
+    for (row, slot), state in graph.operands(kept.operands).items():
+        place = graph.place(*real_inputs(nodes, row)[slot])
+        made = kept.sent.get(place)
+        clean = place >= 0 and kept.clean is not None and bool(kept.clean[place])
+        bad = made is not None and made.stats is not None and bool(made.stats.bad)
+        told_already = clean if state is OperandState.CLEAN else bad
+        if state is OperandState.INFINITE or (told_already and not graph.parameter[place]):
+            continue
+        name = TensorName(nodes.op_type(row), nodes.names[row], slot, nodes.graph_of(row).root_id, side="input")
+        meta, stats = _said_clean(graph, place) if place >= 0 else (None, _ONE_CLEAN)
+        yield name, meta, stats if state is OperandState.CLEAN else replace(stats, nan=1)
+
+
+_ONE_CLEAN: Final = TensorStats(1, 0, 0, 0, 0, 0, 0, None, None, None, None, None, math.nan)
+"""Of a tensor that the graph does not name no more is known than that it is clean."""
 
 
 def _judged_places(graph: RankGraph, kept: ReceivedStep) -> list[int]:
@@ -245,6 +277,10 @@ def _save_step(  # noqa: PLR0917 - a step, and where it goes
     for each in (*initial, *judged):
         recorded.setdefault(each[0].root_graph, []).append(each)
         counts.statistics += 1
+    fed = {each[0] for each in initial}
+    for name, meta, stats in _judged_inputs(graph, kept):
+        if name not in fed:
+            recorded.setdefault(name.root_graph, []).append((name, meta, stats))
     for name in _unknown_inputs(graph, kept):
         recorded.setdefault(name.root_graph, []).append((name, None, None))
     for place, sent_stats in kept.sent.items():

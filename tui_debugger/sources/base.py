@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntFlag
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -22,7 +23,17 @@ import numpy.typing as npt
 from tui_debugger import opener
 from tui_debugger.arrays import Int64, Integers
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, Side, TensorStats, UnreadablePart, no_progress
+from tui_debugger.model import (
+    GraphRun,
+    OperandState,
+    ProgressFn,
+    ReadSpec,
+    RunInfo,
+    Side,
+    TensorStats,
+    UnreadablePart,
+    no_progress,
+)
 from tui_debugger.notes import RunNotes
 from tui_debugger.stats import kernel
 from tui_debugger.stats.kernel.files import look_at_files
@@ -183,6 +194,7 @@ class TensorTable(Protocol):
         tells_overflow: whether an operator that overflowed on the device would be known to have: then
             ``TensorFlag.OVERFLOWED`` marks what it read and wrote.
         inputs_unknown: rows of the nodes that may have been made from something else in this step than the graph says.
+        operands: by node and input slot what a training said of a value as it was when the node read it.
         unfinished: the step has not ended: parameters still hold what its nodes were fed with.
 
     Rows are unique by (node, side, slot, round). Who names no round means the newest one.
@@ -197,6 +209,7 @@ class TensorTable(Protocol):
     round: npt.NDArray[np.uint16]
     tells_overflow: bool
     inputs_unknown: frozenset[int]
+    operands: Mapping[tuple[int, int], OperandState]
     unfinished: bool
 
     def __len__(self) -> int:
@@ -643,6 +656,7 @@ class Columns:
 
     tells_overflow = False
     inputs_unknown: frozenset[int] = frozenset()
+    operands: Mapping[tuple[int, int], OperandState] = MappingProxyType({})
     unfinished = False
     hashes_are_sums = False
 

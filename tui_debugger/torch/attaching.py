@@ -507,6 +507,7 @@ class Attachment(Handle):
         if isinstance(self._hooks, Operators):
             self._hooks.optimizing(True, closure=closure)
         if closure:
+            self._recording.evaluates(self._training.names_of(parameters_of(optimizer)))
             return
         see = self._training.begins if unscales(optimizer) else self._see_gradients
         self._iterated = True  # PyTorch is going through these hooks: none can be removed now
@@ -530,6 +531,7 @@ class Attachment(Handle):
     def _optimizer_is_done(self, optimizer: torch.optim.Optimizer) -> None:
         if isinstance(self._hooks, Operators):
             self._hooks.optimizing(False)
+        self._recording.evaluates(())
         if unscales(optimizer):
             self._guard(lambda: self._see_gradients(optimizer))
         self._guard(lambda: self._training.stepped(optimizer))

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from tui_debugger.live.client.judging import Judge
-from tui_debugger.model import TensorMeta, Watchpoint
+from tui_debugger.model import OperandState, TensorMeta, Watchpoint
 from tui_debugger.stats.records import Bounds, Record, RequiredStats
 from tui_debugger.torch import exact, internals
 from tui_debugger.torch.exact import Fetched, Waiting, wide_type
@@ -343,6 +343,23 @@ OVERWRITTEN: Final = -1
 _ORDER: Final = itertools.count()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Operand:
+    """What a node read, as it was when the node ran.
+
+    Attributes:
+        sources: what it was made of.
+        seen: the line of this very tensor; None where there is none.
+        place: of its extremes in ``Step.waiting``, where no line tells.
+        state: once it is known.
+    """
+
+    sources: Sequence[str]
+    seen: Capture | None = None
+    place: int = NOWHERE
+    state: OperandState | None = None
+
+
 @dataclass(slots=True, eq=False)
 class Capture:
     """One tensor of the step. Places lead into ``Step.waiting``.
@@ -363,6 +380,8 @@ class Capture:
         record: what an exact look found.
         rough: the record says whether there are NaN, Inf or anything but zeros, not how many.
         told: it was judged, and its hits were reported, when it was made.
+        hit: a watchpoint had something to say of it.
+        operands: what its node read, as far as that was looked at.
         fetched: its quick numbers, where they were fetched then, before those of the step.
         order: grows from one tensor to the next.
     """
@@ -388,6 +407,8 @@ class Capture:
     record: Record | None = None
     rough: bool = False
     told: bool = False
+    hit: bool = False
+    operands: Sequence[Operand] = ()
     fetched: Fetched | None = None
     order: int = field(default_factory=_ORDER.__next__)
 
@@ -542,6 +563,8 @@ class Step:
         self.volatile: set[Key] = set() if volatile is None else volatile
         """Tensors that were changed in place after they had been seen, in this step or one before."""
         self.fetched: Fetched | None = None
+        self.bad: set[str] = set()
+        """Nodes in which NaN or Inf was found."""
         self._by_key: dict[Key, Capture] = {}
         self._groups: dict[tuple[int, torch.dtype, bool], TensorGroup] = {}
         self._grouped = 0
@@ -579,7 +602,7 @@ class Step:
         lines = sorted((each for some in made.values() for each in some), key=lambda each: each.order)
         for each in lines:
             known = self._by_key.get((each.name, each.slot))
-            if known is None or known.order < each.order:
+            if known is None or (known.order < each.order and not known.hit):
                 self._by_key[each.name, each.slot] = each
         lines += (each for each in self.entries if isinstance(each, Capture))
         lines.sort(key=lambda each: each.order)
@@ -608,6 +631,7 @@ class Step:
         self._grouped = 0
         self.drop_values()
         self.starts.clear()
+        self.bad.clear()
         self._by_key.clear()
         self._known.clear()
         self.waiting = Waiting()
@@ -628,7 +652,20 @@ class Step:
     def add(self, capture: Capture) -> None:
         """A line of its own making."""
         self.entries.append(capture)
-        self._by_key[capture.name, capture.slot] = capture
+        self._show(capture)
+
+    def _show(self, capture: Capture) -> None:
+        """The last line of a name stands for it; of several calls in a step the first one that hit."""
+        known = self._by_key.get((capture.name, capture.slot))
+        if known is None or not known.hit:
+            self._by_key[capture.name, capture.slot] = capture
+
+    def found(self, capture: Capture) -> None:
+        """A watchpoint had something to say of a line."""
+        self._show(capture)
+        capture.hit = True
+        if capture.record is not None and capture.record.stats is not None and capture.record.stats.bad:
+            self.bad.add(capture.name)
 
     def adopt(self, captures: Sequence[Capture]) -> None:
         """Takes lines of passes of their own in, at their place in time. What was known first under a name stays."""
@@ -752,6 +789,20 @@ class Step:
         elif exactly or (not held and (plan is not None or look)):
             capture.pending = exact.begin(values, (plan or unwatched).need, waiting)
         return capture
+
+    def line_of(self, tensor: torch.Tensor) -> Capture | None:
+        """The line of this very tensor as it is now, if it has one."""
+        seen = self._same(tensor)
+        return None if seen is None else seen.capture()
+
+    def line_at(self, key: Key, tensor: torch.Tensor) -> Capture | None:
+        """The line under a name, if a tensor shows the same memory: autograd gives operators what it saved."""
+        line = self._by_key.get(key)
+        if line is None or line.tensor is None or not line.intact or line.meta != meta_of(tensor):
+            return None
+        values = local(tensor)
+        same = values.layout is torch.strided and values.stride() == line.tensor.stride()
+        return line if same and values.data_ptr() == line.tensor.data_ptr() else None
 
     @property
     def room(self) -> int:

@@ -47,6 +47,20 @@ class Waiting:
         """Tells how many results wait."""
         return self._places
 
+    def may_be_bad(self, since: int) -> bool:
+        """Tells whether results that came behind a number of others may not be finite, as far as that costs no time.
+
+        What lies on another device is not waited for.
+        """
+        place = self._places
+        for values, apart in zip(reversed(self._values), reversed(self._apart), strict=True):
+            place -= apart
+            if place < since:
+                return False
+            if values.device.type == "cpu" and not bool(values.isfinite().all()):
+                return True
+        return False
+
     def add(self, values: torch.Tensor) -> int:
         """Adds a number, or a few; what comes back leads to them after ``fetch``."""
         return self._add(values, 1)

@@ -161,6 +161,11 @@ class Flow:
         made = self.of(tensor)
         self._set(tensor, Made(tuple(unique([*made.sources, UNKNOWN]))), anew=True)
 
+    def overwrite(self, memory: Iterable[int]) -> None:
+        """Other values lie in some storages (see ``internals.storage_of``) than those that were made there."""
+        for address in memory:
+            self._storages.pop(address, None)
+
     def lost(self, tensor: torch.Tensor) -> None:
         """A tensor was made that cannot be looked at: it is not known what is in it."""
         self._set(tensor, _NOBODY, anew=True)

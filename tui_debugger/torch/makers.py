@@ -4,22 +4,36 @@ Programs do not do the same in every step, and a step in which a branch runs for
 So what a module is given, what it returns, and what a loss is made of is held against the steps before: the node that
 made the very tensor, or else the way back through autograd to the nodes that it was computed from. What has no
 gradient, and was computed, shows nothing of that.
+
+What only moves elements is no part of the way: PyTorch moves them by other functions while somebody sees operators, or
+where a tensor lies otherwise in memory, and nothing bad comes of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import torch
 
-from tui_debugger.torch.internals import base_of, number_of
+from tui_debugger.torch.flow import has_fractions
+from tui_debugger.torch.internals import base_of, leaves, number_of, version_of
 from tui_debugger.torch.recording import Recording
 
 MOST: Final = 500
 """Functions of autograd on the way from a tensor back to nodes; beyond that it is not compared."""
 _OF_LEAF: Final = "AccumulateGrad"
 """The type of the functions that keep gradients."""
+_COPIES: Final = frozenset({"CloneBackward0"})
+_MOVES: Final = _COPIES | {
+    f"{kind}Backward{number}"
+    for kind in (
+        *("Alias", "AsStrided", "Diagonal", "Expand", "Permute", "ReshapeAlias", "Select", "Slice", "Split"),
+        *("SplitWithSizes", "Squeeze", "T", "Transpose", "Unbind", "Unfold", "UnsafeView", "Unsqueeze", "View"),
+    )
+    for number in range(4)
+}
+"""Types of the functions that have moved elements of one tensor, and nothing else."""
 
 
 class Makers:
@@ -28,8 +42,12 @@ class Makers:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._usual: dict[Hashable, set[Hashable]] = {}
-        self._made: dict[int, str] = {}
-        """Outputs of nodes of this step by the number of the function that autograd has for them."""
+        self._anywhere: dict[Hashable, set[Hashable]] = {}
+        """The same of all that a node was given or returned, wherever that stood among the arguments."""
+        self._nodes: dict[str, set[Hashable]] = {}
+        """The nodes that a loss was computed of."""
+        self._made: dict[int, tuple[str, int]] = {}
+        """Outputs of nodes of this step, with their versions, by the number of the function that autograd has."""
 
     def new_step(self) -> None:
         """A step is over: functions are numbered anew where threads change."""
@@ -39,59 +57,154 @@ class Makers:
         """A node has run. What an inner node made stays its own when an outer one returns it."""
         for tensor in tensors:
             if tensor.grad_fn is not None:
-                self._made.setdefault(number_of(tensor.grad_fn), node)
+                self._made.setdefault(number_of(tensor.grad_fn), (node, version_of(tensor)))
 
     def usual(self, node: str, role: str, tensors: Sequence[torch.Tensor]) -> bool:
         """Tells whether tensors came to be as in a step that was followed. While one is, that is learned.
+
+        Arguments may be left out in some steps, so that others stand at other places: what a node was made of once is
+        known wherever it stands. What nobody knows is known at its place only, or where that is new.
 
         Args:
             node: that is given them, or returns them.
             role: what they are to it.
             tensors: in order; to be asked about before the node is said to have made them.
         """
+        if self._recording.flow.following:
+            self._learn(node, role, tensors)
+            return True
         usual = True
         for at, tensor in enumerate(tensors):
             maker = self._maker(tensor)
-            key = node, role, at
-            if self._recording.flow.following:
-                self._usual.setdefault(key, set()).add(maker)
-            elif key in self._usual and maker not in self._usual[key]:
-                usual = False
+            here = self._usual.get((node, role, at))
+            if here is None or maker not in here:
+                usual &= self._is_elsewhere(node, role, tensor, maker if maker or here is None else _NOBODY)
+        return usual
+
+    def usual_loss(self, node: str, loss: torch.Tensor) -> bool:
+        """As ``usual``: the node of a loss stands for all functions that compute it, whatever they are in this step.
+
+        It is made of the same as before where they read the same nodes. Of what else they read autograd keeps the
+        values.
+        """
+        usual = self.usual(node, "computed", [loss])
+        if usual and not self._recording.flow.following:
+            return True
+        functions: list[Any] = []
+        maker = self._way_back(loss, functions)
+        if maker is None:
+            return usual
+        nodes = {each for each in maker if isinstance(each, tuple)} if functions else {maker}
+        if self._recording.flow.following:
+            self._nodes.setdefault(node, set()).update(nodes)
+        elif nodes <= self._nodes.get(node, set()):
+            usual = all(map(_reads_nothing_bad, functions))
         return usual
 
     # -- inside --------------------------------------------------------------------------------------
 
+    def _learn(self, node: str, role: str, tensors: Sequence[torch.Tensor]) -> None:
+        anywhere = self._anywhere.setdefault((node, role), set())
+        for at, tensor in enumerate(tensors):
+            maker = self._maker(tensor)
+            self._usual.setdefault((node, role, at), set()).add(maker)
+            if has_fractions(tensor):
+                anywhere.add(maker)
+
+    def _is_elsewhere(self, node: str, role: str, tensor: torch.Tensor, maker: Hashable) -> bool:
+        """Tells whether a tensor came to be as one at another place; a node that nobody followed has known none."""
+        anywhere = self._anywhere.get((node, role))
+        return anywhere is None or maker in anywhere or not has_fractions(tensor)
+
     def _maker(self, tensor: torch.Tensor) -> Hashable:
         """The node that made a tensor, or the functions and nodes that it was computed by; None: that does not show."""
-        maker = self._known(tensor)
-        if maker:
-            return maker
+        known = self._known(tensor)
+        if known:
+            return known, tensor.output_nr
         if tensor.grad_fn is not None:
-            return self._way_back(tensor.grad_fn)
+            made: Hashable = self._way_back(tensor)
+            return made
         base = base_of(tensor)
-        return None if base is None else ("view", self._known(base))
+        known = "" if base is None else self._known(base)
+        return (known, 0) if known else None
 
     def _known(self, tensor: torch.Tensor) -> str:
         return self._recording.seen_as(tensor) or self._recording.flow.parameter(tensor)
 
-    def _way_back(self, function: Any) -> Hashable:
+    def _way_back(self, tensor: torch.Tensor, functions: list[Any] | None = None) -> Any:
+        """The functions and nodes that a tensor was computed by. ``functions``: takes in the former."""
+        function: Any = tensor.grad_fn
+        slot, copied = tensor.output_nr, False
+        while (number := number_of(function)) not in self._made and type(function).__name__ in _MOVES:
+            copied |= type(function).__name__ in _COPIES
+            function, slot = function.next_functions[0]
+            if function is None:
+                return None
+        if number in self._made:
+            node, version = self._made[number]
+            # What the program wrote to it since, without gradients, is the work of nobody who is known.
+            same = copied or version == version_of(tensor)
+            return (node, slot) if same else (node, slot, _CHANGED)
         found: list[Hashable] = []
         numbers: dict[int, int] = {}
-        pending: list[tuple[Any, int]] = [(function, 0)]
+        pending: list[tuple[Any, int]] = [(function, slot)]
         while pending:
             each, slot = pending.pop()
             if each is None:
                 found.append("")
-            elif type(each).__name__ == _OF_LEAF:
-                found.append(self._known(each.variable))
+            elif (kind := type(each).__name__) == _OF_LEAF:
+                found.append((self._known(each.variable), 0))
             elif (number := number_of(each)) in self._made:
-                found.append((self._made[number], slot))
+                found.append((self._made[number][0], slot))
+            elif kind in _MOVES:
+                pending.append(each.next_functions[0])
             elif number in numbers:
                 found.append(numbers[number])
             else:
                 numbers[number] = len(found)
-                found.append(type(each).__name__)
+                found.append(kind)
+                if functions is not None:
+                    functions.append(each)
                 pending += each.next_functions
             if len(found) > MOST:
                 return None
-        return tuple(found)
+        return found[0] if len(found) == 1 and not numbers else tuple(found)
+
+
+_NOBODY: Final = ""
+_CHANGED: Final = "changed"
+
+
+def _reads_nothing_bad(function: Any) -> bool:
+    """Tells whether a function of autograd is known to have read finite values beside those that others computed.
+
+    Autograd keeps what derivatives need. Whether that is all that was read shows for functions of two operands.
+    """
+    if isinstance(function, torch.autograd.function.BackwardCFunction):
+        return False  # of the program: it may read whatever it likes
+    try:
+        kept = dict(_kept(function))
+        read = [each for each, _ in function.next_functions]
+        if None in read and (len(read) != 2 or sum(len(kept.get(name, ())) for name in _OPERANDS) != 1):
+            return False
+        return all(bool(each.isfinite().all()) for some in kept.values() for each in some)
+    except RuntimeError:  # given back already, written to since, or kept in a way of the program
+        return False
+
+
+def _kept(function: Any) -> Iterator[tuple[str, list[torch.Tensor]]]:
+    """By name what a function keeps that was not computed with gradients."""
+    for attribute in dir(function):
+        name = attribute.removeprefix(_KEPT)
+        if name == attribute:
+            continue
+        given = getattr(function, attribute)
+        for each in given if isinstance(given, tuple | list) else (given,):
+            if each is not None and getattr(each, "unpack_hook", function) is not None:
+                raise RuntimeError("the program has hooks, which would run once more")
+        yield name, [each for each in leaves(getattr(function, f"_saved_{name}")) if not each.requires_grad]
+
+
+_KEPT: Final = "_raw_saved_"
+_OPERANDS: Final = ("self", "other", "mat2", "exponent", "target")
+"""What PyTorch calls the operands of functions of two."""

@@ -32,6 +32,7 @@ from tui_debugger.torch.internals import (
     compiles,
     in_backward,
     leaves,
+    local,
     other_mode,
     readable,
     replace_run_backward,
@@ -142,7 +143,7 @@ class Losses:
                     if scaled:
                         structure.scaled.add(name)
                     sources = functools.partial(flow.sources, [tensor])
-                    usual = self._makers.usual(name, "computed", [tensor])
+                    usual = self._makers.usual_loss(name, tensor)
                     recording.made(name, flow.of(tensor).work or LOSS, [tensor], sources)
                     self._makers.made(name, [tensor])
                     if not usual:
@@ -449,7 +450,7 @@ class ModuleHooks:
         name = self._name(place)
         usual = self._makers.usual(name, "given", leaves((args, kwargs) if kwargs else args))
         if place.scope in self._holders:
-            usual &= self._makers.usual(name, "returned", tensors)
+            usual &= self._makers.usual(name, "returned", tensors) or (usual and self._is_own_work(place, args, kwargs))
         if self._recording.settled:
             self._recording.made(name, place.kind, tensors, list, no_grad=no_grad)
         else:
@@ -461,6 +462,22 @@ class ModuleHooks:
             self._recording.unexpected(name)
         if not no_grad:
             self._await_gradients(place.name, place.kind, name, tensors)
+
+    def _is_own_work(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Tells whether nothing is bad that a module with others inside can have made its outputs of.
+
+        A branch that runs for the first time may read all that was computed in the module. What it does then is known
+        as well as what a module does that has no others inside.
+        """
+        if self._calls.no_grad:
+            return False
+        scope = f"{place.scope}/" if place.scope else ""
+        with self._recording.at_work():
+            inside = [each for each in self._recording.step if each.name.startswith(scope)]
+            if not all(each.intact for each in inside):
+                return False
+            read = [*leaves((args, kwargs)), *(each.tensor for each in inside), *held_by(place.module)]
+            return all(readable(each) and bool(local(each).isfinite().all()) for each in read if each is not None)
 
     def _ran_again(self, place: Place, tensors: list[torch.Tensor]) -> None:
         """For a checkpoint. Which of several calls is recomputed cannot be told."""
@@ -521,6 +538,14 @@ class ModuleHooks:
             module = place.module
             return flow.sources([*leaves((args, kwargs)), *module.parameters(), *module.buffers()])
         return made if UNKNOWN not in made else unique([*made, *flow.sources(leaves((args, kwargs)))])
+
+
+def held_by(module: nn.Module) -> Iterator[torch.Tensor]:
+    """Tensors that a module has, and those that others inside it have beside their weights."""
+    yield from module.parameters(recurse=False)
+    for each in module.modules():
+        yield from each.buffers(recurse=False)
+        yield from (value for value in vars(each).values() if isinstance(value, torch.Tensor))
 
 
 def holders(scopes: Iterable[str]) -> set[str]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 
 from tui_debugger.torch import internals
-from tui_debugger.torch.flow import OVERWRITES, Flow
+from tui_debugger.torch.flow import OVERWRITES, Flow, has_fractions
 from tui_debugger.torch.internals import type_name
 from tui_debugger.torch.structure import UNKNOWN, constant
 
@@ -36,6 +36,14 @@ def reads(func: Any, kind: str, args: Any, kwargs: Any) -> Callable[[torch.Tenso
         return lambda _: True
     written = {id(each) for each in internals.written(func, args, kwargs)}
     return lambda tensor: id(tensor) not in written
+
+
+def read_tensors(flow: Flow, func: Any, args: Any, kwargs: Any) -> Iterator[tuple[list[str], torch.Tensor]]:
+    """The operands that an operator read and left as they were, which can hold a NaN: what each was made of, values."""
+    written = {id(each) for each in internals.written(func, args, kwargs)}
+    for operand in _operands(args, kwargs):
+        if isinstance(operand, torch.Tensor) and id(operand) not in written and has_fractions(operand):
+            yield flow.sources([operand]) or [UNKNOWN], operand
 
 
 def operands(flow: Flow, func: Any, kind: str, args: Any, kwargs: Any) -> list[str]:

@@ -24,7 +24,7 @@ from tui_debugger.torch import internals
 from tui_debugger.torch.calls import Calls, Guard, is_compiling, user_stack
 from tui_debugger.torch.flow import PlaceInMemory, is_dense, place_of, range_of, written_by
 from tui_debugger.torch.internals import Hook, leaves
-from tui_debugger.torch.operands import operands, reads
+from tui_debugger.torch.operands import operands, read_tensors, reads
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import UNKNOWN, Place, Tree, kind_of, numbered, without_gradients
 
@@ -213,6 +213,7 @@ class Operators:
                 mutated=internals.changes_its_arguments(func),
                 no_grad=no_grad,
                 counters=internals.counters(func, args, kwargs, tensors),
+                reads=lambda: read_tensors(self._recording.flow, func, args, kwargs),
             )
             self._recording.wrote(name, written_by(func, args, kwargs))
 

@@ -19,17 +19,22 @@ import torch
 from tui_debugger.live.client.agent import Agent, ClientHit
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.recorded import UnrecordedCounts
+from tui_debugger.model import OperandState
 from tui_debugger.stats.records import Record
 from tui_debugger.torch.captures import (
     EVERYTHING,
+    NOWHERE,
     Capture,
     Key,
     MemoryBudget,
+    Operand,
     Plan,
     Plans,
     Step,
     UnknownWatchpoints,
+    extremes,
     foreseen,
+    plain,
 )
 from tui_debugger.torch.exact import Waiting
 from tui_debugger.torch.flow import Flow
@@ -38,6 +43,7 @@ from tui_debugger.torch.internals import (
     in_backward,
     local,
     no_autocast,
+    numeric,
     part_of,
     readable,
     storage_of,
@@ -188,6 +194,12 @@ CALM: Final = 20
 """Steps in which nothing ran in a new order, after which a program that does so now and then is not followed."""
 
 Sources = Callable[[], list[str]]
+Reads = Callable[[], Iterable[tuple[list[str], torch.Tensor]]]
+"""What a node read: sources and values."""
+
+
+def _nothing() -> Iterable[tuple[list[str], torch.Tensor]]:
+    return ()
 
 
 class Recording:
@@ -236,6 +248,8 @@ class Recording:
         self.settled = False
         self._at_once = at_once
         self.updated: list[str] = []
+        self._evaluated: list[str] = []
+        self._evaluations = 0
         self.at_begin: Callable[[], None] = lambda: None
         self.by_hand = False
         self.at_backward_end: Callable[[], None] = lambda: None
@@ -259,8 +273,17 @@ class Recording:
     def begin_call(self) -> None:
         """The model is called with gradients."""
         self.step.begin_call()
+        self.updated += self._evaluated if self._evaluations else ()
+        self._evaluations += 1
         self._order = 0
         self.at_begin()
+
+    def evaluates(self, weights: Iterable[str]) -> None:
+        """An optimizer runs that calls the model itself, and changes weights between two calls; without any: it ended.
+
+        ``weights``: their names.
+        """
+        self._evaluated, self._evaluations = list(weights), 0
 
     def begin_pass(self) -> None:
         """A pass without gradients begins."""
@@ -288,6 +311,7 @@ class Recording:
         mutated: bool = False,
         no_grad: bool = False,
         counters: Sequence[Counter] = (),
+        reads: Reads = _nothing,
     ) -> None:
         """A node has run.
 
@@ -300,6 +324,7 @@ class Recording:
             mutated: the outputs were changed in place.
             no_grad: in the pass without gradients that runs.
             counters: what counts changes of the outputs, where they do not by themselves yet.
+            reads: what it read and left as it was; asked for where something may be wrong.
         """
         step = self._step(name, len(tensors), no_grad=no_grad)
         if step is None:
@@ -312,7 +337,10 @@ class Recording:
         if name not in structure.nodes:
             structure.add(name, Node(kind, source=source()), self._last)
         if self.flow.following:
-            structure.add_inputs(name, sources())
+            inputs = sources()
+            structure.add_inputs(name, inputs)
+            if self._at_once:
+                structure.note_gradients(name, inputs, trained=any(each.requires_grad for each in tensors))
         elif not known:
             structure.doubt(name)
         if self._at_once and (structure.fed_anew or not structure.is_sent(name)):
@@ -321,7 +349,7 @@ class Recording:
         hits: list[ClientHit] = []
         for slot, tensor in enumerate(tensors):
             counter = counters[slot] if counters else None
-            hits += self._see(step, name, slot, tensor, mutated=mutated, no_grad=no_grad, counter=counter)
+            hits += self._see(step, name, slot, tensor, mutated=mutated, no_grad=no_grad, counter=counter, reads=reads)
         self._stop(name, hits)
 
     def _in_known_order(self, name: str, *, no_grad: bool = False) -> bool:
@@ -495,6 +523,7 @@ class Recording:
     def overwrite(self, tensors: Iterable[torch.Tensor]) -> None:
         """Tensors are others now: what was seen of this step in their memory is not held any more as it was."""
         memory = {at for each in tensors if (at := storage_of(part_of(each))) is not None}
+        self.flow.overwrite(memory)
         for each in (self.step, self.passes.now, *self.passes.kept()):
             if each is not None:
                 each.overwrite(memory)
@@ -551,13 +580,15 @@ class Recording:
         mutated: bool = False,
         no_grad: bool = False,
         counter: Counter | None = None,
+        reads: Reads = _nothing,
     ) -> Sequence[ClientHit]:
         plan = self._plan(name)
         known = self.settled and not mutated and counter is None and slot in self.structure.nodes[name].outputs
         if known and step.note(name, slot, tensor, plan):
             return ()
         with self.at_work():
-            return self._see_whole(step, name, slot, tensor, plan, mutated=mutated, no_grad=no_grad, counter=counter)
+            given = {"mutated": mutated, "no_grad": no_grad}
+            return self._see_whole(step, name, slot, tensor, plan, **given, counter=counter, reads=reads)
 
     def _see_whole(
         self,
@@ -570,6 +601,7 @@ class Recording:
         mutated: bool,
         no_grad: bool,
         counter: Counter | None,
+        reads: Reads,
     ) -> Sequence[ClientHit]:
         if not self._readable(name, tensor):
             self.flow.lost(tensor)
@@ -577,14 +609,29 @@ class Recording:
         if self.flow.following:
             (self.flow.replaced if mutated else self.flow.made)(tensor, output_of(name, slot))
         self.structure.add_slot(name, slot, tensor)
-        later = not self._at_once or no_grad in self._off_course or (self.scaled and name.startswith(GRADIENTS))
+        unsure = self.scaled and (name.startswith(GRADIENTS) or name in self.structure.of_gradients)
+        later = not self._at_once or no_grad in self._off_course or unsure
         if later or plan is None or not self.plans.knows(name):
-            self._look(step, name, slot, tensor, plan, mutated=mutated, counter=counter)
+            operands = self._read_until_then(step, reads) if self._at_once and not slot else ()
+            self._look(step, name, slot, tensor, plan, mutated=mutated, counter=counter).operands = operands
             return ()
         waiting = Waiting()
         capture = self._look(step, name, slot, tensor, plan, mutated=mutated, alone=waiting, counter=counter)
-        hits = judge_one(capture, waiting, self.plans.judge)
+        hits = judge_one(step, capture, waiting, self.plans.judge, lambda: _read_now(reads))
         return self.passes.caught(step, hits) if no_grad and hits else hits
+
+    def _read_until_then(self, step: Step, reads: Reads) -> list[Operand]:
+        """What a node read, of which is judged at the end of the step whether something is wrong.
+
+        What an operator made is what its own line says. Weights, buffers and what nobody saw may be others by then.
+        """
+        found = []
+        for sources, tensor in reads():
+            line = step.line_of(tensor) or step.line_at(split_output(sources[0]), tensor)
+            look = line is None and numeric(tensor) and tensor.numel() > 0
+            place = extremes(plain(local(tensor)), step.waiting) if look else NOWHERE
+            found.append(Operand(sources, line, place))
+        return found
 
     def _plan(self, name: str) -> Plan | None:
         plan = self.plans.of(name)
@@ -622,6 +669,19 @@ class Recording:
     def at_work(self) -> AtWork:
         """Something of ours is computed: nothing of that is recorded, or cast by autocast."""
         return AtWork(self)
+
+
+def _read_now(reads: Reads) -> list[Operand]:
+    """What a node has just read, looked at."""
+    found = []
+    for sources, tensor in reads():
+        values, state = local(tensor), None
+        if numeric(tensor):
+            finite = bool(values.isfinite().all())
+            state = OperandState.CLEAN if finite else OperandState.INFINITE
+            state = OperandState.NAN if bool(values.isnan().any()) else state
+        found.append(Operand(sources, state=state))
+    return found
 
 
 class AtWork:

@@ -278,6 +278,7 @@ class Structure:
         gradients: by the node of a parameter's gradient what that was made of.
         losses: nodes of losses: what ``backward`` is called on.
         scaled: those of them that a gradient scaler made.
+        of_gradients: nodes that the program computed of gradients and that get no gradient themselves, as norms.
         fed: by name of a buffer or an input of the model what its values were made of in a step.
         doubted: nodes that ran in an order that was not known, while nobody looked at what they were made of.
         gradients_doubted: the same of the gradients of all parameters.
@@ -291,6 +292,7 @@ class Structure:
         self.gradients: dict[str, list[str]] = {}
         self.losses: set[str] = set()
         self.scaled: set[str] = set()
+        self.of_gradients: set[str] = set()
         self.fed: dict[str, list[str]] = {}
         self.doubted: set[str] = set()
         self.gradients_doubted = False
@@ -326,6 +328,14 @@ class Structure:
         if name in self.doubted:
             self.doubted.discard(name)
             self.changed = True
+
+    def note_gradients(self, name: str, inputs: Iterable[str], *, trained: bool) -> None:
+        """Notes whether a node was computed of gradients in this step. ``trained``: it will get a gradient itself."""
+        made = (split_output(each)[0] for each in inputs)
+        if not trained and any(each.startswith(GRADIENTS) or each in self.of_gradients for each in made):
+            self.of_gradients.add(name)
+        else:
+            self.of_gradients.discard(name)
 
     def add_gradient(self, name: str, inputs: Iterable[str]) -> None:
         """Adds what the gradient of a parameter was made of in this step."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import weakref
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -272,6 +273,7 @@ class Expectation:
         self._nodes: Collection[str] = ()
         self._losses: Collection[str] = ()
         self._scaled: Collection[str] = ()
+        self._of_gradients: Collection[str] = ()
         self._optimizer: dict[int, int] = {}
         self._owners: dict[str, list[str]] = {}
         self._parameters: dict[str, torch.nn.Parameter] = {}
@@ -314,7 +316,7 @@ class Expectation:
     def look_at(self, captures: Iterable[Capture], structure: Structure) -> None:
         """Takes what was seen of the step, and all nodes that are known. They are read when an excuse is asked for."""
         self._captures, self._nodes = captures, structure.nodes
-        self._losses, self._scaled = structure.losses, structure.scaled
+        self._losses, self._scaled, self._of_gradients = structure.losses, structure.scaled, structure.of_gradients
         self._outputs.clear()
 
     def next_step(self) -> None:
@@ -332,7 +334,7 @@ class Expectation:
         condition = CONDITIONS[result.condition]
         if condition.is_overflow or result.verdict is Verdict.BLOCKED:
             unused = self.skipped or (self.scaled and not self._stepped)
-            return unused and (name.startswith(GRADIENTS) or name in self._scaled)
+            return unused and (name.startswith(GRADIENTS) or name in self._scaled or name in self._of_gradients)
         if not parameter:
             return False
         if self.skipped and name != parameter:
@@ -470,7 +472,15 @@ class Training:
         self._weights: Grouping | None = None
         """The last sight of what outlives a step."""
         self._states = States()
+        self._known_states = 0
         self._weights_seen = False
+        self._seen_last: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
+        """Gradients as they were when they were seen last, by weight."""
+        self._bad_gradients = False
+        self._bad_before: set[str] = set()
+        """Nodes that were bad in the step before."""
+        self._of_step: set[str] = set()
+        """Weights of which a gradient was seen in this step."""
         self._at_backward: dict[str, tuple[tuple[int, int], Capture | None]] = {}
 
     def look_again(self) -> None:
@@ -486,7 +496,9 @@ class Training:
         """Weights and buffers are what they are by name; operators take a buffer of whole numbers for a constant."""
         whole = not self.recording.every_operator
         buffers = [(name, each) for name, each in self.tree.buffers.items() if whole or _plain(each)]
-        self.recording.flow.know_parameters([*self.tree.parameters.items(), *buffers])
+        states = () if whole else self._states.of(self.tree, self.optimizers)
+        self._known_states = len(states)
+        self.recording.flow.know_parameters([*self.tree.parameters.items(), *buffers, *states])
 
     def owns(self, module: torch.nn.Module) -> bool:
         """Tells whether a module is part of the model."""
@@ -529,7 +541,8 @@ class Training:
     def _look_at_buffers(self) -> None:
         """Finds the buffers that are worth looking at: those that change, and those that some node reads.
 
-        Of those that never change, and that are infinite in places, it is by design: they are masks.
+        Of those that never change, and that are infinite in places, it is by design: they are masks. What operators do
+        with a mask is seen, so the rule decides that there.
         """
         self._notice_changes()
         used = self.recording.structure.used()
@@ -539,7 +552,8 @@ class Training:
             buffer = self.tree.buffers.get(name)
             if buffer is None or not (name in used or name in self.recording.structure.fed):
                 continue
-            mask = name not in self.recording.structure.fed and _mask(buffer)
+            seen = self.recording.every_operator or name in self.recording.structure.fed
+            mask = not seen and _mask(buffer)
             (self._masks if mask else self._moving).append(name)
 
     def _notice_changes(self) -> None:
@@ -566,6 +580,23 @@ class Training:
             if name in bad:
                 structure.feed(name, ())  # for good: another graph would cost what is known of this step
             del self._versions[name]
+
+    def _notice_bad_weights(self) -> None:
+        """Gradients are bad for the first time: a weight that is bad before its update was written by the program.
+
+        ``weight.data[0] = ...`` counts nowhere that it was.
+        """
+        but, plans = self._shards() | self._bad_before, self.recording.plans
+        watched = ((name, each) for name, each in self.tree.parameters.items() if name not in but and plans.of(name))
+        with self.recording.at_work():
+            for name, each in watched:
+                if readable(each) and not bool(local(each).isfinite().all()):
+                    self.recording.structure.feed(name, ())
+
+    def names_of(self, parameters: Iterable[torch.Tensor]) -> list[str]:
+        """The names of some parameters of the model."""
+        wanted = {id(each) for each in parameters}
+        return [name for name, each in self.tree.parameters.items() if id(each) in wanted]
 
     def _shards(self) -> set[str]:
         """Weights that stand for what was gathered from all processes while the model runs."""
@@ -613,7 +644,11 @@ class Training:
                 self._see_as_left(name, parameter)
             if name in self._seen or parameter.grad is None or (wanted is not None and id(parameter) not in wanted):
                 continue
+            if optimizer is None and self._is_of_before(name, parameter.grad):
+                continue
             self._seen.add(name)
+            self._of_step.add(name)
+            self._seen_last[name] = weakref.ref(parameter.grad), version_of(parameter.grad)
             found.append((gradient_of(name), parameter.grad))
             self._trained.add(name)
             self.expectation.saw_gradients([name])
@@ -621,7 +656,19 @@ class Training:
                 self.recording.collected(name, gradient_of(name), parameter.grad)
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
+        waiting = self.recording.step.waiting
+        before = len(waiting)
         see_all(self.recording.step, found + self._rates(optimizer), self.recording.plans, None)
+        if optimizer is not None:
+            bad, self._bad_gradients = self._bad_gradients, waiting.may_be_bad(before)
+            if self._bad_gradients and not bad:
+                self._notice_bad_weights()
+
+    def _is_of_before(self, name: str, gradient: torch.Tensor) -> bool:
+        """Tells whether a gradient is left of the step before: nothing of this step made it, and nothing used it."""
+        known, version = self._seen_last.get(name, (None, 0))
+        same = known is not None and known() is gradient and version_of(gradient) == version
+        return same and name not in self._of_step
 
     def backward_ended(self) -> None:
         """Looks at gradients where no optimizer is known: the program updates the weights, and may clear them at once.
@@ -678,6 +725,9 @@ class Training:
 
     def next_step(self) -> None:
         """Drops what the step no longer needs. Weights that are compared are kept for the next step."""
+        self._bad_before = set(self.recording.step.bad)
+        if self.recording.every_operator and len(self._states.of(self.tree, self.optimizers)) != self._known_states:
+            self._know_parameters()
         self.patience.next_step(chain(self.recording.step.names(), self.recording.passes.names))
         self.expectation.next_step()
         self.memory.next_step()
@@ -701,6 +751,7 @@ class Training:
         self.recording.by_hand = not self.optimizers
         self._at_backward.clear()
         self._seen.clear()
+        self._of_step.clear()
         self._weights = None
         self._weights_seen = False
 
@@ -724,7 +775,8 @@ class Training:
                 return tensor
         for known, parameter in self.tree.parameters.items():
             if gradient_of(known) == name:
-                return parameter.grad
+                gradient = parameter.grad
+                return None if gradient is None or self._is_of_before(known, gradient) else gradient
         return None
 
     def graph(self) -> bytes:
@@ -736,9 +788,8 @@ class Training:
             self.optimizers,
             self._moving,
             self.distribution,
-            # What operators make of a mask is infinite as well: that is no fault of theirs.
             constants=[
-                *(() if self.recording.every_operator else self._masks),
+                *self._masks,
                 *(name for name, each in self.tree.buffers.items() if not has_fractions(each)),
             ],
             frozen=self._frozen(),

@@ -11,7 +11,7 @@ That happens once to a tensor: from the next step on everything about it is foun
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -21,10 +21,10 @@ import torch
 from tui_debugger.arrays import Mask
 from tui_debugger.live.client.agent import ClientHit
 from tui_debugger.live.client.judging import Judge
-from tui_debugger.model import AtLeast, ErrorBits, TensorStats, Verdict, WatchResult
+from tui_debugger.model import AtLeast, ErrorBits, OperandState, TensorStats, Verdict, WatchResult
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.torch import exact
-from tui_debugger.torch.captures import OVERWRITTEN, Capture, Plan, Step, TensorGroup, offsets
+from tui_debugger.torch.captures import OVERWRITTEN, Capture, Operand, Plan, Step, TensorGroup, offsets
 from tui_debugger.torch.exact import Doubles, Fetched, Waiting
 from tui_debugger.watch.evaluate import JudgingPlan, judging_plan
 
@@ -251,7 +251,7 @@ def judge_step(step: Step, judge: Judge, *, recheck: bool) -> list[ClientHit]:
         judge: the watchpoints.
         recheck: look at everything exactly, also what was judged before.
     """
-    return _hits(look_now(step, judge, recheck=recheck), judge)
+    return _hits(look_now(step, judge, recheck=recheck), judge, step)
 
 
 def look_now(step: Step, judge: Judge, *, recheck: bool = False) -> list[Capture]:
@@ -274,8 +274,13 @@ def look_now(step: Step, judge: Judge, *, recheck: bool = False) -> list[Capture
     return chosen
 
 
-def judge_one(capture: Capture, waiting: Waiting, judge: Judge) -> list[ClientHit]:
-    """Returns what the watchpoints say about a tensor that was just made, whose numbers wait by themselves."""
+def judge_one(
+    step: Step, capture: Capture, waiting: Waiting, judge: Judge, operands: Callable[[], Sequence[Operand]]
+) -> list[ClientHit]:
+    """Returns what the watchpoints say about a tensor that was just made, whose numbers wait by themselves.
+
+    ``operands``: what its node read, with their states; asked for where something may be wrong.
+    """
     fetched = waiting.fetch()
     capture.told, capture.fetched = True, fetched
     if capture.screened and capture.pending is None and not suspects([capture], fetched):
@@ -285,7 +290,9 @@ def judge_one(capture: Capture, waiting: Waiting, judge: Judge) -> list[ClientHi
     elif capture.tensor is not None:
         need = judge.need(capture.name) or RequiredStats()
         capture.record = exact.records([(capture.tensor, need, capture.previous)])[0]
-    return _hits([capture], judge)
+    if capture.record is not None and capture.record.stats is not None and capture.record.stats.bad:
+        capture.operands = operands()
+    return _hits([capture], judge, step)
 
 
 def find_records(step: Step, captures: Sequence[Capture], judge: Judge) -> None:
@@ -368,7 +375,7 @@ def initial_hits(names: Iterable[str], records: Iterable[Record], judge: Judge) 
     ]
 
 
-def _hits(captures: Sequence[Capture], judge: Judge) -> list[ClientHit]:
+def _hits(captures: Sequence[Capture], judge: Judge, step: Step) -> list[ClientHit]:
     hits: list[ClientHit] = []
     said: set[tuple[str, int, int]] = set()
     known = [(capture, capture.record) for capture in captures if capture.record is not None]
@@ -376,12 +383,53 @@ def _hits(captures: Sequence[Capture], judge: Judge) -> list[ClientHit]:
     found = judge.evaluate([(capture.name, record) for capture, record in known], slots=slots)
     for (capture, record), results in zip(known, found, strict=True):
         stats = _some(record.stats) if capture.rough else record.stats
+        if results:
+            step.found(capture)
+        operands = _operands(capture, step) if stats is not None and stats.bad else ()
         for result in _unknown_where_rough(results, capture, judge) if capture.rough else results:
             key = (capture.name, capture.slot, result.watchpoint)
             if key not in said:  # several passes of one step: the first one counts
                 said.add(key)
-                hits.append(ClientHit(capture.name, capture.slot, result, capture.meta, stats))
+                hits.append(ClientHit(capture.name, capture.slot, result, capture.meta, stats, operands=operands))
     return hits
+
+
+def _operands(capture: Capture, step: Step) -> tuple[tuple[str, OperandState], ...]:
+    """What is known of the operands of a node, by what they were made of.
+
+    An operand that is bad was made bad by the first of its sources; of a clean one all sources count as clean, unless
+    another operand that has them is not.
+    """
+    found: dict[str, OperandState] = {}
+    clean: dict[str, bool] = {}
+    for operand in capture.operands:
+        state = _state_of(operand, capture.fetched or step.fetched)
+        if state in {OperandState.NAN, OperandState.INFINITE}:
+            found[operand.sources[0]] = max(state, found.get(operand.sources[0], state), key=_WORSE.index)
+        for each in operand.sources:
+            clean[each] = clean.get(each, True) and state is OperandState.CLEAN
+    return (*found.items(), *((each, OperandState.CLEAN) for each, known in clean.items() if known))
+
+
+_WORSE: Final = (OperandState.CLEAN, OperandState.INFINITE, OperandState.NAN)
+
+
+def _state_of(operand: Operand, fetched: Fetched | None) -> OperandState | None:
+    if operand.state is not None:
+        return operand.state
+    if operand.seen is not None:
+        record = operand.seen.record
+        if record is None:  # nobody had to look closer
+            return OperandState.CLEAN if operand.seen.screened and operand.seen.plan is not None else None
+        if record.stats is None:
+            return None
+        nan, infinite = record.stats.nan > 0, record.stats.inf > 0
+    elif operand.place >= 0 and fetched is not None:
+        low, high = (float(fetched.all(operand.place + at)[0]) for at in range(2))
+        nan, infinite = math.isnan(low) or math.isnan(high), math.isinf(low) or math.isinf(high)
+    else:
+        return None
+    return OperandState.NAN if nan else OperandState.INFINITE if infinite else OperandState.CLEAN
 
 
 def _some(stats: TensorStats | None) -> TensorStats | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -80,10 +81,16 @@ class Watching:
             assert self._stops.get(rank, 0) >= times, f"rank {rank} ended"
 
 
-def watched(server: Server, names: Sequence[str], level: str = "module") -> dict[str, Said]:
-    """What a session says of some trainings."""
+def watched(
+    server: Server,
+    names: Sequence[str],
+    level: str = "module",
+    program: str = "tests.live.torch.nets",
+    save: Path | None = None,
+) -> dict[str, Said]:
+    """What a session says of some trainings, and saves."""
     session = LiveSession(server)
-    process = parent().fork("tests.live.torch.nets", [server.address, level, *names])
+    process = parent().fork(program, [server.address, level, *names])
     try:
         watching = Watching(session)
         for rank in range(len(names)):
@@ -91,6 +98,8 @@ def watched(server: Server, names: Sequence[str], level: str = "module") -> dict
         out = "".join(process.communicate(PATIENCE))
         assert process.returncode == 0, out
         assert "switched off" not in out
+        if save is not None:
+            session.save(save)
         return {name: watching.said[rank] for rank, name in enumerate(names)}
     finally:
         process.end()

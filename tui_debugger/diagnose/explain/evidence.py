@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tui_debugger.causes.by_design import StepDesigns
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain.guidance import Cause, Standing
 from tui_debugger.errors import TdbgError
@@ -70,6 +71,7 @@ class Operand:
         constant: the value of a graph constant.
         gradient: it comes from the backward pass.
         upstream: the producer's output that it is, where to go on; the tensor itself when that was not dumped.
+        designed: it has an Inf that an operator was told to write, as the -Inf of a mask.
         stats: None where it was not dumped or cannot be read.
     """
 
@@ -80,6 +82,7 @@ class Operand:
     constant: bool
     gradient: bool
     upstream: TensorKey
+    designed: bool = False
 
     @property
     def stats(self) -> TensorStats | None:
@@ -93,8 +96,8 @@ class Operand:
 
     @property
     def bad(self) -> bool:
-        """Tells whether it has NaN or Inf."""
-        return self.stats is not None and self.stats.bad
+        """Tells whether it has NaN or Inf, and that is not by design."""
+        return self.stats is not None and self.stats.bad and not self.designed
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,7 @@ class Evidence:
         self.flow.table(key.step)
         self.row = self.flow.nodes.find(key.node, key.graph)
         self.type = self.flow.nodes.op_type(self.row)
+        self._designs: dict[int, StepDesigns] = {}
 
     # -- the tensor --------------------------------------------------------------------------------
 
@@ -197,6 +201,11 @@ class Evidence:
     def stats(self) -> TensorStats | None:
         """Its statistics."""
         return self.tensor.stats
+
+    @cached_property
+    def designed(self) -> bool:
+        """Tells whether its Inf is one that an operator was told to write."""
+        return self.is_designed(self.tensor)
 
     @cached_property
     def before(self) -> TensorRow | None:
@@ -276,8 +285,20 @@ class Evidence:
             constant = self.flow.is_constant(producer)
             source = tail(self.name(producer) if known else each.key.node)
             gradient = known and self.flow.nodes.category_of(producer) is Category.GRADIENT
-            found.append(Operand(each.slot, each, producer, source, constant, gradient, self.upstream_of(row, each)))
+            upstream, designed = self.upstream_of(row, each), self.is_designed(each)
+            found.append(Operand(each.slot, each, producer, source, constant, gradient, upstream, designed))
         return tuple(found)
+
+    def is_designed(self, tensor: TensorRow) -> bool:
+        """Tells whether a tensor has an Inf that an operator was told to write."""
+        stats, key = tensor.stats, tensor.key
+        if stats is None or stats.nan or not stats.inf:
+            return False
+        if key.step not in self._designs:
+            measurements = self.session.measurements(self.key.rank, self.progress)
+            self._designs[key.step] = StepDesigns(measurements, key.step, self.progress)
+        row = self.flow.nodes.find(key.node, key.graph)
+        return self._designs[key.step].of_round(key.round).intended_at(row, key.side, key.slot)
 
     def upstream_of(self, row: int, operand: TensorRow) -> TensorKey:
         """Returns the operator output that an input of a node is; the input itself when that was not dumped."""

@@ -483,11 +483,13 @@ def lookup(operation: Operation) -> Iterator[Cause]:
 
 
 def no_rule_says(operation: Operation) -> Cause:
-    """Returns what is left to say when no rule knows the operator and its inputs are finite."""
+    """Returns what is left to say when no rule knows the operator and its inputs are finite, or infinite by design."""
+    finite = not any(row.stats is not None and row.stats.bad for row in operation.inputs)
+    inputs = "its inputs are finite" if finite else "its inputs have no Inf but those by design"
     tops = [f"in:{row.slot} {finite_words(row.stats)}" for row in operation.inputs if row.stats is not None]
     return Cause(
         "the operator itself, or its kernel",
-        f"its inputs are finite ({'; '.join(tops[:4])}), yet it made {bad_counts(operation.out)}; no rule for the type "
+        f"{inputs} ({'; '.join(tops[:4])}), yet it made {bad_counts(operation.out)}; no rule for the type "
         f"{operation.type} says why",
         POSSIBLE,
     )

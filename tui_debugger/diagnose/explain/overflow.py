@@ -54,7 +54,7 @@ def found_counts(evidence: Evidence, _: WatchResult) -> str:
 
 
 def bad_inputs(evidence: Evidence) -> tuple[Operand, ...]:
-    """Returns the inputs that have NaN or Inf themselves; constants such as the -Inf of a mask are none."""
+    """Returns the inputs that have NaN or Inf themselves; constants and what is by design, such as masks, are none."""
     return tuple(operand for operand in evidence.inputs if operand.bad and not operand.constant)
 
 
@@ -76,8 +76,9 @@ def _source(evidence: Evidence, operand: Operand) -> str:
 
 def inf_turned_nan(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
     """Tells how this operator made NaN of Inf."""
-    stats, bad = evidence.stats, bad_inputs(evidence)
-    if stats is None or not stats.nan or any(operand.stats is not None and operand.stats.nan for operand in bad):
+    stats = evidence.stats
+    bad = [operand for operand in evidence.inputs if (operand.bad and not operand.constant) or operand.designed]
+    if stats is None or not stats.nan or not bad or any(operand.stats and operand.stats.nan for operand in bad):
         return
     title, kind, infinite = "Inf turns into NaN here", type_name(evidence.producer_type), bad[0]
     zeros = next(
@@ -125,9 +126,22 @@ def other_inputs(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
         words = f"{unknown} of {len(evidence.inputs)} inputs are unknown"
         yield Cause("a bad input that was not dumped", words, UNKNOWN)
     else:
-        words = "; ".join(f"{operand.label} has none" for operand in known[:_NAMED])
+        words = "; ".join(f"{operand.label} has {_found_in(operand)}" for operand in known[:_NAMED])
         more = "; and so on" if len(known) > _NAMED else ""
         yield Cause("inputs with NaN or Inf", f"{words}{more}", RULED_OUT)
+
+
+def _found_in(operand: Operand) -> str:
+    return f"{bad_counts(operand.stats)} by design" if operand.designed and operand.stats else "none"
+
+
+def by_design(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
+    """Tells that an operator was told to write an Inf: what reads it decides whether that is wrong."""
+    stats = evidence.stats
+    if stats is not None:
+        made = evidence.producer >= 0
+        words = "its operator was told to write it, or to pass it on" if made else "it came in as a mask"
+        yield Cause("it is by design", f"{bad_counts(stats)}: {words}", LIKELY)
 
 
 # -- parameters ------------------------------------------------------------------------------------

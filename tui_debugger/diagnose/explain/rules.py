@@ -185,6 +185,10 @@ def _bad_input(evidence: Evidence) -> bool:
     return bool(overflow.bad_inputs(evidence))
 
 
+def _designed(evidence: Evidence) -> bool:
+    return evidence.designed
+
+
 def _no_known_input(evidence: Evidence) -> bool:
     return not evidence.known_inputs
 
@@ -263,6 +267,14 @@ CONDITION_RULES: Final[tuple[ConditionRule, ...]] = (
     # NaN and Inf
     ConditionRule(
         OVERFLOW,
+        _designed,
+        causes=(overflow.by_design,),
+        advice=(Advice("See who reads it, and what becomes of it there.", "relations"), overflow.see_elements),
+        found=overflow.found_counts,
+        facts=(overflow.overflow_facts,),
+    ),
+    ConditionRule(
+        OVERFLOW,
         _parameter,
         causes=(overflow.bad_parameter,),
         advice=(
@@ -292,7 +304,7 @@ CONDITION_RULES: Final[tuple[ConditionRule, ...]] = (
     ConditionRule(
         OVERFLOW,
         any_tensor,
-        causes=(overflow.large_loss_scale, made_by_operator, overflow.other_inputs),
+        causes=(overflow.large_loss_scale, overflow.inf_turned_nan, made_by_operator, overflow.other_inputs),
         advice=_OVERFLOW_ADVICE,
         found=overflow.found_counts,
         facts=(overflow.overflow_facts,),

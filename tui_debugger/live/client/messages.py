@@ -164,6 +164,8 @@ def _hit(hit: ClientHit, watchpoint: RemoteWatchpoint) -> Any:
     message.tensor.node_name, message.tensor.slot = hit.node.encode(), str(hit.slot).encode()
     message.tensor.finished = True
     message.inputs_unknown = hit.inputs_unknown
+    for name, state in hit.operands:
+        message.operands.add(name=name.encode(), state=int(state))
     message.watch_condition.condition = watchpoint.condition
     results = {result.name: result for result in hit.result.params}
     for name, value, disabled in watchpoint.params:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded
-from tui_debugger.model import TensorMeta, TensorStats, WatchResult
+from tui_debugger.model import OperandState, TensorMeta, TensorStats, WatchResult
 
 
 class TrainingTerminated(SystemExit):
@@ -70,6 +70,8 @@ class ClientHit:
         meta, stats: of the tensor, sent along so that the debugger need not ask.
         inputs_unknown: in this step the node was made from something else than the graph says that was sent last, or
             may have been.
+        operands: outputs of nodes and parameters that the node read (``name`` or ``name:slot``; empty: whatever is not
+            recorded), as they were when it ran.
     """
 
     node: str
@@ -78,6 +80,7 @@ class ClientHit:
     meta: TensorMeta | None = None
     stats: TensorStats | None = None
     inputs_unknown: bool = False
+    operands: tuple[tuple[str, OperandState], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from tui_debugger.graph.messages import type_name
 from tui_debugger.live.server.conversation import own_id
 from tui_debugger.live.server.identity import MemoryLimit
 from tui_debugger.live.wire import OWN_TYPES, ReceivedHit, RemoteStats, RemoteTensor, ValueSink
-from tui_debugger.model import AtLeast, ParamResult, TensorMeta, TensorStats
+from tui_debugger.model import AtLeast, OperandState, ParamResult, TensorMeta, TensorStats
 from tui_debugger.stats.dtypes import dtype_of
 from tui_debugger.stats.fields import SENT, STORED
 
@@ -116,6 +116,11 @@ def hit_of(message: Any) -> ReceivedHit | None:
         meta=meta,
         stats=stats,
         inputs_unknown=bool(message.inputs_unknown),
+        operands=tuple(
+            (_text(each.name), OperandState(each.state))
+            for each in message.operands[:_MOST_PARAMS]
+            if each.state in set(OperandState)
+        ),
     )
 
 

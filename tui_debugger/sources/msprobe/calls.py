@@ -72,6 +72,7 @@ class StepCalls:
         dtypes, shapes: distinct ones; ``dtype`` and ``shape`` index into them, -1 where there is none.
         hashes: digest of the elements of each, as recorded; None without any.
         hashes_are_sums: they are the exclusive or of what the tensors hold, not a checksum.
+        contents: numbers that tell tensors with NaN apart by their values, 0 where nothing does; None: not asked.
         digests_alone: of no tensor but scalars there is more than a digest.
         files, has_file: names of the files with the values, empty where there is none.
         tensors_listed: the directory that those lie in is there.
@@ -109,6 +110,7 @@ class StepCalls:
     shape: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
     hashes: Int64 | None = None
     hashes_are_sums: bool = False
+    contents: Int64 | None = None
     digests_alone: bool = False
     files: Names = field(default_factory=lambda: Names.of(()))
     has_file: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))

@@ -2,8 +2,9 @@
 
 A dump of msprobe does not say it. What does: equal element type, shape, maximum, minimum, mean and norm (and digest,
 where there is one) of an output and of an input of a later call; the nearest earlier output counts. Views that were not
-recorded change the shape only. Zeros, and whatever has one value everywhere, equals too much to say anything. A module
-is made of what was called inside it, the backward of a call of what its forward made.
+recorded change the shape only. Zeros, and whatever has one value everywhere, equals too much to say anything. One NaN
+hides the statistics of a tensor: then equal values tell, where there are files. A module is made of what was called
+inside it, the backward of a call of what its forward made.
 """
 
 from __future__ import annotations
@@ -123,6 +124,8 @@ def _identifying(step: StepCalls) -> Mask:
     if step.hashes is not None:
         hashed = (step.hashes != 0) & (step.hashes != ZEROS_DIGEST)
     mask = (mask & (measured | hashed)) | (~step.known & hashed & (sizes > 1))
+    if step.contents is not None:
+        mask |= step.contents != 0
     return mask & (sizes > 0)
 
 
@@ -135,6 +138,8 @@ def _key(step: StepCalls, *, exact: bool) -> UInt64:
         numbers += [step.mean, step.norm]
         if step.hashes is not None:
             columns.append(step.hashes)
+    if step.contents is not None:
+        columns.append(step.contents)
     bits = [each.astype(np.int64).view(np.uint64) for each in columns]
     bits += [np.ascontiguousarray(each + 0.0).view(np.uint64) for each in numbers]  # -0 is 0
     key: UInt64 = np.zeros(len(step), np.uint64)

@@ -1,7 +1,7 @@
 """A dump of msprobe as a Source: steps are read when they are asked for, their calls become rows of a node table.
 
 Data flow is inferred (see ``edges``) from the first step in which a node appears, which is a healthy one more often
-than a later step: NaN equals nothing.
+than a later step: one NaN hides the statistics by which equal tensors are found.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from tui_debugger.sources.msprobe.calls import (
     StepCalls,
     read_calls,
 )
+from tui_debugger.sources.msprobe.contents import contents_of_nan, how_to_read
 from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_producers, written_in
 from tui_debugger.sources.msprobe.files import BadCallsError
 from tui_debugger.sources.msprobe.layout import CALLS, READER, SAVED, TENSORS, read_layout
@@ -87,10 +88,7 @@ class StepTable(StatisticsTable):
         return replace(self._kind(name, index), path=f"{self._data}/{name}")
 
     def _kind(self, name: str, index: int) -> ReadSpec:
-        if name.endswith(".npy"):
-            declared = self._dtypes[int(self._dtype[index])]
-            return ReadSpec("", dtype=declared if declared.startswith(("bfloat", "float8", "int4")) else "")
-        return ReadSpec("", "pt")
+        return how_to_read(name, self._dtypes[int(self._dtype[index])])
 
     def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
         """``spec`` of several rows, as columns."""
@@ -233,8 +231,8 @@ class _RankNodes(InferredNodes):
         self._flags = np.zeros(0, np.uint8)
         self._group_ranks: dict[int, tuple[int, ...]] = {}
 
-    def add(self, step: StepCalls) -> Int32:
-        """Appends the nodes that are new; returns the row of each node of a step."""
+    def add(self, step: StepCalls, directory: str) -> Int32:
+        """Appends the nodes that are new; returns the row of each node of a step, which lies in a directory."""
         before = len(self.names)
         stacks = [self.stack(frames) for frames in step.stacks]
         new = [info for info in step.nodes if info.name not in self.rows]
@@ -250,6 +248,7 @@ class _RankNodes(InferredNodes):
         fresh = bool((rows >= before).any())
         if fresh:
             self.place(rows.tolist(), before)
+            step.contents = contents_of_nan(step, directory, (rows >= before)[step.node])
             self._connect(step, rows, before)
         if self._correct(step, rows, before) or fresh:
             self.build(self._outputs, self._flags, self._counts, self._in_node, self._in_slot, self._group_ranks)
@@ -429,7 +428,7 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
             self._found_notices[f"no {TENSORS}: of tensors there are only the statistics of {CALLS}"] = None
         self._found_notices |= dict.fromkeys(calls.notices)
         self._tell(calls)
-        rows = self._rows[rank, step] = nodes.add(calls)
+        rows = self._rows[rank, step] = nodes.add(calls, directory)
         return ListedStep(StepTable(_places(calls, rows), calls, directory, state), parts, state)
 
     def arguments(

@@ -1,0 +1,196 @@
+"""Programs that read a weight, an input or a state twice in a step, with other values: each with its fault or healthy.
+
+Run as ``python -m tests.live.torch.rewriting ADDRESS LEVEL NAME ...``: one training for each name, one after the other.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name that PyTorch's users know
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import tui_debugger.torch as tdbg
+from tests.live.torch.nets import BAD, STEPS
+
+HEALTHY: Final = " (healthy)"
+Step = Callable[[bool], Any]
+Program = Callable[[], tuple[nn.Module, Any, Step]]
+"""Makes a model, what optimizes it, and a step, which is told whether to go wrong."""
+
+
+def two_layers() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+
+
+def rivals() -> tuple[nn.Module, Any, Step]:
+    """The optimizer of the judge makes its weights bad before the maker's loss reads them."""
+    judge, maker = two_layers(), nn.Linear(3, 4)
+    judges = torch.optim.SGD(judge.parameters(), 0.1)
+    makers = torch.optim.SGD(maker.parameters(), 0.1)
+
+    def step(bad: bool) -> None:
+        judges.zero_grad()
+        likely = torch.sigmoid(judge(torch.randn(6, 4))) * 0 + (1.0 if bad else 0.5)
+        torch.log(1 - likely).mean().backward()
+        judges.step()
+        makers.zero_grad()
+        judge(maker(torch.randn(6, 3))).mean().backward()
+        makers.step()
+
+    return nn.ModuleDict({"maker": maker, "judge": judge}), [judges, makers], step
+
+
+def closure() -> tuple[nn.Module, Any, Step]:
+    """L-BFGS calls the model several times, and changes the weights between two calls."""
+    model = two_layers()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
+
+    def step(bad: bool) -> None:
+        x, y = torch.randn(6, 4), torch.randn(6, 1)
+        calls: list[int] = []
+
+        def loss() -> torch.Tensor:
+            calls.append(1)
+            optimizer.zero_grad()
+            made = model(x)
+            found = F.mse_loss(made, y) + (made.sum() * 0 + (0 if bad and len(calls) == 2 else 1)).log()
+            found.backward()
+            return found
+
+        optimizer.step(loss)
+
+    return model, optimizer, step
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(10, 6)
+        self.head = nn.Linear(6, 10, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.head(self.embedding(tokens))
+        return found
+
+
+def written_data() -> tuple[nn.Module, Any, Step]:
+    """``weight.data[9] = nan``: no version counts it, and only the head reads that row."""
+    model = Tied()
+    optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+
+    def step(bad: bool) -> None:
+        tokens = torch.randint(0, 9, (3, 5))
+        if bad:
+            model.embedding.weight.data[9] = float("nan")
+        optimizer.zero_grad()
+        F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()).backward()
+        optimizer.step()
+
+    return model, optimizer, step
+
+
+def written_state() -> tuple[nn.Module, Any, Step]:
+    """The program writes to what the optimizer keeps: the weight is made of that."""
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+
+    def step(bad: bool) -> None:
+        if bad:
+            optimizer.state[model.weight]["exp_avg"][0, 0] = float("nan")
+        optimizer.zero_grad()
+        F.mse_loss(model(torch.randn(6, 4)), torch.randn(6, 1)).backward()
+        optimizer.step()
+
+    return model, optimizer, step
+
+
+def batches(spoil: Callable[[torch.Tensor, torch.Tensor], None], parts: int = 3) -> Program:
+    """Some batches a step, the second of which is bad, and a look at the loss behind the step."""
+
+    def program() -> tuple[nn.Module, Any, Step]:
+        model = two_layers()
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+
+        def step(bad: bool) -> None:
+            optimizer.zero_grad()
+            losses = []
+            for part in range(parts):
+                x, y = torch.randn(6, 4), torch.randn(6, 1)
+                if bad and part == min(1, parts - 1):
+                    spoil(x, y)
+                losses.append(F.mse_loss(model(x), y) / parts)
+                losses[-1].backward()
+            optimizer.step()
+            sum(each.detach().double().item() for each in losses)
+
+        return model, optimizer, step
+
+    return program
+
+
+def spoil_input(x: torch.Tensor, _: torch.Tensor) -> None:
+    x[0, 0] = float("nan")
+
+
+def spoil_label(_: torch.Tensor, y: torch.Tensor) -> None:
+    y[0, 0] = float("nan")
+
+
+class Root(nn.Module):
+    shift = 10.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sqrt(x + self.shift) * 2
+
+
+def reentrant() -> tuple[nn.Module, Any, Step]:
+    """A reentrant checkpoint runs its part again inside the backward pass, under no name."""
+    first, root, last = nn.Linear(4, 4), Root(), nn.Linear(4, 1)
+    model = nn.ModuleDict({"first": first, "root": root, "last": last})
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+
+    def step(bad: bool) -> None:
+        root.shift = -1e9 if bad else 10.0
+        optimizer.zero_grad()
+        made = checkpoint(root, first(torch.randn(6, 4)), use_reentrant=True)
+        F.mse_loss(last(made), torch.randn(6, 1)).backward()
+        optimizer.step()
+
+    return model, optimizer, step
+
+
+PROGRAMS: dict[str, Program] = {
+    "two optimizers": rivals,
+    "a closure": closure,
+    "the data of a tied weight": written_data,
+    "the state of an optimizer": written_state,
+    "the input of one of several batches": batches(spoil_input),
+    "a label of one of several batches": batches(spoil_label),
+    "a label, and a look at the loss": batches(spoil_label, 1),
+    "a reentrant checkpoint": reentrant,
+}
+
+
+def main() -> None:
+    """Trains some of them."""
+    torch.set_num_threads(1)
+    address, level, *names = sys.argv[1:]
+    for rank, name in enumerate(names):
+        os.environ["RANK"] = str(rank)
+        torch.manual_seed(0)
+        model, optimizer, step = PROGRAMS[name.removesuffix(HEALTHY)]()
+        handle = tdbg.attach(model, optimizer, address, level=level)
+        for number in range(STEPS):
+            step(number == BAD and not name.endswith(HEALTHY))
+        handle.detach()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Values that change within a step: what a node read counts, not what stands there before the step or after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.session.opened import opened
+from tui_debugger.live.server import serve
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+
+from tests.live.torch import nets
+from tests.live.torch.rewriting import HEALTHY, PROGRAMS
+from tests.live.torch.test_origins import Places, Said, at, watched
+
+LEVELS = ("module", "op")
+TRUE: dict[str, dict[str, Places]] = {
+    "two optimizers": {"module": at("Loss"), "op": at("Log")},
+    "a closure": {"module": at("Loss"), "op": at("Log")},
+    "the data of a tied weight": {"module": at("embedding.weight"), "op": at("LiftFresh")},
+    "the state of an optimizer": {"module": at("exp_avg.weight"), "op": at("LiftFresh")},
+    "the input of one of several batches": {"module": at("inputs.input"), "op": at("LiftFresh")},
+    "a label of one of several batches": {"module": at("Loss"), "op": at("LiftFresh")},
+    "a label, and a look at the loss": {"module": at("Loss"), "op": at("LiftFresh")},
+    "a reentrant checkpoint": {"module": at("NoGrad/root/Root"), "op": at("NoGrad/root/Sqrt")},
+}
+NOT_JUDGED = {("two optimizers", "module"), ("a closure", "module")}
+"""Several passes of a step went through the module: nothing false is said, and maybe nothing at all."""
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Said], Path]:
+    """The level, what a session says of all programs and of their healthy twins, and what it saved."""
+    directory = tmp_path_factory.mktemp(request.param) / "saved"
+    names = [*PROGRAMS, *(f"{name}{HEALTHY}" for name in PROGRAMS)]
+    server = serve("127.0.0.1", 0)
+    try:
+        said = watched(server, names, request.param, "tests.live.torch.rewriting", directory)
+    finally:
+        server.close(terminate=True)
+    return request.param, said, directory
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_fault_is_the_only_origin(run: tuple[str, dict[str, Said], Path], name: str) -> None:
+    level, said, _ = run
+    found, true = said[name].origins, TRUE[name][level]
+    assert found == true or ((name, level) in NOT_JUDGED and not found)
+    assert said[name].hits[nets.BAD]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_healthy_twin_is_clean(run: tuple[str, dict[str, Said], Path], name: str) -> None:
+    _, said, _ = run
+    assert not any(said[f"{name}{HEALTHY}"].hits.values())
+
+
+def test_the_saved_dump_names_the_same_origins(run: tuple[str, dict[str, Said], Path]) -> None:
+    _, said, directory = run
+    session = opened(directory, "TO")
+    found: dict[str, Places] = {name: set() for name in said}
+    for rank, name in enumerate(said):
+        for step in session.source.steps(rank):
+            hits = session.check([(rank, step)]).hits
+            found[name] |= {(step, hit.key.node, hit.key.slot) for hit in hits if hit.origin}
+    assert found == {name: each.origins for name, each in said.items()}
