@@ -97,6 +97,9 @@ BITS = {"int4": 4, "uint1": 1, "int2": 2, "uint2": 2, "float4_e2m1": 4, "float4_
 CODES = {"hifloat8": "uint8", "complex32": "uint32", "float4_e2m1": "uint8", "float4_e1m2": "uint8"}
 """Types that numpy does not have, and the type that is written as their elements' codes."""
 UNREADABLE = ("float6_e3m2", "float6_e2m3", "hifloat4")
+"""Types of which no number is made."""
+MISSING = tuple({"float8_e8m0fnu"} - set(dir(ml_dtypes)))
+"""Types that old versions of ml_dtypes do not have."""
 
 
 def bits_of(dtype: str) -> int:

@@ -23,6 +23,7 @@ from tests.ascend_files import (
     BITS,
     CODES,
     CONVERTED,
+    MISSING,
     TYPES,
     UNREADABLE,
     Converted,
@@ -64,7 +65,7 @@ from tui_debugger.text.values import ValueTable, parse_slice
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
-NUMBERS = sorted(set(TYPES) - {"resource", "string", *CODES, *UNREADABLE})
+NUMBERS = sorted(set(TYPES) - {"resource", "string", *MISSING, *CODES, *UNREADABLE})
 ANY_FOLDER = [HealthCheck.function_scoped_fixture]
 FIVE = ("NDC1HWC0", "FRACTAL_Z_3D")
 

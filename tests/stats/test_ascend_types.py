@@ -19,6 +19,7 @@ from tests.ascend_files import (
     BITS,
     CODES,
     FORMATS,
+    MISSING,
     TYPES,
     UNREADABLE,
     Written,
@@ -42,7 +43,7 @@ from tui_debugger.stats.npy import TensorFile, open_array, open_lazily, read_met
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
-READABLE = sorted(set(TYPES) - {"string", *UNREADABLE})
+READABLE = sorted(set(TYPES) - {"string", *UNREADABLE, *MISSING})
 BLOCKS = (8, 16, 32, 64)
 HOSTS: dict[str, tuple[Shape, ...]] = {
     "NC1HWC0": ((2, 17, 3, 2), (3, 5, 1, 1), (1, 40, 2, 2)),

@@ -1,4 +1,7 @@
-"""The header that small Ascend devices write in place of a protobuf message: tags, lengths, values."""
+"""The header that small Ascend devices write in place of a protobuf message: tags, lengths, values.
+
+What headers of both kinds share is here, too: what a tensor in them is, and what makes no sense.
+"""
 
 from __future__ import annotations
 
