@@ -195,3 +195,39 @@ def test_a_directory_that_is_called_after_a_time_is_no_tree_of_devices(tmp_path:
     with closing(open_source(tmp_path / TIME)) as source:
         assert source.info.layout == "directory of tensor files"
     assert checked(capsys, tmp_path / TIME) == 1
+
+
+class TestAtb:
+    TITLES = (
+        "Device and PID,Execution Count,Op Name,Op Type,Op Id,Input/Output,Index,Dtype,Format,Shape,Max,Min,Mean,Norm,"
+        "Tensor Path"
+    )
+    ROUND = "atb_dump_data/data/0_4711/0"
+
+    def table(self, root: Path, name: str, path: str) -> None:
+        """A table of a round that tells of one tensor, without any statistics of it."""
+        cells = f"0_4711,0,Decoder_layer/{name},{name}Operation,0_0,Output,0,float,nd,2x3,N/A,N/A,N/A,N/A,{path}"
+        (root / self.ROUND / "statistic.csv").write_text(f"{self.TITLES}\n{cells}\n")
+
+    def test_a_file_is_read_in_place_of_its_row(self, tmp_path: Path, capsys: Capsys) -> None:
+        for name, bad, code in (("good", -1, 0), ("bad", 0, 1)):
+            atb(tmp_path / name, Planted(bad))
+            self.table(tmp_path / name, "Linear", f"/else/{self.ROUND}/0_Decoder_layer/0_Linear/after/outtensor0.bin")
+            assert checked(capsys, tmp_path / name) == code
+
+    def test_a_row_whose_file_is_gone_is_a_doubt(self, tmp_path: Path, capsys: Capsys) -> None:
+        atb(tmp_path, Planted())
+        self.table(tmp_path, "Gone", f"/else/{self.ROUND}/0_Decoder_layer/0_Gone/after/outtensor0.bin")
+        assert checked(capsys, tmp_path) == 2
+
+    def test_a_file_that_names_another_one_is_no_doubt(self, tmp_path: Path, capsys: Capsys) -> None:
+        atb(tmp_path, Planted())
+        (path,) = (tmp_path / self.ROUND).rglob("intensor0.bin")
+        path.write_bytes(b"$Version=1.0\n$Object.Count=0\n$Object.Length=0\ndata=outtensor0.bin\ndims=2,3\n$End=1\n")
+        assert checked(capsys, tmp_path) == 0
+
+    def test_a_damaged_file_is_a_doubt(self, tmp_path: Path, capsys: Capsys) -> None:
+        atb(tmp_path, Planted())
+        (path,) = (tmp_path / self.ROUND).rglob("intensor0.bin")
+        path.write_bytes(path.read_bytes()[:-4])
+        assert checked(capsys, tmp_path) == 2
