@@ -17,8 +17,15 @@ def main(address: str, steps: int, **options: str) -> None:
         steps: how many.
         options: ``bad``: steps (comma-separated) whose Log of ``x`` is of a zero; ``begin``: the initial weights are
             shown before the first step; ``product``: a node reads the weight; ``grow``: the step from which on there
-            is one more tensor; ``note``: a text that is noted with the mean and the number of the step.
+            is one more tensor; ``note``: a text that is noted with the mean and the number of the step; ``beside``: a
+            second ``Recorder`` at the same time shows a tensor that is bad in these steps; ``before``: one of which
+            the tensor is bad in these steps has recorded and is closed.
     """
+    if "before" in options:
+        with Recorder(address) as earlier:
+            for step in range(steps):
+                _show_another(earlier, step, options["before"])
+    beside = Recorder(address) if "beside" in options else None
     bad = {int(step) for step in options.get("bad", "").split(",") if step}
     grow = int(options.get("grow", steps))
     recorder = Recorder(address)
@@ -44,7 +51,16 @@ def main(address: str, steps: int, **options: str) -> None:
         if "note" in options:
             recorder.note(loss=float(log.mean()), batch=step, phase=options["note"])
         recorder.step()
+        if beside is not None:
+            _show_another(beside, step, options["beside"])
     recorder.close()
+    if beside is not None:
+        beside.close()
+
+
+def _show_another(recorder: Recorder, step: int, bad: str) -> None:
+    recorder.record("other/x", np.full(3, np.nan if str(step) in bad.split(",") else 1.0))
+    recorder.step()
 
 
 if __name__ == "__main__":

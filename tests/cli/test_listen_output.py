@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -41,10 +42,10 @@ def listening(address: str, *options: object) -> Iterator[subprocess.Popen[str]]
         process.communicate(timeout=PATIENCE)
 
 
-def train(address: str, steps: int) -> None:
-    """A training with findings in every step, from its beginning to its end, which comes in time."""
-    bad = ",".join(map(str, range(steps)))
-    command = [sys.executable, "-m", "tests.cli.recorder_program", address, str(steps), f"bad={bad}", "begin=1"]
+def train(address: str, bad: int) -> None:
+    """A training with findings in so many steps, from its beginning to its end, which comes in time."""
+    steps = ",".join(map(str, range(bad)))
+    command = [sys.executable, "-m", "tests.cli.recorder_program", address, str(bad or 3), f"bad={steps}", "begin=1"]
     subprocess.run(command, check=True, timeout=PATIENCE, cwd=Path(__file__).resolve().parents[2])
 
 
@@ -73,3 +74,25 @@ def test_ctrl_c_ends_it_although_nobody_reads(address: str) -> None:
         assert process.wait(PATIENCE) == 128 + signal.SIGINT
         assert process.stdout is not None
         assert "summary" not in process.stdout.read(), "the pipe was full"
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["text", "json"])
+@pytest.mark.parametrize("bad", [False, True], ids=["healthy", "bad"])
+def test_on_a_full_disk_what_was_found_is_saved_and_counted(
+    address: str, tmp_path: Path, options: tuple[str, ...], bad: bool
+) -> None:
+    """A result that cannot be written is none: 2, as of other commands. Without one there is nothing to write."""
+    given = ("--host", address, "--watch", "TO", "--save", str(tmp_path / "dump"), *options)
+    command = [sys.executable, "-m", "tui_debugger", "listen", "--no-screen", *given]
+    with (
+        Path("/dev/full").open("w") as full,
+        subprocess.Popen(command, stdout=full, stderr=subprocess.PIPE, text=True) as process,
+    ):
+        assert process.stderr is not None
+        assert "waiting for a training" in process.stderr.readline()
+        train(address, 3 if bad else 0)
+        said = process.stderr.read()
+        assert process.wait(PATIENCE) == (2 if bad or options else 0)
+    assert ("the output could not be written: No space left on device" in said) == (bad or bool(options))
+    assert len(re.findall(r"FINDINGS: [246] findings", said)) == bad
+    assert any((tmp_path / "dump").rglob("*.npy")) == bad

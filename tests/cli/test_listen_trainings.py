@@ -132,6 +132,23 @@ def test_every_step_is_judged_once(listen: Listen, begin: dict[str, int], bad: s
     assert [origin["node"] for origin in summary["origins"]] == ["net/log"] * len(wrong)
 
 
+@pytest.mark.parametrize("bad", ["", "1"])
+def test_two_recorders_of_a_process_at_once_are_two_ranks(listen: Listen, bad: str) -> None:
+    hits, summary = rows(listen(recorder(3, beside=bad), "--watch", "TO", "--json"))
+    assert [(hit["step"], hit["node"]) for hit in hits] == [(int(step), "other/x") for step in bad]
+    assert summary["steps"] == [{"rank": 0, "steps": 3}, {"rank": 1, "steps": 3}]
+    assert summary["coverage"]["checked"] == 3 * NODES + 3
+    assert (summary["verdict"], summary["reasons"]) == ("finding" if bad else "clean", [])
+
+
+@pytest.mark.parametrize("bad", ["", "1"])
+def test_a_recorder_that_is_closed_before_the_next_one_begins_is_the_training(listen: Listen, bad: str) -> None:
+    hits, summary = rows(listen(recorder(3, before=bad), "--watch", "TO", "--json"))
+    assert [(hit["step"], hit["node"]) for hit in hits] == [(int(step), "other/x") for step in bad]
+    assert summary["steps"] == [{"rank": 0, "steps": 3}]
+    assert (summary["verdict"], summary["reasons"]) == ("finding" if bad else "clean", [])
+
+
 def test_the_step_that_brings_a_new_tensor_is_judged_with_it(listen: Listen) -> None:
     """A list names nodes; of one that comes later nobody could name it before."""
     for watch in (("--watch", "TO"), ("--recommended",)):

@@ -83,6 +83,7 @@ from tui_debugger.stats.records import Record, RequiredStats, holds_inf
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import first_of, plural
 from tui_debugger.text.phrases import limits_of
+from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.evaluate import SILENT
 
 _NAMES: Final = 4
@@ -840,6 +841,20 @@ def mark(hits: StepHits, at: int, types: frozenset[str]) -> None:
     for number, (watchpoint, _) in enumerate(hits.watchpoints):
         if hits.verdicts[number, at] != SILENT and verdicts.get(watchpoint.id) is Verdict.BY_DESIGN:
             hits.verdicts[number, at] = Verdict.BY_DESIGN
+
+
+def may_be_absorbed(hits: HitList) -> bool:
+    """Tells whether each finding of a step that still runs is an Inf that what runs later may make one by design."""
+    for part, _, places in hits.with_verdict(Verdict.FINDING).by_step():
+        designs = Designs(part.nodes, lambda *_: None)
+        for at in places:
+            found = [each for each in part.results_of(at) if each.verdict is Verdict.FINDING]
+            stats = part.get(at).stats
+            if stats is None or stats.nan or not designs.may_be_intended(int(part.node[at])):
+                return False
+            if any(not CONDITIONS[each.condition].is_overflow for each in found):
+                return False
+    return True
 
 
 def by_design_text(hits: HitList) -> str:

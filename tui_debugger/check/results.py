@@ -253,6 +253,16 @@ def combined(covers: Sequence[Coverage]) -> Coverage:
     )
 
 
+def repeated(coverage: Coverage, count: int) -> Coverage:
+    """The coverage of so many steps, of each of which the same was looked at."""
+    return dataclasses.replace(
+        coverage,
+        checked=coverage.checked * count,
+        skipped=coverage.skipped * count,
+        watched=tuple((watchpoint, tensors * count) for watchpoint, tensors in coverage.watched),
+    )
+
+
 def merged(
     results: Sequence[tuple[Pair, PairResult]],
     watchpoints: tuple[Watchpoint, ...],

@@ -75,6 +75,7 @@ class CheckResult:
         cancelled: the user stopped it; ``pairs`` holds what was finished.
         asked: how many (rank, step) pairs were to be checked; 0 where nobody asked for a number of them.
         outdated: pairs among them whose results other watchpoints gave.
+        silent: steps that a training judged without a word: they are in ``coverage``, and no pairs.
     """
 
     pairs: tuple[Pair, ...]
@@ -86,6 +87,7 @@ class CheckResult:
     cancelled: bool = False
     asked: int = 0
     outdated: frozenset[Pair] = frozenset()
+    silent: int = 0
 
     @property
     def stopped(self) -> bool:

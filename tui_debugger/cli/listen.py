@@ -228,7 +228,7 @@ exit codes with --no-screen:
   2    cannot judge: no training came, it died or was lost before --steps, no
        step ran, something that ran was not recorded or not judged, a watchpoint
        of --watch or --watch-file that looked at no tensor, --save could not
-       write everything; a wrong argument
+       write everything, stdout could not be written; a wrong argument
   130  interrupted: the training is let go, what was found is summed up
 
 examples:

@@ -49,16 +49,22 @@ def run_batch(arguments: argparse.Namespace, listen: Callable[[], LiveSession], 
 
     Raises:
         TdbgError: ``listen`` does; or no training came.
+        OSError: stdout could not be written. What was found up to there is summed up on stderr.
     """
-    with writing_behind() as (backlog, out):
-        log = Log(arguments, backlog)
-        try:
-            code = _listen(arguments, listen, warning, log, out)
-            backlog.hurry = code not in (0, 1, TdbgError.exit_code)
-            return code
-        except TdbgError as error:
-            log.failed(error)
-            raise
+    log = Log(arguments)
+    try:
+        with writing_behind() as (backlog, out):
+            log.backlog = backlog
+            try:
+                code = _listen(arguments, listen, warning, log, out)
+                backlog.hurry = code not in (0, 1, TdbgError.exit_code)
+                return code
+            except TdbgError as error:
+                log.failed(error)
+                raise
+    except OSError:
+        log.tell_again()
+        raise
 
 
 def _listen(
@@ -79,6 +85,10 @@ def _listen(
             batch.follow()
         except CancelledError:
             batch.interrupted = True
+        except OSError:
+            if out.failure is None:
+                raise
+            batch.cut = True  # nobody would read what comes
     return batch.finish(fail_on)
 
 
@@ -146,7 +156,7 @@ class Batch:
     """One session of listening.
 
     Attributes:
-        interrupted, gone, unsaved, unanswered: see ``Reasons``.
+        interrupted, cut, gone, unsaved, unanswered: see ``Reasons``.
         early: ranks of trainings that ended before their time, or were lost, while more was expected of them.
     """
 
@@ -157,6 +167,7 @@ class Batch:
     progress: ProgressFn
     out: StreamBehind
     interrupted: bool = False
+    cut: bool = False
     gone: list[str] = field(default_factory=list)
     early: list[int] = field(default_factory=list)
     unsaved: list[str] = field(default_factory=list)
@@ -361,8 +372,9 @@ class Batch:
         self._ended(rank, each, at)  # also where it came without a list, and judged that step now
 
     def _let_go(self, rank: int, each: Follow) -> None:
-        """Nothing more is wanted of a training."""
+        """Nothing more is wanted of a training: the steps that it has ended count."""
         each.over = True
+        self.session.wait_until_idle(_SETTLED)
         self.session.release([rank])
 
     def _report(self, event: LiveEvent, *, standing: bool = False) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tui_debugger.check.types import Pair
     from tui_debugger.check.verdicts import Doubt, Judgement
     from tui_debugger.errors import TdbgError
-    from tui_debugger.model import Coverage, Hit, TensorKey
+    from tui_debugger.model import Hit, TensorKey
     from tui_debugger.notes import ShownNote
     from tui_debugger.session import CheckResult
     from tui_debugger.session.live import LiveSession
@@ -126,12 +126,14 @@ class Reasons(Protocol):
 
     Attributes:
         interrupted: Ctrl-C was pressed.
+        cut: it ended before the trainings did, because the output could not be written.
         gone: sentences about trainings that cannot be followed.
         unsaved: why what was to be saved was not.
         unanswered: sentences about ranks that were not heard of in time.
     """
 
     interrupted: bool
+    cut: bool
     gone: list[str]
     unsaved: list[str]
     unanswered: list[str]
@@ -144,14 +146,16 @@ class Log:
     """What was found, the lines of it that were printed, and what it adds up to.
 
     A step is printed when its rank has judged all of it: what is found first may turn out to be by design.
+
+    Attributes:
+        backlog: what is printed and not written yet, where a thread does that.
     """
 
-    def __init__(self, arguments: argparse.Namespace, backlog: Backlog | None = None) -> None:
-        """``backlog``: what is printed and not written yet, where a thread does that."""
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.backlog: Backlog | None = None
         self._json: bool = arguments.json
         self._all_hits: bool = arguments.all_hits
         self._arguments = arguments
-        self._backlog = backlog
         self._results: dict[Pair, PairResult] = {}
         self._counts: dict[Pair, int] = {}
         self._unfinished: dict[Pair, UnfinishedStep] = {}
@@ -162,6 +166,8 @@ class Log:
         self._last_note = time.monotonic()
         self._kept = 0
         self._findings = 0
+        self._unread: Sequence[str] = ()
+        """The lines of a summary that went to stdout as JSON."""
 
     # -- while it runs -----------------------------------------------------------------------------
 
@@ -267,7 +273,7 @@ class Log:
         for rank in {rank for rank, _ in self._unfinished}:
             self.ended(rank)
         self.flush()
-        unprinted = self._backlog.take_all() if self._backlog is not None else 0
+        unprinted = self.backlog.take_all() if self.backlog is not None else 0
         result = self._total(session, cancelled=batch.interrupted)
         steps = _steps(result, session)
         sick = {rank for (rank, _), count in self._counts.items() if count}
@@ -280,14 +286,16 @@ class Log:
         code = judgement.outcome.exit_code
         for notice in session.info.notices:
             note(notice)
+        texts = self._texts(result, judgement, steps, saved, so_far=" so far" if batch.cut else "")
         if self._json:
             document = self._document(result, judgement, code, steps, saved)
+            self._unread = texts
             _print_json({**document, "unprinted": unprinted, "version": __version__})
             return code
         from tui_debugger.cli.check_report import OUTCOMES
         from tui_debugger.text.numbers import plural
 
-        *texts, last = self._texts(result, judgement, steps, saved)
+        *texts, last = texts
         if unprinted:
             texts.append(f"{plural(unprinted, 'line')} not printed: nobody read the output in time")
         for text in texts:
@@ -295,16 +303,21 @@ class Log:
         note(last, OUTCOMES[judgement.outcome])
         return code
 
+    def tell_again(self) -> None:
+        """The output could not be written: what it all came to is said where people still may read it."""
+        for text in self._unread:
+            note(text)
+
     def _total(self, session: LiveSession, *, cancelled: bool) -> CheckResult:
         """Everything that was judged, steps without hits included."""
         from tui_debugger.check.hits import HitList
-        from tui_debugger.check.results import combined
+        from tui_debugger.check.results import combined, repeated
         from tui_debugger.check.types import CheckResult
 
         version, watchpoints = session.watchpoints.snapshot()
         parts = list(self._results.values())
         covers = [part.coverage for part in parts]
-        covers += [_times(coverage, count) for _, count, coverage in session.silent()]
+        covers += [repeated(coverage, count) for _, count, coverage in session.silent()]
         coverage = dataclasses.replace(combined(covers), parts=session.unreadable())
         hits = HitList.merged(part.hits for part in parts)
         return CheckResult(coverage.steps, hits, coverage, watchpoints, version, cancelled=cancelled)
@@ -358,7 +371,9 @@ class Log:
             "saved": saved or None,
         }
 
-    def _texts(self, result: CheckResult, judgement: Judgement, steps: dict[int, int], saved: str) -> list[str]:
+    def _texts(
+        self, result: CheckResult, judgement: Judgement, steps: dict[int, int], saved: str, *, so_far: str
+    ) -> list[str]:
         from tui_debugger.causes.by_design import by_design_text
         from tui_debugger.check.verdicts import Outcome
         from tui_debugger.text.numbers import plural
@@ -373,8 +388,8 @@ class Log:
         origins = sum(hit.origin for hit in result.hits)
         found = plural(self._findings, "finding") + (f", {plural(origins, 'origin')} ◆" if origins else "")
         last = {
-            Outcome.FINDING: f"FINDINGS: {found}",
-            Outcome.CLEAN: "clean" if not self._findings else f"clean: {found}, none that --fail-on names",
+            Outcome.FINDING: f"FINDINGS: {found}{so_far}",
+            Outcome.CLEAN: f"clean{so_far}" + (f": {found}, none that --fail-on names" if self._findings else ""),
             Outcome.CANNOT_JUDGE: "" if judgement.doubts else "cannot judge",
             Outcome.INTERRUPTED: f"interrupted: {found} so far",
         }[judgement.outcome]
@@ -389,15 +404,6 @@ def _doubted(judgement: Judgement, doubt: Doubt) -> Judgement:
         return judgement
     outcome = Outcome.CANNOT_JUDGE if judgement.outcome is Outcome.CLEAN else judgement.outcome
     return dataclasses.replace(judgement, doubts=(*judgement.doubts, doubt), outcome=outcome)
-
-
-def _times(coverage: Coverage, count: int) -> Coverage:
-    return dataclasses.replace(
-        coverage,
-        checked=coverage.checked * count,
-        skipped=coverage.skipped * count,
-        watched=tuple((watchpoint, tensors * count) for watchpoint, tensors in coverage.watched),
-    )
 
 
 def _steps(result: CheckResult, session: LiveSession) -> dict[int, int]:

@@ -114,6 +114,8 @@ def _first(findings: HitList) -> Hit:
 def _where(result: CheckResult) -> str:
     ranks, steps = ({pair[part] for pair in result.pairs} for part in (0, 1))
     text = steps_text(steps)
+    if result.silent:
+        text = f"{plural(result.silent + sum(step >= 0 for step in steps), 'step')}"
     return text + (f" of {plural(len(ranks), 'rank')}" if len(ranks) > 1 else "")
 
 

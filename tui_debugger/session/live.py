@@ -18,8 +18,9 @@ from tui_debugger.causes.rule import mark_hits
 from tui_debugger.check.hits import HitList
 from tui_debugger.check.pipeline import Checks
 from tui_debugger.check.received import LiveChecker, Watched
+from tui_debugger.check.results import combined, repeated
 from tui_debugger.check.step import PairResult
-from tui_debugger.check.types import TensorRow
+from tui_debugger.check.types import CheckResult, TensorRow
 from tui_debugger.errors import (
     CancelledError,
     NotStoppedError,
@@ -401,6 +402,10 @@ class LiveSession(Session):
         """Tells whether everything that trainings said was worked on, and told to who listens to events."""
         return self._driver.idle
 
+    def wait_until_idle(self, limit: float) -> None:
+        """Waits until that is so, for ``limit`` seconds at most. Not from a callback of ``subscribe``."""
+        self._driver.wait_until_idle(limit)
+
     @property
     def ongoing(self) -> bool:
         """Tells whether a training is there that has not ended."""
@@ -425,6 +430,7 @@ class LiveSession(Session):
         *,
         stop_on_hit: bool = True,
         stop_at_nodes: bool = True,
+        stop_at_inf: bool = True,
         progress: ProgressFn = no_progress,
     ) -> tuple[int, ...]:
         """Lets trainings that stand run some steps (None: until a hit or ``pause``), with the list as it is now.
@@ -432,7 +438,8 @@ class LiveSession(Session):
         One that stands before the first step and has watchpoints on initial values has them judged first, and one
         that came after a step which no list judged has that step judged; when something is found, that is told
         (``LiveKind.HITS``) and it stays; the next ``run`` lets it go.
-        ``stop_at_nodes``: see ``wire.Training.run``.
+        ``stop_at_nodes``: see ``wire.Training.run``. Without ``stop_at_inf`` one that has found nothing in a step but
+        Inf that may be by design runs on to the end of the step, and stops there if it is not.
 
         Returns:
             The ranks that run now.
@@ -442,7 +449,7 @@ class LiveSession(Session):
             CancelledError, LostError: while these were judged.
         """
         standing = self._standing(ranks)
-        stops = HitStops(stop_on_hit, stop_at_nodes)
+        stops = HitStops(stop_on_hit, stop_at_nodes, stop_at_inf)
         return tuple(live.number for live in standing if self._driver.run(live, steps, stops, progress))
 
     def can_run_to_nodes(self, rank: int) -> bool:
@@ -460,7 +467,7 @@ class LiveSession(Session):
     def pause(self, ranks: Sequence[int] | None = None) -> None:
         """Stops trainings at the end of the step that they run."""
         for live in self._chosen(ranks):
-            live.training.pause()
+            self._driver.pause(live)
 
     def terminate(self, ranks: Sequence[int] | None = None) -> None:
         """Ends training processes."""
@@ -496,6 +503,19 @@ class LiveSession(Session):
     def silent(self) -> list[tuple[int, int, Coverage]]:
         """(rank, steps, coverage of each) of the steps that ran without a hit and have no result of their own."""
         return self._driver.silent()
+
+    def so_far(self) -> CheckResult | None:
+        """As in the base class, with the steps that the list as it is now was silent of: they have no result each."""
+        self._driver.settle()
+        result, (version, watchpoints) = super().so_far(), self.watchpoints.snapshot()
+        silent = self._driver.silent(version)
+        if not silent:
+            return result
+        if result is None:
+            nothing = replace(combined([]), parts=tuple(self.unreadable()))
+            result = CheckResult((), HitList(()), nothing, watchpoints, version)
+        covers = [result.coverage, *(repeated(coverage, count) for _, count, coverage in silent)]
+        return replace(result, coverage=combined(covers), silent=sum(count for _, count, _ in silent))
 
     def settle(self) -> None:
         """Has ``silent`` and ``ended`` tell of the steps that trainings which still run have ended so far, too."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
+from tui_debugger.causes.by_design import may_be_absorbed
 from tui_debugger.causes.rule import mark_hits
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.received import (
@@ -178,6 +179,11 @@ class EventQueue:
         """Tells whether all that came was worked on, and told."""
         return not self._queue.unfinished_tasks
 
+    def wait_until_idle(self, limit: float) -> None:
+        """Waits until that is so, in any thread but that of the queue."""
+        with self._queue.all_tasks_done:
+            self._queue.all_tasks_done.wait_for(lambda: self.idle, limit)
+
     def close(self) -> None:
         """Ends it; what waits is not worked on any more."""
         self._end()
@@ -226,10 +232,22 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class HitStops:
-    """Where hits stop a training: at all, and also inside a step."""
+    """Where hits stop a training: at all, also inside a step, and there also at an Inf that may yet be by design."""
 
     on_hit: bool = True
     at_nodes: bool = True
+    at_inf: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Detour:
+    """A training that runs to the end of its step, where it is known whether an Inf is by design.
+
+    Attributes:
+        target: the step at which it was to stop before; None: at a hit.
+    """
+
+    target: int | None
 
 
 @dataclass
@@ -241,7 +259,9 @@ class DrivenTraining:
         watched: the list that it was given last.
         target: the step at which it is to stop; None: at a hit.
         stops: where hits stop it, as it was told last.
-        silent: how many steps ran without a result of their own, by what was looked at in each.
+        detour: it runs to the end of its step, whatever it was told.
+        pauses: it is to stop at the end of its step.
+        silent: how many steps ran without a result of their own, by the list and what it looked at in each.
         covers: what is looked at in such a step, by list, graph, and whether its expressions had seen a step before.
         accounted: the list and graph of the last step that is accounted for.
         last: the last step that is accounted for.
@@ -258,7 +278,9 @@ class DrivenTraining:
     watched: Watched | None = None
     target: int | None = None
     stops: HitStops = field(default_factory=HitStops)
-    silent: Counter[Coverage] = field(default_factory=Counter)
+    detour: Detour | None = None
+    pauses: bool = False
+    silent: Counter[tuple[int, Coverage]] = field(default_factory=Counter)
     covers: dict[tuple[int, int, bool], Coverage] = field(default_factory=dict)
     accounted: tuple[int, int] | None = None
     last: int = START
@@ -335,6 +357,10 @@ class Driver:
         """See ``LiveSession.idle``."""
         return self._queue.idle
 
+    def wait_until_idle(self, limit: float) -> None:
+        """See ``LiveSession.wait_until_idle``."""
+        self._queue.wait_until_idle(limit)
+
     def state(self, live: LiveRank) -> LiveState:
         """Tells where a training is."""
         driven, newest = self._of(live), live.training.stop
@@ -362,22 +388,30 @@ class Driver:
         stop = live.training.stop
         return max(driven.target - (stop.step if stop is not None else START), 0)
 
-    def silent(self) -> list[tuple[int, int, Coverage]]:
-        """(rank, steps, coverage of each) of all steps that ran without a hit and have no result of their own."""
+    def silent(self, version: int | None = None) -> list[tuple[int, int, Coverage]]:
+        """(rank, steps, coverage of each) of all steps that ran without a hit and have no result of their own.
+
+        ``version``: only of those that were judged by this list.
+        """
         with self._lock:
             return [
-                (rank, count, each) for rank, driven in self._driven.items() for each, count in driven.silent.items()
+                (rank, count, each)
+                for rank, driven in self._driven.items()
+                for (listed, each), count in driven.silent.items()
+                if version in (None, listed)
             ]
 
     def settle(self) -> None:
         """Accounts for the steps that trainings which run have ended and had nothing to say about."""
         for live in self._source.all():
-            driven = self._of(live)
-            if driven.phase is Phase.RUNNING and driven.late is None and self._queue.idle:
-                stop = live.training.stop
-                self._finish_step(live, driven, stop, over=True)
-                self._count_silent(live, driven, stop, ended=True)
-                driven.ended = stop.ended if stop is not None else driven.ended
+            self._settle(live, self._of(live))
+
+    def _settle(self, live: LiveRank, driven: DrivenTraining) -> None:
+        if driven.phase is Phase.RUNNING and driven.late is None and self._queue.idle:
+            stop = live.training.stop
+            self._finish_step(live, driven, stop, over=True)
+            self._count_silent(live, driven, stop, ended=True)
+            driven.ended = stop.ended if stop is not None else driven.ended
 
     def ended(self) -> dict[int, int]:
         """By rank the step that came to its end last."""
@@ -389,6 +423,7 @@ class Driver:
     def run(self, live: LiveRank, steps: int | None, stops: HitStops, progress: ProgressFn = no_progress) -> bool:
         """Lets one go on; False when what nobody had judged gave it a reason to stay. See ``LiveSession.run``."""
         stop = live.standing
+        self._of(live).pauses = False
         if stop is not None:
             judge = self._initial_findings if stop.step <= START else self._late_findings
             if judge(live, stop, progress) and stops.on_hit:
@@ -446,13 +481,20 @@ class Driver:
             self._give_list(live, driven)
             stop = live.training.stop
             driven.target = None if stop is None else stop.step + 1
+            driven.stops, driven.pauses = HitStops(), False
         with _running(driven):
             live.training.run_to_node(name)
 
+    def pause(self, live: LiveRank) -> None:
+        """Stops one at the end of the step that it runs."""
+        self._of(live).pauses = True
+        live.training.pause()
+
     def release(self, live: LiveRank) -> None:
-        """Lets one go for good."""
+        """Lets one go for good: of the steps that end from now on nothing is judged."""
+        driven = self._of(live)
+        self._settle(live, driven)
         with self._lock:
-            driven = self._of(live)
             driven.watched, driven.target = None, None
             if driven.phase is Phase.STOPPED:
                 driven.phase = Phase.RUNNING
@@ -553,6 +595,8 @@ class Driver:
     def _stopped(self, live: LiveRank, driven: DrivenTraining, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
         self._source.stopped(live, stop)
         target, driven.target = driven.target, None
+        detour, driven.detour = driven.detour, None
+        target = target if detour is None else detour.target
         if stop.alone:
             self._came_alone(live, driven, stop)
         self._count_silent(live, driven, stop)
@@ -566,6 +610,17 @@ class Driver:
         else:
             found = self._file(live, stop, watched, hits) if watched is not None else None
         stays = not grown or not stop.passing or (found is not None and _finding(found) and driven.stops.on_hit)
+        if self._may_be_by_design(driven, stop, found):
+            if detour is None and watched is not None and found is not None:  # as long as it holds what it read
+                self._keep_evidence(live, stop, watched, found, hits)
+            driven.detour = Detour(target)
+            self._known_results.forget((live.number, stop.step))  # until the end of the step
+            if self._goes_on(live, stop, stop.step, driven.stops):
+                return
+            driven.detour = None
+            found = self._file(live, stop, watched, hits) if watched is not None else found
+        elif not (stop.node or driven.stops.at_inf or driven.pauses) and (hits or detour) and not _doubtful(found):
+            stays = stays and (stop.alone or (target is not None and target <= stop.step))
         if stays and watched is not None and found is not None and found.hits.findings:
             found = self._keep_evidence(live, stop, watched, found, hits)
         if not stays and self._goes_on(live, stop, target, driven.stops):
@@ -574,6 +629,13 @@ class Driver:
             return
         text, driven.phase = _stop_text(live, stop, found), Phase.STOPPED
         self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, stop.ended, found))
+
+    @staticmethod
+    def _may_be_by_design(driven: DrivenTraining, stop: Stop, found: PairResult | None) -> bool:
+        """Tells whether a training stands inside a step for an Inf of which its end tells whether it is meant."""
+        if not stop.node or driven.stops.at_inf or found is None or not _finding(found):
+            return False
+        return may_be_absorbed(found.hits)
 
     def _judge_grown(self, live: LiveRank, stop: Stop) -> PairResult | None:
         """Has a step judged whose end brought nodes that no list covered; None, and counted, when that failed."""
@@ -586,7 +648,7 @@ class Driver:
     def _goes_on(self, live: LiveRank, stop: Stop, target: int | None, stops: HitStops) -> bool:
         """Lets a training go on that stands only because its nodes are new; False when something else moved it."""
         try:
-            return self._go(live, None if target is None else target - stop.step, stops)
+            return self._go(live, None if target is None else target - stop.ended, stops)
         except TdbgError:
             return False
 
@@ -748,7 +810,7 @@ class Driver:
                     if steps:
                         first = driven.last + 1 if not remembered else stop.step
                         coverage = self._silent_coverage(live, driven, watched, max(first, START + 1), remembered)
-                        driven.silent[coverage] += steps
+                        driven.silent[watched.version, coverage] += steps
         if (stop.ended if ended else stop.step) > driven.last:
             driven.accounted = list_
         driven.last = max(driven.last, stop.ended) if ended else stop.step
@@ -809,6 +871,12 @@ def _lacks_nodes(live: LiveRank, stop: Stop) -> bool:
 
 def _finding(result: PairResult) -> bool:
     return bool((result.hits.verdict == Verdict.FINDING).any())
+
+
+def _doubtful(result: PairResult | None) -> bool:
+    """Tells whether a step has a finding, or a tensor that could not be judged."""
+    wrong = (Verdict.FINDING, Verdict.BLOCKED, Verdict.CANNOT_JUDGE)
+    return result is None or any((result.hits.verdict == each).any() for each in wrong)
 
 
 @contextmanager

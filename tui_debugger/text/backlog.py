@@ -25,14 +25,21 @@ _HURRY: Final = 3.0
 
 
 class StreamBehind(io.TextIOBase):
-    """Stands in for a stream that a ``Backlog`` writes. A failure of the stream is raised by the next ``write``."""
+    """Stands in for a stream that a ``Backlog`` writes.
+
+    A failure of the stream is raised once, by the next ``write`` or ``check``. What is written afterwards is dropped.
+
+    Attributes:
+        failure: why the stream cannot be written; None as long as it can.
+    """
 
     def __init__(self, backlog: Backlog, stream: TextIO) -> None:
         """``stream``: where the text is to go."""
         self._backlog = backlog
         self._stream = stream
         self._descriptor = _descriptor_of(stream)
-        self._failure: OSError | None = None
+        self.failure: OSError | None = None
+        self._told = False
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # a property where the base class declares an attribute
@@ -54,20 +61,23 @@ class StreamBehind(io.TextIOBase):
             OSError: a text before could not be written.
         """
         self.check()
-        self._backlog.put(self, text)
+        if self.failure is None:
+            self._backlog.put(self, text)
         return len(text)
 
     def check(self) -> None:
-        """Raises the OSError of the stream, if there was one."""
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        """Raises the OSError of the stream, if there was one and it was not raised yet."""
+        if self.failure is not None and not self._told:
+            self._told = True
+            raise self.failure
 
     def write_now(self, text: str) -> None:
         """Writes, however long that takes.
 
         Past the buffer of the stream: at the end of the process nobody could wait for a thread that hangs in it.
         """
+        if self.failure is not None:
+            return
         try:
             if self._descriptor is None:
                 self._stream.write(text)
@@ -77,9 +87,9 @@ class StreamBehind(io.TextIOBase):
             while left:
                 left = left[_write_some(self._descriptor, left) :]
         except OSError as error:
-            self._failure = error
+            self.failure = error
         except ValueError as error:  # the stream was closed
-            self._failure = OSError(str(error))
+            self.failure = OSError(str(error))
 
 
 class Backlog:
@@ -169,7 +179,7 @@ def writing_behind() -> Iterator[tuple[Backlog, StreamBehind]]:
         What waits to be written, and what stands for stdout.
 
     Raises:
-        OSError: the rest of stdout cannot be written.
+        OSError: stdout could not be written.
     """
     streams = sys.stdout, sys.stderr
     backlog = Backlog()
@@ -183,7 +193,8 @@ def writing_behind() -> Iterator[tuple[Backlog, StreamBehind]]:
     finally:
         try:
             backlog.drain()
-            out.check()
+            if out.failure is not None:
+                raise out.failure
         finally:
             backlog.end()
             sys.stdout, sys.stderr = streams

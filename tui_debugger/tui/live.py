@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from tui_debugger.tui.navigator import Navigator
 
 
+COUNTING = 2.0
+"""Seconds between two counts of the steps that a training ends without a hit."""
 ENDED_HINT = "what was kept can be looked at; S saves it, q leaves"
 """The hint for a training that is gone."""
 
@@ -321,6 +323,7 @@ class LiveControl:
         self._new_hits = False
         self._ran_from: tuple[int, int | None] | None = None
         self._newest: dict[int, int] = {}
+        self._counted = 0.0
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Returns actions by id."""
@@ -519,7 +522,7 @@ class LiveControl:
         self._ran_from = self._position
 
         def work(report: Report) -> None:
-            self.session.run(steps, ranks, progress=report)
+            self.session.run(steps, ranks, stop_at_inf=False, progress=report)
 
         self._order(work)
 
@@ -643,7 +646,17 @@ class LiveControl:
         elif not running and self._ticker is not None:
             self._ticker.stop()
             self._ticker = None
+        if running:
+            self._count_silent()
         self._screen.update_header()
+
+    def _count_silent(self) -> None:
+        """Steps without a hit tell of themselves by nothing: now and then those that ended are counted."""
+        result, checker = self._screen.state.result, self._checker
+        due = time.monotonic() - self._counted >= COUNTING
+        if checker is not None and due and not (result is not None and result.hits.findings):
+            self._counted = time.monotonic()
+            checker.changed()
 
     def _follow(self) -> None:
         """Has the session take in what came. One at a time: what an answer says is said once."""

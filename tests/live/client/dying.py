@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -22,6 +24,9 @@ def main(how: str) -> None:
         thread = threading.Thread(target=train, args=("raise",))
         thread.start()
         thread.join()
+    elif how == "generator":
+        for _ in steps():
+            return  # which closes it
     elif how.startswith("forked"):
         child = multiprocessing.get_context("fork").Process(target=train, args=(how.partition(" ")[2],))
         child.start()
@@ -56,12 +61,28 @@ def train(how: str) -> None:
             recorder.close()
 
 
+def steps() -> Iterator[int]:
+    """Six steps; whoever takes them may have enough after the fourth one."""
+    with Recorder() as recorder:
+        for step in range(LAST + 2):
+            recorder.record("h", np.ones(3))
+            recorder.step()
+            if step == LAST - 1:
+                yield step
+
+
 def end(how: str) -> None:
     """Ends the program."""
     if how in ("raise", "close"):
         raise ValueError(BROKE)
     if how == "next":
         next(iter(()))
+    if how == "GeneratorExit":
+        raise GeneratorExit
+    if how == "cancelled":
+        raise asyncio.CancelledError(BROKE)
+    if how.startswith("quit"):
+        quit(int(how.partition(" ")[2]))  # noqa: PLR1722 - many programs end so
     if how == "exit after":
         try:
             raise ValueError(BROKE)

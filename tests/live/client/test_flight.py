@@ -268,6 +268,32 @@ def test_disk_is_bounded(tmp_path: Path) -> None:
     assert len(list(path.rglob("statistic.csv"))) == 3
 
 
+@pytest.mark.parametrize(
+    ("limits", "steps", "said"),
+    [
+        ({}, ["0", "1", "2"], ""),
+        ({"disk": 4 * LINE}, ["1", "2"], ", without 1 older step (disk=1,000)"),
+        ({"memory": 100}, ["2"], ", without 1 tensor of step 2 (memory=100)"),
+    ],
+)
+def test_what_is_said_of_a_dump_is_what_is_in_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], limits: dict[str, int], steps: list[str], said: str
+) -> None:
+    recorder = Recorder("", flight=Flight(str(tmp_path), tensor_steps=3, watch=NAN, **limits))
+    for step in range(3):
+        recorder.record("a", np.ones(1000))
+        recorder.record("b", np.full(1000, np.nan if step == 2 else 1.0), inputs=["a"])
+        recorder.step()
+    (path,) = tmp_path.iterdir()
+    written = sorted(path.rglob("statistic.csv"))
+    assert [file.parent.name for file in written] == steps
+    assert "b" in written[-1].read_text(), "what went bad is never left out"
+    count = "step is" if len(steps) == 1 else f"{len(steps)} steps are"
+    assert capsys.readouterr().err == f"tdbg: TO hit on b at step 2: the last {count} in {path}{said}\n"
+    assert ("statistics only" in (path / REASON).read_text()) == ("disk" in limits)
+    assert ("no memory for 1 tensor of step 2" in (path / REASON).read_text()) == ("memory" in limits)
+
+
 def test_disk_is_bounded_by_statistics_too(tmp_path: Path) -> None:
     recorder = Recorder("", flight=Flight(str(tmp_path), steps=10, disk=4 * LINE, watch=NAN))
     for step in range(8):

@@ -220,7 +220,7 @@ class TestRuns:
         [
             ({"run": "torchrun 7"}, {"run": "torchrun 7"}),
             ({"run": "", "rank": 0, "world_size": 2}, {"run": "", "rank": 1, "world_size": 2}),
-            ({"run": ""}, {"run": "", "pid": 4711, "host": "node7"}),  # two models of one process
+            ({"run": ""}, {"run": "", "pid": 4711}),  # two models of one process
             ({"run": "torchrun 7"}, {}),  # a client that is older than this
         ],
     )
@@ -232,6 +232,30 @@ class TestRuns:
         happened.wait(Event.STOPPED, 2)
         assert sorted(each.info.rank for each in server.all()) == [0, 1]
         assert server.refusals == ()
+
+    def test_trainings_of_one_process_at_once_are_ranks_that_no_other_process_asks_for(
+        self, server: Server, happened: Happened
+    ) -> None:
+        """Such as a generator and its discriminator, on each of two processes."""
+        own = {"run": "torchrun 7", "world_size": 2}
+        for number, rank in enumerate((0, 0, 1, 1)):
+            self.come(server, f"s{number}", {**own, "rank": rank, "pid": 4711 + rank})
+            happened.wait(Event.STOPPED, number + 1)
+        assert [each.info.rank for each in server.all()] == [0, 2, 1, 3]
+        assert server.refusals == ()
+
+    def test_a_training_that_its_process_begins_after_another_one_has_ended_is_another_one(
+        self, server: Server, happened: Happened
+    ) -> None:
+        one = self.come(server, "s1", {"run": "", "rank": 0})
+        happened.training(Event.STOPPED).run(3)
+        happened.wait(Event.STOPPED, 2)
+        one.kill()
+        happened.wait(Event.LOST)
+        self.come(server, "s2", {"run": "", "rank": 0})
+        happened.wait(Event.STOPPED, 3)
+        assert [each.stop.step for each in server.all() if each.stop] == [2, -1], "the steps of the first one stay"
+        assert happened.count(Event.BACK) == 0
 
     @pytest.mark.parametrize(
         ("first", "second"),

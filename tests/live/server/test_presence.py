@@ -329,14 +329,6 @@ class TestBack:
         assert training.stop.step == 10
         assert list(second.watched) == [1]
 
-    def test_our_client_by_its_process_when_it_began_a_new_session(self, server: Server, happened: Happened) -> None:
-        for session, pid in (("s1", 4711), ("s2", 4711), ("s3", 1)):
-            client = ScriptedClient(server.address, session=session)
-            client.hello(**{**OWN, "session": session, "pid": pid})
-            client.graph(graph_bytes())
-        assert [each.info.number for each in server.all()] == [1, 2]
-        assert happened.count(Event.CONNECTED) == 2
-
     def test_mindspore_whose_connection_broke_goes_on_without_a_handshake(
         self, server: Server, happened: Happened
     ) -> None:

@@ -174,7 +174,7 @@ class ScriptedTraining:
         self.emit(Event.RUNNING)
         left = steps
         while left is None or left > 0:
-            step = self.stop.step + 1 if self.stop else 0
+            step = self.stop.ended + 1 if self.stop else 0
             if step >= self.end:
                 self.finish()
                 return

@@ -22,7 +22,9 @@ from tests.live.session.doubles import (
     graph,
     ones,
 )
-from tui_debugger.check.verdicts import judge
+from tests.patience import PATIENCE
+from tui_debugger.check.verdicts import Outcome, judge
+from tui_debugger.diagnose.headline import headline
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.wire import START, Event, Phase, ReceivedHit, RemoteWatchpoint, Stop, Unrecorded
@@ -309,6 +311,37 @@ def test_steps_that_a_training_ended_without_a_stop_count_when_somebody_sums_up(
         it.session.settle()
         assert it.session.ended() == {0: 4}
         assert [(rank, steps) for rank, steps, _ in it.session.silent()] == [(0, 4)]
+
+
+def test_steps_that_a_training_ended_without_a_stop_count_when_it_is_let_go(
+    live: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as those of a rank that is far ahead of the one with the first finding."""
+    it = live(end=5)
+    monkeypatch.setattr(it.training, "finish", lambda: None)  # it runs on
+    it.arrive()
+    it.session.add_recommended()
+    it.session.run(None)
+    it.session.wait_until_idle(PATIENCE)
+    it.session.release()
+    assert it.session.ended() == {0: 4}
+    ((rank, steps, coverage),) = it.session.silent()
+    assert (rank, steps, coverage.checked) == (0, 5, 6)
+
+
+def test_steps_without_a_hit_are_in_what_is_known_so_far(live: Make) -> None:
+    """Else the screen would say of a healthy training that no tensor was looked at."""
+    it = live(end=5)
+    it.arrive()
+    it.session.add_recommended()
+    it.session.run(None)
+    it.told.wait(LiveKind.DONE)
+    known = it.session.so_far()
+    assert known is not None
+    assert (known.silent, known.coverage.checked) == (5, 5 * 6)
+    assert headline(known, ()).outcome is Outcome.CLEAN
+    it.session.watchpoints.add("tensor_overflow")
+    assert it.session.so_far() is None, "another list looked at these"
 
 
 # -- tensors -----------------------------------------------------------------------------------------
@@ -630,6 +663,66 @@ def test_a_mask_is_no_finding_unless_a_whole_row_of_it_makes_nan(
         **({WEIGHTS: (Verdict.FINDING, True)} if whole else {}),
     }
     assert known.coverage.by_design == (0 if whole else 1)
+
+
+class TestMasksInsideAStep:
+    """Somebody who wants to stop at findings does not stop at each mask: the end of the step tells what it becomes."""
+
+    def arrived(self, live: Make, bad: int, target: int | None = None) -> Live:
+        """It ran from the end of step 0; the mask makes a row of NaN in one step."""
+        net = graph([(MASKED, "MaskedFill", ["x"], (2, 3)), (WEIGHTS, "Softmax", [MASKED], (2, 3))], ["x"])
+        mask = np.array([[1, 2, -np.inf], [1, 2, 3]], np.float32)
+
+        def hits(step: int, watched: Sequence[RemoteWatchpoint]) -> list[ReceivedHit]:
+            values = {MASKED: mask, **({WEIGHTS: np.full((2, 3), np.nan, np.float32)} if step == bad else {})}
+            return [
+                ReceivedHit(name, 0, each.id, 13, (), 0, TensorMeta("float32", (2, 3), 24), measure_stats(value)[0])
+                for each in watched
+                for name, value in values.items()
+            ]
+
+        it = live(hits=hits, graphs=(net,), features=wire.RUNS_TO_NODES, end=6)
+        it.arrive()
+        chosen = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
+        it.session.watchpoints.add("tensor_overflow", selection=chosen)
+        it.run(1)
+        it.session.run(target, stop_at_inf=False)
+        it.session.wait_until_idle(PATIENCE)
+        return it
+
+    @pytest.mark.parametrize("bad", [2, 9])
+    def test_are_passed_until_a_finding_or_the_end(self, live: Make, bad: int) -> None:
+        it = self.arrived(live, bad)
+        state = it.session.state(0)
+        assert (state.phase, state.ended) == ((Phase.STOPPED, 2) if bad == 2 else (Phase.DONE, 5))
+
+    def test_take_no_step_away_from_those_that_were_wanted(self, live: Make) -> None:
+        it = self.arrived(live, 9, 3)
+        assert (it.session.state(0).phase, it.session.state(0).ended) == (Phase.STOPPED, 3)
+
+    @pytest.mark.parametrize(("node", "bad"), [(MASKED, 9), (WEIGHTS, 2)])
+    def test_inside_a_step_what_no_later_operator_can_absorb_stops_it_there(
+        self, live: Make, node: str, bad: int
+    ) -> None:
+        it = self.arrived(live, bad, 1)
+        it.training.stop_at(2, node)
+        it.session.wait_until_idle(PATIENCE)
+        state = it.session.state(0)
+        assert it.training.said[2:4] == (["run 1", "run None"] if node == MASKED else [])
+        assert (state.phase, state.ended) == ((Phase.DONE, 5) if node == MASKED else (Phase.STOPPED, 1))
+
+    def test_a_pause_holds_at_the_end_of_the_step(self, live: Make) -> None:
+        it = self.arrived(live, 9, 1)
+        it.session.pause()
+        it.training.stop_at(2, MASKED)
+        it.session.wait_until_idle(PATIENCE)
+        assert (it.session.state(0).phase, it.session.state(0).ended) == (Phase.STOPPED, 2)
+
+    def test_a_run_to_a_node_ends_there(self, live: Make) -> None:
+        it = self.arrived(live, 9, 1)
+        it.session.run_to_node(0, it.session.nodes(0).find(MASKED))
+        it.session.wait_until_idle(PATIENCE)
+        assert (it.session.state(0).phase, it.session.state(0).ended) == (Phase.STOPPED, 1)
 
 
 # -- what nobody judged ------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from tui_debugger.live import wire
 from tui_debugger.live.client import messages
-from tui_debugger.live.client.endings import Ending, cause_of
+from tui_debugger.live.client.endings import Ending, cause_of_handled
 from tui_debugger.live.client.launch import run_of
 from tui_debugger.live.client.link import InterruptedWait, Link, LinkLostError, Notice, Settings
 from tui_debugger.live.client.messages import PERIOD
@@ -534,7 +534,7 @@ class Agent:
 
     def _cause(self) -> str:
         now, known = sys.exc_info()[1], self._ending.cause if self._ending is not None else ""
-        cause = cause_of(now) if now is not self._around else ""
+        cause = cause_of_handled(now) if now is not self._around else ""
         return known or cause if isinstance(now, SystemExit) else cause or known  # of an exit it says what led to it
 
     def _judge_rest(self) -> None:

@@ -4,7 +4,8 @@ That is: at exit (the end of the program, ``sys.exit``), at an exception that no
 the one that trains, and at SIGTERM, SIGHUP and SIGINT. ``os._exit``, SIGKILL and a crash of the interpreter end a
 process without a word; so does a signal while the program is inside a call that does not return to Python.
 
-An exit status other than 0 is known of ``sys.exit`` only: ``raise SystemExit(1)`` looks like the end of a program.
+An exit status other than 0 is known of ``sys.exit``, ``exit`` and ``quit``: Python keeps nothing of ``raise
+SystemExit(1)`` that could be looked at afterwards, and no hook is called. It looks like the end of a program.
 
 Nothing of this changes how a program ends: hooks and signal handlers that are there are called afterwards, what a
 signal does by default is done, and a handler that the program installs later replaces ours.
@@ -13,6 +14,7 @@ signal does by default is done, and a handler that the program installs later re
 from __future__ import annotations
 
 import atexit
+import builtins
 import contextlib
 import functools
 import os
@@ -21,7 +23,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, Final
 
 SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name))
@@ -36,12 +38,12 @@ its own may let it go on."""
 _LONGEST: Final = 200
 """Characters of the words about an exception."""
 _USUAL: Final = (StopIteration, StopAsyncIteration, GeneratorExit)
-"""Exceptions by which loops end as they are meant to."""
+"""Exceptions by which loops end as they are meant to, where somebody catches them."""
 
 
 def cause_of(error: BaseException | None) -> str:
-    """Says what ends a training before its time; empty: nothing does, it ends as it is meant to."""
-    if error is None or isinstance(error, _USUAL):
+    """Says which exception, not caught, ends a training before its time; empty: it ends as it is meant to."""
+    if error is None:
         return ""
     if isinstance(error, SystemExit):
         return _status_words(error.code)
@@ -49,6 +51,11 @@ def cause_of(error: BaseException | None) -> str:
     with contextlib.suppress(Exception):  # the text of an exception is the program's own code
         said = next(iter(str(error).splitlines()), "")
     return f"{type(error).__name__}: {said}"[:_LONGEST] if said else type(error).__name__
+
+
+def cause_of_handled(error: BaseException | None) -> str:
+    """As ``cause_of``, of an exception that is handled just now, or on its way through a ``finally``."""
+    return "" if isinstance(error, _USUAL) else cause_of(error)
 
 
 def _status_words(status: object) -> str:
@@ -190,7 +197,8 @@ class _Hooks:
     process = 0
     main: _Hook | None = None
     threads: _Hook | None = None
-    exit: Callable[..., Any] | None = None
+    leave: Final[dict[type | ModuleType, Callable[..., Any]]] = {}
+    """By where they are: ``sys.exit``, and that of ``exit`` and ``quit``."""
 
 
 _endings: Final[list[Ending]] = []
@@ -211,9 +219,10 @@ def _install(ending: Ending) -> None:
         if threading.excepthook is not _hooks.threads:
             _hooks.threads = _Hook(threading.excepthook)
             threading.excepthook = _hooks.threads
-        if sys.exit is not _hooks.exit:
-            _hooks.exit = _hearing(sys.exit)
-            sys.exit = _hooks.exit
+        for where, name in _leaving():
+            if getattr(where, name) is not _hooks.leave.get(where):
+                _hooks.leave[where] = _hearing(getattr(where, name), itself=isinstance(where, type))
+                setattr(where, name, _hooks.leave[where])
         atexit.unregister(_at_exit)
         atexit.register(_at_exit)
         if ending.wants_signals and threading.current_thread() is threading.main_thread():
@@ -222,18 +231,27 @@ def _install(ending: Ending) -> None:
                     _handle(number)
 
 
-def _hearing(leave: Callable[..., Any]) -> Callable[..., Any]:
-    """``sys.exit``, which is then heard of: nothing tells the exit status when a process ends."""
+def _leaving() -> list[tuple[type | ModuleType, str]]:
+    """Returns where the functions are by which a program leaves with an exit status, and their names."""
+    quitter = type(getattr(builtins, "exit", None))
+    return [(sys, "exit"), *([(quitter, "__call__")] if quitter.__module__ == "_sitebuiltins" else [])]
+
+
+def _hearing(leave: Callable[..., Any], *, itself: bool) -> Callable[..., Any]:
+    """One of ``_leaving``, which is then heard of: nothing tells the exit status when a process ends.
+
+    ``itself``: the first argument is the object that is called.
+    """
 
     @functools.wraps(leave)
-    def heard(*status: Any) -> Any:
-        if heard is _hooks.exit and os.getpid() == _hooks.process:
-            words = _status_words(status[0] if status else None)
-            error = cause_of(sys.exc_info()[1]) if words else ""
+    def heard(*given: Any, **named: Any) -> Any:
+        if heard in _hooks.leave.values() and os.getpid() == _hooks.process:
+            words = _status_words(next(iter((*given[itself:], *named.values())), None))
+            error = cause_of_handled(sys.exc_info()[1]) if words else ""
             here = None if threading.current_thread() is threading.main_thread() else threading.get_ident()
             # A process of multiprocessing leaves with the status of what ended it: what came first says more.
             _hear(f"{words} after {error}" if error else words, here, first=bool(words))
-        return leave(*status)
+        return leave(*given, **named)
 
     return heard
 
@@ -263,9 +281,11 @@ def _remove(ending: Ending) -> None:
             sys.excepthook = main.before
         if threads is not None and threading.excepthook is threads:
             threading.excepthook = threads.before
-        if _hooks.exit is not None and sys.exit is _hooks.exit:
-            sys.exit = _hooks.exit.__wrapped__  # type: ignore[attr-defined] # set by functools.wraps
-        _hooks.main = _hooks.threads = _hooks.exit = None
+        for where, name in _leaving():
+            heard = _hooks.leave.pop(where, None)
+            if heard is not None and getattr(where, name) is heard:
+                setattr(where, name, heard.__wrapped__)  # type: ignore[attr-defined] # set by functools.wraps
+        _hooks.main = _hooks.threads = None
         if threading.current_thread() is threading.main_thread():
             ours = dict(_handlers)
             _handlers.clear()

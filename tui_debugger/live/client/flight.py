@@ -52,6 +52,21 @@ REASON: Final = "why.txt"
 """A file at the top of the dump: what made it be written."""
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A dump that was written.
+
+    Attributes:
+        path: its directory.
+        nbytes: the bytes that it has.
+        steps: the number of steps in it.
+    """
+
+    path: Path
+    nbytes: int
+    steps: int
+
+
 def write_flight(
     directory: Path,
     identity: Identity,
@@ -62,7 +77,7 @@ def write_flight(
     weights_read: Callable[[], Iterable[tuple[str, int, str]]],
     room: int,
     reason: str,
-) -> tuple[Path, int]:
+) -> Written:
     """Writes one dump. It has its name only when all of it is there.
 
     Args:
@@ -77,9 +92,6 @@ def write_flight(
             what is free on the disk is left to the training in any case.
         reason: for people.
 
-    Returns:
-        The dump's directory, and how many bytes it has.
-
     Raises:
         OSError: it cannot be written; nothing is left behind.
     """
@@ -93,12 +105,17 @@ def write_flight(
         writer.history(each.step for each in kept)
         writer.notes((each.step, each.notes) for each in steps)
         types = _types(graphs)
+        lost: list[str] = []
         for each in reversed(kept):
             read = _read(each, before, weights_read(), types) if each is kept[0] and before is not None else ()
-            room -= _write_step(writer, each, types, room, read)
+            used, without = _write_step(writer, each, types, room, read)
+            room -= used
+            lost += [name for name in without if name not in lost]
+        if lost:
+            reason += f"\nstatistics only, there was no room on the disk for the values: {and_more(lost, _NAMED)}"
         (part / REASON).write_text(reason + "\n", encoding="utf-8", errors="backslashreplace")
         nbytes = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
-        return _finish(part), nbytes
+        return Written(_finish(part), nbytes, len(kept))
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
@@ -156,18 +173,25 @@ def _finish(part: Path) -> Path:
 
 def _write_step(
     writer: DumpWriter, kept: RecordedStep, types: dict[str, str], room: int, read: Sequence[Line] = ()
-) -> int:
-    """Writes one step; returns the bytes of its values. ``read``: inputs whose producers are not there."""
+) -> tuple[int, list[str]]:
+    """Writes one step; returns the bytes of its values, and what went bad whose values found no room.
+
+    ``read``: inputs whose producers are not there.
+    """
     names = [TensorName(types.get(row.name, "Tensor"), row.name, row.slot) for row in kept.rows]
-    used = 0
-    for place in kept.by_importance():
+    used, without = 0, []
+    for number, place in enumerate(kept.by_importance()):
         name, row = names[place], kept.rows[place]
-        if row.values is not None and used + row.values.nbytes <= room and _store(writer, kept.step, name, row):
+        if row.values is None:
+            continue
+        if used + row.values.nbytes > room:
+            without += [row.name] if number < len(kept.first) else []
+        elif _store(writer, kept.step, name, row):
             used += row.values.nbytes
     pairs = zip(names, kept.rows, strict=True)
     lines = [(name, row.meta, row.stats) for name, row in pairs if row.stats is not None]
     writer.statistics(kept.step, [*read, *lines])
-    return used
+    return used, without
 
 
 def _store(writer: DumpWriter, step: int, name: TensorName, row: Row) -> bool:
@@ -298,6 +322,7 @@ class RecordedStep:
         partial: the step did not come to its end (or has not yet).
         first: the places in ``rows`` of what is the most important, if there is anything bad.
         notes: what the program noted in it.
+        left_out: tensors for which there was no memory.
     """
 
     step: int
@@ -306,6 +331,7 @@ class RecordedStep:
     partial: bool = False
     first: Sequence[int] = ()
     notes: Notes = field(default_factory=dict)
+    left_out: int = 0
 
     def by_importance(self) -> Iterator[int]:
         """Places in ``rows``: what went bad first and what it was made from, then the others."""
@@ -592,7 +618,7 @@ class FlightRecorder:
             steps.insert(0, self._left)
         late = [each for each, (step, _) in self._unwritten.items() if step >= oldest and each not in lines]
         try:
-            path, nbytes = write_flight(
+            written = write_flight(
                 self._directory,
                 self._identity,
                 self._graphs,
@@ -607,10 +633,18 @@ class FlightRecorder:
                 raise
             return self._not_written(lines, in_words(error))
         self._dumps += 1
-        self._disk += nbytes
-        self._newest = path, last
+        self._disk += written.nbytes
+        self._newest = written.path, last
         self._unwritten = {each: lost for each, lost in self._unwritten.items() if lost[0] < oldest}
-        return f"{lines[0]}: the last {len(self._ring)} steps are in {path}"
+        return f"{lines[0]}: {self._contents(written)}"
+
+    def _contents(self, written: Written) -> str:
+        """``the last 2 steps are in DIR, without 3 older ones (disk=1,000)``."""
+        steps = "step is" if written.steps == 1 else f"{written.steps} steps are"
+        older, last = len(self._ring) - written.steps, self._ring[-1]
+        lacks = [f"{plural(older, 'older step')} (disk={self.flight.disk:,})"] if older else []
+        lacks += [f"{_left_out_words(last)} (memory={self.flight.memory:,})"] if last.left_out else []
+        return f"the last {steps} in {written.path}{', without ' if lacks else ''}{' and '.join(lacks)}"
 
     def _not_written(self, lines: Sequence[str], why: str) -> str:
         """Remembers a dump that could not be written, which is tried again while its steps are still there."""
@@ -642,6 +676,8 @@ class FlightRecorder:
         last = self._ring[-1]
         if last.partial:
             yield f"step {last.step} did not come to its end: its tensors were seen before that"
+        if last.left_out:
+            yield f"there was no memory for {_left_out_words(last)}"
         lost = [last.rows[place].name for place in last.first if last.rows[place].values is None]
         if lost:
             names = and_more(lost, _NAMED)
@@ -753,9 +789,17 @@ def _strip(kept: RecordedStep) -> int:
     return freed
 
 
+def _left_out_words(kept: RecordedStep) -> str:
+    return f"{plural(kept.left_out, 'tensor')} of step {kept.step}"
+
+
 def _squeeze(kept: RecordedStep, most: int) -> int:
-    """Lets go of what does not fit, the least important first: values, then rows. Returns the bytes that are left."""
-    places = sorted(list(kept.by_importance())[: most // ROW_BYTES])
+    """Lets go of what does not fit, the least important first: values, then rows but for one.
+
+    Returns the bytes that are left.
+    """
+    places = sorted(list(kept.by_importance())[: max(most // ROW_BYTES, 1)])
+    kept.left_out = len(kept.rows) - len(places)
     new = {place: number for number, place in enumerate(places)}
     kept.first = tuple(new[place] for place in kept.first if place in new)
     kept.rows = [kept.rows[place] for place in places]

@@ -772,14 +772,13 @@ class Registry:
                 or before.judged.admission is not handshake.judged.admission
             ):
                 continue
-            if handshake.own:
-                if handshake.session and before.session == handshake.session:
-                    return training
-                if handshake.place and (before.place, before.rank) == (handshake.place, handshake.rank):
-                    return training
-                if handshake.session or handshake.place:
-                    continue
-            if training.caller.key == caller.key:
+            if handshake.own and handshake.session:  # a second training of a process is another one
+                same = before.session == handshake.session
+            elif handshake.own and handshake.place:
+                same = (before.place, before.rank) == (handshake.place, handshake.rank)
+            else:
+                same = training.caller.key == caller.key
+            if same:
                 return training
         return None
 
@@ -819,7 +818,7 @@ class Registry:
         self._callers[caller.key] = training
 
     def _rank(self, caller: Caller, handshake: Handshake) -> int:
-        """Its own rank when it says one that no other holds, else the next free one.
+        """Its own rank when it says one that no other holds, else the next free one that no other will ask for.
 
         One that is lost keeps its rank, unless it is plain that this is its successor.
         """
@@ -831,7 +830,8 @@ class Registry:
         }
         if handshake.rank is not None and handshake.rank not in held:
             return handshake.rank
-        return next(rank for rank in range(len(held) + 1) if rank not in held)
+        first = 0 if handshake.rank is None else handshake.world_size or 0
+        return next(rank for rank in count(first) if rank not in held)
 
     def _info(self, number: int, rank: int, caller: Caller, handshake: Handshake) -> TrainingInfo:
         info = TrainingInfo(

@@ -17,7 +17,7 @@ from textual.widgets import Input
 
 from tui_debugger.model import GraphRun
 from tui_debugger.text.clean import clean, clean_lines
-from tui_debugger.text.tensors import round_text, steps_text
+from tui_debugger.text.tensors import BEFORE_FIRST, round_text, step_text, steps_text
 from tui_debugger.tui.dialogs.modal import Field, Line, Modal
 from tui_debugger.tui.theme import DIM, DOUBT, NONE, STRONG
 from tui_debugger.tui.widgets.text import Cell, ScopedName
@@ -45,7 +45,7 @@ def find_step(text: str, steps: Sequence[int], current: int) -> int:
 
     Args:
         text: a step number; ``+3`` or ``-2`` for so many *dumped* steps on or back (``+`` alone is one); ``first``
-            or ``last``, or the beginning of these words.
+            or ``last``, or the beginning of these words; ``start`` in a live training.
         steps: dumped steps in the order in which they ran: that is what on, back, first and last mean.
         current: where relative text starts; need not be dumped itself.
 
@@ -60,6 +60,8 @@ def find_step(text: str, steps: Sequence[int], current: int) -> int:
         return steps[0]
     if word and "last".startswith(word):
         return steps[-1]
+    if word and steps[0] < 0 and BEFORE_FIRST.startswith(word):
+        return steps[0]
     if match := _RELATIVE.fullmatch(word):
         return _relative(match[1], int(match[2] or 1), steps, current)
     if not _NUMBER.fullmatch(word):
@@ -145,7 +147,7 @@ class StepRows:
         for graph, has_data in self._graphs.get(step, ()):
             graphs.append(f"{', ' if graphs else ''}{graph}", None if has_data else DIM)
             graphs.append("" if has_data else " (no data)", DIM)
-        return Text("▶" if here else " ", STRONG), Text(str(step), STRONG if here else ""), graphs
+        return Text("▶" if here else " ", STRONG), Text(step_text(step), STRONG if here else ""), graphs
 
     def key(self, index: int) -> int:
         """Returns the step."""
@@ -220,7 +222,7 @@ class StepPrompt(Modal[int]):
             self._picked = self.steps[table.cursor_row]
             with self.prevent(Input.Changed):
                 field = self.query_one(Field)
-                field.value = str(self._picked)
+                field.value = step_text(self._picked)
                 field.action_end()
             self.say("")
 
