@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -54,6 +55,16 @@ TYPES: dict[str, int] = {
     "uint1": 29,
     "int2": 30,
     "uint2": 31,
+    "complex32": 32,
+    "hifloat8": 33,
+    "float8_e5m2": 34,
+    "float8_e4m3fn": 35,
+    "float8_e8m0fnu": 36,
+    "float6_e3m2": 37,
+    "float6_e2m3": 38,
+    "float4_e2m1": 39,
+    "float4_e1m2": 40,
+    "hifloat4": 41,
 }
 FORMATS: dict[str, int] = {
     "NCHW": 0,
@@ -63,16 +74,32 @@ FORMATS: dict[str, int] = {
     "FRACTAL_Z": 4,
     "C1HWNC0": 9,
     "NC1HWC0_C04": 12,
+    "FRACTAL_Z_C04": 13,
+    "CHWN": 14,
+    "HWCN": 16,
     "C1HWNCoC0": 25,
+    "NDHWC": 27,
     "FRACTAL_ZZ": 28,
     "FRACTAL_NZ": 29,
     "NCDHW": 30,
+    "DHWCN": 31,
     "NDC1HWC0": 32,
     "FRACTAL_Z_3D": 33,
+    "DHWNC": 36,
     "FRACTAL_ZN_LSTM": 38,
+    "RESERVED": 40,
+    "ND_RNN_BIAS": 43,
+    "FRACTAL_ZN_RNN": 44,
+    "FRACTAL_NZ_C0_8": 54,
 }
 CONVERTED = ("NC1HWC0", "NC1HWC0_C04", "FRACTAL_Z", "FRACTAL_NZ", "NDC1HWC0", "FRACTAL_Z_3D", "C1HWNCoC0")
-BITS = {"int4": 4, "uint1": 1, "int2": 2, "uint2": 2}
+BITS = {"int4": 4, "uint1": 1, "int2": 2, "uint2": 2, "float4_e2m1": 4, "float4_e1m2": 4}
+CODES = {"hifloat8": "uint8", "complex32": "uint32", "float4_e2m1": "uint8", "float4_e1m2": "uint8"}
+"""Types that numpy does not have, and the type that is written as their elements' codes."""
+UNREADABLE = ("float6_e3m2", "float6_e2m3", "hifloat4")
+"""Types of which no number is made."""
+MISSING = tuple({"float8_e8m0fnu"} - set(dir(ml_dtypes)))
+"""Types that old versions of ml_dtypes do not have."""
 
 
 def bits_of(dtype: str) -> int:
@@ -91,11 +118,14 @@ def block_of(dtype: str, fmt: str = "") -> int:
 
 def numpy_type(dtype: str) -> np.dtype[Any]:
     """The type whose elements hold those of a named one."""
+    if dtype in CODES:
+        return np.dtype(CODES[dtype])
     if dtype in BITS:
         return np.dtype("uint8" if dtype.startswith("u") else "int8")
-    if dtype == "bfloat16":
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype({"qint8": "int8", "qint32": "int32", "quint8": "uint8"}.get(dtype, dtype))
+    if hasattr(ml_dtypes, dtype):
+        return np.dtype(getattr(ml_dtypes, dtype))
+    others = {"qint8": "int8", "qint32": "int32", "quint8": "uint8", "resource": "int64"}
+    return np.dtype(others.get(dtype, dtype))
 
 
 # -- whole arrays --------------------------------------------------------------------------------------------------
@@ -146,6 +176,14 @@ def _fractal_z_3d(array: Array, c0: int) -> Array:
     return device.reshape(-1, *device.shape[4:])
 
 
+def _fractal_z_c04(array: Array, _: int) -> Array:
+    """Pixels of four channels each, in rows of sixteen numbers."""
+    n, _, h, w = array.shape
+    pixels = _pad(_pad(array, 1, 4).transpose(0, 2, 3, 1).reshape(n, h * w * 4), 1, 16)
+    blocks = _pad(pixels, 0, 16).reshape(-(-n // 16), 16, -1, 16)
+    return blocks.transpose(2, 0, 1, 3)
+
+
 def _c1hwncoc0(array: Array, c0: int) -> Array:
     n, _, h, w = array.shape
     channels = _pad(array, 1, c0).reshape(n, -1, c0, h, w).transpose(1, 3, 4, 0, 2)
@@ -162,6 +200,7 @@ _TO_DEVICE = {
     "FRACTAL_NZ": _fractal_nz,
     "NDC1HWC0": _ndc1hwc0,
     "FRACTAL_Z_3D": _fractal_z_3d,
+    "FRACTAL_Z_C04": _fractal_z_c04,
     "C1HWNCoC0": _c1hwncoc0,
 }
 
@@ -179,6 +218,15 @@ def _grouped_to_device(array: Array, c0: int, groups: int) -> Array:
             joined[place * cout : (place + 1) * cout, place * cin : (place + 1) * cin] = weights
         runs.append(_fractal_z(joined, c0))
     return np.concatenate(runs)
+
+
+def dirty(values: Array, fmt: str, c0: int, dtype: str, groups: int = 1) -> Array:
+    """The device's elements of a tensor, with bits that stand for nothing in the padding."""
+    device = np.ascontiguousarray(to_device(values, fmt, c0, groups))
+    holes = np.ascontiguousarray(to_device(np.ones(values.shape, np.uint8), fmt, c0, groups)) == 0
+    raw = device.view(np.uint8).reshape(*device.shape, -1)
+    raw[holes] = 1 if dtype == "bool" else 0xFF
+    return device
 
 
 # -- one element at a time -----------------------------------------------------------------------------------------
@@ -237,6 +285,13 @@ def _fractal_z_3d_at(at: Shape, host: Shape, c0: int) -> int:
     return (d * C1 + c // c0) * H * W * N16 * c0 + h * W * N16 * c0 + w * N16 * c0 + n * c0 + c % c0
 
 
+def _fractal_z_c04_at(at: Shape, host: Shape, _: int) -> int:
+    (n, c, h, w), (N, _, _, W) = at, host
+    N1 = -(-N // 16)
+    k = (h * W + w) * 4 + c
+    return (k // 16) * N1 * 256 + (n // 16) * 256 + (n % 16) * 16 + k % 16
+
+
 def _c1hwncoc0_at(at: Shape, host: Shape, c0: int) -> int:
     (n, c, h, w), (N, _, H, W) = at, host
     Co = c0
@@ -251,6 +306,7 @@ _AT = {
     "FRACTAL_NZ": _fractal_nz_at,
     "NDC1HWC0": _ndc1hwc0_at,
     "FRACTAL_Z_3D": _fractal_z_3d_at,
+    "FRACTAL_Z_C04": _fractal_z_c04_at,
     "C1HWNCoC0": _c1hwncoc0_at,
 }
 
@@ -275,6 +331,7 @@ class Written:
         device: the device's elements, where they are not to be made from ``values``.
         header: numbers of the header to write in place of the right ones: ``size``, ``data_type``, ``format``,
             ``shape``, ``original_shape`` (None: none at all), ``sub_format``.
+        padding: bytes behind the elements, which belong to the tensor's memory.
     """
 
     values: Array
@@ -283,6 +340,7 @@ class Written:
     groups: int = 1
     device: Array | None = None
     header: Mapping[str, Any] | None = None
+    padding: bytes = b""
 
     @property
     def type_name(self) -> str:
@@ -299,10 +357,12 @@ class Written:
 
 
 def packed_bytes(values: Array, dtype: str) -> bytes:
-    """The bytes of elements; small ones share a byte, the first one in its lowest bits."""
+    """The bytes of elements; small ones share a byte, the first one in its lowest bits, of uint1 in its highest bit."""
     if dtype not in BITS:
         return np.ascontiguousarray(values).tobytes()
     bits = BITS[dtype]
+    if bits == 1:
+        return np.packbits(values.reshape(-1).astype(np.uint8)).tobytes()
     found = bytearray(-(-values.size * bits // 8))
     for number, value in enumerate(values.reshape(-1).tolist()):
         found[number * bits // 8] |= (value & ((1 << bits) - 1)) << (number * bits % 8)
@@ -360,23 +420,34 @@ def file_bytes(
     *,
     op_name: str = "Default/op",
     buffers: Sequence[bytes] = (),
+    spaces: Sequence[bytes] = (),
+    unknown: bytes = b"",
     packed: bool = True,
 ) -> bytes:
-    """One file: length of the header, header, all inputs, all outputs, buffers."""
+    """One file: length of the header, header, all inputs, all outputs, buffers, the device's working memory.
+
+    ``unknown`` are fields that no version of the header has, at the end of it and of every tensor's part.
+    """
     header, payload = [_block(1, b"1.0"), _number(2, 1_700_000_000)], b""
     messages: dict[int, list[bytes]] = {3: [], 4: []}
     for field, tensors in ((4, inputs), (3, outputs)):
         for tensor in tensors:
             device = tensor.on_device()
             content = packed_bytes(device, tensor.type_name)
-            messages[field].append(_block(field, _message(tensor, device, len(content), field == 3, packed)))
+            content += tensor.padding
+            message = _message(tensor, device, len(content), field == 3, packed) + unknown
+            messages[field].append(_block(field, message))
             payload += content
     header += messages[3] + messages[4]
     for each in buffers:
         header.append(_block(5, _number(1, 0) + _number(3, len(each))))
         payload += each
     header.append(_block(6, op_name.encode()))
-    message = b"".join(header)
+    header.append(_block(7, _block(1, b"mode") + _block(2, b"{}")))
+    for each in spaces:
+        header.append(_block(8, _number(1, 0) + _number(3, len(each))))
+        payload += each
+    message = b"".join(header) + unknown
     return len(message).to_bytes(8, "little") + message + payload
 
 
@@ -385,15 +456,36 @@ def random_values(rng: np.random.Generator, shape: Shape, dtype: str) -> Array:
     kind = numpy_type(dtype)
     if dtype in BITS:
         half = 1 << (BITS[dtype] - 1)
-        low, high = (0, 2 * half) if dtype.startswith("u") else (-half, half)
+        low, high = (0, 2 * half) if dtype[0] in "uf" else (-half, half)
         return rng.integers(low, high, shape).astype(kind)
-    if kind.kind == "b":
-        return rng.integers(0, 2, shape).astype(kind)
     if kind.kind == "c":
         return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(kind)
-    if kind.kind in "iu":
-        return rng.integers(0, 120, shape).astype(kind)
-    return rng.normal(size=shape).astype(kind)
+    if kind.kind in "biu":
+        return rng.integers(0, 2 if kind.kind == "b" else 120, shape).astype(kind)
+    normal = rng.normal(size=shape)
+    return (np.abs(normal) if dtype == "float8_e8m0fnu" else normal).astype(kind)
+
+
+def nano_bytes(inputs: list[tuple[Array, int]], outputs: list[tuple[Array, int]], fmt: int = 2) -> bytes:
+    """A file of a small device; numbers are those of element types."""
+
+    def block(tag: int, content: bytes) -> bytes:
+        return struct.pack("<II", tag, len(content)) + content
+
+    def tensor(values: Array, data_type: int, *, output: bool) -> bytes:
+        dims = struct.pack(f"<{values.ndim}Q", *values.shape)
+        lists = block(0, dims) + block(1, dims) + (block(2, b"name") if output else b"")
+        more = struct.pack("<iii", 0, data_type, fmt) if output else b""
+        head = struct.pack("<iii", data_type, fmt, 0) + more + struct.pack("<QQQ", 0, 0, values.nbytes)
+        return head + struct.pack("<I", len(lists)) + lists
+
+    sides = [
+        struct.pack("<I", len(some)) + b"".join(tensor(*each, output=output) for each in some)
+        for some, output in ((inputs, False), (outputs, True))
+    ]
+    header = struct.pack("<II", 0x5A5A5A5A, 0) + block(4, sides[0]) + block(5, sides[1])
+    data = b"".join(packed_bytes(values, values.dtype.name) for values, _ in (*inputs, *outputs))
+    return struct.pack("<Q", len(header)) + header + data
 
 
 # -- dumps ---------------------------------------------------------------------------------------------------------
@@ -514,7 +606,7 @@ def overflow_payload(records: Mapping[str, Overflow]) -> bytes:
     for name in _BLOCKS[:2]:
         found += numbers((records.get(name, Overflow()).status,), 256)
     core = records.get("AI Core", Overflow())
-    return found + numbers((core.kernel_code, core.block, core.status), 256)
+    return (found + numbers((core.kernel_code, core.block, core.status), 256)).ljust(2048, b"\0")
 
 
 def overflow_bytes(records: Mapping[str, Overflow]) -> bytes:
@@ -540,6 +632,42 @@ def overflow_json(records: Mapping[str, Overflow]) -> str:
         if name == "AI Core":
             content[name] |= {"kernel_code": f"{each.kernel_code:#x}", "block_idx": each.block}
     return json.dumps(content)
+
+
+_CORE_NUMBERS = ("thread_id", "pc_start", "para_base", "core_id", "block_id")
+NEW_UNITS = {
+    "AIC": _CORE_NUMBERS,
+    "AIV": _CORE_NUMBERS,
+    "AICPU": ("cpu_id", "thread_id"),
+    "SDMA": ("thread_id", "src_addr", "dst_addr", "channel_id"),
+}
+"""Units that records of the new layout tell of, and their numbers between those of all and the status."""
+
+
+def new_numbers(unit: str, version: int = 0, status: int = 0x20, **others: int) -> dict[str, Any]:
+    """The numbers of a record of the new layout."""
+    names = ("model_id", "stream_id", "task_id", "task_type", "context_id", *NEW_UNITS[unit])
+    numbers: dict[str, Any] = dict.fromkeys(names, 0) | {"context_id": 65535, "thread_id": 65535, **others}
+    several = version == 1 and unit in ("AIC", "AIV")
+    return {**numbers, "status": [0, status, 0, 0] if several else status}
+
+
+def new_overflow_bytes(unit: str, version: int = 0, *, valid: int = 1, size: int = 2048, **numbers: int) -> bytes:
+    """A record of the new layout as the device writes it; ``unit`` may be a number that no unit has."""
+    number = list(NEW_UNITS).index(unit) if unit in NEW_UNITS else int(unit)
+    found = new_numbers(unit if unit in NEW_UNITS else "AIC", version, **numbers)
+    words = [each for value in found.values() for each in (value if isinstance(value, list) else [value])]
+    head = struct.pack("<IIIIII", 0x5A5A5A5A, version, valid, number, 0, 8 * len(words))
+    payload = (head + struct.pack(f"<{len(words)}Q", *words)).ljust(size, b"\0")[:size]
+    return file_bytes(outputs=[Written(np.frombuffer(payload, np.uint8))], op_name="Node_OpDebug")
+
+
+def new_overflow_json(unit: str, version: int = 0, *, valid: int = 1, **numbers: int) -> str:
+    """A record of the new layout as the vendor's tool converts it."""
+    found = new_numbers(unit if unit in NEW_UNITS else "AIC", version, **numbers)
+    found |= {name: hex(found[name]) for name in ("pc_start", "para_base", "src_addr", "dst_addr") if name in found}
+    part = {"valid": valid, "acc_type": unit, "rsv": 0, "data_len": 8 * len(found), "data": found}
+    return json.dumps({"magic": "0x5a5a5a5a", "version": version, "acc_list": part})
 
 
 _FRAME = "# In file /root/net/train.py:{}/        return ops.relu(self.fc1(x))/\n"

@@ -14,9 +14,14 @@ from tests.ascend_files import (
     OVERFLOWING,
     DeviceDump,
     Overflow,
+    Written,
+    file_bytes,
+    nano_bytes,
+    new_overflow_bytes,
     overflow_bytes,
     take_for_long,
     task_of,
+    write,
     write_device_dump,
     write_long_tensors,
     write_overflowing_dump,
@@ -148,3 +153,29 @@ def test_a_long_tensor_is_written_piece_by_piece(
         assert code == 0, text
     assert (np.load(tmp_path / "one.npy") == values).all()
     assert 0 < converted.most <= math.prod(LONG) // 3
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("name", ["12345", "0123456789abcdef" * 2])
+@pytest.mark.parametrize("small", [False, True])
+def test_a_file_whose_name_says_nothing_is_a_doubt(
+    tmp_path: Path, capsys: Capture, inside: bool, name: str, small: bool
+) -> None:
+    dump = write_device_dump(tmp_path, steps=(0,))
+    assert ask(capsys, "check", tmp_path, "--watch", "TO")[0] == 0
+    bad = np.full(3, np.nan, np.float32)
+    content = nano_bytes([(bad, 0)], []) if small else file_bytes(outputs=[Written(bad)])
+    write((dump.writer.step(0) if inside else tmp_path / "loose") / name, content)
+    code, text = ask(capsys, "check", tmp_path, "--watch", "TO")
+    assert (code, name in text) == (2, True)
+
+
+@pytest.mark.parametrize(("status", "code", "words"), [(0x20, 1, "overflow"), (0, 2, "no status is set")])
+def test_a_record_of_the_new_layout_names_the_operator_or_nobody(
+    tmp_path: Path, capsys: Capture, status: int, code: int, words: str
+) -> None:
+    dump = write_device_dump(tmp_path, steps=(0,))
+    dump.overflow(0, new_overflow_bytes("AIV", 1, task_id=task_of(RELU), stream_id=2, status=status))
+    found, text = ask(capsys, "check", tmp_path, "--watch", "OO")
+    assert (found, words in text) == (code, True)
+    assert (RELU.rpartition("/")[2] in text) is (status > 0)

@@ -314,7 +314,8 @@ class TestOverflows:
             table = source.tensors(0, 1)
             row = table.find(source.nodes(0).find(RELU), Side.OUTPUT, 0)
             (record,) = table.overflows(row)
-            assert (record.unit, record.task, record.stream, record.status) == ("AI Core", task_of(RELU), 2, 0x20)
+            assert (record.unit, record.task, record.stream, record.status) == ("AI Core", task_of(RELU), 2, (0x20,))
+            assert record.meaning == "floating-point arithmetic"
             assert (record.model, record.kernel, record.block) == (1, 7, 3)
             assert (record.pc_start, record.para_base) == (0x1000, 0x2000)
             assert str(record) == f"AI Core status 0x20 (task {task_of(RELU)}, stream 2, block 3)"
@@ -329,11 +330,14 @@ class TestOverflows:
         with closing(open_source(tmp_path)) as source:
             assert overflowed(source, 0) == {MATMUL}
 
-    def test_without_any_status_the_file_itself_reports_the_ai_core_s(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("form", [overflow_bytes, overflow_json])
+    def test_without_any_status_nobody_overflowed_and_it_is_said(self, tmp_path: Path, form: Any) -> None:
         dump = write_device_dump(tmp_path, steps=(0,))
-        dump.overflow(0, overflow_json({"AI Core": Overflow(task_of(RELU), 2, 0)}))
+        dump.overflow(0, form({"AI Core": Overflow(task_of(RELU), 2, 0)}))
         with closing(open_source(tmp_path)) as source:
-            assert overflowed(source, 0) == {RELU}
+            assert overflowed(source, 0) == set()
+            (part,) = source.unreadable()
+            assert part.why.endswith("it tells of no overflow: no status is set")
 
     def test_an_operator_that_was_not_dumped_is_said_to_be_missing(self, tmp_path: Path) -> None:
         dump = write_device_dump(tmp_path, steps=(0,))
@@ -349,15 +353,15 @@ class TestOverflows:
         ("content", "words"),
         [
             (b"", "it is empty"),
-            (overflow_bytes({})[:-1], "it is truncated"),
-            (file_bytes(outputs=[Written(np.zeros(100, np.uint8))]), "it has 100 bytes of 1,048"),
+            (overflow_bytes({})[:-1], "it has 2,047 bytes of 2,048"),
+            (file_bytes(outputs=[Written(np.zeros(100, np.uint8))]), "it has 100 bytes of 2,048"),
             (file_bytes([Written(np.zeros(100, np.uint8))]), "it has no output"),
             ("", "it is no JSON"),
             ("[" * 100_000, "it is no JSON"),
             ("[]", "it is no JSON object"),
             ("{}", "it has none of the blocks"),
             (json.dumps({"AI Core": []}), "it has no object at 'AI Core'"),
-            (json.dumps({"DHA Atomic Add": {"status": 0}}), "it tells of no overflow: no status, and no 'AI Core'"),
+            (json.dumps({"DHA Atomic Add": {"status": 0}}), "it tells of no overflow: no status is set"),
             (json.dumps({"AI Core": {"task_id": "x"}}), "it has no number at 'task_id'"),
             (json.dumps({"AI Core": {"task_id": -1}}), "it has no number at 'task_id'"),
         ],

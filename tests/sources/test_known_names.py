@@ -69,7 +69,7 @@ def test_places_tell_prefixes_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b".npy", b".output.0.npy", b".output.x.F.npy", b"x.output.0.F.npy", b".a.output.0.F.npy"]
+    "text", [b"", b".npy", b".output.npy", b".output.x.F.npy", b"x.output.0.F.npy", b".a.output.0.F.npy"]
 )
 def test_endings_that_make_no_sense_have_no_number(text: bytes) -> None:
     known_names = KnownNames()

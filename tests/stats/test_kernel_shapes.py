@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.ascend_files import BITS, Written, bits_of
+from tests.ascend_files import BITS, Written
 from tests.stats.kernels import needs_kernel
 from tests.stats.test_ascend_file import tensors
 from tests.thorough import examples
@@ -250,7 +250,7 @@ def test_shapes_that_do_not_fit_have_no_order_and_those_that_do_leave_no_buffer(
         changed[at % len(changed)] = length
     groups = data.draw(st.one_of(st.just(tensor.groups), GROUPS))
     dtype = tensor.type_name
-    order = device_order(tensor.format, tuple(device), tuple(host), bits_of(dtype), groups)
+    order = device_order(tensor.format, tuple(device), tuple(host), groups)
     if order is None:
         assert changes or groups != tensor.groups
         return

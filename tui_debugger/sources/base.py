@@ -67,14 +67,34 @@ class TensorFlag(IntFlag):
     """The device recorded that the operator whose run wrote this overflowed: see ``TensorTable.overflows``."""
 
 
+NO_NUMBER: Final = 65535
+"""A task, stream, context or thread of a device that is not known."""
+
+_BITS_OF_CORES: Final = {
+    0x8: "negation of the smallest integer",
+    0x10: "integer arithmetic",
+    0x20: "floating-point arithmetic",
+    0x80: "conversion of a negative float to an unsigned integer",
+    0x100: "conversion of float32 or int32 to float16",
+    0x400: "accumulation in the cube",
+}
+_SOURCES: Final = ("the source is NaN", "the destination is NaN", "source and destination are NaN")
+_KINDS_OF_UNITS: Final = {
+    "DHA Atomic Add": (8, 0xFF, dict(enumerate(("above the range", "below the range", *_SOURCES), 9))),
+    "L2 Atomic Add": (16, 0x7, dict(enumerate(("above the range", "below the range", *_SOURCES), 1))),
+}
+"""By unit, where in its status the kind of overflow stands, which bits that are, and the kinds."""
+
+
 @dataclass(frozen=True, slots=True)
 class OverflowRecord:
     """A record that a device wrote of an operator that overflowed.
 
     Attributes:
-        unit: the part of the device: ``AI Core``, ``L2 Atomic Add`` or ``DHA Atomic Add``.
-        task, stream: the numbers that the operator ran under.
-        status: what it reported; which bit means what is the device's secret.
+        unit: the part of the device: ``AI Core``, ``L2 Atomic Add``, ``DHA Atomic Add``, ``AI Vector Core`` ...
+        task, stream: the numbers that the operator ran under; ``NO_NUMBER`` where they are not known.
+        status: the words that the unit reported; several where each pipe of a core has its own.
+        context, thread: numbers of the part of an operator that is divided; else ``NO_NUMBER``.
         model, kernel, block: numbers of the model, the kernel's code and the block of data.
         pc_start, para_base: addresses of its code and of its parameters.
     """
@@ -82,16 +102,41 @@ class OverflowRecord:
     unit: str
     task: int
     stream: int
-    status: int
+    status: tuple[int, ...]
+    context: int = NO_NUMBER
+    thread: int = NO_NUMBER
     model: int = 0
     kernel: int = 0
-    block: int = 0
+    block: int | None = None
     pc_start: int = 0
     para_base: int = 0
 
     def __str__(self) -> str:
         """``AI Core status 0x20 (task 5, stream 2, block 0)``."""
-        return f"{self.unit} status {self.status:#x} (task {self.task}, stream {self.stream}, block {self.block})"
+        numbers = [("task", self.task), ("stream", self.stream)]
+        parts = [("context", self.context), ("thread", self.thread)]
+        numbers += [part for part in parts if part[1] != NO_NUMBER]
+        numbers += [("block", self.block)] if self.block is not None else []
+        status = " ".join(f"{word:#x}" for word in self.status)
+        return f"{self.unit} status {status} ({', '.join(f'{name} {number}' for name, number in numbers)})"
+
+    @property
+    def reports(self) -> bool:
+        """Tells whether an overflow is reported: a status of zeros reports none."""
+        return any(self.status)
+
+    @property
+    def meaning(self) -> str:
+        """Returns what the vendor says of the status; empty where nothing is published."""
+        if len(self.status) != 1:
+            return ""
+        (status,) = self.status
+        if self.unit in _KINDS_OF_UNITS:
+            shift, mask, kinds = _KINDS_OF_UNITS[self.unit]
+            return kinds.get(status >> shift & mask, "")
+        if not self.unit.endswith("Core"):
+            return ""
+        return ", ".join(words for bit, words in _BITS_OF_CORES.items() if status & bit)
 
 
 class Names:

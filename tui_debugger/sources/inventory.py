@@ -272,6 +272,8 @@ class _InventoryWalk:
             if files.step is None and entry not in self._places:
                 continue  # it was walked with what lies outside of steps
             if is_inside(self._start, entry):
+                if any(path in claimed for path in _chain(self._start) - _chain(entry)):
+                    continue  # PATH is one of several places of the step, and accounted for by itself
                 entry = self._start  # noqa: PLW2901 - PATH leads into the step
             elif not is_inside(entry, self._start):
                 continue

@@ -223,6 +223,9 @@ READERS: Final = (
     "tui_debugger.sources.logs.reader:TE_LOGS_READER",
     "tui_debugger.sources.logs.reader:MONITOR_READER",
     "tui_debugger.sources.logs.reader:TREND_READER",
+    "tui_debugger.sources.named_trees.layout:FX_READER",
+    "tui_debugger.sources.named_trees.layout:ATB_READER",
+    "tui_debugger.sources.named_trees.layout:SINGLE_READER",
     "tui_debugger.sources.tensor_files.reader:READER",
 )
 """The readers of this package, as entry points are written; where two are equally sure, the first one opens."""

@@ -15,7 +15,7 @@ import mmap
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Final, cast
@@ -29,7 +29,17 @@ from tui_debugger.model import ReadSpec, Side
 from tui_debugger.opener import open_regular
 from tui_debugger.stats import kernel
 from tui_debugger.stats.archive import FileBytes, unreadable
-from tui_debugger.stats.device_order import CONVERTED, DeviceOrder, Shape, SharedBytes, device_order, unconverted_order
+from tui_debugger.stats.ascend_nano import (
+    MAX_RANK,
+    MAX_TENSORS,
+    NANO,
+    BadHeaderError,
+    HeaderTensor,
+    nano_tensors,
+    plausible,
+)
+from tui_debugger.stats.decoded_types import DECODED, DecodedType
+from tui_debugger.stats.device_order import DeviceOrder, Shape, SharedBytes, device_order, unconverted_order
 from tui_debugger.stats.dtypes import DType, dtype_of
 from tui_debugger.stats.kernel.elements import copy_elements
 from tui_debugger.stats.npy import WHOLE_FILE, FileArray, Layout, StoredValues, ValueReader
@@ -37,9 +47,6 @@ from tui_debugger.stats.protobuf_fields import fields_of, varint
 
 MAX_HEADER: Final = 1 << 24
 """Longest header accepted: that of 100,000 tensors."""
-MAX_TENSORS: Final = 1 << 15
-"""Inputs, and outputs, of one operator: no slot has a higher number."""
-MAX_RANK: Final = 32
 _LENGTH: Final = 8
 _AHEAD: Final = 1 << 24
 """Bytes that are converted ahead for who reads one piece after the other. Neighbours in the tensor may stand far apart
@@ -49,34 +56,46 @@ _TYPES: Final = (
     *("undefined", "float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint32", "uint64"),
     *("bool", "float64", "string", "dual_sub_int8", "dual_sub_uint8", "complex64", "complex128", "qint8", "qint16"),
     *("qint32", "quint8", "quint16", "resource", "string_ref", "dual", "variant", "bfloat16", "int4", "uint1"),
-    *("int2", "uint2"),
+    *("int2", "uint2", "complex32", "hifloat8", "float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu", "float6_e3m2"),
+    *("float6_e2m3", "float4_e2m1", "float4_e1m2", "hifloat4"),
 )
 _READ_AS: Final = {
-    "dual_sub_int8": "int8",
-    "dual_sub_uint8": "uint8",
     "qint8": "int8",
     "qint16": "int16",
     "qint32": "int32",
     "quint8": "uint8",
     "quint16": "uint16",
+    "resource": "int64",
 }
-"""Types that another one holds: quantised values are read as the integers that they are."""
-_BITS: Final = {"int4": 4, "int2": 2, "uint2": 2, "uint1": 1}
-"""Types of which several elements share a byte, the first one in its lowest bits."""
-_NO_NUMBERS: Final = frozenset({"undefined", "string", "resource", "string_ref", "dual", "variant"})
+"""Types that another one holds: quantised values are read as the integers that they are, and handles as numbers."""
+_BYTE: Final = np.dtype("S1")
+_BITS: Final = {"int4": 4, "int2": 2, "uint2": 2, "uint1": 1, "float4_e2m1": 4, "float4_e1m2": 4}
+"""Types of which several elements share a byte, the first one in its lowest bits; of uint1 in its highest bit."""
+_NO_NUMBERS: Final = frozenset({"string", "string_ref", "variant", "dual", "dual_sub_int8", "dual_sub_uint8"})
+"""Types whose elements are no numbers: they come as bytes, and nothing about numbers is asked of them."""
+_UNREADABLE: Final = {
+    "undefined": "whose type the device did not know",
+    "float6_e3m2": "and how six bits are packed is not published",
+    "float6_e2m3": "and how six bits are packed is not published",
+    "hifloat4": "whose layout is not published",
+}
 
 _FORMATS: Final = (
-    *("NCHW", "NHWC", "ND", "NC1HWC0", "FRACTAL_Z", "NC1C0HWPAD", "NHWC1C0", "FSR_NCHW", "FRACTAL_DECONV", "C1HWNC0"),
-    *("FRACTAL_DECONV_TRANSPOSE", "FRACTAL_DECONV_SP_STRIDE_TRANS", "NC1HWC0_C04", "FRACTAL_Z_C04", "CHWN"),
-    *("FRACTAL_DECONV_SP_STRIDE8_TRANS", "HWCN", "NC1KHKWHWC0", "BN_WEIGHT", "FILTER_HWCK", "HASHTABLE_LOOKUP_LOOKUPS"),
-    *("HASHTABLE_LOOKUP_KEYS", "HASHTABLE_LOOKUP_VALUE", "HASHTABLE_LOOKUP_OUTPUT", "HASHTABLE_LOOKUP_HITS"),
-    *("C1HWNCoC0", "MD", "NDHWC", "FRACTAL_ZZ", "FRACTAL_NZ", "NCDHW", "DHWCN", "NDC1HWC0", "FRACTAL_Z_3D", "CN", "NC"),
-    *("DHWNC", "FRACTAL_Z_3D_TRANSPOSE", "FRACTAL_ZN_LSTM", "FRACTAL_Z_G", "RESERVED"),
+    *("NCHW", "NHWC", "ND", "NC1HWC0", "FRACTAL_Z", "NC1C0HWPAD", "NHWC1C0", "FSR_NCHW", "FRACTAL_DECONV"),
+    *("C1HWNC0", "FRACTAL_DECONV_TRANSPOSE", "FRACTAL_DECONV_SP_STRIDE_TRANS", "NC1HWC0_C04", "FRACTAL_Z_C04"),
+    *("CHWN", "FRACTAL_DECONV_SP_STRIDE8_TRANS", "HWCN", "NC1KHKWHWC0", "BN_WEIGHT", "FILTER_HWCK"),
+    *("HASHTABLE_LOOKUP_LOOKUPS", "HASHTABLE_LOOKUP_KEYS", "HASHTABLE_LOOKUP_VALUE", "HASHTABLE_LOOKUP_OUTPUT"),
+    *("HASHTABLE_LOOKUP_HITS", "C1HWNCoC0", "MD", "NDHWC", "FRACTAL_ZZ", "FRACTAL_NZ", "NCDHW", "DHWCN", "NDC1HWC0"),
+    *("FRACTAL_Z_3D", "CN", "NC", "DHWNC", "FRACTAL_Z_3D_TRANSPOSE", "FRACTAL_ZN_LSTM", "FRACTAL_Z_G", "RESERVED"),
+    *("ALL", "NULL", "ND_RNN_BIAS", "FRACTAL_ZN_RNN", "YUV", "YUV_A", "NCL", "FRACTAL_Z_WINO", "C1HWC0"),
+    *("FRACTAL_NZ_C0_16", "FRACTAL_NZ_C0_32", "FRACTAL_NZ_C0_2", "FRACTAL_NZ_C0_4", "FRACTAL_NZ_C0_8"),
 )
-_PLAIN: Final = frozenset({"NCHW", "NHWC", "ND", "CHWN", "HWCN", "MD", "NDHWC", "NCDHW", "DHWCN", "CN", "NC", "DHWNC"})
-"""Formats that only say what the dimensions mean: the device holds them as the program does."""
+_RANKS: Final = {"NCHW": 4, "NHWC": 4, "CHWN": 4, "HWCN": 4, "NCDHW": 5, "NDHWC": 5, "DHWCN": 5, "DHWNC": 5}
+"""Formats that name one axis each: with another number of dimensions they say nothing, as ND does."""
+_PLAIN: Final = frozenset({*_RANKS, "ND", "MD", "CN", "NC"})
+"""Formats that only say what the dimensions mean: nothing is padded."""
 DEVICE_FORMATS: Final = frozenset(_FORMATS) - _PLAIN
-"""Formats whose elements stand in another order than the program's."""
+"""Formats whose elements may stand in another order than the program's."""
 
 
 # -- the header --------------------------------------------------------------------------------------------------------
@@ -113,6 +132,11 @@ class DumpedTensor:
         """Returns what ``ReadSpec.member`` calls it: ``input.0``."""
         return member_name(self.side, self.slot)
 
+    @property
+    def absent(self) -> bool:
+        """Tells whether there is no tensor: an optional input that was not given."""
+        return not self.shape and not self.size
+
 
 @dataclass(frozen=True)
 class DumpHeader:
@@ -121,23 +145,17 @@ class DumpHeader:
     Attributes:
         tensors: inputs, then outputs.
         op_name: the operator's name as the device has it.
-        size: bytes that the file must have.
-        spaces: bytes of the device's own working memory, which may follow.
+        size: bytes that the file must have: the device's buffers and working memory stand behind the tensors.
     """
 
     tensors: tuple[DumpedTensor, ...]
     op_name: str
     size: int
-    spaces: int = 0
 
     @cached_property
     def by_member(self) -> dict[str, DumpedTensor]:
         """The tensors by ``DumpedTensor.member``."""
         return {each.member: each for each in self.tensors}
-
-
-class BadHeaderError(ValueError):
-    """A header makes no sense; the text says why."""
 
 
 def member_name(side: Side | int, slot: int) -> str:
@@ -176,38 +194,48 @@ def _header(descriptor: int, status: os.stat_result) -> DumpHeader:
             raise BadHeaderError("ends inside its header")
         head += piece
     header = parse_header(head[_LENGTH : _LENGTH + length])
-    if not header.tensors and (rest := status.st_size - header.size - header.spaces) > 0:
+    if not header.tensors and (rest := status.st_size - header.size) > 0:
         raise BadHeaderError(f"holds {rest:,} bytes, and its header tells of no tensor")
     return header
 
 
 @lru_cache(maxsize=64)
 def parse_header(message: bytes) -> DumpHeader:
-    """Parses a ``DumpData`` message.
+    """Parses a ``DumpData`` message, or what small devices write in its place.
 
     Raises:
         BadHeaderError: it makes no sense.
     """
-    found: dict[int, list[_Tensor]] = {3: [], 4: []}
-    buffers, spaces, name = 0, 0, b""
+    if message.startswith(NANO):
+        inputs, outputs = nano_tensors(message)
+        return _placed(len(message), inputs, outputs)
+    found: dict[int, list[HeaderTensor]] = {3: [], 4: []}
+    behind, name = 0, b""
     for number, value in _fields(message):
         if number in found:
             if len(found[number]) == MAX_TENSORS:
                 raise BadHeaderError(f"has more than {MAX_TENSORS:,} tensors on one side")
             found[number].append(_tensor(_bytes(value), number == 3))
-        elif number == 5:
-            buffers += _size_of(value)
-        elif number == 8:
-            spaces += _size_of(value)
+        elif number in (5, 8):
+            behind += _size_of(value)
         elif number == 6:
             name = _bytes(value)
+    return _placed(len(message), found[4], found[3], name.decode("utf-8", "replace"), behind)
+
+
+def _placed(
+    length: int, inputs: Sequence[HeaderTensor], outputs: Sequence[HeaderTensor], name: str = "", behind: int = 0
+) -> DumpHeader:
+    """Returns a header: its tensors stand one after the other."""
     tensors: list[DumpedTensor] = []
-    start = _LENGTH + len(message)
-    for side, number in ((Side.INPUT, 4), (Side.OUTPUT, 3)):
-        for slot, each in enumerate(found[number]):
-            tensors.append(each.at(side, slot, start))
+    start = _LENGTH + length
+    for side, found in ((Side.INPUT, inputs), (Side.OUTPUT, outputs)):
+        if len(found) > MAX_TENSORS:
+            raise BadHeaderError(f"has more than {MAX_TENSORS:,} tensors on one side")
+        for slot, each in enumerate(found):
+            tensors.append(_dumped(each, side, slot, start))
             start += each.size
-    return DumpHeader(tuple(tensors), name.decode("utf-8", "replace"), start + buffers, spaces)
+    return DumpHeader(tuple(tensors), name, start + behind)
 
 
 def _size_of(value: int | bytes) -> int:
@@ -215,34 +243,25 @@ def _size_of(value: int | bytes) -> int:
     return next((_number(size) for field, size in _fields(_bytes(value)) if field == 3), 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tensor:
-    data_type: int
-    format: int
-    shape: Shape
-    original: Shape | None
-    sub_format: int
-    size: int
-
-    def at(self, side: Side, slot: int, start: int) -> DumpedTensor:
-        """Returns it with its place in the file."""
-        fmt = _FORMATS[self.format] if self.format < len(_FORMATS) else ""
-        return DumpedTensor(
-            side=side,
-            slot=slot,
-            data_type=_TYPES[self.data_type] if self.data_type < len(_TYPES) else "",
-            format=fmt,
-            shape=self.shape,
-            original_shape=self.original,
-            groups=self.sub_format if fmt.startswith("FRACTAL_Z") and self.sub_format > 1 else 1,
-            start=start,
-            size=self.size,
-            codes=(self.data_type, self.format),
-        )
+def _dumped(tensor: HeaderTensor, side: Side, slot: int, start: int) -> DumpedTensor:
+    """Returns a tensor with its place in the file."""
+    fmt = _FORMATS[tensor.format] if tensor.format < len(_FORMATS) else ""
+    return DumpedTensor(
+        side=side,
+        slot=slot,
+        data_type=_TYPES[tensor.data_type] if tensor.data_type < len(_TYPES) else "",
+        format=fmt,
+        shape=tensor.shape,
+        original_shape=tensor.original,
+        groups=tensor.sub_format if fmt.startswith("FRACTAL_Z") and tensor.sub_format > 1 else 1,
+        start=start,
+        size=tensor.size,
+        codes=(tensor.data_type, tensor.format),
+    )
 
 
 @lru_cache(maxsize=1 << 14)  # an operator's tensors are described alike in every step
-def _tensor(message: bytes, output: bool) -> _Tensor:
+def _tensor(message: bytes, output: bool) -> HeaderTensor:
     """Reads an ``OpOutput`` or ``OpInput``; the numbers of their later fields differ."""
     size_field, original_field, sub_field = (6, 7, 8) if output else (5, 6, 7)
     data_type = fmt = size = sub_format = 0
@@ -263,7 +282,7 @@ def _tensor(message: bytes, output: bool) -> _Tensor:
             sub_format = _number(value)
     if size >= 1 << 62:
         raise BadHeaderError("has a tensor of an impossible size")
-    return _Tensor(data_type, fmt, shape, original, sub_format, size)
+    return HeaderTensor(data_type, fmt, shape, original, sub_format, size)
 
 
 def _shape(message: bytes) -> Shape:
@@ -277,9 +296,7 @@ def _shape(message: bytes) -> Shape:
             dims += _packed(value)
         if len(dims) > MAX_RANK:
             raise BadHeaderError(f"has a shape of more than {MAX_RANK} dimensions")
-    if math.prod(n for n in dims if n) >= 1 << 60:
-        raise BadHeaderError("has an impossible shape")
-    return tuple(dims)
+    return plausible(tuple(dims))
 
 
 def _packed(value: bytes) -> Iterator[int]:
@@ -326,6 +343,7 @@ class StoredTensor:
         bits: of an element of which several share a byte; 0: no such type.
         signed: whether the highest of these bits is a sign.
         count: elements in the file, padding included.
+        decoded: what makes numbers of the elements, where numpy has no type for them; None: it has.
     """
 
     layout: Layout
@@ -334,6 +352,7 @@ class StoredTensor:
     bits: int
     signed: bool
     count: int
+    decoded: DecodedType | None = None
 
     @property
     def nbytes(self) -> int:
@@ -350,35 +369,66 @@ def stored_tensor(tensor: DumpedTensor) -> StoredTensor:
     name = tensor.data_type
     if not name:
         raise BadHeaderError(f"has the unknown element type number {tensor.codes[0]}")
+    if name in _UNREADABLE:
+        raise BadHeaderError(f"has elements of type {name}, {_UNREADABLE[name]}")
     if name in _NO_NUMBERS:
-        raise BadHeaderError(f"has elements of type {name}, which are no numbers")
-    if not tensor.format and tensor.codes[1] != 255:
-        raise BadHeaderError(f"has the unknown format number {tensor.codes[1]}")
-    dtype = dtype_of(_READ_AS.get(name, name))
+        layout = Layout(_BYTE, name, (tensor.size,), False, 0, tensor.size)
+        return StoredTensor(layout, None, _BYTE, 0, False, tensor.size)
+    decoded = DECODED.get(name)
+    dtype = decoded.stored if decoded is not None else dtype_of(_READ_AS.get(name, name))
     if dtype is None:
         raise BadHeaderError(f"has elements of type {name}, which this numpy does not know")
-    device, host = tensor.shape, tensor.original_shape
-    order: DeviceOrder | None = None
-    if tensor.format in CONVERTED and host is not None and host != device:
-        order = device_order(tensor.format, device, host, _BITS.get(name, 8 * dtype.itemsize), tensor.groups)
-    elif host is not None and math.prod(host) == math.prod(device) and tensor.format not in DEVICE_FORMATS:
-        device = host  # the same elements, whatever the device calls their dimensions
-    shape = host if order is not None and host is not None else device
-    layout = Layout(dtype, _READ_AS.get(name, name), shape, False, 0, math.prod(shape))
     bits = _BITS.get(name, 0)
-    stored = StoredTensor(layout, order, dtype, bits, name in ("int4", "int2"), math.prod(tensor.shape))
-    if tensor.size != stored.nbytes:
+    device = tensor.shape
+    if not device and tensor.size > dtype.itemsize:  # a list of elements without a shape
+        device = (tensor.size * 8 // (bits or 8 * dtype.itemsize),)
+    shape, order = _program_shape(tensor, device)
+    values = decoded.values if decoded is not None else dtype
+    layout = Layout(values, _READ_AS.get(name, name), shape, False, 0, math.prod(shape))
+    stored = StoredTensor(layout, order, dtype, bits, name in ("int4", "int2"), math.prod(device), decoded)
+    if tensor.size < stored.nbytes:
         raise BadHeaderError(f"has {tensor.size:,} bytes of values, where its shape takes {stored.nbytes:,}")
     return stored
+
+
+def _program_shape(tensor: DumpedTensor, device: Shape) -> tuple[Shape, DeviceOrder | None]:
+    """Returns the shape that a tensor is read with, and its elements' order: the device's where no rule is known."""
+    host = tensor.original_shape
+    if host is None or host == device:
+        return device, None
+    if 0 in device:
+        return (host if 0 in host else device), None
+    order = device_order(tensor.format, device, host, tensor.groups)
+    if order is not None:
+        return host, order
+    says_nothing = len(device) != _RANKS.get(tensor.format, -1)
+    as_it_is = tensor.format in ("NCHW", "NCDHW") or (tensor.format in _PLAIN and says_nothing)
+    if as_it_is and [n for n in host if n != 1] == [n for n in device if n != 1]:
+        return host, None  # dimensions of 1 come and go
+    return device, None
+
+
+def is_readable(tensor: DumpedTensor) -> bool:
+    """Tells whether values can be made of a tensor's bytes."""
+    try:
+        stored_tensor(tensor)
+    except BadHeaderError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=1 << 14)
 def is_converted(tensor: DumpedTensor) -> bool:
     """Tells whether a tensor is read as the program knows it; else it comes as the device holds it, with padding."""
     try:
-        return tensor.format not in DEVICE_FORMATS or stored_tensor(tensor).order is not None
+        shape = stored_tensor(tensor).layout.shape
     except BadHeaderError:
         return True  # it is not read at all
+    if tensor.data_type in _NO_NUMBERS:
+        return True
+    if tensor.original_shape:
+        return shape == tensor.original_shape
+    return tensor.format in _PLAIN or len(shape) < 2
 
 
 class _MappedBytes:
@@ -444,7 +494,11 @@ class AscendReader:
         if not (self._is_long and self._is_costly):
             return self.array()
         # mypy takes it for an array, as those do who read pieces of arrays; whoever wants more of it gets all of it.
-        return cast("Array", FileArray(AscendReader(_MappedBytes(*self._mapped), self._stored)))
+        return cast("Array", FileArray(self.kept()))
+
+    def kept(self) -> AscendReader:
+        """Returns a reader of the same values that outlives the file's being closed."""
+        return AscendReader(_MappedBytes(*self._mapped), self._stored)
 
     @cached_property
     def _mapped(self) -> tuple[mmap.mmap, int]:
@@ -468,7 +522,7 @@ class AscendReader:
             return found.view(self.layout.dtype)
         # One byte for each element, its neighbours shifted out: first those above it, then those below.
         bits = stored.bits
-        raw = np.frombuffer(mapped, np.uint8, stored.nbytes, start)[places * bits // 8]
+        raw = _first_lowest(np.frombuffer(mapped, np.uint8, stored.nbytes, start)[places * bits // 8], bits)
         raw = raw << (8 - bits - places * bits % 8).astype(np.uint8)
         small: Array = (raw.view(np.int8) if stored.signed else raw) >> (8 - bits)
         return small.view(self.layout.dtype)
@@ -516,6 +570,7 @@ class AscendReader:
             first = (start + done) * bits // 8
             packed = np.empty(-(-(start + done + len(into)) * bits // 8) - first, np.uint8)
             self._content.read_into(first, packed)
+            packed = _first_lowest(packed, bits)
             skipped = start + done - first * 8 // bits
             into[:] = _unpacked(packed, self._stored)[skipped : skipped + len(into)]
 
@@ -524,10 +579,10 @@ class AscendReader:
         """All bytes of the device: in memory when they are few, else mapped."""
         if self._stored.nbytes > WHOLE_FILE:
             mapped, start = self._mapped
-            return np.frombuffer(mapped, np.uint8, self._stored.nbytes, start)
+            return _first_lowest(np.frombuffer(mapped, np.uint8, self._stored.nbytes, start), self._stored.bits)
         raw = np.empty(self._stored.nbytes, np.uint8)
         self._content.read_into(0, raw)
-        return raw
+        return _first_lowest(raw, self._stored.bits)
 
     @cached_property
     def _buffer(self) -> Array:
@@ -539,6 +594,58 @@ _GATHERED: Final = 1 << 18
 """Elements that share bytes which are found one by one at once."""
 _SMALL: Final = 1 << 20
 """Elements that share bytes which are read at once."""
+
+
+_REVERSED: Final = np.packbits(np.unpackbits(np.arange(256, dtype=np.uint8)).reshape(256, 8)[:, ::-1]).reshape(256)
+"""Bytes with their bits in the other order."""
+
+
+def _first_lowest(packed: UInt8, bits: int) -> UInt8:
+    """Returns bytes that several elements share, the first one in the lowest bits; single bits come the other way."""
+    return _REVERSED[packed] if bits == 1 else packed
+
+
+class _DecodingReader:
+    """Reads values of a type that numpy does not have: a ``npy.ConvertingReader``.
+
+    Attributes:
+        layout: what they are, once they are decoded.
+        packed: never: any piece can be read without those before it.
+    """
+
+    packed: Final = False
+
+    def __init__(self, codes: AscendReader, layout: Layout, decoded: DecodedType) -> None:
+        self.layout = layout
+        self._codes, self._decoded = codes, decoded
+
+    def read_into(self, start: int, target: Array) -> None:
+        """Fills an array with the elements from one on, in C order: see ``AscendReader``."""
+        for first in range(0, len(target), _SMALL):
+            into = target[first : first + _SMALL]
+            codes = np.empty(len(into), self._decoded.stored)
+            self._codes.read_into(start + first, codes)
+            into[:] = self._decoded.decode(codes)
+
+    def array(self) -> Array:
+        """Returns all values."""
+        values = np.empty(self.layout.count, self.layout.dtype)
+        self.read_into(0, values)
+        return values.reshape(self.layout.shape)
+
+    def lazy_array(self) -> Array:
+        """See ``npy.ConvertingReader``."""
+        if self.layout.nbytes <= WHOLE_FILE:
+            return self.array()
+        return cast("Array", FileArray(_DecodingReader(self._codes.kept(), self.layout, self._decoded)))
+
+    def gather(self, elements: Int64) -> Array:
+        """Returns elements, numbered in C order, as an array of the same shape."""
+        return self._decoded.decode(self._codes.gather(elements))
+
+    def close(self) -> None:
+        """Forgets what was read ahead."""
+        self._codes.close()
 
 
 def _unpacked(packed: UInt8, stored: StoredTensor) -> Array:
@@ -583,10 +690,40 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Value
     if missing > 0:
         what = f"is truncated: {min(missing, tensor.size):,} of {tensor.size:,} bytes of values are missing"
         raise _unreadable(spec, what, "the dump was interrupted, or is still being written")
-    if status.st_size > header.size:
+    if status.st_size > header.size and _holds_more(descriptor, header.size):
         what = f"has {status.st_size - header.size:,} bytes more than its header tells of: it is damaged"
         raise _unreadable(spec, what)
-    return AscendReader(FileBytes(descriptor, tensor.start, tensor.size, _where(spec)), stored)
+    content = FileBytes(descriptor, tensor.start, stored.nbytes, _where(spec))
+    if stored.decoded is None:
+        return AscendReader(content, stored)
+    codes = replace(stored, layout=replace(stored.layout, dtype=stored.stored))
+    return _DecodingReader(AscendReader(content, codes), stored.layout, stored.decoded)
+
+
+def _holds_more(descriptor: int, start: int) -> bool:
+    """Tells whether there is more than zeros behind what a header tells of."""
+    while piece := opener.pread(descriptor, _AHEAD, start):
+        if piece.strip(b"\0"):
+            return True
+        start += len(piece)
+    return False
+
+
+def first_output(path: str | bytes, most: int) -> tuple[int, bytes]:
+    """Returns the size of a file's first output, and the first of its bytes that are there, whatever their type is.
+
+    Raises:
+        OSError: the file cannot be read.
+        BadHeaderError: it is no such file, or has no output.
+    """
+    descriptor, status = open_regular(path)
+    try:
+        tensor = _header(descriptor, status).by_member.get(member_name(Side.OUTPUT, 0))
+        if tensor is None:
+            raise BadHeaderError("has no output")
+        return tensor.size, opener.pread(descriptor, min(tensor.size, most), tensor.start)
+    finally:
+        opener.close(descriptor)
 
 
 def _open_npy(descriptor: int, status: os.stat_result, spec: ReadSpec) -> ValueReader:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -179,134 +180,211 @@ def _boxes(shape: Shape, start: int, stop: int) -> Iterator[tuple[Shape, Shape]]
         yield (last, *low), (last + 1, *high)
 
 
-def device_order(fmt: str, device: Shape, host: Shape, bits: int, groups: int = 1) -> DeviceOrder | None:
-    """Returns the order of a tensor's elements on the device; None when the two shapes do not fit this format.
+# -- formats -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A tensor on a device: the shape that it has there, and where its elements stand."""
+
+    device: Shape
+    order: DeviceOrder
+
+
+def device_order(fmt: str, device: Shape, host: Shape, groups: int = 1) -> DeviceOrder | None:
+    """Returns the order of a tensor's elements on the device; None when it cannot be known.
+
+    The program's dimensions are given the axes of the format: those that MindSpore gives them, else those with which
+    the format makes exactly the device's shape. A program whose axes come in another order than N, C, H, W is told by
+    that shape, too, where only one order makes it.
 
     Args:
-        fmt: one of ``CONVERTED``.
+        fmt: the format, by name.
         device: the device's shape; its last dimension says how long blocks are.
         host: the program's shape.
-        bits: of an element, which say it where the device's shape does not.
         groups: of a grouped convolution's weights.
     """
     if any(n <= 0 for n in (*device, *host)):
         return None
-    block = device[-1] if len(device) > 3 else _block_of(bits)
-    order = _ORDERS[fmt](host, block, groups)
-    if order is None or order.count != math.prod(device):
+    if fmt in _AXES:
+        return _transposed(fmt, device, host)
+    if fmt.startswith(_NZ):
+        block = device[-1] if device else 0
+        own = fmt == _NZ or block == int(fmt.rpartition("_")[2])
+        return _exact(_fractal_nz(host, block), device) if own else None
+    return _by_axes(fmt, device, host, groups) if fmt in _PLACED and device else None
+
+
+def _by_axes(fmt: str, device: Shape, host: Shape, groups: int) -> DeviceOrder | None:
+    """``device_order`` for formats with an axis for each of N, C, (D,) H and W."""
+    (place, rank), block = _PLACED[fmt], device[-1]
+    for shape in _assigned(host, rank):
+        order = _exact(place(shape, block, groups), device)
+        if order is not None:
+            return order
+    if len(host) != rank or groups > 1:
         return None
-    return order
+    found = set()
+    for axes in _OTHER_ORDERS[rank]:
+        order = _exact(place(tuple(host[axis] for axis in axes), block, groups), device)
+        if order is not None and len(order.shape) == rank:
+            found.add(_as_program(order, axes))
+    return found.pop() if len(found) == 1 else None
 
 
-def _block_of(bits: int) -> int:
-    return 64 if bits < 8 else 32 if bits == 8 else _CUBE
+def _exact(placed: Placed | None, device: Shape) -> DeviceOrder | None:
+    return placed.order if placed is not None and placed.device == device else None
+
+
+_OTHER_ORDERS: Final = {4: ((0, 3, 1, 2), (3, 2, 0, 1)), 5: ((0, 4, 1, 2, 3), (4, 3, 0, 1, 2))}
+"""Of a program's shape in NHWC and HWCN, or NDHWC and DHWCN: where N, C, (D,) H and W are."""
+
+
+def _as_program(order: DeviceOrder, axes: Shape) -> DeviceOrder:
+    """Returns the order for a program whose axes come in another order; ``axes`` says where each one is there."""
+    at = [axes.index(axis) for axis in range(len(axes))]
+    shape, strides = (tuple(each[axis] for axis in at) for each in (order.shape, order.strides))
+    return replace(order, shape=shape, strides=strides, lane=at.index(order.lane))
+
+
+def _assigned(host: Shape, rank: int) -> Iterator[Shape]:
+    """Yields a shape with as many axes as a format has: that of MindSpore first, then by every choice of axes."""
+    if len(host) > rank:
+        return
+    first = tuple(range(1, 1 + len(host))) if len(host) < rank else tuple(range(rank))
+    for axes in (first, *combinations(range(rank), len(host))):
+        shape = [1] * rank
+        for axis, length in zip(axes, host, strict=True):
+            shape[axis] = length
+        yield tuple(shape)
 
 
 def _up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-def _padded(host: Shape) -> Shape | None:
-    """Returns a shape as N, C, H, W: a lone dimension is channels."""
-    if len(host) > 4:
-        return None
-    return (1, *host, 1, 1) if len(host) == 1 else (*host, *(1 for _ in range(4 - len(host))))
+def _nc1hwc0(host: Shape, block: int, _: int) -> Placed:
+    n, c, h, w = host
+    blocks, plane = -(-c // block), h * w * block
+    image = blocks * plane
+    order = DeviceOrder(host, (image, plane, w * block, block), 1, block, 1, n * image)
+    return Placed((n, blocks, h, w, block), order)
 
 
-def _nc1hwc0(host: Shape, block: int, _: int) -> DeviceOrder | None:
-    shape = _padded(host)
-    if shape is None:
-        return None
-    n, c, h, w = shape
-    plane = h * w * block
-    image = -(-c // block) * plane
-    return DeviceOrder(shape, (image, plane, w * block, block), 1, block, 1, n * image)
-
-
-def _nc1hwc0_c04(host: Shape, block: int, _: int) -> DeviceOrder | None:
+def _nc1hwc0_c04(host: Shape, block: int, _: int) -> Placed | None:
     return _nc1hwc0(host, 4, 1) if block == 4 else None
 
 
-def _ndc1hwc0(host: Shape, block: int, _: int) -> DeviceOrder | None:
-    if len(host) != 5:
-        return None
+def _ndc1hwc0(host: Shape, block: int, _: int) -> Placed:
     n, c, d, h, w = host
-    plane = h * w * block
-    frame = -(-c // block) * plane
-    return DeviceOrder(host, (d * frame, plane, frame, w * block, block), 1, block, 1, n * d * frame)
+    blocks, plane = -(-c // block), h * w * block
+    frame = blocks * plane
+    order = DeviceOrder(host, (d * frame, plane, frame, w * block, block), 1, block, 1, n * d * frame)
+    return Placed((n, d, blocks, h, w, block), order)
 
 
-def _fractal_z(host: Shape, block: int, groups: int) -> DeviceOrder | None:
-    shape = _padded(host)
-    if shape is None:
-        return None
-    n, c, h, w = shape
+def _fractal_z(host: Shape, block: int, groups: int) -> Placed | None:
+    n, c, h, w = host
     if groups > 1:
-        return _grouped(shape, block, groups)
+        return _grouped(host, block, groups)
     pixel = _up(n, _CUBE) * block
-    return DeviceOrder(shape, (block, h * w * pixel, w * pixel, pixel), 1, block, 1, -(-c // block) * h * w * pixel)
+    pixels = -(-c // block) * h * w
+    order = DeviceOrder(host, (block, h * w * pixel, w * pixel, pixel), 1, block, 1, pixels * pixel)
+    return Placed((pixels, _up(n, _CUBE) // _CUBE, _CUBE, block), order)
 
 
-def _grouped(host: Shape, block: int, groups: int) -> DeviceOrder | None:
+def _grouped(host: Shape, block: int, groups: int) -> Placed | None:
     n, c, h, w = host
     rows = n // groups
     if n % groups:
         return None
     period = min(math.lcm(math.lcm(c, block) // c, math.lcm(rows, _CUBE) // rows), groups)
     pixel = _up(period * rows, _CUBE) * block
-    run = _up(period * c, block) // block * h * w * pixel
-    return DeviceOrder(
+    pixels = _up(period * c, block) // block * h * w
+    run, runs = pixels * pixel, -(-groups // period)
+    order = DeviceOrder(
         shape=(groups, rows, c, h, w),
         strides=(run, block, h * w * pixel, w * pixel, pixel),
         lane=2,
         block=block,
         inner=1,
-        count=-(-groups // period) * run,
+        count=runs * run,
         period=period,
         shift=rows * block,
         phase=c,
     )
+    return Placed((runs * pixels, _up(period * rows, _CUBE) // _CUBE, _CUBE, block), order)
 
 
-def _fractal_z_3d(host: Shape, block: int, groups: int) -> DeviceOrder | None:
-    if len(host) != 5 or groups > 1:
-        return None
+def _fractal_z_3d(host: Shape, block: int, groups: int) -> Placed | None:
     n, c, d, h, w = host
+    if groups > 1:
+        return None
     pixel = _up(n, _CUBE) * block
-    plane = h * w * pixel
-    frame = -(-c // block) * plane
-    return DeviceOrder(host, (block, plane, frame, w * pixel, pixel), 1, block, 1, d * frame)
+    plane, blocks = h * w * pixel, -(-c // block)
+    frame = blocks * plane
+    order = DeviceOrder(host, (block, plane, frame, w * pixel, pixel), 1, block, 1, d * frame)
+    return Placed((d * blocks * h * w, _up(n, _CUBE) // _CUBE, _CUBE, block), order)
 
 
-def _fractal_nz(host: Shape, block: int, _: int) -> DeviceOrder | None:
+def _fractal_z_c04(host: Shape, block: int, groups: int) -> Placed | None:
+    """Four channels of a pixel side by side, and those of the next pixel behind them: pixels come in blocks of 4."""
+    n, c, h, w = host
+    if c > 4 or block != _CUBE or groups > 1:
+        return None
+    column, columns = _up(n, _CUBE) * _CUBE, -(-h * w // 4)
+    order = DeviceOrder((n, c, h * w), (_CUBE, 1, column), 2, 4, 4, columns * column)
+    return Placed((columns, _up(n, _CUBE) // _CUBE, _CUBE, _CUBE), order)
+
+
+def _fractal_nz(host: Shape, block: int) -> Placed | None:
+    if not block:
+        return None
     rows, columns = host[-2:] if len(host) > 1 else (1, math.prod(host))
     batch = math.prod(host[:-2])
-    strip = _up(rows, _CUBE) * block
-    matrix = -(-columns // block) * strip
-    return DeviceOrder((batch, rows, columns), (matrix, block, strip), 2, block, 1, batch * matrix)
+    strip, strips = _up(rows, _CUBE) * block, -(-columns // block)
+    matrix = strips * strip
+    order = DeviceOrder((batch, rows, columns), (matrix, block, strip), 2, block, 1, batch * matrix)
+    return Placed((*host[:-2], strips, _up(rows, _CUBE) // _CUBE, _CUBE, block), order)
 
 
-def _c1hwncoc0(host: Shape, block: int, _: int) -> DeviceOrder | None:
-    shape = _padded(host)
-    if shape is None:
-        return None
-    n, c, h, w = shape
-    cell = block * block
+def _c1hwncoc0(host: Shape, block: int, _: int) -> Placed:
+    n, c, h, w = host
+    cell, blocks = block * block, -(-c // block)
     plane = h * w * n * cell
-    return DeviceOrder(shape, (cell, plane, w * n * cell, n * cell), 1, block, block + 1, -(-c // block) * plane)
+    order = DeviceOrder(host, (cell, plane, w * n * cell, n * cell), 1, block, block + 1, blocks * plane)
+    return Placed((blocks, h, w, n, block, block), order)
 
 
-_ORDERS: Final = {
-    "NC1HWC0": _nc1hwc0,
-    "NC1HWC0_C04": _nc1hwc0_c04,
-    "FRACTAL_Z": _fractal_z,
-    "FRACTAL_NZ": _fractal_nz,
-    "NDC1HWC0": _ndc1hwc0,
-    "FRACTAL_Z_3D": _fractal_z_3d,
-    "C1HWNCoC0": _c1hwncoc0,
+_NZ: Final = "FRACTAL_NZ"
+_PLACED: Final = {
+    "NC1HWC0": (_nc1hwc0, 4),
+    "NC1HWC0_C04": (_nc1hwc0_c04, 4),
+    "FRACTAL_Z": (_fractal_z, 4),
+    "FRACTAL_Z_C04": (_fractal_z_c04, 4),
+    "NDC1HWC0": (_ndc1hwc0, 5),
+    "FRACTAL_Z_3D": (_fractal_z_3d, 5),
+    "C1HWNCoC0": (_c1hwncoc0, 4),
 }
-CONVERTED: Final = frozenset(_ORDERS)
-"""Formats whose order is undone."""
+"""By format, the function that places a tensor, and the number of axes that it has."""
+_AXES: Final = {
+    "NHWC": (0, 3, 1, 2),
+    "HWCN": (3, 2, 0, 1),
+    "CHWN": (3, 0, 1, 2),
+    "NDHWC": (0, 4, 1, 2, 3),
+    "DHWCN": (4, 3, 0, 1, 2),
+    "DHWNC": (3, 4, 0, 1, 2),
+}
+"""By format, where N, C, (D,) H and W are."""
+
+
+def _transposed(fmt: str, device: Shape, host: Shape) -> DeviceOrder | None:
+    """Returns the order of a tensor in NCHW or NCDHW that the device holds with its axes in another order."""
+    axes = _AXES[fmt]
+    if len(axes) != len(device) or tuple(device[axis] for axis in axes) != host:
+        return None
+    strides = [math.prod(device[axis + 1 :]) for axis in axes]
+    return DeviceOrder(host, tuple(strides), 0, host[0], strides[0], math.prod(host))
 
 
 def unconverted_order(fmt: str, shape: Shape, dtype: DType) -> DeviceOrder | None:
@@ -314,10 +392,18 @@ def unconverted_order(fmt: str, shape: Shape, dtype: DType) -> DeviceOrder | Non
 
     That shape tells how they stand only where nothing is padded. A shape that ends like a device's is taken for one.
     """
-    if fmt not in CONVERTED or not shape or any(n <= 0 for n in shape):
+    if (fmt not in _PLACED and fmt != _NZ) or not shape or any(n <= 0 for n in shape):
         return None
     block = 4 if fmt == "NC1HWC0_C04" else _block_of(8 * dtype.itemsize)
     if len(shape) > 2 and shape[-1] == block:
         return None
-    order = _ORDERS[fmt](shape, block, 1)
-    return order if order is not None and order.count == math.prod(shape) else None
+    if fmt == _NZ:
+        placed = _fractal_nz(shape, block)
+    else:
+        place, rank = _PLACED[fmt]
+        placed = place(next(_assigned(shape, rank)), block, 1) if len(shape) <= rank else None
+    return placed.order if placed is not None and placed.order.count == math.prod(shape) else None
+
+
+def _block_of(bits: int) -> int:
+    return 64 if bits < 8 else 32 if bits == 8 else _CUBE

@@ -25,6 +25,7 @@ from enum import Enum
 from functools import cache, partial
 from typing import Final, Protocol
 
+from tui_debugger.stats.ascend_nano import NANO
 from tui_debugger.stats.names_of_numbers import is_value
 from tui_debugger.stats.plain_files import is_marked, is_text
 from tui_debugger.stats.protobuf_fields import first_fields
@@ -589,13 +590,18 @@ def _looks_like_mindspore(ends: Ends) -> LookedAt | None:
 
 
 def _looks_like_ascend(ends: Ends) -> LookedAt | None:
-    """Tells a file of a device: the length of a message, and that, with inputs (field 4) or outputs (field 3)."""
+    """Tells a file of a device: the length of a message, and that, with inputs (field 4) or outputs (field 3).
+
+    Small devices write a magic number in place of a message. Fields of later versions may be there.
+    """
     length = int.from_bytes(ends.head[:8], "little")
     if not _LEAST_HEADER <= length <= 1 << 24 or length + 8 > ends.size:
         return None
+    if ends.head[8:12] == NANO:
+        return _ASCEND.found
     fields = first_fields(ends.head[8 : 8 + length], length)
     texts = {1, 3, 4, 5, 6, 7, 8, 9, 10}
-    good = all(isinstance(value, bytes) if number in texts else number == 2 for number, value in fields)
+    good = all(isinstance(value, bytes) for number, value in fields if number in texts)
     tensors = [value for number, value in fields if number in (3, 4) and isinstance(value, bytes)]
     said = {number for value in tensors for number, _ in first_fields(value, len(value))}
     return _ASCEND.found if good and said & {1, 2, 3} else None
@@ -769,9 +775,10 @@ _MINDSPORE: Final = FileFormat("a checkpoint of MindSpore", decides=_looks_like_
 _ASCEND: Final = FileFormat(
     "a file of an Ascend device",
     "ascend",
-    named=re.compile(r"[^.]+\.[^.]+\.\d+\.\d+\.\d{13,}"),
+    named=re.compile(r"[^.]+\.[^.]+\.\d+(?:\.\d+)?\.\d{13,}(?:\.\d+\.\d+\.\d+\.\d+)?"),
     decides=_looks_like_ascend,
 )
+_ATB: Final = FileFormat("a file of ATB", "atb", marks=((0, b"$Version="),))
 _ZARR: Final = FileFormat("an array of zarr", named=re.compile(r"\.zarray"), decides=_looks_like_zarr)
 _TENSORFLOW: Final = FileFormat(
     "a checkpoint of TensorFlow",
@@ -806,6 +813,7 @@ TABLE: Final[tuple[FileFormat, ...]] = (
     _ONNX,
     _MINDSPORE,
     _ASCEND,
+    _ATB,
     _FAISS,
     FileFormat("a program of ExecuTorch", "", (".pte",), ((4, b"ET12"),)),
     FileFormat(
@@ -822,6 +830,7 @@ TABLE: Final[tuple[FileFormat, ...]] = (
     FileFormat("weights of ncnn", unmarked=re.compile(r".+\.bin"), companion=("*.param", re.compile(rb"^7767517\s"))),
     FileFormat("weights of OpenVINO", unmarked=re.compile(r".+\.bin"), companion=("*.xml", re.compile(rb"<net\s"))),
     FileFormat(_RAW, unmarked=re.compile(r".+\.(?:b?f16|f32|f64|b?float16|float32|float64|memmap|mmap|fbin|weights)")),
+    FileFormat(_RAW, unmarked=re.compile(r"output_\d+\.bin")),  # msit, of a model that ran offline
     FileFormat(
         _RAW,
         unmarked=re.compile(r".+\.(?:dat|bin|raw)"),

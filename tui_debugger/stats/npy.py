@@ -492,6 +492,7 @@ FORMATS: Final[dict[str, OpenValue | str]] = {
     "dcp": "tui_debugger.stats.sharded:open_indexed",
     "shards": "tui_debugger.stats.sharded:open_shards",
     "ascend": "tui_debugger.stats.ascend_file:open_value",
+    "atb": "tui_debugger.stats.atb_file:open_value",
     "log": "tui_debugger.stats.training_log:open_value",
 }
 """Formats of tensors by ``ReadSpec.format``, and what opens one: a function, or the module and the name of one that is

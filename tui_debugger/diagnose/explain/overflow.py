@@ -264,7 +264,8 @@ def found_recorded(evidence: Evidence, _: WatchResult) -> str:
     """Returns that a device recorded an overflow, and what it recorded: of the values nothing is said."""
     table, key = evidence.flow.table(evidence.key.step), evidence.key
     index = table.find(evidence.row, key.side, key.slot, key.round)
-    records = ", ".join(map(str, table.overflows(index))) if index >= 0 else ""
+    said = [f"{each}{each.meaning and ': '}{each.meaning}" for each in (table.overflows(index) if index >= 0 else ())]
+    records = ", ".join(said)
     return "the device recorded an overflow of this operator" + (f": {records}" if records else "")
 
 

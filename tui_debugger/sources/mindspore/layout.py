@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -43,6 +43,7 @@ class GraphDirectory:
         path: the directory.
         steps: step directories by step number; what lies in the place of one, and cannot be listed, is there too.
         constants: the directory of constants, or None.
+        is_around: other graphs may lie in its steps.
     """
 
     net: str
@@ -50,6 +51,7 @@ class GraphDirectory:
     path: Path
     steps: dict[int, Path]
     constants: Path | None = None
+    is_around: bool = False
 
     @cached_property
     def ascending(self) -> list[int]:
@@ -95,7 +97,7 @@ def read_layout(rank: Path, number: int | None = None, nets: Collection[str] = (
         number: the number of the rank.
         nets: names of nets that the dump is known to have: a file of that name is in the place of one.
     """
-    found = _Reader(rank.parent, number)
+    found = DirectoryReader(rank.parent, number)
     graphs: list[GraphDirectory] = []
     entries = found.entries(rank)
     for net in entries:
@@ -124,7 +126,7 @@ def stamp(path: Path | str) -> Stamp:
     return (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
 
 
-def _read_graph(found: _Reader, net: str, path: Path) -> GraphDirectory:
+def _read_graph(found: DirectoryReader, net: str, path: Path) -> GraphDirectory:
     steps: dict[int, Path] = {}
     constants: Path | None = None
     for entry in found.entries(path, numbers=True):
@@ -142,7 +144,7 @@ def _read_graph(found: _Reader, net: str, path: Path) -> GraphDirectory:
     return GraphDirectory(net, int(path.name), path, steps, constants)
 
 
-class _Reader:
+class DirectoryReader:
     """Lists directories, and notes what cannot be listed."""
 
     def __init__(self, root: Path, rank: int | None) -> None:
@@ -157,10 +159,34 @@ class _Reader:
                 found.extend(entries)
         except OSError as error:
             self.miss(path, error)
+        return self._in_order(path, found, numbers=numbers)
+
+    def _in_order(self, path: Path, found: list[os.DirEntry[str]], *, numbers: bool) -> list[os.DirEntry[str]]:
         for entry in found if numbers else ():
             if is_digits(entry.name) and not is_number(entry.name):
                 self.miss(path / entry.name, OSError(0, f"a number of more than {_DIGITS} digits"))
         return sorted(found, key=lambda entry: (len(entry.name) if is_number(entry.name) else 0, entry.name))
+
+    def inside(
+        self, path: Path, named: re.Pattern[str] | None = None, *, numbers: bool = False
+    ) -> tuple[list[Path], bool]:
+        """Returns the directories in a directory, and whether it has a file of such a name.
+
+        Other files tell about the run (acl_dump_0.json). ``numbers`` as of ``entries``.
+        """
+        has_file = False
+        found: list[os.DirEntry[str]] = []
+        try:
+            with opener.scandir(path) as entries:
+                for entry in entries:  # there may be a million files
+                    if is_directory(entry):
+                        found.append(entry)
+                    elif named is not None and not has_file:
+                        has_file = named.fullmatch(entry.name) is not None
+        except OSError as error:
+            self.miss(path, error)
+        directories = self._in_order(path, found, numbers=numbers)
+        return [path / each.name for each in directories if self.directory(each, path / each.name)], has_file
 
     def directory(self, entry: os.DirEntry[str], path: Path, step: int | None = None) -> bool:
         """Tells whether an entry is a directory that may be listed; if not, that is noted."""
@@ -221,7 +247,7 @@ class Found:
         inside: the part of the given path below ``root``, empty when it was not inside.
         rank, step: what the given path points into, None when it does not say.
         beside: the path lies next to the ranks, not in one.
-        by_device: ``root`` holds ``STEP/TIME/DEVICE/...`` in place of ranks: see ``read_device_layout``.
+        by_device: ``root`` is a tree of devices in place of ranks: see ``device_tree``.
     """
 
     root: Path
@@ -333,57 +359,3 @@ def is_rank(directory: Path) -> bool:
     return any(
         graph.isdigit() for net in islice(directories_in(directory), 50) for graph in directories_in(directory / net)
     )
-
-
-TIME = re.compile(r"\d{14}")
-"""When training began: the second level of what graph mode O2 writes."""
-
-
-def list_devices(root: Path) -> Ranks:
-    """The devices of a dump of graph mode O2, each as a rank of its own; all in the one tree."""
-    found: set[int] = set()
-    reader = _Reader(root, None)
-    for _, device in _each_device(reader, root):
-        found.add(int(device.name))
-    parts = tuple(sorted(reader.parts, key=lambda part: part.where))
-    return Ranks(dict.fromkeys(sorted(found), root), frozenset(), parts)
-
-
-def read_device_layout(root: Path, device: int) -> RankLayout:
-    """Returns what one device wrote: a root graph for each model, a step for each ``STEP`` at which it ran.
-
-    A second time or iteration within a step is said to be left out: which of them came first is not known.
-    """
-    reader = _Reader(root, device)
-    steps: dict[tuple[str, int], dict[int, Path]] = {}
-    for step, place in _each_device(reader, root):
-        if int(place.name) != device:
-            continue
-        for model in _subdirectories(reader, place):
-            for number in _subdirectories(reader, model, numbers=True):
-                found = steps.setdefault((model.name, int(number.name)), {})
-                for iteration in _subdirectories(reader, number, numbers=True):
-                    if step in found:
-                        first = relative(found[step], root)
-                        reader.miss(iteration, OSError(0, f"the same step of the same model as {first}"), step)
-                    else:
-                        found[step] = iteration
-    graphs = [GraphDirectory(net, number, root / net, found) for (net, number), found in sorted(steps.items())]
-    return RankLayout(root, tuple(graphs), tuple(sorted(reader.parts, key=lambda part: part.where)))
-
-
-def _each_device(reader: _Reader, root: Path) -> Iterator[tuple[int, Path]]:
-    """Yields (step, directory of a device)."""
-    for step in _subdirectories(reader, root, numbers=True):
-        for time in _subdirectories(reader, step):
-            if TIME.fullmatch(time.name):
-                for device in _subdirectories(reader, time, numbers=True):
-                    yield int(step.name), device
-
-
-def _subdirectories(reader: _Reader, path: Path, *, numbers: bool = False) -> list[Path]:
-    """The directories in one; those whose names are numbers, ascending."""
-    wanted = (entry for entry in reader.entries(path, numbers=numbers) if not numbers or is_number(entry.name))
-    # Files beside them tell about the run (acl_dump_0.json): they are none of ours.
-    paths = [(entry, path / entry.name) for entry in wanted if is_directory(entry)]
-    return [each for entry, each in paths if reader.directory(entry, each)]

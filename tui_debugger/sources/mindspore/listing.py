@@ -8,6 +8,7 @@ apart.
 from __future__ import annotations
 
 import os
+import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,12 +26,13 @@ from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side
 from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.base import Names, States, directory_states, tensor_keys
 from tui_debugger.sources.mindspore.layout import GraphDirectory
-from tui_debugger.sources.mindspore.names import SUFFIX, KnownNames, Parts, Pattern, split_device_name
+from tui_debugger.sources.mindspore.names import SUFFIX, KnownNames, Pattern, names_values, split_device_name
 from tui_debugger.sources.mindspore.overflow import is_record
 from tui_debugger.sources.mindspore.run_order import Span, begins, numbered, runs_at, span
 from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
-from tui_debugger.sources.mindspore.statistics import Statistics, read_statistics
-from tui_debugger.stats.ascend_file import BadHeaderError, is_converted, read_header
+from tui_debugger.sources.mindspore.statistics import OperatorFiles, Statistics, read_statistics
+from tui_debugger.stats.ascend_file import is_converted, is_readable, read_header
+from tui_debugger.stats.ascend_nano import BadHeaderError
 from tui_debugger.text.numbers import plural
 
 
@@ -280,6 +282,8 @@ NOT_IGNORED = frozenset({_VANISHED, _CLOSED, _IN_DEVICE_ORDER, _UNCONVERTED})
 _PROGRESS_EVERY = 4096
 _SOME = b"*"
 """Stands for the name of several files."""
+_TABLE: Final = b".csv"
+_TORCH = b".pt"
 _SILENT = frozenset({STATISTICS.encode(), MAPPING.encode()})
 
 Place = tuple[GraphDirectory, Path, bool]
@@ -468,11 +472,21 @@ def list_directory(
     return _Collector(known_names, place, progress, done, read).part()
 
 
+_SHORT: Final = re.compile(rb"(?:[0-9]+|[0-9a-f]{32})(?:\.(?:npy|bin|pt))?")
+
+
+def is_short(name: bytes) -> bool:
+    """Tells whether a name is one that recorders and their tools give to files whose own names are too long."""
+    return _SHORT.fullmatch(name) is not None
+
+
 def read_mapping(path: Path) -> tuple[dict[bytes, bytes], int]:
-    """``mapping.csv``: rows ``digits.npy,original name.npy`` without a header.
+    """``mapping.csv``: rows ``short name,original name`` without a header.
+
+    Short names are decimal digits, or 32 hexadecimal ones, with or without the ending of the original.
 
     Returns:
-        original name by name on disk, and the number of rows that make no sense.
+        original name by short name without ``.npy``, and the number of rows that make no sense.
 
     Raises:
         OSError: it cannot be read.
@@ -481,11 +495,18 @@ def read_mapping(path: Path) -> tuple[dict[bytes, bytes], int]:
     broken = 0
     for line in read_lines(path, cut=True):
         short, comma, original = line.strip().partition(b",")
-        if comma and short.removesuffix(SUFFIX).isdigit() and original:
-            mapping[short.removesuffix(SUFFIX)] = original.strip().strip(b'"')
+        short, original = short.strip().strip(b'"'), original.strip().strip(b'"')
+        if comma and is_short(short) and original:
+            mapping[short.removesuffix(SUFFIX)] = original
         elif line.strip():
             broken += 1
     return mapping, broken
+
+
+def original_name(mapping: Mapping[bytes, bytes], name: bytes) -> bytes:
+    """Returns the name that a file had before it was shortened; its own where ``mapping.csv`` has no row for it."""
+    original = mapping.get(name.removesuffix(SUFFIX), name)
+    return _with_suffix(original) if name.endswith(SUFFIX) else original
 
 
 class _Collector:
@@ -512,13 +533,14 @@ class _Collector:
         self._odd_at: list[int] = []
         self._odd_names: list[bytes] = []
         self._statistics: Statistics | None = None
+        self._of_operators = OperatorFiles()
         self._complaints: dict[str, int] = {}
         self._missing: list[tuple[bytes, str]] = []
         self._overflows: list[bytes] = []
         self._damaged: list[bytes] = []
         self._others: list[bytes] = []
-        self._of_devices: list[int] = []
-        """Rows of tensors in files of several."""
+        self._of_devices: dict[int, bool] = {}
+        """Rows of tensors in files of several, and whether their values can be read."""
 
     def part(self) -> Part:
         """Reads the directory."""
@@ -528,9 +550,10 @@ class _Collector:
         for name, regular in self._listed():
             parts = parts_of(place, name) if regular else None
             if parts is None:
-                parts = self._mapped(name) if regular else None
+                original = self._original(name) if regular else name
+                parts = parts_of(place, original) if original != name else None
                 if parts is None:
-                    if not regular or not self._take_device_file(name):
+                    if not regular or not self._take_device_file(name, original):
                         self._ignore(name, regular)
                     continue
                 self._keep_name(name)
@@ -543,63 +566,73 @@ class _Collector:
             timestamps(timestamp)
         return self._sorted()
 
-    def _take_device_file(self, name: bytes) -> bool:
-        """Takes the tensors of a file that a device wrote, or its record of an overflow; False: it is neither."""
-        if is_record(name):
+    def _take_device_file(self, name: bytes, original: bytes) -> bool:
+        """Takes the tensors of a file that a device wrote, or its record of an overflow; False: it is neither.
+
+        Args:
+            name: as it is on disk.
+            original: the name before it was shortened.
+        """
+        if is_record(original):
             self._overflows.append(name)
             return True
-        fields = split_device_name(name)
+        fields = split_device_name(original)
         if fields is None:
             return False
-        text, task, stream, timestamp = fields
-        start = len(text) + len(task) + len(stream) + 3
-        prefix = self._known_names.prefix_number(self._place, text)
-        device = self._known_names.device_number(name[len(text) : start])
-        for side, slot in self._members(name):
-            if name[start:] != b"%d" % timestamp:
+        device = b".%s.%s." % (fields.task, fields.stream)
+        spelled = name == fields.prefix + device + b"%d" % fields.timestamp
+        prefix = self._known_names.prefix_number(self._place, fields.prefix)
+        for side, slot, readable in self._members(name):
+            if not spelled:
                 self._keep_name(name)
-            self._of_devices.append(len(self._prefix))
+            self._of_devices[len(self._prefix)] = readable
             self._prefix.append(prefix)
-            self._device.append(device)
+            self._device.append(self._known_names.device_number(device))
             self._ending.append(self._known_names.member_number(side, slot))
-            self._timestamp.append(timestamp)
+            self._timestamp.append(fields.timestamp)
         return True
 
-    def _members(self, name: bytes) -> list[tuple[int, int]]:
-        """(side, slot) of the tensors in a file; one that cannot be read has one output."""
+    def _members(self, name: bytes) -> list[tuple[int, int, bool]]:
+        """(side, slot, whether its values can be read) of the tensors in a file; a damaged file has one output."""
         try:
             tensors = read_header(os.fsencode(self._path) + b"/" + name).tensors
         except (OSError, BadHeaderError):
             self._damaged.append(name)
-            return [(Side.OUTPUT, 0)]
-        if not tensors:
+            return [(Side.OUTPUT, 0, False)]
+        given = [tensor for tensor in tensors if not tensor.absent]
+        if not given:
             self._complain(_EMPTY)
-        left = sum(not is_converted(tensor) for tensor in tensors)
+        left = sum(not is_converted(tensor) for tensor in given)
         if left:
             self._complain(_IN_DEVICE_ORDER, left)
-        return [(tensor.side, tensor.slot) for tensor in tensors]
+        return [(tensor.side, tensor.slot, is_readable(tensor)) for tensor in given]
 
     def _converted_beside(self) -> Int64:
-        """Rows of tensors that another tool converted: their .npy files lie beside, and are read in their place."""
-        known = self._known_names
+        """Rows of tensors that lie here twice: as a device wrote them, and as a tool converted them.
+
+        A tool that left the order of the device's elements left the padding, too: the device's own file is read in
+        place of what it made. In all other cases its file is the one that is read.
+        """
+        known, mine = self._known_names, self._of_devices
         sides, slots = known.sides(), known.slots()
 
         def key(row: int) -> tuple[int, ...]:
             ending = self._ending[row]
-            return (
-                self._prefix[row],
-                self._device[row],
-                self._timestamp[row],
-                int(sides[ending]),
-                int(slots[ending]),
-            )
+            place = self._prefix[row], self._device[row], self._timestamp[row]
+            return (*place, int(sides[ending]), int(slots[ending]))
 
-        mine = set(self._of_devices)
         if not mine or len(mine) == len(self._prefix):
             return np.zeros(0, np.int64)
         of_operators = {self._prefix[row] for row in mine}
-        others = {key(row) for row in range(len(self._prefix)) if row not in mine and self._prefix[row] in of_operators}
-        return np.array([row for row in self._of_devices if key(row) in others], np.int64)
+        others = {
+            key(row): row for row in range(len(self._prefix)) if row not in mine and self._prefix[row] in of_operators
+        }
+        dropped = []
+        for row, readable in mine.items():
+            other = others.get(key(row))
+            if other is not None:
+                dropped.append(other if readable and known.keeps_device_order(self._ending[other]) else row)
+        return np.array(dropped, np.int64)
 
     def _keep_name(self, name: bytes) -> None:
         """Keeps the next file's name whole."""
@@ -627,7 +660,7 @@ class _Collector:
             self._known_names.pattern(prefix[by], device, ending[by]),
             timestamp[by],
             self._odd(by),
-            self._statistics,
+            self._recorded(),
             {text: count for text, count in self._complaints.items() if count},
             self._entries,
             (*self._missing, *self._not_understood()),
@@ -673,11 +706,9 @@ class _Collector:
             self._complain(_VANISHED if gone else _CLOSED)
             self._missing.append((b"", why_not(self._path, error)))
 
-    def _mapped(self, name: bytes) -> Parts | None:
-        """Returns what ``mapping.csv`` says about a name of digits; None for another name, or when it says nothing."""
-        if not name.removesuffix(SUFFIX).isdigit():
-            return None
-        return self._known_names.parts(self._place, _with_suffix(self._names().get(name.removesuffix(SUFFIX), b"")))
+    def _original(self, name: bytes) -> bytes:
+        """Returns the name that a file had before it was shortened: see ``original_name``."""
+        return original_name(self._names(), name) if is_short(name) else name
 
     def _names(self) -> dict[bytes, bytes]:
         """The names in ``mapping.csv``."""
@@ -697,7 +728,7 @@ class _Collector:
     def _ignore(self, name: bytes, regular: bool) -> None:
         """Notes a name that is no tensor file; the statistic file is read on the way."""
         if not regular:
-            self._complain("directories where files should be")
+            self._complain("directories where files should be", not self._graph.is_around)
             if name.endswith(SUFFIX) or name in _SILENT:
                 self._miss(name, None)
             else:
@@ -712,10 +743,43 @@ class _Collector:
                 self._broken(STATISTICS, self._statistics.broken)
         elif name == MAPPING.encode():
             self._names()
+        elif name.endswith(_TABLE) and self._take_statistics(name):
+            pass
         else:
             self._complain(_kind(name))
             if not name.endswith(SUFFIX):
                 self._others.append(name)
+            if not name.endswith((SUFFIX, _TORCH)) and names_values(self._original(name)):
+                self._missing.append((name, "values of a tensor without a header: only those in .npy files are read"))
+            elif b"." not in name and is_short(name) and self._original(name) == name:
+                self._missing.append((name, f"no row in {MAPPING} says whose tensors these are"))
+
+    def _take_statistics(self, name: bytes) -> bool:
+        """Takes the statistics of one run of an operator; False: there are none in a file."""
+        fields = split_device_name(name.removesuffix(_TABLE))
+        operator = (fields.prefix, fields.timestamp) if fields is not None else (b"Unknown." + name, 0)
+        try:
+            taken = self._of_operators.take(self._path / os.fsdecode(name), *operator)
+        except OSError as error:
+            self._miss(name, error)
+            return True
+        if taken and fields is None:
+            self._complain(_NONSENSE)
+        return taken
+
+    def _recorded(self) -> Statistics | None:
+        """The rows of all files of statistics."""
+        found = self._statistics
+        if not self._of_operators.count:
+            return found
+        if found is not None:
+            why = f"{plural(self._of_operators.count, 'file')} of statistics of operators beside {STATISTICS}"
+            self._missing.append((_SOME + _TABLE, f"{why}: not looked at"))
+            return found
+        found = self._of_operators.statistics()
+        if found.broken:
+            self._missing.append((_SOME + _TABLE, plural(found.broken, "broken line")))
+        return found
 
     def _miss(self, name: bytes, error: OSError | None) -> None:
         wanted = "a file" if name in _SILENT else "a tensor file"

@@ -15,7 +15,10 @@ MindSpore  ``op_name``                                             ``dtype``
 ========== ======================================================= ===========
 
 What an Ascend device dumps asynchronously has the head of such a name alone, ``{op_type}.{op_name}.{task}.{stream}.
-{timestamp}``: one file holds all inputs and outputs of one run of an operator.
+{timestamp}``: one file holds all inputs and outputs of one run of an operator. Old devices write no stream. A device
+that divides an operator among threads adds four numbers, ``.{task_type}.{context}.{thread}.{device}``, to the name of
+each thread's file: they belong to no name, so that the operator has one name over threads and steps. Tools convert such
+files to ``{head}.{input|output}.{slot}.npy``, without a format.
 
 The parts that the file names of one rank are made of, each kept once.
 
@@ -28,6 +31,7 @@ ending of its own, ``:output.0``, which is no part of that file's name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,6 +47,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int16, Int32, UInt8
 from tui_debugger.last_result import LastResult
 from tui_debugger.model import ReadSpec, Side
+from tui_debugger.sources.base import NO_NUMBER
 from tui_debugger.stats.ascend_file import DEVICE_FORMATS, member_name
 from tui_debugger.stats.dtypes import canonical_name
 
@@ -51,6 +56,11 @@ SIDES = {b"input": 0, b"output": 1}
 """The side token of a file name and the value of ``model.Side`` that it stands for."""
 MAX_SLOT = 2**15 - 1
 MAX_TIMESTAMP = 2**63 - 1
+
+UNKNOWN: Final = b"%d" % NO_NUMBER
+"""The stream of a file whose name has none."""
+_TIMES: Final = range(15, 18)
+"""Digits of a time in a name without a stream."""
 
 MEMBER = b":"
 """The start of an ending that names a tensor in a file of several."""
@@ -104,34 +114,85 @@ def logical_dtype(token: str | bytes, unknown: str | None = None) -> str:
 def split_name(name: bytes) -> Fields | None:
     """The fields of a name as cheaply as possible (about a microsecond); None when it is no tensor file's name."""
     parts = name[:-4].rsplit(b".", 7) if name.endswith(SUFFIX) else ()
-    if len(parts) < 8:
+    if len(parts) < 6:
         return None
-    if parts[5] in SIDES:  # six fixed fields: the split of seven cut one too many
+    if len(parts) == 8 and parts[5] in SIDES:  # six fixed fields: the split of seven cut one too many
         prefix = parts[0] + b"." + parts[1]
         task, stream, when, side, slot, fmt = parts[2:]
         dtype = b""
-    elif parts[4] in SIDES:
+    elif len(parts) == 8 and parts[4] in SIDES:
         prefix, task, stream, when, side, slot, fmt, dtype = parts
     else:
-        return None
+        return _split_converted(name, parts)
     numeric = when.isdigit() and slot.isdigit() and task.isdigit() and stream.isdigit()
+    if prefix.rpartition(b".")[2].isdigit():  # numbers of a thread may stand behind the time
+        return _split_converted(name, parts)
     if not numeric or len(when) > 19 or len(slot) > 5 or not 0 < prefix.find(b".") < len(prefix) - 1:
-        return None
+        return _split_converted(name, parts)
     timestamp, index = int(when), int(slot)
     if timestamp > MAX_TIMESTAMP or index > MAX_SLOT:
         return None
     return prefix, task, stream, timestamp, SIDES[side], index, fmt, dtype
 
 
-def split_device_name(name: bytes) -> tuple[bytes, bytes, bytes, int] | None:
-    """(prefix, task, stream, timestamp) of a file that a device wrote; None when it is no such file's name."""
-    parts = name.rsplit(b".", 3)
-    if len(parts) < 4 or not all(part.isdigit() for part in parts[1:]) or len(parts[3]) > 19:
+def _split_converted(name: bytes, parts: Sequence[bytes]) -> Fields | None:
+    """``split_name`` for names whose head is a device's: see ``split_device_name``. A format may be missing."""
+    at = next((at for at in (-4, -3, -2) if len(parts) >= -at and parts[at] in SIDES), 0)
+    if not at or not parts[at + 1].isdigit() or len(parts[at + 1]) > 5 or int(parts[at + 1]) > MAX_SLOT:
         return None
-    prefix, task, stream, timestamp = *parts[:3], int(parts[3])
-    if timestamp > MAX_TIMESTAMP or not 0 < prefix.find(b".") < len(prefix) - 1:
+    head = split_device_name(name[:-4].rsplit(b".", -at)[0])
+    if head is None:
         return None
-    return prefix, task, stream, timestamp
+    fmt, dtype = parts[-2] if at == -4 else parts[-1] if at == -3 else b"", parts[-1] if at == -4 else b""
+    return head.prefix, head.task, head.stream, head.timestamp, SIDES[parts[at]], int(parts[at + 1]), fmt, dtype
+
+
+_VALUES: Final = re.compile(rb"(.+)\.(?:input|output)\.[0-9]{1,5}(?:\.[^/]*)?", re.DOTALL)
+
+
+def names_values(name: bytes) -> bool:
+    """Tells whether a name is that of one tensor of a device's file, in whatever form a tool wrote its values."""
+    found = _VALUES.fullmatch(name)
+    return found is not None and split_device_name(found[1]) is not None
+
+
+class DeviceName(NamedTuple):
+    """The parts of the name of a file that a device wrote.
+
+    Attributes:
+        prefix: ``type.name``.
+        task, stream: as written; ``UNKNOWN`` for a stream that is not.
+        timestamp: microseconds since the epoch.
+        context, thread: of the part of an operator that is divided, else ``NO_NUMBER``.
+    """
+
+    prefix: bytes
+    task: bytes
+    stream: bytes
+    timestamp: int
+    context: int = NO_NUMBER
+    thread: int = NO_NUMBER
+
+
+def split_device_name(name: bytes) -> DeviceName | None:
+    """The parts of the name of a file that a device wrote; None when it is no such file's name."""
+    parts = name.split(b".")
+    digits = 0
+    while digits < len(parts) - 2 and parts[-digits - 1].isdigit():
+        digits += 1
+    context = thread = NO_NUMBER
+    # A time is longer than the numbers around it: that tells the forms apart where the operator's name has dots.
+    if digits > 5 and len(parts[-5]) > max(map(len, parts[-4:])):
+        context, thread = (int(part) if len(part) < 6 else NO_NUMBER for part in parts[-3:-1])
+        parts, digits = parts[:-4], digits - 4
+    if digits == 2 and len(parts[-1]) in _TIMES:
+        parts.insert(-1, UNKNOWN)
+    elif digits < 3:
+        return None
+    prefix, task, stream, when = b".".join(parts[:-3]), *parts[-3:]
+    if len(when) > 19 or int(when) > MAX_TIMESTAMP or not 0 < prefix.find(b".") < len(prefix) - 1:
+        return None
+    return DeviceName(prefix, task, stream, int(when), context, thread)
 
 
 def split_prefix(prefix: bytes) -> tuple[str, str]:
@@ -186,8 +247,8 @@ _ANY_FILE = _ANY_PREFIX + b".0.0.0"
 
 
 Parts = tuple[int, int, int, int, bool]
-"""A name as numbers: prefix, device, ending, timestamp, and whether the timestamp is written as ``str`` writes it, so
-that the name can be put together again. A plain tuple: one is made for every file."""
+"""A name as numbers: prefix, device, ending, timestamp, and whether the name can be put together again of these: it has
+a stream, no numbers of a thread, no zeros before the timestamp. A plain tuple: one is made for every file."""
 
 
 class Pattern:
@@ -370,6 +431,11 @@ class KnownNames:
         """Number of the ending of a tensor in a file of several."""
         return self.ending_number(MEMBER + member_name(side, slot).encode())
 
+    def keeps_device_order(self, ending: int) -> bool:
+        """Tells whether the elements of a ``.npy`` file stand as a device held them, or no format says how."""
+        fields = split_name(_ANY_FILE + self.endings[ending])
+        return fields is not None and (not fields[6] or fields[6] in _OF_DEVICE)
+
     def _new_ending(self, text: bytes) -> int:
         of_member = text.startswith(MEMBER)
         ending = b"." + text[1:] + b"..npy" if of_member else text
@@ -427,11 +493,14 @@ class KnownNames:
         fields = split_name(name)
         if fields is None:
             return None
-        text, task, stream, timestamp = fields[:4]
-        start = len(text) + len(task) + len(stream) + 3
-        stop = name.index(b".", start)
-        prefix, device = self.prefix_number(place, text), self.device_number(name[len(text) : start])
-        return prefix, device, self.ending_number(name[stop:]), timestamp, name[start] != _ZERO or stop == start + 1
+        text, task, stream, timestamp, _, _, fmt, dtype = fields
+        count = 3 + bool(fmt) + bool(dtype)
+        parts = name.rsplit(b".", count)
+        parts = parts if parts[1] in SIDES else name.rsplit(b".", count + 1)  # a format that is there and empty
+        ending = b"." + b".".join(parts[1:])
+        device = b".%s.%s." % (task, stream)
+        numbers = self.prefix_number(place, text), self.device_number(device), self.ending_number(ending)
+        return *numbers, timestamp, name == text + device + b"%d" % timestamp + ending
 
     def _ending_columns(self) -> tuple[UInt8, Int16]:
         if len(self._columns[0]) < len(self.endings):

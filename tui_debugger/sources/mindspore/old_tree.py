@@ -39,7 +39,7 @@ _LEVELS_UP: Final = 3
 _MOST_DIRECTORIES: Final = 2_000
 
 
-def parse_file_name(name: str) -> NamedFile | None:
+def parse_file_name(_: Sequence[str], name: str) -> NamedFile | None:
     """Returns what the name of a file says; None where it is no tensor's."""
     from tui_debugger.model import ReadSpec, Side  # not for the first frame, which recognises the dump
     from tui_debugger.sources.tensor_files.listing import NamedFile
@@ -183,7 +183,8 @@ class OldTreeReader:
 
     def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:  # noqa: ARG002
         """Opens the dump at, around or below a path; listing names costs too little to remember it."""
-        from tui_debugger.sources.tensor_files.source import FileTree, TensorFilesSource  # needs NumPy
+        from tui_debugger.sources.tensor_files.listing import FileTree  # needs NumPy
+        from tui_debugger.sources.tensor_files.source import TensorFilesSource
 
         nets = find_nets(path)
         if len(nets) != 1:

@@ -36,12 +36,12 @@ from tui_debugger.sources.base import (
     no_garbage_collection,
     tensor_keys,
 )
+from tui_debugger.sources.mindspore.device_tree import read_device_layout
 from tui_debugger.sources.mindspore.layout import (
     NEVER,
     GraphDirectory,
     RankLayout,
     Stamp,
-    read_device_layout,
     read_layout,
     relative,
     stamp,
@@ -66,7 +66,7 @@ from tui_debugger.sources.mindspore.overflow import list_records, read_records
 from tui_debugger.sources.mindspore.run_order import RunOrder
 from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
 from tui_debugger.sources.mindspore.steps import RunTimes, StatisticFiles, StepListings
-from tui_debugger.sources.mindspore.tensors import Arrangement, StepTable, devices_of, step_table
+from tui_debugger.sources.mindspore.tensors import Arrangement, StepTable, Writing, overflowed_operator, step_table
 from tui_debugger.text.numbers import first_of, plural
 
 ORDER_DIRECTORY = "execution_order"
@@ -240,7 +240,7 @@ class RankRun:
             nets: what nets of the dump are called, as far as others know.
             tells_overflow: the training was told to record operators that overflow.
             steps_alike: every step of a graph was to have the same tensors.
-            by_device: ``path`` is the tree of all devices: see ``layout.read_device_layout``.
+            by_device: ``path`` is the tree of all devices: see ``device_tree``.
             statistics: reads statistic files, those of other ranks as well.
         """
         self.number = number
@@ -370,7 +370,7 @@ class RankRun:
         """
         yield StepEntries(self.number, None, (os.fspath(self._layout.path),), self._step_paths)
         for path, step in self._listings.others():
-            yield StepEntries(self.number, step, (path,))
+            yield StepEntries(self.number, step, (path,), self._step_paths)
         for step, records in list(self._overflow_records.items()):
             yield StepEntries(self.number, step, (self._overflow_directory(step),), records.copy)
 
@@ -634,8 +634,8 @@ class RankRun:
             self._arrangements[alike] = table.arrangement
         return table
 
-    def _overflows(self, step: int, listing: Listing) -> dict[int, tuple[OverflowRecord, ...]] | None:
-        """Returns what the device recorded of a step, by number of its file; None: it would record nothing."""
+    def _overflows(self, step: int, listing: Listing) -> dict[Writing, tuple[OverflowRecord, ...]] | None:
+        """Returns what the device recorded of a step, by operator; None: it would record nothing."""
         directory = self._overflow_directory(step)
         self._overflow_looks[step] = stamp(directory)
         paths, closed = list_records(directory)
@@ -643,13 +643,13 @@ class RankRun:
             self._overflow_records[step] = frozenset(map(os.fsdecode, paths))
         paths += [part.directory + b"/" + name for part in listing.parts for name in part.overflows]
         files = read_records(paths)
-        missing, found = [*closed, *files.missing], dict[int, tuple[OverflowRecord, ...]]()
+        missing, found = [*closed, *files.missing], dict[Writing, tuple[OverflowRecord, ...]]()
         for path, records in files.records.items():
             for record in records:
-                devices = devices_of(listing, record)
-                for device in devices:
-                    found[device] = (*found.get(device, ()), record)
-                if not devices:
+                operator = overflowed_operator(listing, record, path)
+                if operator is not None:
+                    found[operator] = (*found.get(operator, ()), record)
+                else:
                     missing.append((path, f"{record}: no file here is known to be of the operator that overflowed"))
         self._overflow_parts[step] = tuple(
             UnreadablePart(relative(Path(os.fsdecode(path)), self.path.parent), why, self.number, step)

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Final
 from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.sources.directories import directories_in, names_in
+from tui_debugger.sources.mindspore.device_tree import find_tree, holds_tree
 from tui_debugger.sources.mindspore.layout import (
     RANK,
     RANK_MARKS,
     SHOWS,
-    TIME,
     Found,
-    is_digits,
-    is_number,
     is_rank,
     list_ranks,
 )
@@ -36,7 +34,10 @@ _MOST_DIRECTORIES = 2_000
 _LEVELS_UP = 6
 _LEVELS_BESIDE = 2
 
-LOOKED_FOR = "directories rank_0, rank_1 ... that hold .dump_metadata/, graphs/, execution_order/ or NET/GRAPH/STEP/"
+LOOKED_FOR = (
+    "directories rank_0, rank_1 ... that hold .dump_metadata/, graphs/, execution_order/ or NET/GRAPH/STEP/, or a "
+    "tree of Ascend devices: TIME/DEVICE/"
+)
 
 
 def find_dump(path: Path) -> Found:
@@ -120,8 +121,8 @@ class MindSporeReader:
         return found
 
     def is_dump(self, directory: Path) -> bool:
-        """Tells whether one of the entries is a rank."""
-        return _is_root(directory)
+        """Tells whether one of the entries is a rank, or leads to devices."""
+        return _is_root(directory) or holds_tree(directory)
 
     def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:
         """Opens the dump at, around or below a path.
@@ -181,28 +182,12 @@ def _is_root(directory: Path) -> bool:
     return any(RANK.fullmatch(name) and is_rank(directory / name) for name in directories_in(directory))
 
 
-_DEVICE_LEVEL = 2
-_DEVICE_TREE_LEVELS = 6
-
-
-def _device_tree(start: Path, given: Path) -> Found | None:
-    """The dump of graph mode O2 at, around or right below a path: ``STEP/TIME/DEVICE/MODEL/ID/ITERATION``."""
-    for place in (start, *list(start.parents)[: _DEVICE_TREE_LEVELS + 1]):
-        if _holds_times(place):
-            inside = start.relative_to(place).parts
-            numbers = [int(part) if is_number(part) else None for part in inside]
-            step, _, rank = (*numbers, None, None, None)[: _DEVICE_LEVEL + 1]
-            within = "" if place == start else str(start.relative_to(place))
-            return Found(place, given, within, rank, step, by_device=True)
-    below = [name for name in islice(directories_in(start), 200) if not is_digits(name) and _holds_times(start / name)]
-    return Found(start / below[0], given, by_device=True) if len(below) == 1 else None
-
-
-def _holds_times(directory: Path) -> bool:
-    """Tells whether a directory has a ``STEP/TIME/DEVICE``."""
-    steps = (directory / name for name in islice(directories_in(directory), 200) if is_digits(name))
-    times = (step / name for step in steps for name in islice(directories_in(step), 50) if TIME.fullmatch(name))
-    return any(is_digits(device) for time in times for device in islice(directories_in(time), 50))
+def _device_tree(start: Path, given: Path) -> Found | Recognised | None:
+    """The tree of devices at, around or below a path: see ``device_tree``."""
+    found = find_tree(start)
+    if len(found) > 1:
+        return Recognised(start, Sureness.SURE, SeveralDumpsError(start, found))
+    return Found(found[0], given, by_device=True) if found else None
 
 
 _OLD = "a dump of MindSpore 1.1 or 1.2 (iteration_N directories) in which no file is named after a tensor"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tui_debugger import opener
 from tui_debugger.cache.store import DiskCache
@@ -31,14 +31,15 @@ from tui_debugger.sources.base import (
     TensorTable,
     Writer,
 )
-from tui_debugger.sources.mindspore.layout import SHOWS, Found, is_digits, list_devices, list_ranks
+from tui_debugger.sources.mindspore.device_tree import list_devices
+from tui_debugger.sources.mindspore.layout import SHOWS, Found, is_digits, list_ranks
 from tui_debugger.sources.mindspore.names import parse_name, split_device_name, split_prefix
 from tui_debugger.sources.mindspore.nodes import graph_paths, may_have_graph
 from tui_debugger.sources.mindspore.rank import RankRun
 from tui_debugger.sources.mindspore.statistics import read_rows
 from tui_debugger.sources.mindspore.steps import StatisticFiles
 from tui_debugger.sources.registry import Has, Shows
-from tui_debugger.sources.scope import RunPart, Scope, part_of_run, whole_run
+from tui_debugger.sources.scope import RunPart, Scope, part_of_run, scope_at, whole_run
 
 OperatorAttributes = Mapping[tuple[str, str], tuple[tuple[str, str], ...]]
 """Names and texts of the attributes of operators, by graph and full name."""
@@ -163,10 +164,6 @@ def _text(value: object) -> str:
     return str(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else ""
 
 
-_DEVICE_PARTS: Final = 3
-"""Directories above those of models where devices wrote: ``STEP/TIME/DEVICE``."""
-
-
 class MindSporeSource:
     """See ``base.Source``. A rank is looked at when it is first asked for."""
 
@@ -238,18 +235,18 @@ class MindSporeSource:
 
     def _find_scope(self) -> Scope:
         found = self._found
+        if found.by_device:
+            return scope_at(found.root, found.given, chain.from_iterable(map(self._device_parts, self._directories)))
         if not found.inside:
             return whole_run(found.given, root=found.root)
         here, parts = f"{found.root}/{found.inside}", found.inside.split("/")
-        if found.beside:
+        if found.beside or found.rank is None:
             return part_of_run(found.root, here, ())
-        if found.rank is None:  # a step of all devices
-            return part_of_run(found.root, here, [RunPart(rank, found.step) for rank in self._directories])
-        net, *below = [*parts[_DEVICE_PARTS:], ""] if found.by_device else [*parts[1:], ""]
+        net, *below = [*parts[1:], ""]
         held = list(self._rank(found.rank).places())
         graph = int(below[0]) if below and is_digits(below[0]) else None
         graphs = {each[1] for each in held if each[0] == net and graph in {None, each[1]}}
-        if not graphs and not found.by_device:  # graphs and metadata are about the whole rank
+        if not graphs:  # graphs and metadata are about the whole rank
             here = f"{found.root}/{parts[0]}"
         if graphs == {each[1] for each in held} or not graphs:  # of that rank there is nothing else
             places = [RunPart(found.rank, found.step)]
@@ -258,6 +255,14 @@ class MindSporeSource:
         is_inside = graph is not None and len(below) > 3  # graph, step, more, and the empty end
         alike = [os.fspath(path) for path in self._directories.values()] + [each[3] for each in held]
         return part_of_run(found.root, here, places, files=is_inside, alike=alike)
+
+    def _device_parts(self, rank: int) -> Iterator[tuple[RunPart, str]]:
+        """Yields the steps of a device, each with its directory; with the graph where there are several."""
+        held = list(self._rank(rank).places())
+        several = len({graph for _, graph, _, _ in held}) > 1
+        for _, graph, step, path in held:
+            if step is not None:
+                yield RunPart(rank, step, graph if several else None), path
 
     def ranks(self) -> Sequence[int]:
         """Ranks, ascending."""
@@ -379,7 +384,7 @@ class MindSporeSource:
             fields = split_device_name(os.fsencode(name))
             if fields is None:
                 return None
-            return Writer(*split_prefix(fields[0]), int(fields[1]), int(fields[2]), fields[3])
+            return Writer(*split_prefix(fields.prefix), int(fields.task), int(fields.stream), fields.timestamp)
         return Writer(parsed.op_type, parsed.op_name, parsed.task, parsed.stream, parsed.timestamp)
 
     def refresh(self) -> Changes:
@@ -475,7 +480,7 @@ class MindSporeSource:
             notices.append(f"the training had {expected} ranks, {len(self._directories)} are here")
         empty = [rank for rank in list(self._ranks.values()) if nets and not rank.nets]
         notices += [f"{rank.path.name}: no tensors are dumped (yet)" for rank in empty]
-        if len(nets) > 1:
+        if len(nets) > 1 and not self._found.by_device:
             notices.append(f"several nets in one dump: {', '.join(nets)}")
         if self._ranks and not nets:
             notices.append("no tensors are dumped (yet)")

@@ -1,7 +1,9 @@
 """``statistic.csv``: statistics that the training process computed, beside the values or instead of them.
 
 Two generations of headers (1.6 – 2.2: twenty fixed columns; 2.3 and newer: the configured categories in the
-configured order, rows with an extra trailing comma). Columns are found by their title, so both are one reader.
+configured order, rows with an extra trailing comma), and those of msprobe and of devices, which call some columns
+otherwise. Columns are found by their title, so all are one reader. A device writes a file for each operator: its name
+says which.
 """
 
 from __future__ import annotations
@@ -40,6 +42,10 @@ _COUNTS = (
     "zero count",
 )
 _NUMBERS = _VALUES + _COUNTS
+_OTHER_TITLES: Final = {"input/output": "io", "index": "slot", "l2norm": "l2norm value"}
+"""Titles that msprobe and devices give to columns."""
+_OF_OPERATOR: Final = re.compile(r"input/output\s*,\s*index\s*,.*", re.IGNORECASE)
+"""The titles in the file of an operator."""
 _IDENTITY = ("op type", "op name", "timestamp", "io", "slot")
 _ROLES: Final[Mapping[str, int]] = {
     **dict.fromkeys(("op type", "op name"), csv_columns.NAME),
@@ -266,6 +272,48 @@ def read_line_by_line(path: Path, progress: ProgressFn = no_progress) -> Statist
         if number % 4096 == 4095:
             progress(Progress(number + 1, 0, "reading statistics"))
     return rows.columns()
+
+
+class OperatorFiles:
+    """Takes in the files of statistics that a device writes, one for each run of an operator.
+
+    Attributes:
+        count: the number of files.
+    """
+
+    def __init__(self) -> None:
+        """No file."""
+        self.count = 0
+        self._rows = _Rows()
+
+    def take(self, path: Path, prefix: bytes, timestamp: int) -> bool:
+        """Takes in a file; False: it holds no statistics of an operator.
+
+        Args:
+            path: the file.
+            prefix: ``type.name`` of the operator.
+            timestamp: when it ran, in microseconds since the epoch.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        op_type, _, op_name = prefix.decode("utf-8", "surrogateescape").partition(".")
+        head = ""
+        for line in read_lines(path, cut=True, ends=True):
+            text = line.decode("utf-8", "surrogateescape").strip()
+            if not head:
+                if _OF_OPERATOR.fullmatch(text) is None:
+                    return False
+                text, head = f"Op Type,Op Name,Timestamp,{text}", f"{op_type},{op_name},{timestamp},"
+            elif text:
+                text = head + text
+            self._rows.add(text, whole=line.endswith(b"\n"))
+        self.count += bool(head)
+        return bool(head)
+
+    def statistics(self) -> Statistics:
+        """Returns the rows of all files."""
+        return self._rows.columns()
 
 
 def read_rows(path: Path) -> Iterator[dict[str, str]]:
@@ -523,7 +571,7 @@ class _Rows:
             self._broken += 1
 
     def _start(self, fields: list[str]) -> None:
-        titles = [field.strip().lower() for field in fields]
+        titles = [_OTHER_TITLES.get(title, title) for title in (field.strip().lower() for field in fields)]
         while titles and not titles[-1]:
             titles.pop()
         header = self._header = {title: i for i, title in enumerate(titles)}
@@ -576,7 +624,7 @@ class _Rows:
     def _dtype_number(self, text: str) -> int:
         number = self._dtype_texts.get(text)
         if number is None:
-            name = logical_dtype(text.strip()) if text else ""
+            name = logical_dtype(text.strip().removeprefix("DT_")) if text else ""
             number = self._dtype_texts[text] = self._dtypes.setdefault(name, len(self._dtypes))
         return number
 

@@ -43,7 +43,9 @@ from tui_debugger.sources.mindspore.listing import (
     Listing,
     Part,
     Place,
+    is_short,
     list_directory,
+    original_name,
     read_mapping,
 )
 from tui_debugger.sources.mindspore.names import (
@@ -499,7 +501,7 @@ class StepListings:
 
 def _nothing(place: Place, part: Part) -> tuple[tuple[bytes, str], ...]:
     """A step's directory without a tensor: a copy without its files, or one that is about to be written."""
-    held = len(part.timestamp) or (part.statistics is not None and len(part.statistics))
+    held = len(part.timestamp) or part.overflows or (part.statistics is not None and len(part.statistics))
     return () if place[2] or held else ((b"", "no tensor in it"),)
 
 
@@ -607,11 +609,11 @@ def _parsed(path: Path, names: list[bytes]) -> list[tuple[Key, int]]:
         parsed = _parts(name)
         if parsed is not None:
             found.append(parsed)
-        elif name.removesuffix(SUFFIX).isdigit():
-            others.append(name.removesuffix(SUFFIX))
+        elif is_short(name):
+            others.append(name)
     if others:
         mapping = _mapping(path)
-        originals = (_parts(mapping[digits].removesuffix(SUFFIX) + SUFFIX) for digits in others if digits in mapping)
+        originals = (_parts(original) for name in others if (original := original_name(mapping, name)) != name)
         found += [parsed for parsed in originals if parsed is not None]
     return found
 
@@ -627,14 +629,18 @@ def _mapping(path: Path) -> dict[bytes, bytes]:
 def _parts(name: bytes) -> tuple[Key, int] | None:
     """(tensor, time) of a name; None when it is no tensor file's. Half a microsecond: thousands are looked at."""
     if not name.endswith(SUFFIX):
-        whole = split_device_name(name) if not is_record(name) else None
-        return ((whole[0], MEMBER, b""), whole[3]) if whole is not None else None
+        whole = split_device_name(name.removesuffix(b".csv")) if not is_record(name) else None
+        return ((whole.prefix, MEMBER, b""), whole.timestamp) if whole is not None else None
     side = b".output."
     left, mark, right = name.rpartition(side)
     if not mark:
         side = b".input."
         left, mark, right = name.rpartition(side)
     fields = left.rsplit(b".", 3)
+    _, dot, last = fields[0].rpartition(b".")
+    if not dot or last.isdigit():  # without a stream, or with the numbers of a thread
+        whole = split_device_name(left)
+        return ((whole.prefix, side, right.partition(b".")[0]), whole.timestamp) if whole is not None else None
     if len(fields) < 4 or not fields[3].isdigit() or len(fields[3]) > 19:
         return None
     time = int(fields[3])

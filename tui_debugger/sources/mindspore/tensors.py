@@ -23,6 +23,7 @@ from tui_debugger.last_result import LastResult
 from tui_debugger.model import ReadSpec, TensorStats
 from tui_debugger.sources.base import (
     MOST_ROUNDS,
+    NO_NUMBER,
     Columns,
     Names,
     OverflowRecord,
@@ -40,12 +41,14 @@ from tui_debugger.sources.mindspore.listing import (
     Listing,
     RecordedRows,
 )
-from tui_debugger.sources.mindspore.names import KnownNames
-from tui_debugger.sources.mindspore.overflow import UNKNOWN
+from tui_debugger.sources.mindspore.names import KnownNames, split_device_name
 from tui_debugger.stats.records import RecordedColumns, Specs
 
 _OPERATOR, _PARAMETER, _CONSTANT = 0, 1, 2
 _KINDS = {PARAMETER: _PARAMETER, CONSTANT: _CONSTANT}
+
+Writing = tuple[int, int]
+"""Who wrote a file: numbers of the prefix and of the device in the table of known names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,9 +113,9 @@ class StepTable(Columns):
         files: Files,
         statistics: tuple[RecordedRows, ...],
         right_mean: bool,
-        overflows: Mapping[int, tuple[OverflowRecord, ...]] | None = None,
+        overflows: Mapping[Writing, tuple[OverflowRecord, ...]] | None = None,
     ) -> None:
-        """``files`` by row, ``overflows`` by number of the device; made by ``step_table``."""
+        """``files`` by row, ``overflows`` by who wrote; made by ``step_table``."""
         super().__init__(arrangement.places, files.timestamp)
         self.tells_overflow = overflows is not None
         self._overflows = overflows or {}
@@ -197,7 +200,8 @@ class StepTable(Columns):
     def overflows(self, index: int) -> Sequence[OverflowRecord]:
         """Returns what the device recorded of the operator that wrote a row."""
         marked = int(self.flags[index]) & TensorFlag.OVERFLOWED
-        return self._overflows.get(int(self._files.device[index]), ()) if marked else ()
+        files = self._files
+        return self._overflows.get((int(files.prefix[index]), int(files.device[index])), ()) if marked else ()
 
     def _recorded_at(self, index: int) -> tuple[int, int] | None:
         """(number of the statistic file, row in it)."""
@@ -242,7 +246,7 @@ def step_table(
     *,
     right_mean: bool,
     like: Arrangement | None = None,
-    overflows: Mapping[int, tuple[OverflowRecord, ...]] | None = None,
+    overflows: Mapping[Writing, tuple[OverflowRecord, ...]] | None = None,
 ) -> StepTable:
     """Joins files and statistic rows of a step.
 
@@ -253,7 +257,7 @@ def step_table(
         nodes: the node table the rows belong to.
         right_mean: recorded means can be believed (MindSpore 2.4 and newer).
         like: the timeless arrangement of a step with the same patterns, blocks and nodes.
-        overflows: what the device recorded, by number of what files have of it; None: it would record nothing.
+        overflows: what the device recorded, by operator; None: it would record nothing.
     """
     arrangement = like if like is not None else _arrange(listing, node_of, doubtful, nodes)
     if overflows:
@@ -278,23 +282,46 @@ def step_table(
     return StepTable(arrangement, mine, listing.statistics, right_mean, overflows)
 
 
-def devices_of(listing: Listing, record: OverflowRecord) -> list[int]:
-    """Numbers of what files have of the device (see ``KnownNames.devices``) where an operator ran that overflowed.
+def overflowed_operator(listing: Listing, record: OverflowRecord, path: bytes) -> Writing | None:
+    """Returns the operator that a record is about: the first that ran under its numbers, in its directory or below.
 
-    None where that operator is not known: it was not dumped, or the numbers are those of operators of which
-    none is known.
+    None where that operator is not known: it was not dumped, or the numbers are not those of one operator.
+
+    Args:
+        listing: what the directories of the step hold.
+        record: what the device recorded.
+        path: the file of the record. One that lies apart is about all directories of its step.
     """
-    number = listing.known_names.find_device(record.task, record.stream)
+    if NO_NUMBER in {record.task, record.stream}:
+        return None
     files = listing.files
-    wrote = np.unique(files.prefix[files.device == number]) if number >= 0 else np.zeros(0, np.int32)
-    unknown = UNKNOWN in {record.task, record.stream} or record.task == record.stream == 0
-    return [number] if len(wrote) == 1 or (len(wrote) and not unknown) else []
+    rows = np.flatnonzero(files.device == listing.known_names.find_device(record.task, record.stream))
+    here = path.rpartition(b"/")[0] + b"/"
+    beside = [(each + b"/").startswith(here) for each in files.directories]
+    if any(beside):
+        rows = rows[np.array(beside)[files.directory[rows]]]
+    if record.context != NO_NUMBER or record.thread != NO_NUMBER:
+        rows = rows[np.array([_ran_in(each, record) for each in files.paths(rows)], np.bool_)]
+    several = len(np.unique(files.prefix[rows])) > 1
+    if not len(rows) or (several and record.task == record.stream == 0):  # numbers that are given to any operator
+        return None
+    first = rows[np.argmin(files.timestamp[rows])]
+    return int(files.prefix[first]), int(files.device[first])
 
 
-def _overflowed(arrangement: Arrangement, overflows: Mapping[int, object]) -> Arrangement:
+def _ran_in(path: bytes, record: OverflowRecord) -> bool:
+    """Tells whether a file is of the part of an operator that a record is about."""
+    fields = split_device_name(path.rpartition(b"/")[2])
+    found = (fields.context, fields.thread) if fields is not None else (NO_NUMBER, NO_NUMBER)
+    wanted = record.context, record.thread
+    return all(number in (NO_NUMBER, other) for number, other in zip(wanted, found, strict=True))
+
+
+def _overflowed(arrangement: Arrangement, overflows: Mapping[Writing, object]) -> Arrangement:
     """Marks the rows of operators that overflowed. An operator that ran several times is marked as a whole."""
     places = arrangement.places
-    marked = np.isin(arrangement.device, list(overflows)) & (arrangement.file >= 0)
+    keys = (arrangement.prefix.astype(np.int64) << 32) | arrangement.device
+    marked = np.isin(keys, [prefix << 32 | device for prefix, device in overflows]) & (arrangement.file >= 0)
     flags = places.flags | np.where(marked, np.uint8(TensorFlag.OVERFLOWED), np.uint8(0))
     marked_places = TensorPlaces(places.node, places.side, places.slot, flags, places.round)
     return replace(arrangement, places=marked_places, timeless=False)

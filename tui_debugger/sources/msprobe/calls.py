@@ -182,6 +182,8 @@ def _built(files: StepFiles) -> _Builder:
     builder = _Builder(_new_step(files))
     builder.take_calls({**files.data, **more}, files.construct)
     builder.take_saved(files.saved)
+    if not files.data and not files.problems:
+        return builder  # of AclGraphDumper, whose files no JSON names
     builder.step.notices.append(
         f"{CALLS} does not name all files in {TENSORS}, as if the recorder was killed: the names of the others tell "
         "which tensors they hold"
@@ -587,7 +589,7 @@ def _fill_statistics(said: Sequence[Sequence[object]], step: StepCalls) -> None:
     step.nan = nan & (step.sizes() != 0)
     # One extreme alone tells nothing of the other end, and a mean that is not finite nothing of the elements.
     alone = no_largest & no_smallest & (np.isfinite(step.mean) | np.isfinite(norm))
-    step.known = step.nan | ~(no_largest | no_smallest) | alone
+    step.known = step.nan | ~(no_largest | no_smallest) | alone | (step.sizes() == 0)  # of no elements all is known
 
 
 def _numbers(values: Sequence[object]) -> tuple[Float64, Mask]:

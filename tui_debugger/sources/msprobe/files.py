@@ -16,6 +16,7 @@ from tui_debugger.graph.stacks import is_framework
 from tui_debugger.model import Frame
 from tui_debugger.opener import GRAPH_LIMIT, read_regular, why_not
 from tui_debugger.sources.msprobe.layout import CALLS, SAVED, TENSORS
+from tui_debugger.sources.msprobe.unnamed import is_of_replay
 
 _VALUES: Final = (".pt", ".npy")
 _HEAD: Final = re.compile(r'"(task|level|framework)"\s*:\s*"([a-zA-Z0-9_]{1,40})"')
@@ -87,6 +88,8 @@ def read_files(directory: str) -> StepFiles:
     if not listed.intersection((CALLS, SAVED)):
         if not files.values:
             raise BadCallsError(f"no {CALLS}")
+        if all(map(is_of_replay, files.values)):
+            return files  # AclGraphDumper writes none beside values
         files.problems.append((CALLS, f"no {CALLS}: only the names of files in {TENSORS} tell what they hold"))
     files.data = _calls_in(CALLS, files, listed)
     files.saved = _calls_in(SAVED, files, listed)

@@ -1,6 +1,7 @@
 """Finds the steps and ranks of an msprobe dump by the names of directories: ``step3/rank0/dump.json``.
 
-Names only, nothing is read. Without a process group a process writes to ``proc{pid}`` instead of ``rank{R}``.
+Names only, nothing is read. Without a process group a process writes to ``proc{pid}`` (AclGraphDumper: ``pid{pid}``)
+instead of ``rank{R}``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SAVED: Final = "debug.json"
 TENSORS: Final = "dump_tensor_data"
 _STEP: Final = re.compile(r"step_?(\d{1,18})")
 _RANK: Final = re.compile(r"rank_?(\d{1,9})?")
-_PROCESS: Final = re.compile(r"proc_?(\d{1,18})")
+_PROCESS: Final = re.compile(r"(?:proc|pid)_?(\d{1,18})")
 _LEVELS_UP: Final = 3
 
 

@@ -1,7 +1,8 @@
 """Tensors that no JSON names: a recorder that is killed leaves files that it did not write down yet.
 
 The name of such a file tells the call, the direction and the slot of its tensor:
-``Functional.gelu.0.forward.output.0.pt``, ``Module.fc.Linear.forward.0.parameters.weight.npy``.
+``Functional.gelu.0.forward.output.0.pt``, ``Module.fc.Linear.forward.0.parameters.weight.npy``. AclGraphDumper writes
+no JSON beside its files at all: ``Aten.mm.0.output.pt``, ``Module.fc.Linear.0.input_kwargs.x.pt``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from tui_debugger.sources.msprobe.layout import TENSORS
 
 _OF_CALL: Final = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d{1,9})?)\.(input|output|parameters)\.(.+)")
 _OF_GRADIENT: Final = re.compile(r"(.+?\.parameters_grad\.\d{1,9})\.(.+)")
+_OF_REPLAY: Final = re.compile(r"(.+?)\.(\d{1,9})\.(input_kwargs|input|output)(?:\.(.+))?")
+"""A file of AclGraphDumper, which replays forward passes only."""
 _UNKNOWN: Final[Mapping[str, Any]] = {"type": ""}
 """Stands for an argument without a file: it is not known what it was."""
 Tree = dict[str, Any]
@@ -63,7 +66,19 @@ def _place_of(stem: str) -> tuple[str, str, list[str]]:
         place = [found[3]] if found[2] == "parameters" else found[3].split(".")
         return found[1], found[2], place
     found = _OF_GRADIENT.fullmatch(stem)
-    return (found[1], "gradients", [found[2]]) if found is not None else ("", "", [])
+    if found is not None:
+        return found[1], "gradients", [found[2]]
+    found = _OF_REPLAY.fullmatch(stem)
+    if found is None:
+        return "", "", []
+    call = f"{found[1]}.forward.{found[2]}" if found[1].startswith("Module.") else f"{found[1]}.{found[2]}.forward"
+    return call, "output" if found[3] == "output" else "input", (found[4] or "0").split(".")
+
+
+def is_of_replay(name: str) -> bool:
+    """Tells whether a file is one of AclGraphDumper."""
+    stem = name.rpartition(".")[0]
+    return _OF_CALL.fullmatch(stem) is None and _OF_REPLAY.fullmatch(stem) is not None
 
 
 def _put(tree: Tree, place: list[str], record: Mapping[str, Any]) -> bool:

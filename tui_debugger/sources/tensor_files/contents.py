@@ -131,6 +131,10 @@ def _array(_: str) -> Iterator[FileTensor]:
     yield FileTensor((), ReadSpec(""))
 
 
+def _of_atb(_: str) -> Iterator[FileTensor]:
+    yield FileTensor((), ReadSpec("", "atb"))
+
+
 def _archive(path: str) -> Iterator[FileTensor]:
     for key in array_keys(path):
         yield FileTensor((key,), ReadSpec("", "npz", member=key))
@@ -185,6 +189,7 @@ def _in_pieces(folder: str) -> Iterator[FileTensor]:
 _List = Callable[[str], Iterator[FileTensor]]
 _LISTERS: Final[dict[str, _List]] = {
     "npy": _array,
+    "atb": _of_atb,
     "npz": _archive,
     "pt": _saved_by_torch,
     "safetensors": _safetensors,

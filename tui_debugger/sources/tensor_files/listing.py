@@ -32,6 +32,7 @@ from tui_debugger.sources.graphless import (
     FileState,
     state_of_files,
 )
+from tui_debugger.sources.registry import Shows
 from tui_debugger.sources.tensor_files.contents import (
     FileTensor,
     held_by,
@@ -47,6 +48,7 @@ from tui_debugger.sources.tensor_files.layout import (
     INDEXES,
     LOG_OF_TRAINER,
     PART,
+    Layout,
     Unit,
     is_array,
     is_beside,
@@ -72,11 +74,11 @@ ORDER: Final = "model.safetensors.index.json"
 """The index of a whole model, beside which its pieces may lie once more."""
 _ONE_OF: Final = re.compile(r"(.+[-_.])(\d{1,6})([-_]of[-_])(\d{1,6})(\.[\w.]+)")
 """The name of one file of a model in several: ``model-00001-of-00002.safetensors``."""
+STATISTICS: Final = "statistic.csv"
+"""A table of the statistics of the tensors of a step."""
 _NAMED_AT_MOST: Final = 20
 """Missing files that are named one by one."""
 _MISSING: Final = "a file of the model that is missing"
-_RAW: Final = ".bin"
-"""The end of the name of a file without a mark: where names say everything, only its name tells what it holds."""
 _PROGRESS_EVERY: Final = 1024
 
 NodeName = tuple[str, str]
@@ -98,6 +100,30 @@ class NamedFile:
     side: Side
     slot: int
     spec: ReadSpec
+
+
+@dataclass(frozen=True, slots=True)
+class FileTree:
+    """A layout in which each file is one tensor, and its name says everything.
+
+    Attributes:
+        layout: what it is called.
+        read: lists what stands above the files.
+        parse: tells what the name of a file says, below directories of some names; None where it is no tensor's.
+        shows: what the layout shows.
+        holds: tells whether a file that is called so holds values itself, or names another file that does.
+        ending: of the files that hold tensors: one whose name does not tell which is a doubt.
+        recorded: yields the statistics that a table in a directory holds, each with what is wrong where its tensor has
+            no file; of a directory without a table nothing.
+    """
+
+    layout: str
+    read: Callable[[Path], Layout]
+    parse: Callable[[Sequence[str], str], NamedFile | None]
+    shows: Shows
+    holds: Callable[[str], bool] | None = None
+    ending: str = ".bin"
+    recorded: Callable[[str], Iterable[tuple[IndexedTensor, str]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +209,10 @@ class StepLister:
         rank: int,
         step: int,
         progress: ProgressFn,
-        parse: Callable[[str], NamedFile | None] | None = None,
+        tree: FileTree | None = None,
     ) -> None:
         self._root, self._rank, self._step, self._progress = root, rank, step, progress
-        self._parse = parse
+        self._tree = tree
         self.arrays: list[FoundArray] = []
         self.parts: list[UnreadablePart] = []
         self.state: FileState = ()
@@ -194,6 +220,8 @@ class StepLister:
         self._state: list[str] = []
         self._visited: set[tuple[int, int]] = set()
         self.claimed: set[str] = set()
+        self._without_file: dict[tuple[object, ...], tuple[str, str]] = {}
+        """Tensors of which a table tells that they have a file: where it says so, and what is wrong without it."""
         self._sharded: set[str] = set()
         self._ordered: set[str] = set()
         """Directories that hold the index of a whole checkpoint."""
@@ -234,6 +262,9 @@ class StepLister:
         """Puts what was found in order; ``final``: it is no step, and settings may be all that there is."""
         for folder, names in self._together.items():
             self._find_missing(folder, names)
+        for at, missing in self._without_file.items():
+            if at not in self._found:
+                self._miss(*missing)
         # Looked at after the listing: what changed in between is so young that it is listed once more.
         self.state = state_of_files(self._state)
         self.arrays = sorted(self._found.values(), key=lambda each: self._order.get(each.spec.member, len(self._order)))
@@ -270,9 +301,11 @@ class StepLister:
             self._miss(f"{path}/{INDEX_OF_STEP}", "is gone: tdbg convert writes one for each step")
         if ORDER in names:
             self._ordered.add(path)
-        if self._parse is not None:
+        if self._tree is not None:
+            if self._tree.recorded is not None and STATISTICS in names:
+                self._take_statistics(f"{path}/{STATISTICS}", self._tree.recorded(path))
             for entry in found:
-                self._named(entry, self._parse(entry.name))
+                self._named(entry, self._tree.parse(scope, entry.name), self._tree)
             return
         self._any(path, scope, found)
 
@@ -297,19 +330,43 @@ class StepLister:
             elif entry.is_symlink() and not opener.exists(entry.path):
                 self._miss(entry.path, why_not(entry.path))
 
-    def _named(self, entry: os.DirEntry[str], says: NamedFile | None) -> None:
+    def _named(self, entry: os.DirEntry[str], says: NamedFile | None, tree: FileTree) -> None:
         """Takes a file whose name says everything."""
         if says is None:
-            if entry.name.endswith(_RAW) and not is_directory(entry):
+            if entry.name.endswith(tree.ending) and not is_directory(entry):
                 self._miss(entry.path, "no tensor's name")
             return
         at = says.node, says.side, says.slot
         if is_directory(entry):
             self._miss(entry.path, "a directory in place of a file")
-        elif at in self._found:
+            return
+        try:
+            if tree.holds is not None and not tree.holds(entry.path):
+                self.claimed.add(entry.path)
+                return
+        except UnreadableTensorError as error:
+            self._miss(entry.path, error.what)
+            return
+        if at in self._found and self._found[at].row is None:
             self._miss(entry.path, f"the same tensor as one in {os.path.relpath(self._found[at].path, self._root)}")
         else:
             self._found[at] = FoundArray(*at, entry.path, says.spec, says.op_type)
+
+    def _take_statistics(self, path: str, rows: Iterable[tuple[IndexedTensor, str]]) -> None:
+        """Takes in a table of statistics. The file of a tensor is read in place of its row."""
+        self._state.append(path)
+        self.claimed.add(path)
+        try:
+            for row, problem in rows:
+                at = row.node, row.side, row.slot
+                if problem:
+                    self._without_file[at] = path, f"{row.node}: {problem}"
+                elif at in self._found and self._found[at].row is not None:
+                    self._miss(path, f"two rows of one tensor: {row.node}")
+                elif at not in self._found:
+                    self._found[at] = FoundArray(*at, path, ReadSpec(""), row.type, row)
+        except (OSError, ValueError) as error:
+            self._miss(path, why_not(path, error) if isinstance(error, OSError) else str(error))
 
     def _take_index(self, path: str) -> None:
         """Takes in what an index of ``tdbg convert`` lists: nothing else of the directory is looked at."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -60,8 +60,8 @@ from tui_debugger.sources.tensor_files.layout import (
 )
 from tui_debugger.sources.tensor_files.listing import (
     GRAPH,
+    FileTree,
     FoundArray,
-    NamedFile,
     NodeName,
     StepLister,
     any_there,
@@ -77,23 +77,6 @@ _NEWEST: Final = 2
 """Checkpoints whose logs are read for the notes: a training that was killed left the last one without."""
 _TOLD: Final = 3
 """Files outside of the steps that a notice names."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileTree:
-    """A layout in which each file is one tensor, and its name says everything.
-
-    Attributes:
-        layout: what it is called.
-        read: lists what stands above the files.
-        parse: tells what the name of a file says; None where it is no tensor's.
-        shows: what the layout shows.
-    """
-
-    layout: str
-    read: Callable[[Path], Layout]
-    parse: Callable[[str], NamedFile | None]
-    shows: Shows
 
 
 class StepTable(FilesTable):
@@ -419,7 +402,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         Raises:
             CancelledError: from ``progress``.
         """
-        lister = StepLister(self._root, rank, step, progress, self._tree.parse if self._tree is not None else None)
+        lister = StepLister(self._root, rank, step, progress, self._tree)
         units = self._layout.units[rank][step]
         lister.take_indexes(units, [path for path in self._layout.beside if path.endswith(INDEXES)])
         for unit in units:

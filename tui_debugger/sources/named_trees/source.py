@@ -1,0 +1,190 @@
+"""Opens the trees whose names say everything: see ``layout``."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from tui_debugger.model import AtLeast, Category, ReadSpec, Side, TensorStats
+from tui_debugger.opener import read_lines
+from tui_debugger.sources.base import TensorFlag
+from tui_debugger.sources.named_trees.layout import (
+    ATB_FILE,
+    ATB_READER,
+    FX_FILE,
+    FX_READER,
+    SINGLE_READER,
+    Says,
+    read_tree,
+    says_atb,
+    says_fx,
+    says_single,
+)
+from tui_debugger.sources.tensor_files.converted import IndexedTensor
+from tui_debugger.sources.tensor_files.layout import Layout
+from tui_debugger.sources.tensor_files.listing import GRAPH, STATISTICS, FileTree, NamedFile
+from tui_debugger.sources.tensor_files.source import TensorFilesSource
+from tui_debugger.stats.atb_file import holds_values
+from tui_debugger.stats.dtypes import canonical_name
+
+_TITLES: Final = (
+    *("Device and PID", "Execution Count", "Op Name", "Op Type", "Op Id", "Input/Output", "Index", "Dtype", "Format"),
+    *("Shape", "Max", "Min", "Mean", "Norm", "Tensor Path"),
+)
+_NUMBERS: Final = ("Max", "Min", "Mean", "Norm")
+_NOT_KNOWN: Final = "N/A"
+_NATURAL_SIDES: Final = {"before": Side.INPUT, "after": Side.OUTPUT}
+"""The side of the tensors that ATB saves before and after an operation."""
+
+
+def open_fx(root: Path, given: Path, notices: Sequence[str] = ()) -> TensorFilesSource:
+    """Opens what TorchAir dumped of FX graphs."""
+    tree = FileTree("dump of TorchAir (FX)", _reads(says_fx), fx_file, FX_READER.shows, ending=".npy")
+    return TensorFilesSource(root, given, notices, tree)
+
+
+def open_atb(root: Path, given: Path, notices: Sequence[str] = ()) -> TensorFilesSource:
+    """Opens a dump of ATB."""
+    tree = FileTree(
+        "dump of ATB", _reads(says_atb), atb_file, ATB_READER.shows, holds=holds_values, recorded=recorded_by_atb
+    )
+    return TensorFilesSource(root, given, notices, tree)
+
+
+def open_single(root: Path, given: Path, notices: Sequence[str] = ()) -> TensorFilesSource:
+    """Opens what SingleSave of msprobe saved."""
+    tree = FileTree(
+        "dump of msprobe (SingleSave)", _reads(says_single), single_file, SINGLE_READER.shows, ending=".npy"
+    )
+    return TensorFilesSource(root, given, notices, tree)
+
+
+def _reads(says: Says) -> Callable[[Path], Layout]:
+    return lambda root: read_tree(root, says)
+
+
+def fx_file(scope: Sequence[str], name: str) -> NamedFile | None:
+    """What the name of a file of FX says: ``mm-aten.mm.default.OUTPUT.0.20240125031118787351.npy``."""
+    found = FX_FILE.fullmatch(name)
+    if found is None:
+        return None
+    _, function, *_ = found["call"].split(".")
+    side = Side[found["side"]]
+    return NamedFile("/".join((*scope, found["node"])), function, side, int(found["slot"]), ReadSpec(""))
+
+
+def atb_file(scope: Sequence[str], name: str) -> NamedFile | None:
+    """What the name of a file of ATB says: ``0_Layer/1_Linear/after/outtensor0.bin``."""
+    found = ATB_FILE.fullmatch(name)
+    if found is None or not scope:
+        return None
+    side = Side.INPUT if found[1].lower() == "in" else Side.OUTPUT
+    *around, when = scope
+    node = around if around and _NATURAL_SIDES.get(when) is side else scope
+    return NamedFile("/".join(node), _type_of(node[-1]), side, int(found[2]), ReadSpec("", "atb"))
+
+
+def _type_of(part: str) -> str:
+    return part.partition("_")[2] or part
+
+
+def single_file(scope: Sequence[str], name: str) -> NamedFile | None:
+    """What the name of a file of SingleSave says: its key, and which part of a list or a dictionary it is."""
+    stem, dot, suffix = name.rpartition(".")
+    if not dot or suffix != "npy" or not stem or not scope:
+        return None
+    key, *more = scope
+    rest = stem.removeprefix(f"{key}.") if stem.startswith(f"{key}.") else ""
+    if rest.isdecimal() and len(rest) < 5:
+        return NamedFile("/".join((key, *more)), "", Side.OUTPUT, int(rest), ReadSpec(""))
+    return NamedFile("/".join((stem, *more)), "", Side.OUTPUT, 0, ReadSpec(""))
+
+
+# -- statistics of ATB ---------------------------------------------------------------------------------------------
+
+
+def recorded_by_atb(directory: str) -> Iterator[tuple[IndexedTensor, str]]:
+    """Yields the tensors of a table of statistics, each with what is wrong with it: its file may be there.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it makes no sense.
+    """
+    texts = (line.decode("utf-8", "surrogateescape") for line in read_lines(f"{directory}/{STATISTICS}", cut=True))
+    lines = csv.reader(texts)
+    try:
+        titles = tuple(next(lines, ()))
+        if titles != _TITLES:
+            raise ValueError("not the titles of a table of ATB")
+        for cells in lines:
+            if len(cells) != len(_TITLES):
+                raise ValueError(f"line {lines.line_num}: a row of another length")
+            yield _row(dict(zip(_TITLES, cells, strict=True)))
+    except csv.Error as error:
+        raise ValueError(str(error)) from error
+
+
+def _row(cells: dict[str, str]) -> tuple[IndexedTensor, str]:
+    names, ids = cells["Op Name"].split("/"), cells["Op Id"].split("_")
+    side = cells["Input/Output"].strip().lower()[:2]
+    slot = cells["Index"].strip()
+    shape = tuple(int(size) for size in re.findall(r"\d{1,15}", cells["Shape"]))
+    if len(names) != len(ids) or side not in {"in", "ou"} or not (slot.isdecimal() and len(slot) < 5):
+        raise ValueError(f"a row that makes no sense: {','.join(cells.values())[:80]}")
+    node = "/".join(f"{number}_{name}" for number, name in zip(ids, names, strict=True))
+    numbers = [_number(cells[title]) for title in _NUMBERS]
+    row = IndexedTensor(
+        file="",
+        graph=GRAPH,
+        node=node,
+        path=node,
+        type=cells["Op Type"],
+        category=Category.OTHER,
+        side=Side.INPUT if side == "in" else Side.OUTPUT,
+        slot=int(slot),
+        marks=TensorFlag.STAT_ONLY,
+        dtype=canonical_name(cells["Dtype"].strip()) or cells["Dtype"].strip().lower(),
+        shape=shape,
+        stats=_stats(math.prod(shape), *numbers) if any(each is not None for each in numbers) else None,
+    )
+    path = cells["Tensor Path"].strip()
+    has_file = row.stats is None and path != _NOT_KNOWN
+    return row, f"its file is not there: {path.rpartition('/')[2]}" if has_file else ""
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _stats(
+    count: int, largest: float | None, smallest: float | None, mean: float | None, norm: float | None
+) -> TensorStats:
+    """What a row tells. Extremes may pass NaN over: where there is no norm, they tell of no NaN."""
+    told = [each for each in (largest, smallest, norm if norm is not None else mean) if each is not None]
+    nan = int(any(map(math.isnan, told)))
+    pos_inf, neg_inf = int(largest == math.inf), int(smallest == -math.inf)
+    unknown = norm is None or nan or pos_inf or neg_inf
+    finite = [None if each is None or not math.isfinite(each) else each for each in (smallest, largest, mean, norm)]
+    return TensorStats(
+        count=count,
+        nan=nan,
+        pos_inf=pos_inf,
+        neg_inf=neg_inf,
+        zero=0,
+        negative=0,
+        positive=0,
+        minimum=finite[0],
+        maximum=finite[1],
+        mean=finite[2],
+        abs_mean=None,
+        variance=None,
+        sum_squares=finite[3] ** 2 if finite[3] is not None else 0.0,
+        at_least=AtLeast.NAN | AtLeast.INF if unknown and count else AtLeast.NONE,
+    )
