@@ -23,7 +23,7 @@ from tests.check.masked_nets import (
 )
 from tests.session.opened import watch
 from tests.sources.memory import Key, MemorySource, Value
-from tui_debugger.causes.by_design import by_design_text
+from tui_debugger.causes.by_design_steps import by_design_text
 from tui_debugger.model import Side
 from tui_debugger.session import Session
 

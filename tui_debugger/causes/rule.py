@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int8, Int64, Mask
-from tui_debugger.causes.by_design import StepDesigns, stated
+from tui_debugger.causes.by_design import stated
+from tui_debugger.causes.by_design_steps import StepDesigns
 from tui_debugger.causes.made_from import made_from
 from tui_debugger.causes.table import (
     BAD,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tui_debugger import __version__
-from tui_debugger.causes.by_design import by_design_text
+from tui_debugger.causes.by_design_steps import by_design_text
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.check.verdicts import (
     Doubt,

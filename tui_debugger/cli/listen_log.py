@@ -341,7 +341,7 @@ class Log:
     def _document(
         self, result: CheckResult, judgement: Judgement, code: int, steps: dict[int, int], saved: str
     ) -> dict[str, Any]:
-        from tui_debugger.causes.by_design import by_design_text
+        from tui_debugger.causes.by_design_steps import by_design_text
         from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
 
         coverage = coverage_row(result.coverage)
@@ -374,7 +374,7 @@ class Log:
     def _texts(
         self, result: CheckResult, judgement: Judgement, steps: dict[int, int], saved: str, *, so_far: str
     ) -> list[str]:
-        from tui_debugger.causes.by_design import by_design_text
+        from tui_debugger.causes.by_design_steps import by_design_text
         from tui_debugger.check.verdicts import Outcome
         from tui_debugger.text.numbers import plural
 

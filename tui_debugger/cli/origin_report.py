@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger import __version__
-from tui_debugger.causes.by_design import by_design_text
+from tui_debugger.causes.by_design_steps import by_design_text
 from tui_debugger.causes.table import Start, State
 from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.results import parts_text

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tui_debugger.causes.by_design import by_design_text
+from tui_debugger.causes.by_design_steps import by_design_text
 from tui_debugger.check.hits import is_overflow
 from tui_debugger.check.types import CheckResult
 from tui_debugger.check.verdicts import Judgement, Outcome, coverage_line, findings_line, tally_table

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from tui_debugger.causes.by_design import may_be_absorbed
+from tui_debugger.causes.by_design_steps import may_be_absorbed
 from tui_debugger.causes.rule import mark_hits
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.received import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tui_debugger.causes.by_design import StepDesigns
+from tui_debugger.causes.by_design_steps import StepDesigns
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain.guidance import Cause, Standing
 from tui_debugger.errors import TdbgError

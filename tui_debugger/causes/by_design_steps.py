@@ -1,0 +1,301 @@
+"""Infinities by design in a step of a dump or of a training: which tensors hold some, and what hits say of them.
+
+The rule is in ``by_design``.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from tui_debugger.arrays import Mask
+from tui_debugger.causes.by_design import (
+    Designs,
+    Elements,
+    holds_the_same,
+    is_infinite,
+    is_known,
+    same_infinities,
+    stated,
+    unmade,
+)
+from tui_debugger.causes.by_design_table import (
+    NOTHING,
+)
+from tui_debugger.check.flow import Holder
+from tui_debugger.check.hits import HitList, StepHits
+from tui_debugger.check.measure import Measurements
+from tui_debugger.graph.table import real_consumers
+from tui_debugger.model import (
+    PARAMETERS,
+    AtLeast,
+    ProgressFn,
+    Side,
+    TensorMeta,
+    TensorStats,
+    Verdict,
+    no_progress,
+)
+from tui_debugger.stats.records import Record, RequiredStats, holds_inf
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import first_of, plural
+from tui_debugger.text.phrases import limits_of
+from tui_debugger.watch.condition_table import CONDITIONS
+from tui_debugger.watch.evaluate import SILENT
+
+_NAMES: Final = 4
+"""Operator types that are named of those that absorb."""
+_NEAREST: Final = 16
+"""Other steps in which a node is looked for that has nothing in a step."""
+
+
+class StepDesigns(Designs):
+    """``Designs`` of a step of which there are files: of one round of its nodes, or of all of them together."""
+
+    def __init__(
+        self,
+        measurements: Measurements,
+        step: int,
+        progress: ProgressFn = no_progress,
+        round: int = 0,  # noqa: A002 - see TensorKey
+    ) -> None:
+        """``round`` 0: all rounds."""
+        super().__init__(measurements.flow.nodes, self._held)
+        self._round = round
+        self._rounds: dict[int, StepDesigns] = {round: self}
+        self._measurements = measurements
+        self._flow = measurements.flow
+        self._step = step
+        self._table = self._flow.table(step)
+        self._progress = progress
+        self._known: dict[tuple[int, int], Elements | None] = {}
+
+    @cached_property
+    def rows(self) -> Mask:
+        """The rows of the step's table that hold an intended Inf, as far as they are measured."""
+        table = self._table
+        records = self._measurements.records(self._step).rows
+        only = holds_inf(records) & (records["nan"] == 0) & (table.node >= 0)
+        found = np.zeros(len(table), np.bool_)
+        for at in np.flatnonzero(only).tolist():
+            designs = self.of_round(int(table.round[at]))
+            found[at] = designs.intended_at(int(table.node[at]), Side(int(table.side[at])), int(table.slot[at]))
+        return found
+
+    def of_round(self, round: int) -> StepDesigns:  # noqa: A002 - see TensorKey
+        """The same of one round: a mask of one micro-batch is no mask of another one, which may hold NaN."""
+        if round not in self._rounds:
+            self._rounds[round] = StepDesigns(self._measurements, self._step, self._progress, round)
+        return self._rounds[round]
+
+    def intended_at(self, row: int, side: Side, slot: int) -> bool:
+        """``intended`` of an input or output of a node."""
+        if side is Side.INPUT:
+            row_of = self._flow.holder(row, slot).row
+            if not self.may_be_intended(row_of):
+                return False
+        place = self._place(row, side, slot)
+        return place is not None and self.intended(*place)
+
+    def absorbed_at(self, row: int, side: Side, slot: int) -> frozenset[str]:
+        """``absorbed_by`` of an input or output of a node."""
+        place = self._place(row, side, slot)
+        return frozenset() if place is None else self.absorbed_by(*place)
+
+    def mark(self, hits: StepHits) -> int:
+        """Marks the hits of this step that are by design as such, and counts them."""
+        rows = hits.records.rows
+        only = holds_inf(rows) & (rows["nan"] == 0)
+        for at in np.flatnonzero(only).tolist():
+            designs = self.of_round(int(hits.round[at]))
+            types = designs.absorbed_at(int(hits.node[at]), Side(int(hits.side[at])), int(hits.slot[at]))
+            if types:
+                mark(hits, at, types)
+        return len(hits.designed)
+
+    def _ran(self, row: int) -> bool:
+        """See ``Designs``: a node that has tensors in another step and none in this one did not run in this one."""
+        if len(self._table.of_node(row, every=True)):
+            return True
+        steps = dict.fromkeys(step for step, _ in self._flow.runs_of(row) if step != self._step)
+        nearest = sorted(steps, key=lambda step: abs(step - self._step))[:_NEAREST]
+        return not any(len(self._flow.table(step).of_node(row, every=True)) for step in nearest)
+
+    def _place(self, row: int, side: Side, slot: int) -> tuple[int, int] | None:
+        """The output that an input or output is; None where that is not known, or an input differs from it."""
+        if side is Side.OUTPUT:
+            return row, slot
+        holder = self._flow.holder(row, slot)
+        if holder.row < 0:
+            return unmade(row, slot)
+        wrote, got = self._held(holder.row, holder.slot), self._file(row, side, slot)
+        if wrote is None or got is None or got.nan:
+            return None
+        return (holder.row, holder.slot) if same_infinities(got, wrote) else None
+
+    def _held(self, row: int, slot: int) -> Elements | None:
+        """Returns what an output holds, by its own file or else a consumer's; of a constant what the graph says."""
+        place = row, slot
+        if place not in self._known:
+            self._known[place] = self._found(row, slot)
+        return self._known[place]
+
+    def _found(self, row: int, slot: int) -> Elements | None:
+        if row < 0:
+            reader, at = unmade(row, slot)
+            return self._file(reader, Side.INPUT, at)
+        if self._flow.is_constant(row):
+            return self._constant(row, slot)
+        if self._nodes.category_of(row) in PARAMETERS and self._flow.updated(row):
+            before = self._flow.locate_held(self._step, Holder(row, slot), self._round)
+            return None if before is None else elements_of(self._record(before.index, before.step))
+        found = self._file(row, Side.OUTPUT, slot)
+        if found is None:
+            for consumer, at in real_consumers(self._flow.nodes, row, slot):
+                found = self._file(consumer, Side.INPUT, at)
+                if found is not None:
+                    break
+        return found
+
+    def _constant(self, row: int, slot: int) -> Elements | None:
+        """Returns what a constant of the graph holds; None where its files differ: it never changes."""
+        readers = real_consumers(self._flow.nodes, row, slot)
+        places = [(row, Side.OUTPUT, slot), *((reader, Side.INPUT, at) for reader, at in readers)]
+        found = [record for place in places for record in self._records_of(self._step, *place)]
+        if any(is_infinite(elements_of(record)) for record in found):
+            found += next((records for place in places if (records := self._of_another_run(*place))), [])
+        held = [elements_of(record) for record in found]
+        if not held:
+            return stated(self._flow.nodes, row)
+        first = held[0]
+        same = {None if each is None else (each.nan, each.positive, each.negative) for each in held}
+        return first if len(same) == 1 else None
+
+    def _of_another_run(self, row: int, side: Side, slot: int) -> list[Record | None]:
+        """The same place in the first other step that has it."""
+        for step in dict.fromkeys(step for step, _ in self._flow.runs_of(row)):
+            if step != self._step and (records := self._records_of(step, row, side, slot)):
+                return records
+        return []
+
+    def _records_of(self, step: int, row: int, side: Side, slot: int) -> list[Record | None]:
+        table = self._flow.table(step)
+        rows = table.of_node(row, every=True)
+        rows = rows[(table.side[rows] == int(side)) & (table.slot[rows] == slot)]
+        if self._round and step == self._step:
+            mine = rows[np.isin(table.round[rows], (0, self._round))]
+            rows = mine if len(mine) else rows
+        return [self._record(int(at), step) for at in rows]
+
+    def _same_inside(self, row: int, slot: int) -> list[tuple[int, int]]:
+        if row >= 0:
+            return []
+        table, (reader, at), mine = self._table, unmade(row, slot), self._held(row, slot)
+        index = table.find(reader, Side.INPUT, at, self._round)
+        meta = table.recorded_meta(index) if index >= 0 else None
+        if mine is None or meta is None or is_known(self._kind(reader)):
+            return []
+        found: dict[tuple[int, int], None] = {}
+        for other in np.flatnonzero((table.side == int(Side.INPUT)) & (table.node >= 0)).tolist():
+            node, place = int(table.node[other]), int(table.slot[other])
+            if table.recorded_meta(other) != meta or not is_known(self._kind(node)):
+                continue
+            if self._flow.holder(node, place).row < 0 and holds_the_same(mine, self._held(*unmade(node, place))):
+                found[unmade(node, place)] = None
+        return list(found)
+
+    def _file(self, row: int, side: Side, slot: int) -> Elements | None:
+        """Returns what was dumped as an input or output; of all rounds, or where this one has none: together."""
+        found = [elements_of(each) for each in self._records_of(self._step, row, side, slot)]
+        known = [each for each in found if each is not None]
+        if not known or len(known) < len(found):
+            return None
+        if len(known) == 1:
+            return known[0]
+        peaks = [each.peak for each in known if each.peak is not None]
+        return Elements(
+            sum(each.nan for each in known),
+            sum(each.positive for each in known),
+            sum(each.negative for each in known),
+            sum(each.count for each in known),
+            max(peaks) if len(peaks) == len(known) else None,
+            known[0].largest,
+            all(each.counted for each in known),
+            all(each.lowest for each in known),
+        )
+
+    def _record(self, index: int, step: int) -> Record | None:
+        record = self._measurements.record(step, index)
+        if record is None:
+            self._measurements.ensure({(step, index): RequiredStats()}, self._progress)
+            record = self._measurements.record(step, index)
+        return record
+
+
+def elements_of(record: Record | None) -> Elements | None:
+    """Returns how many NaN and Inf a record has, and its peak; None where nothing was measured."""
+    if record is None or record.stats is None:
+        return None
+    return elements_of_stats(record.stats, record.meta.dtype if record.meta is not None else "")
+
+
+def elements_of_stats(stats: TensorStats, dtype: str) -> Elements:
+    """Returns the same of statistics, of elements of a type."""
+    least, most, largest = stats.minimum or 0.0, stats.maximum or 0.0, _largest(dtype)
+    peak, lowest = max(abs(least), abs(most)), largest is not None and least == -largest and most <= 0
+    counted = stats.counted and not stats.at_least & AtLeast.INF
+    return Elements(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, peak, largest, counted, lowest)
+
+
+def _largest(dtype: str) -> float | None:
+    limits = limits_of(TensorMeta(dtype, (), 0))
+    return None if limits is None else limits.largest
+
+
+# -- hits -----------------------------------------------------------------------------------------------
+
+
+def mark(hits: StepHits, at: int, types: frozenset[str]) -> None:
+    """Makes a hit one by design: whatever was found because of its Inf is no finding."""
+    hits.designed[at] = types
+    verdicts = {result.watchpoint: result.verdict for result in hits.results_of(at)}
+    for number, (watchpoint, _) in enumerate(hits.watchpoints):
+        if hits.verdicts[number, at] != SILENT and verdicts.get(watchpoint.id) is Verdict.BY_DESIGN:
+            hits.verdicts[number, at] = Verdict.BY_DESIGN
+
+
+def may_be_absorbed(hits: HitList) -> bool:
+    """Tells whether each finding of a step that still runs is an Inf that what runs later may make one by design."""
+    for part, _, places in hits.with_verdict(Verdict.FINDING).by_step():
+        designs = Designs(part.nodes, lambda *_: None)
+        for at in places:
+            found = [each for each in part.results_of(at) if each.verdict is Verdict.FINDING]
+            stats = part.get(at).stats
+            if stats is None or stats.nan or not designs.may_be_intended(int(part.node[at])):
+                return False
+            if any(not CONDITIONS[each.condition].is_overflow for each in found):
+                return False
+    return True
+
+
+def by_design_text(hits: HitList) -> str:
+    """``-Inf by design: 12 tensors, absorbed by Softmax``; empty where there are none."""
+    types: dict[str, None] = {}
+    signs: set[str] = set()
+    count = 0
+    for part, _, places in hits.by_step():
+        wanted = set(places.tolist())
+        for at, absorbing in sorted(part.designed.items()):
+            if at in wanted:
+                count += 1
+                types.update(dict.fromkeys(sorted(absorbing)))
+                row = part.records.rows[at]
+                signs |= {name for name, column in (("Inf", "pos_inf"), ("-Inf", "neg_inf")) if row[column]}
+    if not count:
+        return ""
+    sign = "-Inf" if signs == {"-Inf"} else "Inf" if signs == {"Inf"} else "±Inf"
+    names = [clean(each) for each in types if each != NOTHING]
+    by = f"absorbed by {first_of(names, _NAMES)}" if names else "read by nothing"
+    return f"{sign} by design: {plural(count, 'tensor')}, {by}"
