@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tests.ascend_files import BITS, Written, bits_of, block_of, file_bytes, numpy_type, to_device, write
+from tests.ascend_files import BITS, Written, block_of, file_bytes, numpy_type, to_device, write
 from tests.benchmarks.timing import Result, best_of_each
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats import kernel
@@ -58,7 +58,7 @@ def conversion(fmt: str, dtype: str, shape: Shape, scale: float) -> Result:
     shape = (max(1, round(shape[0] * scale)), *shape[1:])
     values = np.ones(shape, numpy_type(dtype))
     device = np.ascontiguousarray(to_device(values, fmt, block_of(dtype, fmt)))
-    order = device_order(fmt, device.shape, shape, bits_of(dtype))
+    order = device_order(fmt, device.shape, shape)
     assert order is not None
     stored, target = (each.reshape(-1).view(f"u{values.itemsize}") for each in (device, values))
     bits = BITS.get(dtype)

@@ -206,9 +206,9 @@ def test_a_short_page_is_printed_with_styles(monkeypatch: Env) -> None:
 
 def test_no_color_is_respected(monkeypatch: Env) -> None:
     colour = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
-    assert colour.search(on_terminal("help", "formats", rows=500))
+    assert colour.search(on_terminal("help", "formats", rows=5000))
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not colour.search(on_terminal("help", "formats", rows=500))
+    assert not colour.search(on_terminal("help", "formats", rows=5000))
 
 
 def pager(folder: Path) -> Path:
@@ -223,7 +223,7 @@ def test_a_long_page_goes_through_the_pager(monkeypatch: Env, tmp_path: Path) ->
     monkeypatch.setenv("PAGER", f"{pager(tmp_path)} -x")
     first, title, *_ = STYLE.sub("", on_terminal("help", "formats")).splitlines()
     assert (first[:8], first[-3:], title) == ("PAGED -R", " -x", "What it reads")
-    assert "PAGED" not in on_terminal("help", "formats", rows=500), "it is no longer than this screen"
+    assert "PAGED" not in on_terminal("help", "formats", rows=5000), "it is no longer than this screen"
 
 
 def test_the_options_of_less_that_people_chose_stay(monkeypatch: Env, tmp_path: Path) -> None:

@@ -65,10 +65,13 @@ def test_nodes_that_are_not_judged_say_their_graph(dumps: Dumps, capsys: Capture
 def test_a_path_says_graph_and_run_of_every_hop(dumps: Dumps, capsys: Capture) -> None:
     weight = "kernel_graph1/d_opt.disc.fc1.weight"
     lines = run(capsys, "origin", dumps(GAN), "--from", weight, "--step", "3", *PLAIN).lines
-    assert lines[0].startswith("path: 9 hops upstream, from step 3 back to step 1#2")
+    assert lines[0].startswith("path: 10 hops upstream, from step 3 back to step 1#2")
     assert lines[1].split()[:3] == ["step", "graph", "tensor"]
     assert lines[2].split()[:4] == ["✗", "3", "1", "d_opt.disc.fc1.weight:out:0"]
     assert lines[3].strip() == "↑ itself after step 1#2 of kernel_graph0"
+    assert any(line.split()[3:4] == ["d_opt.moment1.disc.fc1.weight:out:0#2"] for line in lines), (
+        "Adam's state is first"
+    )
     end = next(line for line in lines if line.startswith("◆"))
     assert end.split()[:4] == ["◆", "1", "0", "Div-op0:out:0#2"]
     assert lines[-1] == "origin: Div-op0 (Div), step 1#2, kernel_graph0 (-Inf 1 of 5)"

@@ -12,10 +12,12 @@ import fsspec
 import numpy as np
 
 from tests.sources.arrays import write_arrays
+from tests.sources.ascend_trees import Planted, atb, single_save, torchair_fx
 from tests.sources.test_old_tree import write_iteration
 from tests.sources.writer import Generation, write_dump
 
 Dumps = Callable[[str], Path]
+WRITTEN = {"torchair-fx": torchair_fx, "single-save": single_save, "atb": atb}
 LAYOUTS = (
     *("mindspore", "mindspore-1.1", "npy", "npz", "packed", "safetensors", "pt"),
     *("msprobe-mix/nan", "msprobe-debug-save", "msprobe-mix-2rank-mb-md5", "sglang-megatron/sglang-hooks"),
@@ -26,6 +28,7 @@ LAYOUTS = (
         "msprobe-monitor/v2",
         "mindspore-2.10-multi-gan",
     ),
+    *WRITTEN,
 )
 """Layouts whose files can be read in ranges: all but databases."""
 
@@ -42,6 +45,8 @@ def local(layout: str, folder: Path, dumps: Dumps) -> Path:
         for step in range(3):
             values = {f"layer.{n}.weight": random.normal(size=(40, n + 30)).astype("f4") for n in range(3)}
             write_arrays(folder / f"step_{step}", values, layout)
+    elif layout in WRITTEN:
+        WRITTEN[layout](folder, Planted())
     else:
         name, _, part = layout.partition("/")
         return dumps(name) / part

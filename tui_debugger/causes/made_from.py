@@ -112,8 +112,8 @@ class _Filling:
         for number in np.flatnonzero(parameters).tolist():
             self._parameter(tensors, number, int(row[number]), node)
         self._written_while_others_were_bad(tensors)
-        self._updated_by_states(tensors)
         self._fed(tensors, np.flatnonzero(node >= 0), node)
+        self._updated_by_states(tensors)
 
     def _inputs_that_differ(self, tensors: Rows, of: Int64, node: Int64) -> None:
         """Input files that are no copy of what their producers wrote; sets ``node`` where only that was not dumped."""
