@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.running import run
 from tests.mounts.places import LAYOUTS, Dumps, local, pack, to_memory
-from tests.sources.conformance import SourceConformance
+from tests.sources.conformance import SourceConformance, pairs
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.sources import open_source
@@ -60,6 +60,12 @@ class TestPlaced(SourceConformance):
     def fresh(self, placed: Path) -> Iterator[Source]:
         with closing(open_source(placed)) as source:
             yield source
+
+    def test_refresh_on_a_static_source_finds_nothing(self, fresh: Source) -> None:
+        """Stores keep no times of directories, so the first refresh lists those again."""
+        list(pairs(fresh))
+        fresh.refresh()
+        super().test_refresh_on_a_static_source_finds_nothing(fresh)
 
 
 @pytest.mark.covering
