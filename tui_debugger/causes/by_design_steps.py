@@ -1,6 +1,6 @@
-"""Infinities by design in a step of a dump or of a training: which tensors hold some, and what hits say of them.
+"""Applies the rule of ``by_design`` to the tensors of a step, and marks the hits that it excuses.
 
-The rule is in ``by_design``.
+The step may come from a dump or from a training.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _NEAREST: Final = 16
 
 
 class StepDesigns(Designs):
-    """``Designs`` of a step of which there are files: of one round of its nodes, or of all of them together."""
+    """``Designs`` with the recorded tensors of a step: of one round, or of all rounds together."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class StepDesigns(Designs):
 
     @cached_property
     def rows(self) -> Mask:
-        """The rows of the step's table that hold an intended Inf, as far as they are measured."""
+        """Marks the measured rows of the step's table that hold an intended Inf."""
         table = self._table
         records = self._measurements.records(self._step).rows
         only = holds_inf(records) & (records["nan"] == 0) & (table.node >= 0)
@@ -85,7 +85,7 @@ class StepDesigns(Designs):
         return found
 
     def of_round(self, round: int) -> StepDesigns:  # noqa: A002 - see TensorKey
-        """The same of one round: a mask of one micro-batch is no mask of another one, which may hold NaN."""
+        """Returns the ``StepDesigns`` of one round: another micro-batch may hold NaN where this round has a mask."""
         if round not in self._rounds:
             self._rounds[round] = StepDesigns(self._measurements, self._step, self._progress, round)
         return self._rounds[round]

@@ -100,7 +100,7 @@ SUMS_WITH_PRODUCTS: Final = frozenset(_SUMS_WITH_PRODUCTS.split())
 """Operators that add a product of their other inputs to the first one, which may be a mask."""
 CONVERTS: Final = frozenset(_CASTS.split())
 BOUNDED: Final = ADDS | CONVERTS
-"""Operators whose result is no larger than the sum of their inputs."""
+"""Operators with a result that is at most as large as the sum of the inputs."""
 PRODUCTS: Final = frozenset({"mul", "muls", "multiply", "imul"})
 MOVES: Final = frozenset(f"{_RESHAPING} {_PICKING} {_CASTS} embedding".split())
 """What makes no NaN of its own: it only moves elements, or converts them."""
@@ -120,7 +120,7 @@ VIEWS: Final = frozenset(_SHOWING.split())
 PASSES_ON: Final = frozenset(f"{_RESHAPING} {_SUMS}".split()) - OVERWRITES
 """Operators that are bad wherever an input is."""
 COPIES: Final = frozenset({"clone", "contiguous"})
-"""Operators that copy a tensor as it is."""
+"""Operators that copy a tensor and keep its values."""
 MAKES_NUMBERS: Final = frozenset({"zeros", "ones", "arange", "eye", "tri", "linspace"})
 """Operators that make numbers of nothing."""
 NOTHING: Final = "nothing"
@@ -164,7 +164,7 @@ JOINS: Final = SELECTS | ADDS | SUMS_WITH_PRODUCTS
 SOFTENS: Final = re.compile(
     r"(?!.*(grad|backward|crossentropy)).*(softmax|attention).*|exp|logsumexp|logaddexp2?|argmax.*|topk.*"
 )
-"""Operators in front of which programs add a mask to their input."""
+"""Operators with an input to which programs add a mask, such as softmax."""
 _EQUALS: Final = frozenset({"equal", "notequal", "eq", "ne", "isinf", "isneginf", "isposinf", "isnan", "isfinite"})
 COMPARES: Final = _EQUALS | {"lt", "le", "gt", "ge", "less", "lessequal", "greater", "greaterequal"}
 """Operators that say of every element whether something holds: what is selected by that is another operator's work."""

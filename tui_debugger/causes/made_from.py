@@ -317,7 +317,7 @@ class _Filling:
         return values
 
     def _are_unknown(self, node: Int64) -> Mask:
-        """Marks the nodes whose inputs in this step are not those of the graph, or may not be."""
+        """Marks the nodes whose inputs in this step may differ from the inputs in the graph."""
         return np.isin(node, np.array(sorted(self._table.inputs_unknown), np.int64))
 
     def _parameter_read(self, value: Any, holder: Holder, reader: int, round_: int) -> None:
@@ -366,7 +366,7 @@ class _Filling:
         return both >> 17, both & 0x1FFFF
 
     def _dumped_slots(self, nodes: Int64, rounds: Int64, unknown: Mask) -> list[Int64]:
-        """The slots of input files as ``number << 17 | slot``; ``unknown`` marks nodes whose inputs no graph names.
+        """The slots of input files as ``number << 17 | slot``; ``unknown`` marks nodes without inputs in the graph.
 
         Without a graph there are further slots: below dumped ones, by the type of the node, in the run before.
         """

@@ -254,7 +254,7 @@ def combined(covers: Sequence[Coverage]) -> Coverage:
 
 
 def repeated(coverage: Coverage, count: int) -> Coverage:
-    """The coverage of so many steps, of each of which the same was looked at."""
+    """The coverage of ``count`` steps in which the same tensors were checked."""
     return dataclasses.replace(
         coverage,
         checked=coverage.checked * count,

@@ -304,7 +304,7 @@ class Log:
         return code
 
     def tell_again(self) -> None:
-        """The output could not be written: what it all came to is said where people still may read it."""
+        """Sums the findings up on stderr, after stdout could not be written."""
         for text in self._unread:
             note(text)
 

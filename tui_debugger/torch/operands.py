@@ -39,7 +39,7 @@ def reads(func: Any, kind: str, args: Any, kwargs: Any) -> Callable[[torch.Tenso
 
 
 def read_tensors(flow: Flow, func: Any, args: Any, kwargs: Any) -> Iterator[tuple[list[str], torch.Tensor]]:
-    """The operands that an operator read and left as they were, which can hold a NaN: what each was made of, values."""
+    """Yields the floating-point operands that an operator read and did not write: their sources, and their values."""
     written = {id(each) for each in internals.written(func, args, kwargs)}
     for operand in _operands(args, kwargs):
         if isinstance(operand, torch.Tensor) and id(operand) not in written and has_fractions(operand):

@@ -204,7 +204,7 @@ class Evidence:
 
     @cached_property
     def designed(self) -> bool:
-        """Tells whether its Inf is one that an operator was told to write."""
+        """Tells whether an operator was told to write the Inf of this operand."""
         return self.is_designed(self.tensor)
 
     @cached_property

@@ -38,7 +38,7 @@ its own may let it go on."""
 _LONGEST: Final = 200
 """Characters of the words about an exception."""
 _USUAL: Final = (StopIteration, StopAsyncIteration, GeneratorExit)
-"""Exceptions by which loops end as they are meant to, where somebody catches them."""
+"""Exceptions that end a loop in the usual way, if the program catches them."""
 
 
 def cause_of(error: BaseException | None) -> str:
