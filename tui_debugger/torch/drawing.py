@@ -262,6 +262,8 @@ class _Drawing:
         like = {} if forward is None else forward.outputs
         slots = [node.outputs.get(slot, like.get(slot, _NOTHING)) for slot in range(max(node.outputs, default=-1) + 1)]
         self.add(name, node.kind, self._structure.inputs_of(name), slots, node.source)
+        if name not in self._structure.doubted:
+            self.graph.add_roles(name, self._structure.roles.get(name, {}))
 
     def add_parameter_gradient(self, parameter: str, tensor: torch.Tensor) -> None:
         """Adds what an optimizer will use as the gradient of a parameter."""

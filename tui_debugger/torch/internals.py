@@ -125,6 +125,11 @@ def _nothing() -> Callable[..., None]:
     return contextlib.nullcontext().__exit__
 
 
+def changed_by_hooks(module: torch.nn.Module) -> bool:
+    """Tells whether a program's own hook may return something else than a module computed."""
+    return any(not isinstance(each, Hook) for each in vars(module).get("_forward_hooks", {}).values())
+
+
 def version_of(tensor: torch.Tensor) -> int:
     """Tells how often the values were changed in place; 0 for those that do not count that."""
     try:

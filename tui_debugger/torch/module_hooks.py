@@ -29,6 +29,7 @@ from tui_debugger.torch.calls import Calls, Guard, capturing, is_compiling
 from tui_debugger.torch.internals import (
     EveryOperator,
     Hook,
+    changed_by_hooks,
     compiles,
     in_backward,
     leaves,
@@ -456,12 +457,36 @@ class ModuleHooks:
         else:
             with self._recording.at_work():
                 sources = functools.partial(self._sources, place, args, kwargs, tensors)
+                # What a tensor was before the module ran: a container returns the tensor that its last module made.
+                roles = self._roles(place, args, kwargs) if self._recording.flow.following else None
                 self._recording.made(name, place.kind, tensors, sources, no_grad=no_grad)
+                if roles is not None:
+                    self._recording.structure.add_roles(name, roles)
         self._makers.made(name, tensors)
         if not usual:
             self._recording.unexpected(name)
         if not no_grad:
             self._await_gradients(place.name, place.kind, name, tensors)
+
+    def _roles(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
+        """Returns what the arguments of a call are called, by what is recorded of each.
+
+        Empty where the class does not tell what is computed, and where an argument is not itself recorded: a view, or
+        a tensor that a function made.
+        """
+        module = place.module
+        if kwargs or len(args) != 1 or not isinstance(args[0], torch.Tensor) or not computes_as_its_class(module):
+            return {}
+        given = self._recording.seen_as(args[0])
+        if not given or self._recording.flow.sources([args[0]]) != [given]:
+            return {}
+        found = {given: "input"}
+        for name, _ in module.named_parameters(recurse=False):
+            known = clean(f"{place.scope.replace('/', '.')}.{name}" if place.scope else name)
+            if known not in self._tree.parameters:
+                return {}
+            found[known] = name
+        return found
 
     def _is_own_work(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Tells whether nothing is bad that a module with others inside can have made its outputs of.
@@ -538,6 +563,12 @@ class ModuleHooks:
             module = place.module
             return flow.sources([*leaves((args, kwargs)), *module.parameters(), *module.buffers()])
         return made if UNKNOWN not in made else unique([*made, *flow.sources(leaves((args, kwargs)))])
+
+
+def computes_as_its_class(module: nn.Module) -> bool:
+    """Tells whether a module is one of PyTorch's own, and nobody changed what it computes or returns."""
+    own = type(module).__module__.startswith("torch.nn.modules.") and "forward" not in vars(module)
+    return own and not changed_by_hooks(module)
 
 
 def held_by(module: nn.Module) -> Iterator[torch.Tensor]:

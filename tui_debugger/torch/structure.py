@@ -280,6 +280,8 @@ class Structure:
         scaled: those of them that a gradient scaler made.
         of_gradients: nodes that the program computed of gradients and that get no gradient themselves, as norms.
         fed: by name of a buffer or an input of the model what its values were made of in a step.
+        roles: by node the name of the argument that each input is, of calls whose arithmetic the class of the module
+            tells; nothing where that was not the same in every step.
         doubted: nodes that ran in an order that was not known, while nobody looked at what they were made of.
         gradients_doubted: the same of the gradients of all parameters.
         changed: something changed since this was reset.
@@ -294,6 +296,7 @@ class Structure:
         self.scaled: set[str] = set()
         self.of_gradients: set[str] = set()
         self.fed: dict[str, list[str]] = {}
+        self.roles: dict[str, Mapping[str, str]] = {}
         self.doubted: set[str] = set()
         self.gradients_doubted = False
         self.changed = self.fed_anew = False
@@ -328,6 +331,12 @@ class Structure:
         if name in self.doubted:
             self.doubted.discard(name)
             self.changed = True
+
+    def add_roles(self, name: str, roles: Mapping[str, str]) -> None:
+        """Notes what the inputs of a node are called in this step."""
+        known = self.roles.setdefault(name, roles)
+        if known and known != roles:
+            self.roles[name], self.changed = {}, True
 
     def note_gradients(self, name: str, inputs: Iterable[str], *, trained: bool) -> None:
         """Notes whether a node was computed of gradients in this step. ``trained``: it will get a gradient itself."""

@@ -132,9 +132,36 @@ def check_operator(
         if not found:
             raise CannotBindError(reader.why_no_output())
         outputs = _all_reduce(reader, call, found) if operator is None else _computed(operator, call, reader, found)
+        if (
+            operator is not None
+            and "input" in call.keywords
+            and call.parameters
+            and any(each.wrong for each in outputs)
+        ):
+            _require_these_weights(operator, call, reader, found)
         return OperatorCheck(kind, outputs, reader.nbytes)
     except (CannotBindError, TdbgError, MemoryError) as error:
         return NotChecked(_why(error), kind, failed=not isinstance(error, CannotBindError))
+
+
+def _require_these_weights(
+    operator: Operator, call: CallArguments, reader: _Reader, found: Mapping[int, TensorRow]
+) -> None:
+    """Checks that a module computed with the weights that were recorded.
+
+    Weights are recorded once for a step. The program may have changed them since the module ran: with others nearly
+    all of the output differs.
+
+    Raises:
+        CannotBindError: most of the output does not fit them.
+    """
+    given = {key: reader.argument(each) for key, each in {**call.keywords, **(call.parameters or {})}.items()}
+    made = operator.function(**given)
+    choices = made.choices if isinstance(made, Alternatives) else (made,)
+    wholes = [each.exact() if isinstance(each, Probed) else each for each in choices]
+    out = reader.output(0, found[0]) if 0 in found else None
+    if out is None or not any(isinstance(each, Expected) and _fits_mostly(each, out) for each in wholes):
+        raise CannotBindError("its weights may have been changed since it ran: most of its output does not fit them")
 
 
 _LINEAR_BACKWARD: Final = frozenset(name + BACKWARD for name in ("Linear", "Dense"))

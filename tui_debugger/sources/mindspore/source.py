@@ -15,7 +15,7 @@ from typing import Any
 from tui_debugger import opener
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import BadGraphError
-from tui_debugger.graph.messages import ParsedGraph, read_graph
+from tui_debugger.graph.messages import ROLES, ParsedGraph, read_graph
 from tui_debugger.graph.table import NodeTable, real_inputs
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress
 from tui_debugger.notes import RunNotes
@@ -348,6 +348,8 @@ class MindSporeSource:
         if not 0 <= row < len(nodes) or not len(nodes.in_node):
             return None
         attributes = self._attributes_of(rank).get((nodes.graph_of(row).name, nodes.names[row]), ())
+        if self._metadata.program and not self._metadata.program.startswith("MindSpore"):
+            return named_arguments(nodes, row, dict(attributes).get(ROLES, ""))
         return graph_arguments(nodes, row, attributes)
 
     def _attributes_of(self, rank: int) -> OperatorAttributes:
@@ -497,6 +499,18 @@ def graph_arguments(nodes: NodeTable, row: int, attributes: Iterable[tuple[str, 
         value = _value(text) if text else OtherArgument("")
         positional.append(TensorSlot(slot) if isinstance(value, OtherArgument) else value)
     return CallArguments(tuple(positional), attributes={name: _value(text) for name, text in attributes})
+
+
+def named_arguments(nodes: NodeTable, row: int, roles: str) -> CallArguments | None:
+    """Returns the arguments of a module that our own client recorded; None where it did not say which input is which.
+
+    The inputs stand in the order in which they came to be known: their places say nothing.
+    """
+    names = _value(roles) if roles else ()
+    if not isinstance(names, tuple) or not names or len(names) != len(real_inputs(nodes, row)):
+        return None
+    found: dict[str, Argument] = {str(name): TensorSlot(slot) for slot, name in enumerate(names) if name}
+    return CallArguments(keywords={"input": found.pop("input")}, parameters=found) if "input" in found else None
 
 
 def _value(text: str) -> Argument:
