@@ -32,7 +32,7 @@ from tui_debugger.diagnose.ranks.layout import (
     read_dims,
     recorded_layout,
 )
-from tui_debugger.diagnose.ranks.spread import Spread, are_alike
+from tui_debugger.diagnose.ranks.spread import Spread, are_alike, is_norm
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
@@ -277,11 +277,14 @@ class _Comparison:
         self._by: KnownBy | None = None
         self._unknown: dict[TensorKey, str] = {}
         self._spreads: dict[Place, Spread] = {}
+        self._same_outputs: dict[Place, Groups] = {}
+        """By weight the ranks whose modules make the same at first."""
 
     def result(self) -> Replicas:
         recorded = self._recorded_layout()
         for rank, step in self._pairs:
             self._take_in(rank, step, dims=recorded is not None)
+        self._same_outputs = {} if recorded is not None else self._by_outputs(self._first(Kind.WEIGHT))
         self._spreads = self._spreads_of_weights(declared=recorded is not None)
         layout = recorded or self._inferred_layout()
         own = self._equal_at_first(layout)
@@ -365,7 +368,8 @@ class _Comparison:
         for place, held in self._first(Kind.WEIGHT).items():
             if len(held) < 2 or not all(each.by for each in held.values()):
                 continue
-            if self._reduced_over(place):
+            alike = self._same_outputs.get(place, ())
+            if self._reduced_over(place) or any(set(held) <= set(group) for group in alike):
                 found[place] = Spread.REPLICATED
             elif len(_classes(held)) > 1:
                 found[place] = Spread.INDEPENDENT
@@ -396,10 +400,11 @@ class _Comparison:
         return self._spreads.get(place) is Spread.REPLICATED and set(held) == set(self._ranks)
 
     def _by_outputs(self, weights: Mapping[Place, Held]) -> dict[Place, Groups]:
-        """The ranks that have a module in common, by weights that are constant at first.
+        """The ranks that have a module in common, by the weights of norms, and by those that are constant at first.
 
-        These say nothing. What the module makes does: it is equal on ranks that have replicas of its input and of all
-        of its weights.
+        Constant ones say nothing. What the module makes does: it is equal on ranks that have replicas of its input and
+        of all of its weights. What a norm makes is enough, for nothing is summed up in it: its weights may have been
+        dumped after they were updated.
         """
         modules: dict[str, list[Place]] = {}
         for place in weights:
@@ -409,15 +414,19 @@ class _Comparison:
             for module, own in modules.items()
             if module and any(all(each.constant for each in weights[place].values()) for place in own)
         }
+        norms = set[str]()
         made: dict[str, Held] = {}
-        for rank, step in self._pairs if constant else ():
+        for rank, step in self._pairs:
             flow = self._run.flow(rank, self._progress)
             table = flow.table(step)
+            for node, name in enumerate(flow.nodes.names):
+                if is_norm(flow.nodes.types[flow.nodes.type_id[node]]) and name.rpartition("/")[0] in modules:
+                    norms.add(name.rpartition("/")[0])
             outputs = np.flatnonzero((table.side == int(Side.OUTPUT)) & (table.slot == 0) & (table.round == 0))
             rows = {
                 module: row
                 for row in outputs.tolist()
-                if (module := flow.nodes.names[int(table.node[row])].rpartition("/")[0]) in constant
+                if (module := flow.nodes.names[int(table.node[row])].rpartition("/")[0]) in constant | norms
                 and rank not in made.get(module, ())
             }
             contents = self._run.contents.of(flow, step, [*rows.values()], self._progress)
@@ -428,9 +437,7 @@ class _Comparison:
             groups = [
                 group
                 for group in _classes(held, varied=True)
-                if all(
-                    len(_classes({r: weights[p][r] for r in group if r in weights[p]})) == 1 for p in modules[module]
-                )
+                if module in norms or all(_is_one(weights[place], group) for place in modules[module])
             ]
             found |= dict.fromkeys(modules[module], tuple(groups))
         return found
@@ -463,10 +470,14 @@ class _Comparison:
         weights = self._first(Kind.WEIGHT)
         # Where experts are called so, all other weights are the same on the ranks that share them.
         named = any(is_expert(place.node) for place in weights)
-        by_outputs = {} if layout.told_by is ToldBy.RECORDED else self._by_outputs(weights)
         for place, held in weights.items():
             told = layout.dense_replicas if named and not is_expert(place.node) else layout.replicas
-            groups = [*told, *_classes(held, varied=True), *by_outputs.get(place, ()), *self._reduced_over(place)]
+            groups = [
+                *told,
+                *_classes(held, varied=True),
+                *self._same_outputs.get(place, ()),
+                *self._reduced_over(place),
+            ]
             if self._must_be_equal(place, held) and not self._reduced_over(place):
                 groups.append(self._ranks)
             found[place] = _united(groups, held)
@@ -590,6 +601,10 @@ def _classes(held: Held, *, varied: bool = False) -> tuple[tuple[int, ...], ...]
         if content.by and not (varied and content.constant):
             found.setdefault((content.by, content.value), []).append(rank)
     return tuple(tuple(sorted(ranks)) for ranks in sorted(found.values(), key=lambda each: (-len(each), min(each))))
+
+
+def _is_one(held: Held, group: Sequence[int]) -> bool:
+    return len(_classes({rank: held[rank] for rank in group if rank in held})) == 1
 
 
 def _united(groups: Iterable[Iterable[int]], held: Held) -> tuple[tuple[int, ...], ...]:

@@ -15,6 +15,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.graph.categories import plain_type
+
 
 class Spread(Enum):
     """What a tensor is along a dimension of a mesh of ranks."""
@@ -41,6 +43,12 @@ def are_alike(arrays: Sequence[npt.NDArray[Any]]) -> bool:
         return False
     least = max(_ALIKE, _CHANCE / math.sqrt(first.size))
     return all(_correlation(first, other) > least for other in others)
+
+
+def is_norm(op_type: str) -> bool:
+    """Tells whether an operator normalises what it gets, and multiplies it by a weight: ``LayerNorm``, ``RMSNorm``."""
+    plain = plain_type(op_type)
+    return plain.endswith("norm") and plain != "norm"
 
 
 def _correlation(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float:
