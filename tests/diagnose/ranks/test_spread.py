@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from tests.cli.running import run
-from tests.sources.memory import MemorySource, Op, Value
+from tests.sources.memory import Key, MemorySource, Op, Value
 from tui_debugger.diagnose.ranks.replicas import Kind, Replicas, compare_ranks
 from tui_debugger.diagnose.ranks.spread import Spread, are_alike
 from tui_debugger.graph.table import NodeTable
@@ -23,7 +24,7 @@ from tui_debugger.model import Category, ProgressFn, Side, no_progress
 from tui_debugger.session.session import Session
 
 Array = npt.NDArray[np.float32]
-Tensors = dict[tuple[str, Side, int], Value]
+Tensors = dict[Key, Value]
 Capsys = pytest.CaptureFixture[str]
 
 
@@ -157,7 +158,8 @@ def test_weights_that_began_as_one_are_alike(arrays: Sequence[Array], alike: boo
 def write(root: Path, weights: Mapping[int, Mapping[str, Array]]) -> Path:
     root.mkdir()
     for rank, own in weights.items():
-        np.savez(root / f"step_3_rank{rank}.npz", **own)
+        arrays: dict[str, Any] = {**own}
+        np.savez(root / f"step_3_rank{rank}.npz", **arrays)
     return root
 
 

@@ -277,8 +277,8 @@ class _Reader:
 
     def _number_ranks(self) -> None:
         """Gives ranks that are known by their places along axes their numbers."""
-        found = {place.places for place, *_ in (*self._found, *self._loose) if place.rank is None and place.places}
-        self._numbers = number_places(found)
+        ranks = [*(place for place, _, _ in self._found), *(place for place, _ in self._loose)]
+        self._numbers = number_places({place.places for place in ranks if place.rank is None and place.places})
         self._layout.places = sized_places({number: places for places, number in self._numbers.items()})
         told = {number: at for at, number in self._numbers.items()}
         names = [f"rank {rank} is {' '.join(f'{a} {n}' for a, n in told[rank])}" for rank in sorted(told)]
