@@ -190,3 +190,15 @@ def test_where_all_weights_went_apart_it_is_not_known_whether_they_must_be_equal
     answer = run(capsys, "ranks", write(tmp_path / "local", ranks))
     assert answer.code == 2
     assert "began as one on all ranks and differ" in answer.lines[0]
+
+
+def test_parts_that_were_drawn_with_one_seed_are_a_doubt_and_no_finding(tmp_path: Path, capsys: Capsys) -> None:
+    """Norms and embeddings are equal on all ranks, and most weights are not: tensor parallel, with one seed."""
+    ranks = {
+        rank: {
+            "embedding.weight": value(9),
+            **{f"layers.{at}.weight": value(at, 3) + np.float32(0.05) * value(at, rank) for at in range(3)},
+        }
+        for rank in range(2)
+    }
+    assert run(capsys, "ranks", write(tmp_path / "seed", ranks)).code == 2

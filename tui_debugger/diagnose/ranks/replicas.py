@@ -376,12 +376,12 @@ class _Comparison:
                 apart.append((place, held))
             elif not all(each.constant for each in held.values()):
                 found[place] = Spread.REPLICATED
-        equal = any(spread is Spread.REPLICATED for spread in found.values())
-        for place, held in () if declared else apart:
-            if not is_expert(place.node) and self._alike(place, held):
-                # All that differ, and began as one: averaged now and then, as local SGD does, or never.
-                found[place] = Spread.REPLICATED if equal else Spread.VARYING
-        return found
+        own = () if declared else apart
+        near = [place for place, held in own if not is_expert(place.node) and self._alike(place, held)]
+        equal = sum(spread is Spread.REPLICATED for spread in found.values())
+        # Where few weights are equal they may be parts that were drawn with one seed, or averaged now and then.
+        most = equal >= _MOST * (equal + len(near))
+        return found | dict.fromkeys(near, Spread.REPLICATED if most else Spread.VARYING)
 
     def _alike(self, place: Place, held: Held) -> bool:
         """Tells whether a weight that differs between ranks began as one on all of them."""
