@@ -84,7 +84,7 @@ class TestCheckpoints:
         path = tmp_path / "iter_0000003/mp_rank_00/model_optim_rng.pt"
         torch.save({"model": {"fc": {"weight": ones}}, "grads": [ones], "iteration": 3}, path)
         assert held(open_source(tmp_path)) == {
-            (0, 3): ["mp_rank_00.model_optim_rng.model.fc.weight:out:0", "mp_rank_00/model_optim_rng/grads/0:out:0"]
+            (0, 3): ["model_optim_rng.model.fc.weight:out:0", "model_optim_rng/grads/0:out:0"]
         }
 
     @pytest.mark.parametrize("name", ["model.pt", "pytorch_model.bin", "pytorch_model-00001-of-00001.bin", "ckpt.pth"])

@@ -299,7 +299,7 @@ def _grid_lines(answer: Answer, entries: npt.NDArray[np.int64], *, flat: bool) -
         ("" if flat else "  " * int(map_.tree.depth[entry])) + entry_name(map_, entry, flat=flat)
         for entry in entries.tolist()
     ]
-    if not len(entries):
+    if not len(entries) or not ranks:
         return [("no row to show",)]
     step = "" if answer.step is None else f" at step {answer.step}"
 

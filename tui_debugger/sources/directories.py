@@ -46,6 +46,7 @@ class Layout(Generic[U]):
         notices: what was assumed.
         beside: files seen in a listing that say something of the steps beside them; one that is gone is a doubt.
         final: the step that stands for what lies outside of all others; None: nothing does.
+        places: by rank its place along each axis that names tell of, and how many ranks that has.
     """
 
     root: str
@@ -56,6 +57,7 @@ class Layout(Generic[U]):
     notices: list[str] = field(default_factory=list)
     beside: set[str] = field(default_factory=set)
     final: int | None = None
+    places: dict[int, dict[str, tuple[int, int]]] = field(default_factory=dict)
 
     def sort(self) -> None:
         """Puts ranks and steps in ascending order."""

@@ -32,13 +32,16 @@ from tui_debugger.diagnose.ranks.layout import (
     read_dims,
     recorded_layout,
 )
+from tui_debugger.diagnose.ranks.spread import Spread, are_alike, is_norm
 from tui_debugger.diagnose.run import Run
+from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
     BIAS_GRADIENT,
     PARAMETER_GRADIENTS,
     WEIGHT_GRADIENT,
     gives_all_the_same,
     gradient_of,
+    is_collective,
     is_reducing,
 )
 from tui_debugger.graph.table import NodeTable
@@ -74,6 +77,8 @@ _GRADIENT_TYPES: Final = frozenset({*PARAMETER_GRADIENTS, WEIGHT_GRADIENT, BIAS_
 _MOST: Final = 0.75
 """The share of gradients that go into collective operations, from which on one that does not was left out."""
 _FEW: Final = 3
+_SUMMAND: Final = "/local"
+"""The end of what our client for PyTorch calls a tensor before a collective operation."""
 
 
 class Place(NamedTuple):
@@ -144,6 +149,7 @@ class Replicas:
         unknown: tensors that must be equal and of which nothing is known, with the reason.
         apart: weights that differed when they were first dumped, where nobody recorded whether they are shards.
         notes: what was not compared, and why, one sentence each.
+        spreads: by weight what it is over the ranks, where that is known.
     """
 
     layout: ParallelLayout
@@ -154,6 +160,12 @@ class Replicas:
     unknown: tuple[tuple[TensorKey, str], ...] = ()
     apart: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    spreads: Mapping[str, Spread] = field(default_factory=dict)
+
+    @property
+    def went_apart(self) -> tuple[str, ...]:
+        """Weights that began as one on all ranks, and of which nobody says that they must be equal."""
+        return tuple(name for name, spread in self.spreads.items() if spread is Spread.VARYING)
 
     @property
     def found(self) -> bool:
@@ -201,6 +213,7 @@ class _Compared(NamedTuple):
     parts: Groups
     by: KnownBy
     varied: bool
+    declared: bool
 
 
 class _Nodes:
@@ -227,6 +240,19 @@ class _Nodes:
                 kinds[row] = Kind.NONE  # a part of a larger tensor
             if dims and told is not None and told.replicated:
                 kinds[row] = Kind.DECLARED
+        self.reduced_over: dict[str, tuple[int, ...]] = {}
+        """By weight the ranks over which the recorder says that its gradient is reduced."""
+        for row in np.flatnonzero(weight).tolist():
+            own = nodes.find(gradient_of(nodes.names[row]))
+            if own >= 0 and kinds[row] == Kind.NONE:
+                kinds[own] = Kind.NONE
+            elif own >= 0 and own in nodes.group_ranks and same[nodes.type_id[own]]:
+                self.reduced_over[nodes.names[row]] = tuple(sorted(nodes.group_ranks[own]))
+        for row, name in enumerate(nodes.names):
+            if name.endswith(_SUMMAND):
+                whole = nodes.find(name.removesuffix(_SUMMAND))
+                if whole >= 0 and is_collective(nodes.types[nodes.type_id[whole]]):
+                    kinds[row] = Kind.NONE  # partial: what this rank puts in
         self.kinds = kinds
 
 
@@ -250,11 +276,16 @@ class _Comparison:
         self._compared: dict[Kind, int] = {}
         self._by: KnownBy | None = None
         self._unknown: dict[TensorKey, str] = {}
+        self._spreads: dict[Place, Spread] = {}
+        self._same_outputs: dict[Place, Groups] = {}
+        """By weight the ranks whose modules make the same at first."""
 
     def result(self) -> Replicas:
         recorded = self._recorded_layout()
         for rank, step in self._pairs:
             self._take_in(rank, step, dims=recorded is not None)
+        self._same_outputs = {} if recorded is not None else self._by_outputs(self._first(Kind.WEIGHT))
+        self._spreads = self._spreads_of_weights(declared=recorded is not None)
         layout = recorded or self._inferred_layout()
         own = self._equal_at_first(layout)
         differences = self._differences(own)
@@ -269,6 +300,7 @@ class _Comparison:
             tuple(self._unknown.items()),
             self._apart(layout),
             tuple(dict.fromkeys(self._notes)),
+            {place.node: spread for place, spread in self._spreads.items()},
         )
 
     # -- what there is -----------------------------------------------------------------------------
@@ -320,6 +352,96 @@ class _Comparison:
                     found[place] = held
         return found
 
+    def _reduced_over(self, place: Place) -> Groups:
+        """The groups of ranks over which the recorder says that the gradient of a weight is reduced."""
+        found = {nodes.reduced_over.get(place.node, ()) for nodes in self._nodes.values()}
+        return tuple(sorted(found - {()}))
+
+    def _spreads_of_weights(self, *, declared: bool) -> dict[Place, Spread]:
+        """Returns what weights are over the ranks, by the rule for replicas (see ``spread``).
+
+        Args:
+            declared: the layout was recorded: weights that differ need not be looked at.
+        """
+        found: dict[Place, Spread] = {}
+        apart: list[tuple[Place, Held]] = []
+        for place, held in self._first(Kind.WEIGHT).items():
+            if len(held) < 2 or not all(each.by for each in held.values()):
+                continue
+            alike = self._same_outputs.get(place, ())
+            if self._reduced_over(place) or any(set(held) <= set(group) for group in alike):
+                found[place] = Spread.REPLICATED
+            elif len(_classes(held)) > 1:
+                found[place] = Spread.INDEPENDENT
+                apart.append((place, held))
+            elif not all(each.constant for each in held.values()):
+                found[place] = Spread.REPLICATED
+        own = () if declared else apart
+        near = [place for place, held in own if not is_expert(place.node) and self._alike(place, held)]
+        equal = sum(spread is Spread.REPLICATED for spread in found.values())
+        # Where few weights are equal they may be parts that were drawn with one seed, or averaged now and then.
+        most = equal >= _MOST * (equal + len(near))
+        return found | dict.fromkeys(near, Spread.REPLICATED if most else Spread.VARYING)
+
+    def _alike(self, place: Place, held: Held) -> bool:
+        """Tells whether a weight that differs between ranks began as one on all of them."""
+        step = next(step for step in self._steps if self._held.get(step, {}).get(place) is held)
+        arrays = []
+        for rank, *_ in _classes(held):
+            if held[rank].by is not KnownBy.BYTES:
+                return False
+            try:
+                arrays.append(self._run.read(self._key(place, rank, step), self._progress))
+            except TdbgError:
+                return False  # what cannot be read is told where it was first asked for
+        return are_alike(arrays)
+
+    def _must_be_equal(self, place: Place, held: Held) -> bool:
+        return self._spreads.get(place) is Spread.REPLICATED and set(held) == set(self._ranks)
+
+    def _by_outputs(self, weights: Mapping[Place, Held]) -> dict[Place, Groups]:
+        """The ranks that have a module in common, by the weights of norms, and by those that are constant at first.
+
+        Constant ones say nothing. What the module makes does: it is equal on ranks that have replicas of its input and
+        of all of its weights. What a norm makes is enough, for nothing is summed up in it: its weights may have been
+        dumped after they were updated.
+        """
+        modules: dict[str, list[Place]] = {}
+        for place in weights:
+            modules.setdefault(place.node.rpartition(".")[0].replace(".", "/"), []).append(place)
+        constant = {
+            module
+            for module, own in modules.items()
+            if module and any(all(each.constant for each in weights[place].values()) for place in own)
+        }
+        norms = set[str]()
+        made: dict[str, Held] = {}
+        for rank, step in self._pairs:
+            flow = self._run.flow(rank, self._progress)
+            table = flow.table(step)
+            for node, name in enumerate(flow.nodes.names):
+                if is_norm(flow.nodes.types[flow.nodes.type_id[node]]) and name.rpartition("/")[0] in modules:
+                    norms.add(name.rpartition("/")[0])
+            outputs = np.flatnonzero((table.side == int(Side.OUTPUT)) & (table.slot == 0) & (table.round == 0))
+            rows = {
+                module: row
+                for row in outputs.tolist()
+                if (module := flow.nodes.names[int(table.node[row])].rpartition("/")[0]) in constant | norms
+                and rank not in made.get(module, ())
+            }
+            contents = self._run.contents.of(flow, step, [*rows.values()], self._progress)
+            for module, content in zip(rows, contents, strict=True):
+                made.setdefault(module, {})[rank] = content
+        found: dict[Place, Groups] = {}
+        for module, held in made.items():
+            groups = [
+                group
+                for group in _classes(held, varied=True)
+                if module in norms or all(_is_one(weights[place], group) for place in modules[module])
+            ]
+            found |= dict.fromkeys(modules[module], tuple(groups))
+        return found
+
     def _inferred_layout(self) -> ParallelLayout:
         first = self._first(Kind.WEIGHT)
         varied = {place: held for place, held in first.items() if not all(each.constant for each in held.values())}
@@ -330,8 +452,10 @@ class _Comparison:
             why = "no weight was dumped by two ranks" if first else "no weights were dumped"
             return ParallelLayout(self._ranks, why=why)
         signatures: dict[tuple[object, ...], list[int]] = {}
+        # What must be equal says nothing of how ranks share the work where it is not.
+        telling = [place for place in sorted(varied) if not self._must_be_equal(place, varied[place])]
         for rank in self._ranks:
-            held = (varied[place].get(rank) for place in sorted(varied))
+            held = (varied[place].get(rank) for place in telling)
             signature = tuple(None if each is None else (each.by, each.value) for each in held)
             signatures.setdefault(signature, []).append(rank)
         names = {tuple(each is not None for each in held) for held in signatures}
@@ -348,12 +472,20 @@ class _Comparison:
         named = any(is_expert(place.node) for place in weights)
         for place, held in weights.items():
             told = layout.dense_replicas if named and not is_expert(place.node) else layout.replicas
-            found[place] = _united([*told, *_classes(held, varied=True)], held)
+            groups = [
+                *told,
+                *_classes(held, varied=True),
+                *self._same_outputs.get(place, ()),
+                *self._reduced_over(place),
+            ]
+            if self._must_be_equal(place, held) and not self._reduced_over(place):
+                groups.append(self._ranks)
+            found[place] = _united(groups, held)
         by_gradient = {gradient_of(place.node): place for place in weights}
         for place, held in self._first(Kind.GRADIENT).items():
             weight = by_gradient.get(place.node)
-            groups = found[weight] if weight is not None else [*layout.replicas, *_classes(held, varied=True)]
-            found[place] = _united(groups, held)
+            of_weight = found[weight] if weight is not None else [*layout.replicas, *_classes(held, varied=True)]
+            found[place] = _united(of_weight, held)
         for place, kind in self._kinds.items():
             if kind is Kind.DECLARED and (dims := read_dims(self._dims[place])) is not None:
                 alike: dict[tuple[int, ...], list[int]] = {}
@@ -370,8 +502,8 @@ class _Comparison:
     def _apart(self, layout: ParallelLayout) -> tuple[str, ...]:
         if layout.told_by is ToldBy.RECORDED:
             return ()
-        first = self._first(Kind.WEIGHT).items()
-        return tuple(dict.fromkeys(place.node for place, held in first if len(_classes(held)) > 1))
+        own = (place.node for place, spread in self._spreads.items() if spread is Spread.INDEPENDENT)
+        return tuple(dict.fromkeys(own))
 
     # -- where they have not ---------------------------------------------------------------------------
 
@@ -380,23 +512,25 @@ class _Comparison:
         for kind, left_out in _LEFT_OUT.items():
             # Gradients differ before they are reduced, outputs before an operation that nobody waits for is done, and
             # those who take part in one may be others: most must be equal, and say something, for the rest to be wrong.
-            of = [each for each in compared if each.kind is kind]
+            of = [each for each in compared if each.kind is kind and not each.declared]
             differing = sum(len(each.parts) > 1 for each in of)
             if differing and sum(each.varied for each in of) - differing <= differing:
                 self._notes.append(left_out)
-                compared = [each for each in compared if each.kind is not kind]
+                compared = [each for each in compared if each.kind is not kind or each.declared]
         for each in compared:
             self._by = each.by if self._by is None else min(self._by, each.by)
             self._compared[each.kind] = self._compared.get(each.kind, 0) + 1
         return [self._difference(each) for each in compared if len(each.parts) > 1]
 
     def _compare(self, step: int, own: Mapping[Place, Groups]) -> Iterable[_Compared]:
+        reduced = {gradient_of(name) for nodes in self._nodes.values() for name in nodes.reduced_over}
         for place, held in self._held.get(step, {}).items():
             for group in own.get(place, ()):
                 known = {rank: held[rank] for rank in group if rank in held and held[rank].by}
                 if len(known) > 1 and len({each.by for each in known.values()}) == 1:
                     by, varied = next(iter(known.values())).by, not all(each.constant for each in known.values())
-                    yield _Compared(self._kinds[place], place, step, tuple(known), _classes(known), by, varied)
+                    kind, declared = self._kinds[place], place.node in reduced
+                    yield _Compared(kind, place, step, tuple(known), _classes(known), by, varied, declared)
 
     def _difference(self, found: _Compared) -> Difference:
         group, parts, place = found.group, found.parts, found.place
@@ -467,6 +601,10 @@ def _classes(held: Held, *, varied: bool = False) -> tuple[tuple[int, ...], ...]
         if content.by and not (varied and content.constant):
             found.setdefault((content.by, content.value), []).append(rank)
     return tuple(tuple(sorted(ranks)) for ranks in sorted(found.values(), key=lambda each: (-len(each), min(each))))
+
+
+def _is_one(held: Held, group: Sequence[int]) -> bool:
+    return len(_classes({rank: held[rank] for rank in group if rank in held})) == 1
 
 
 def _united(groups: Iterable[Iterable[int]], held: Held) -> tuple[tuple[int, ...], ...]:

@@ -18,7 +18,7 @@ from tui_debugger.diagnose.run import Run
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, UnreadablePart, Verdict, no_progress
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import contents, said_words
-from tui_debugger.text.numbers import are, named, plural
+from tui_debugger.text.numbers import are, first_of, named, plural
 from tui_debugger.text.tensors import place_text
 
 _MOST: Final = 6
@@ -188,6 +188,11 @@ def rank_report(
     if replicas.unknown:
         key, why = replicas.unknown[0]
         doubts.append(f"{plural(len(replicas.unknown), 'tensor')} could not be compared, first {_place(key)}: {why}")
+    if replicas.went_apart:
+        doubts.append(
+            f"{first_of([*map(clean, replicas.went_apart)], _MOST)}: began as one on all ranks and differ from the "
+            "first dumped step on; that they must be equal was not recorded"
+        )
     if against is not None and against.missing:
         doubts.append(f"{named('rank', against.missing)}: not in {against.path}")
     if against is not None and against.parts:

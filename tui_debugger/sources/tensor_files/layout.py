@@ -2,16 +2,16 @@
 
 Names only, nothing is read. ``step_3``, ``step3``, ``global_step_3``, ``iter_3``, ``checkpoint-3`` and ``epoch_3`` name
 a step, alone or as a part of a name (``grads_step_3.npz``); a bare number does directly below the dump, a rank or an
-epoch. ``rank0`` and ``rank_0`` name a rank, ``model_world_size_2_rank_0`` one of two that each wrote a file. What
-TensorRT-LLM's debug hook calls a file names a step and modules. All other parts of a path are the scope of a node.
+epoch. Ranks are named as ``rank_names`` says. What TensorRT-LLM's debug hook calls a file names a step and modules. All
+other parts of a path are the scope of a node.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -24,8 +24,18 @@ from tui_debugger.sources import directories
 from tui_debugger.sources.directories import directories_in, is_directory, names_in
 from tui_debugger.sources.environments import environment_in
 from tui_debugger.sources.paths import is_inside, ways_to
+from tui_debugger.sources.rank_names import (
+    SHARE,
+    Places,
+    RankName,
+    confirmed,
+    number_places,
+    read_rank,
+    sized_places,
+)
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
 from tui_debugger.stats.formats import may_hold_tensors
+from tui_debugger.text.numbers import first_of
 
 SUFFIXES: Final = (".npy", ".npz", ".pt", ".pth", ".safetensors", ".distcp")
 INDEX: Final = ".metadata"
@@ -49,17 +59,12 @@ _SAVED_BY_TORCH: Final = re.compile(
 """Names of files that ``torch.save`` wrote although their suffix does not say so: of trainers, and of Lightning."""
 _BESIDE: Final = re.compile(r"training_args\.bin")
 """Settings that trainers save beside the values: objects without a tensor."""
-_MODEL_PARALLEL: Final = re.compile(r"consolidated\.(\d\d)")
-"""The part of one tensor-parallel rank, as Meta writes models."""
 _EDGE: Final = r"(?:^|(?<=[._\- ]))"
 _END: Final = r"(?=$|[._\- ])"
 _STEP: Final = re.compile(
     rf"{_EDGE}(?:(?:global[_\-]?)?(?:step|iteration|iter)|checkpoint|ckpt)[_\-=]?(\d{{1,9}}){_END}", re.IGNORECASE
 )
 _EPOCH: Final = re.compile(rf"{_EDGE}epoch[_\-=]?(\d{{1,6}}){_END}", re.IGNORECASE)
-_RANK: Final = re.compile(rf"{_EDGE}rank[_\-=]?(\d{{1,9}}){_END}", re.IGNORECASE)
-_SHARE: Final = re.compile(rf"{_EDGE}world_size[_\-=]?(\d{{1,9}})[._\- ]rank[_\-=]?(\d{{1,9}}){_END}", re.IGNORECASE)
-"""The end of the names of files of which each rank of FSDP writes one: how many there are, and the rank."""
 _TRT_LLM: Final = re.compile(r"(\d{1,9})\.([A-Za-z_]\w*(?:-\d+\.[A-Za-z_]\w*)*)-((?:in|out)put(?:\..+)?)")
 """A file of TensorRT-LLM's debug hook: ``1.LlamaModel-24.LlamaDecoderLayer-2.Linear-output.0.pt`` is the first
 output of child 2 of child 24 of the model, in round 1 of its loop."""
@@ -98,33 +103,62 @@ class ParsedName:
     Attributes:
         rest: what is left of the name; a part of a node's name, or several with ``/`` between them.
         rank, step, epoch: numbers; None where it does not say.
+        places: of a rank along axes, where it has no number.
     """
 
     rest: str
     rank: int | None = None
     step: int | None = None
     epoch: int | None = None
+    places: Places = ()
+
+    @property
+    def of_rank(self) -> bool:
+        """Tells whether it names a rank."""
+        return self.rank is not None or bool(self.places)
 
     @property
     def tells(self) -> bool:
         """Tells whether it says anything of a step or a rank."""
-        return (self.rank, self.step, self.epoch) != (None, None, None)
+        return self.of_rank or (self.step, self.epoch) != (None, None)
 
 
 def parse_name(name: str) -> ParsedName:
     """Returns what a name says; the first of several steps (or ranks) in one name counts."""
+    return parse_names([name])[0]
+
+
+def parse_names(names: Sequence[str]) -> list[ParsedName]:
+    """Returns what the names in one directory say, without the suffixes of files: some of ranks only together."""
+    found = [_numbers_in(name) for name in names]
+    ranks = confirmed([each.rank for each in found])
+    return [
+        ParsedName(says.rest, step=says.step, epoch=says.epoch)
+        if rank is None
+        else ParsedName(rank.rest, rank.rank, says.step, says.epoch, rank.places)
+        for says, rank in zip(found, ranks, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """The numbers in one name; ``rest`` has what tells of a rank still in it."""
+
+    rest: str
+    step: int | None = None
+    epoch: int | None = None
+    rank: RankName | None = None
+
+
+def _numbers_in(name: str) -> _Numbers:
     if (match := _TRT_LLM.fullmatch(name)) is not None:
-        return ParsedName("/".join((*match[2].split("-"), match[3])), step=int(match[1]))
-    if (match := _MODEL_PARALLEL.fullmatch(name)) is not None:
-        return ParsedName("consolidated", rank=int(match[1]))
+        return _Numbers("/".join((*match[2].split("-"), match[3])), step=int(match[1]))
     found: dict[str, int] = {}
-    for what, pattern in (("step", _STEP), ("epoch", _EPOCH), ("share", _SHARE), ("rank", _RANK)):
-        match = pattern.search(name)
-        if match is None or (what == "rank" and match.start() and not found):
-            continue  # low_rank_8 is no rank
-        found["rank" if what == "share" else what] = int(match[match.re.groups])
-        name = (name[: match.start()].rstrip("._- ") + "." + name[match.end() :].lstrip("._- ")).strip(".")
-    return ParsedName(name, found.get("rank"), found.get("step"), found.get("epoch"))
+    for what, pattern in (("step", _STEP), ("epoch", _EPOCH)):
+        if (match := pattern.search(name)) is not None:
+            found[what] = int(match[1])
+            name = (name[: match.start()].rstrip("._- ") + "." + name[match.end() :].lstrip("._- ")).strip(".")
+    return _Numbers(name, found.get("step"), found.get("epoch"), read_rank(name, numbered=bool(found)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +218,18 @@ class _Place:
     epoch: int | None = None
     scope: tuple[str, ...] = ()
     depth: int = 0
+    places: Places = ()
+
+    @property
+    def of_rank(self) -> bool:
+        return self.rank is not None or bool(self.places)
 
     def below(self, parsed: ParsedName) -> _Place:
         scope = (*self.scope, *parsed.rest.split("/")) if parsed.rest else self.scope
         rank = self.rank if parsed.rank is None else parsed.rank
-        return _Place(rank, self.epoch if parsed.epoch is None else parsed.epoch, scope, self.depth + 1)
+        epoch = self.epoch if parsed.epoch is None else parsed.epoch
+        places = tuple(sorted((dict(self.places) | dict(parsed.places)).items()))
+        return _Place(rank, epoch, scope, self.depth + 1, places)
 
 
 _Loose = tuple[_Place, Unit]
@@ -203,6 +244,7 @@ class _Reader:
         self._found: list[tuple[_Place, int | None, Unit]] = []
         self._loose: list[_Loose] = []
         self._visited: set[tuple[int, int]] = set()
+        self._numbers: dict[Places, int] = {}
         self._links: list[tuple[str, _Place, ParsedName]] = []
         self._shares: dict[tuple[str, str, int, int | None], set[int]] = {}
         """The ranks that wrote a file each: by its path before and after their number, how many they are, and step."""
@@ -223,8 +265,9 @@ class _Reader:
             others = []
             layout.notices.append("no name holds a step, as step_3 does: all arrays count as step 0")
         numbers = self._step_numbers()
+        self._number_ranks()
         for place, step, unit in self._found:
-            steps = layout.units.setdefault(place.rank or 0, {})
+            steps = layout.units.setdefault(self._rank_of(place), {})
             steps.setdefault(numbers[place.epoch, step], []).append(unit)
         if others:
             self._take_final(others)
@@ -232,9 +275,22 @@ class _Reader:
         layout.sort()
         return layout
 
+    def _number_ranks(self) -> None:
+        """Gives ranks that are known by their places along axes their numbers."""
+        ranks = [*(place for place, _, _ in self._found), *(place for place, _ in self._loose)]
+        self._numbers = number_places({place.places for place in ranks if place.rank is None and place.places})
+        self._layout.places = sized_places({number: places for places, number in self._numbers.items()})
+        told = {number: at for at, number in self._numbers.items()}
+        names = [f"rank {rank} is {' '.join(f'{a} {n}' for a, n in told[rank])}" for rank in sorted(told)]
+        if len(names) > 1:
+            self._layout.notices.append(f"ranks are numbered by the places that names tell: {first_of(names, _FEW)}")
+
+    def _rank_of(self, place: _Place) -> int:
+        return place.rank if place.rank is not None else self._numbers.get(place.places, 0)
+
     def _note_share(self, path: str, place: _Place, step: int | None) -> None:
         folder, name = os.path.split(path)
-        if (match := _SHARE.search(name)) is not None:
+        if (match := SHARE.search(name)) is not None:
             start, end = f"{folder}/{name[: match.start(2)]}", name[match.end() :]
             own = step if place.epoch is None else None  # the steps of epochs may get other numbers
             self._shares.setdefault((start, end, int(match[1]), own), set()).add(int(match[2]))
@@ -252,7 +308,7 @@ class _Reader:
         """Takes in arrays outside of the steps: what trainers save at the end, whichever state that is."""
         final = self._layout.final = 1 + max(step for steps in self._layout.units.values() for step in steps)
         for place, unit in loose:
-            self._layout.units.setdefault(place.rank or 0, {}).setdefault(final, []).append(unit)
+            self._layout.units.setdefault(self._rank_of(place), {}).setdefault(final, []).append(unit)
 
     def _step_numbers(self) -> dict[tuple[int | None, int | None], int]:
         """Returns the step by epoch and number; those of an epoch that counts anew are moved apart."""
@@ -283,9 +339,9 @@ class _Reader:
             return
         entries = self._entries(path, place)
         if is_hub_cache(entry.name for entry in entries):
-            entries, place = self._snapshots(path, place), _Place(place.rank, place.epoch, place.scope, place.depth + 1)
+            entries, place = self._snapshots(path, place), replace(place, depth=place.depth + 1)
         environment = None if path == self._layout.root else environment_in(path, [entry.name for entry in entries])
-        parsed = [parse_name(stem(entry.name)) for entry in entries]
+        parsed = parse_names([stem(entry.name) for entry in entries])
         named = any(each.step is not None for each in parsed)
         for entry, says in zip(entries, parsed, strict=True):
             if numbers and not named and not says.tells and NUMBER.fullmatch(stem(entry.name)):
@@ -328,15 +384,16 @@ class _Reader:
 
     def _take_step(self, path: str, here: _Place, step: int) -> None:
         """Takes in a directory of a step as a whole; where ranks lie in it, they and everything beside them."""
-        if here.rank is not None or not _holds_ranks(path):
+        if here.of_rank or not _holds_ranks(path):
             self._visited.add(self._identity(path))
             self._found.append((here, step, Unit(path, here.scope, directory=True)))
             return
         indexed = _has_index(path)
         if indexed:
             self._found.append((here, step, Unit(f"{path}/{INDEX}", here.scope, directory=False)))
-        for entry in self._entries(path, here):
-            below = here.below(parse_name(stem(entry.name)))
+        entries = self._entries(path, here)
+        for entry, says in zip(entries, parse_names([stem(entry.name) for entry in entries]), strict=True):
+            below = here.below(says)
             directory = is_directory(entry)
             if directory and is_array(entry.name):
                 self._layout.miss(entry.path, "a directory in place of a file", below.rank, step)
@@ -427,26 +484,25 @@ def _has_index(path: str) -> bool:
 
 def _holds_ranks(directory: str) -> bool:
     """Tells whether ranks have a directory each in a directory, or a file each; also in ``actor``, one of few in it."""
-    below = []
+    below, names = list[str](), list[str]()
     try:
         with opener.scandir(directory) as entries:
             for entry in islice(entries, directories.MOST_ENTRIES):
                 if entry.name.startswith((".", "__")):
                     continue
-                if is_share(entry.name):
-                    return True
-                if is_directory(entry) and not is_array(entry.name):
-                    if parse_name(entry.name).rank is not None:
-                        return True
+                folder = is_directory(entry)
+                if folder != is_array(entry.name):
+                    names.append(entry.name)
+                if folder and not is_array(entry.name):
                     below.append(entry.path)
     except OSError:
         return False
-    return len(below) <= _FEW and any(is_share(name) for path in below for name in names_in(path, _FIRST))
+    return any_of_rank(names) or (len(below) <= _FEW and any(any_of_rank(names_in(path, _FIRST)) for path in below))
 
 
-def is_share(name: str) -> bool:
-    """Tells whether a file of that name is one of several that ranks wrote, one each."""
-    return _SHARE.search(name) is not None and is_array(name)
+def any_of_rank(names: Iterable[str]) -> bool:
+    """Tells whether one of the names in a directory tells of a rank."""
+    return any(says.of_rank for says in parse_names([stem(name) for name in names]))
 
 
 def _is_read(path: str) -> bool:

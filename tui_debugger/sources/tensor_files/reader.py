@@ -18,9 +18,9 @@ from tui_debugger.sources.tensor_files.layout import (
     LEVELS_DEEP,
     SHOWS,
     SUFFIXES,
+    any_of_rank,
     holds_arrays,
     is_array,
-    is_share,
     parse_name,
     stem,
     subdirectories,
@@ -82,7 +82,7 @@ def _around(start: Path) -> Path | None:
     Where files say nothing but their rank, the step is that of a directory above, if one is named after a step.
     """
     own = not _is_step(start.name) and _has_steps(start)
-    if own and not any(map(is_share, names_in(start))):
+    if own and not any_of_rank(filter(is_array, names_in(start))):
         return start
     for place in (start, *list(start.parents)[:_LEVELS_UP]):
         if not _is_step(place.name) or not _holds_arrays(place):

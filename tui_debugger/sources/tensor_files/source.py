@@ -208,12 +208,17 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         )
 
     def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
-        """The place of a rank in the meshes of its tensors, unless ranks share the work in ways these do not say."""
+        """The place of a rank in the meshes of its tensors, else the one that names tell.
+
+        None where ranks share the work in ways that these do not say.
+        """
         with self._lock:
             self.nodes(rank)  # looks into the files of a step
             meshes = self._meshes.get(rank, {})
             found = {axis: next(iter(places)) for axis, places in meshes.items()}
             known = all(len(places) == 1 for places in meshes.values())
+            if not found and rank in self._layout.places:
+                return self._layout.places[rank], "names of files"
             if not found or not known or math.prod(size for _, size in found.values()) != len(self.ranks()):
                 return {}, ""
             return found, "meshes of DTensors"
