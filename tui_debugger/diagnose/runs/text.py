@@ -104,6 +104,10 @@ def coverage_text(report: RunsReport) -> str:
     one_sided = Counter(one.side for step in report.steps for one in step.one_sided)
     if one_sided:
         text += f"; only in A: {one_sided[0]}, only in B: {one_sided[1]}"
+    bases = Counter(judged.match.rule.basis for step in report.steps for judged in step.judged)
+    bases["value"] += sum(len(step.converted) for step in report.steps)
+    paired = [f"{bases[each]} by {each}" for each in ("name", "order", "value") if bases[each]]
+    text += f"; paired {', '.join(paired)}" if paired else ""
     return f"{text}; {plural(len(pairs), 'step')} of {plural(len({rank for rank, _ in pairs}), 'rank')}"
 
 
@@ -225,7 +229,7 @@ def finding_cells(finding: Finding) -> tuple[str, ...]:
         str(finding.place.step_a),
         str(finding.place.rank_a),
         finding.kind.word,
-        number(distance.relative) if distance is not None else NONE,
+        number(distance.relative) if distance is not None and distance.compared else NONE,
         number(finding.given),
         times_text(finding.times),
         finding.name,
