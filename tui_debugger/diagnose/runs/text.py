@@ -107,8 +107,8 @@ def coverage_text(report: RunsReport) -> str:
     bases = Counter(judged.match.rule.basis for step in report.steps for judged in step.judged)
     bases["value"] += sum(len(step.converted) for step in report.steps)
     paired = [f"{bases[each]} by {each}" for each in ("name", "order", "value") if bases[each]]
-    text += f"; paired {', '.join(paired)}" if paired else ""
-    return f"{text}; {plural(len(pairs), 'step')} of {plural(len({rank for rank, _ in pairs}), 'rank')}"
+    text = f"{text}; {plural(len(pairs), 'step')} of {plural(len({rank for rank, _ in pairs}), 'rank')}"
+    return f"{text}; paired {', '.join(paired)}" if paired else text
 
 
 def verdict_text(report: RunsReport) -> str:
