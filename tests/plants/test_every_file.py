@@ -34,7 +34,8 @@ SAYS_NOTHING: Final = re.compile(
     r"(.*/)?(expected\.json|_run/.*"  # beside the samples
     r"|.*\.debug_string\.txt|.*/ms_output_trace_code_graph_\d+\.ir"  # for people; JSON and .pb say the same
     r"|overflow_check_result/.*"  # what msprobe made of the dump
-    r"|\.dump_metadata/.*"  # settings of the recorder, a notice
+    r"|\.dump_metadata/.*|configurations\.json"  # settings of the recorder
+    r"|data/\w+/step\d+/rank\d+/.*\.json"  # of SingleSave: statistics of the values that lie beside
     r")"
 )
 VALUES: Final = re.compile(r".*\.(npy|npz|pt|pth|safetensors|bin)|.*\.\d{10,}")

@@ -213,14 +213,16 @@ def aclgraph_statistics(root: Path, plant: Planted) -> None:
         (directory / "dump.json").write_text(json.dumps(content))
 
 
+ATB_TITLES: Final = (
+    "Device and PID,Execution Count,Op Name,Op Type,Op Id,Input/Output,Index,Dtype,Format,Shape,Max,Min,Mean,Norm,"
+    "Tensor Path"
+)
+
+
 def atb_statistics(root: Path, plant: Planted) -> None:
     """ATB, statistics alone."""
-    titles = (
-        "Device and PID,Execution Count,Op Name,Op Type,Op Id,Input/Output,Index,Dtype,Format,Shape,Max,Min,Mean,Norm,"
-        "Tensor Path"
-    )
     for token in (0, 1):
-        rows = [titles]
+        rows = [ATB_TITLES]
         for name, number in (("Decoder_layer/Linear", "0_0"), ("Decoder_layer/Norm", "0_1")):
             values = plant.values()
             norm = np.sqrt((values.astype(np.float64) ** 2).sum())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import run
-from tests.sources.ascend_trees import TIME
+from tests.sources.ascend_trees import ATB_TITLES, TIME
 from tui_debugger.sources import open_source
 
 Capsys = pytest.CaptureFixture[str]
@@ -58,6 +58,9 @@ Write = Callable[..., Path]
         ("Max Value,Min Value", "inf,1", 1),
         ("Max Value,Min Value,NaN Count,Negative Inf Count,Positive Inf Count", "2,1,0,0,0", 0),
         ("L2Norm Value", "nan", 1),
+        ("Max Value,Avg Value,L2Norm Value", "1,nan,2.4", 1),  # only infinities of both signs make a mean NaN, too
+        ("Max Value,Min Value,Avg Value,L2Norm Value", "inf,-inf,nan,inf", 1),
+        ("Max Value,Min Value,Avg Value,L2Norm Value", "1,-1,0,2.4", 0),
         ("L2Norm Value", "2.5", 0),
         (COUNTS, ",,,,,,", 2),  # a type of which the device computes nothing
     ],
@@ -130,3 +133,16 @@ def test_a_tensor_of_no_elements_needs_no_judgement(write: Write, watch: str, tm
     """The fourth output of attention on an NPU is one: its statistics are empty."""
     assert checked(capsys, write(tmp_path / "none", "Max Value,Min Value,Avg Value", ",,", "0"), watch) == 0
     assert checked(capsys, write(tmp_path / "some", "Max Value,Min Value,Avg Value", ",,", "2x3"), watch) == 2
+
+
+@pytest.mark.parametrize(
+    ("cells", "code"),
+    [("1,-1,0,2", 0), ("1,1,nan,1", 1), ("1,1,1,nan", 1), ("N/A,N/A,N/A,N/A", 2), ("x,1,1,1", 2), ("inf,1,inf,inf", 1)],
+)
+def test_rows_of_atb(cells: str, code: int, tmp_path: Path, capsys: Capsys) -> None:
+    """A mean of NaN tells of NaN; a cell that is no number is a doubt."""
+    directory = tmp_path / "atb_dump_data/data/0_4711/0"
+    directory.mkdir(parents=True)
+    row = f"0_4711,0,Linear,LinearOperation,0,Output,0,float,nd,2x3,{cells},N/A"
+    (directory / "statistic.csv").write_text(f"{ATB_TITLES}\n{row}\n")
+    assert checked(capsys, tmp_path) == code

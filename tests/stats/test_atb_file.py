@@ -80,7 +80,8 @@ def test_bfloat16_and_a_scalar(tmp_path: Path) -> None:
         (lines(bytes(24), 13) + bytes(24), "type 13 of ACL"),
         (lines(bytes(24), dims="2,x") + bytes(24), "make no sense"),
         (lines(bytes(24)) + bytes(20), "truncated"),
-        (lines(bytes(24), dims="2,4", **{"$Object.data": "0,24"}) + bytes(40), "need more"),
+        (lines(bytes(24), dims="2,4", **{"$Object.data": "0,24"}) + bytes(40), "need 32"),
+        (lines(bytes(24), dims="2,2", **{"$Object.data": "0,24"}) + bytes(24), "need 16"),
         (lines(bytes(24)) + bytes(30), "behind its values"),
     ],
 )

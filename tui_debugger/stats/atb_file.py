@@ -73,8 +73,10 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Store
     start, length = int(place[1]), int(place[2])
     shape = tuple(int(size) for size in dims.split(b",") if size)
     values = StoredValues(content, ReadSpec(spec.path, "raw", dtype, shape, head.length + start), header=False)
-    if values.layout.nbytes > length:
-        raise unreadable(spec.path, f"says that it has {length:,} bytes of values, and that they need more")
+    if values.layout.nbytes != length:
+        raise unreadable(
+            spec.path, f"says that it has {length:,} bytes of values, and that they need {values.layout.nbytes:,}"
+        )
     more = status.st_size - head.length - start - length
     if more > 0:
         raise unreadable(spec.path, f"has {more:,} bytes behind its values: it is damaged")

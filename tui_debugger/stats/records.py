@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Int8, Int32, Int64, Integers, Mask
+from tui_debugger.arrays import Float64, Int8, Int32, Int64, Integers, Mask
 from tui_debugger.model import AtLeast, ReadSpec, TensorMeta, TensorStats
 from tui_debugger.stats.fields import STORED, STORED_NAMES
 
@@ -252,6 +252,17 @@ NOT_ASKED: Final = -1
 """In a column of ranges or closeness: nobody asked."""
 NOT_KNOWN: Final = -2
 """Asked, but there was nothing to count or compare."""
+
+
+def mean_tells_nan(largest: Float64, smallest: Float64, norm: Float64) -> Mask:
+    """Tells of tensors whose recorded mean is NaN whether they hold NaN; a number that was not recorded is NaN.
+
+    A mean is NaN, too, where infinities of both signs met, be they elements or sums that overflowed.
+    """
+    met = (largest == np.inf) & (smallest == -np.inf)
+    overflowed = (norm == np.inf) & (largest > 0) & (smallest < 0)
+    told: Mask = ~(met | overflowed)
+    return told
 
 
 class RecordedColumns(NamedTuple):

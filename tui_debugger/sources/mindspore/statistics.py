@@ -25,7 +25,7 @@ from tui_debugger.model import AtLeast, Progress, ProgressFn, TensorMeta, Tensor
 from tui_debugger.opener import LINE_LIMIT, TooLargeError, read_lines, read_regular
 from tui_debugger.sources.mindspore.names import MAX_SLOT, MAX_TIMESTAMP, SIDES, logical_dtype
 from tui_debugger.stats.kernel import available, csv_columns
-from tui_debugger.stats.records import ROW, RecordedColumns, State
+from tui_debugger.stats.records import ROW, RecordedColumns, State, mean_tells_nan
 from tui_debugger.text.clean import clean
 
 FILE = "statistic.csv"
@@ -643,9 +643,10 @@ class _Rows:
         numbers = block.numbers
         unknown = numbers == _UNKNOWN
         nans = np.isnan(numbers[:, :_FIRST_COUNT])
-        # A mean can be NaN because +Inf met -Inf: it speaks only where the extremes were not recorded. A norm cannot;
-        # before 2.4 NaN gets into it and not into the extremes.
-        saw_nan = nans[:, :2].any(axis=1) | nans[:, 3] | (unknown[:, :2].all(axis=1) & nans.any(axis=1))
+        # Before 2.4 NaN gets into the mean and the norm, and not into the extremes.
+        said = np.where(unknown[:, :_FIRST_COUNT], np.nan, numbers[:, :_FIRST_COUNT])
+        by_mean = nans[:, 2] & mean_tells_nan(said[:, 0], said[:, 1], said[:, 3])
+        saw_nan = nans[:, :2].any(axis=1) | nans[:, 3] | by_mean
         saw_pos_inf = (numbers[:, :2] == np.inf).any(axis=1)
         saw_neg_inf = (numbers[:, :2] == -np.inf).any(axis=1)
         seen = _SAW_NAN * saw_nan + _SAW_POS_INF * saw_pos_inf + _SAW_NEG_INF * saw_neg_inf

@@ -30,6 +30,7 @@ from tui_debugger.sources.msprobe.files import BadCallsError, StepFiles, read_fi
 from tui_debugger.sources.msprobe.layout import CALLS, TENSORS
 from tui_debugger.sources.msprobe.unnamed import calls_of_files
 from tui_debugger.stats.dtypes import canonical_name
+from tui_debugger.stats.records import mean_tells_nan
 from tui_debugger.text.numbers import plural
 
 GRADIENTS: Final = "Gradients/"
@@ -570,7 +571,7 @@ def _fill_statistics(said: Sequence[Sequence[object]], step: StepCalls) -> None:
     """Sets the statistics of a step, whose shapes are set.
 
     PyTorch makes all four NaN where there is one NaN. The extremes of MindSpore pass NaN over: there the mean and the
-    norm tell. A mean is NaN, too, where infinities of both signs met, be they elements or sums that overflowed.
+    norm tell.
     """
     columns, missing = [], []
     for values in said:
@@ -582,10 +583,8 @@ def _fill_statistics(said: Sequence[Sequence[object]], step: StepCalls) -> None:
     nan_largest, nan_smallest, nan_mean, nan_norm = (
         np.isnan(column) & ~absent for column, absent in zip(columns, missing, strict=True)
     )
-    infinities = (largest == np.inf) & (smallest == -np.inf)
-    overflowed = (norm == np.inf) & (largest > 0) & (smallest < 0)
     finite = ~(np.isinf(largest) | np.isinf(smallest))
-    nan = nan_largest | nan_smallest | (nan_norm & finite) | (nan_mean & ~infinities & ~overflowed)
+    nan = nan_largest | nan_smallest | (nan_norm & finite) | (nan_mean & mean_tells_nan(largest, smallest, norm))
     step.nan = nan & (step.sizes() != 0)
     # One extreme alone tells nothing of the other end, and a mean that is not finite nothing of the elements.
     alone = no_largest & no_smallest & (np.isfinite(step.mean) | np.isfinite(norm))

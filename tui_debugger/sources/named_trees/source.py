@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
+from tui_debugger.arrays import Float64
 from tui_debugger.model import AtLeast, Category, ReadSpec, Side, TensorStats
 from tui_debugger.opener import read_lines
 from tui_debugger.sources.base import TensorFlag
@@ -30,6 +33,7 @@ from tui_debugger.sources.tensor_files.listing import GRAPH, STATISTICS, FileTre
 from tui_debugger.sources.tensor_files.source import TensorFilesSource
 from tui_debugger.stats.atb_file import holds_values
 from tui_debugger.stats.dtypes import canonical_name
+from tui_debugger.stats.records import mean_tells_nan
 
 _TITLES: Final = (
     *("Device and PID", "Execution Count", "Op Name", "Op Type", "Op Id", "Input/Output", "Index", "Dtype", "Format"),
@@ -37,6 +41,8 @@ _TITLES: Final = (
 )
 _NUMBERS: Final = ("Max", "Min", "Mean", "Norm")
 _NOT_KNOWN: Final = "N/A"
+_NO_NUMBER: Final = frozenset({"", "-", "n/a", "na", "none", "null"})
+"""Cells that stand for a number that was not recorded. Another word is a doubt."""
 _NATURAL_SIDES: Final = {"before": Side.INPUT, "after": Side.OUTPUT}
 """The side of the tensors that ATB saves before and after an operation."""
 
@@ -157,18 +163,22 @@ def _row(cells: dict[str, str]) -> tuple[IndexedTensor, str]:
 
 
 def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
+    if text.strip().lower() in _NO_NUMBER:
         return None
+    return float(text)
+
+
+def _or_nan(value: float | None) -> Float64:
+    return np.array(math.nan if value is None else value)
 
 
 def _stats(
     count: int, largest: float | None, smallest: float | None, mean: float | None, norm: float | None
 ) -> TensorStats:
     """What a row tells. Extremes may pass NaN over: where there is no norm, they tell of no NaN."""
-    told = [each for each in (largest, smallest, norm if norm is not None else mean) if each is not None]
-    nan = int(any(map(math.isnan, told)))
+    told = [each for each in (largest, smallest, norm) if each is not None]
+    by_mean = mean is not None and math.isnan(mean) and bool(mean_tells_nan(*map(_or_nan, (largest, smallest, norm))))
+    nan = int(by_mean or any(map(math.isnan, told)))
     pos_inf, neg_inf = int(largest == math.inf), int(smallest == -math.inf)
     unknown = norm is None or nan or pos_inf or neg_inf
     finite = [None if each is None or not math.isfinite(each) else each for each in (smallest, largest, mean, norm)]
