@@ -279,6 +279,17 @@ def coverage_row(report: RunsReport) -> dict[str, Any]:
         "not_compared": compared.get(ComparedBy.NOT, 0),
         "judgements": {each.name.lower(): counts[each] for each in Judgement},
         "matched_by": dict(rules),
+        "made_of": [
+            {
+                "node": each.made,
+                "side": ("here", "there")[each.side],
+                "sources": list(each.sources),
+                "wrong": each.wrong or None,
+                "text": each.text,
+            }
+            for step in report.steps
+            for each in step.converted
+        ],
         "steps_asked": report.asked,
         "joined": dict(sum((Counter(step.joined) for step in report.steps), Counter())),
         "steps": [

@@ -420,7 +420,7 @@ class _Comparison:
             for name, why in step.failed:
                 self.doubts.append(f"{where}: {name}: {why}")
             for judged in step.judged:
-                if judged.judgement is Judgement.UNPROVEN:
+                if judged.judgement is Judgement.UNPROVEN and not judged.match.doubtful:
                     self.doubts.append(
                         f"{where}: {self._name(step, judged)} differs, and not all of its inputs are known"
                     )
@@ -432,8 +432,13 @@ class _Comparison:
                     at = f"rank {step.place[one.side]} step {step.place[2 + one.side]}"
                     self.doubts.append(f"{at}: {one.name} is in the {only} run only, and nothing around it tells")
             for match in step.doubtful:
-                name = self.runs[0].nodes(step.place.rank_a).names[match.a]
-                self.doubts.append(f"{where}: {name} may be another node of the second run")
+                names = [
+                    run.nodes(rank).names[row]
+                    for run, rank, row in zip(self.runs, step.place[:2], (match.a, match.b), strict=True)
+                ]
+                by = f"is paired with {names[1]} by the {match.rule.value} only, and no value proves it"
+                told = by if match.rule is Rule.SUFFIX else "may be another node of the second run"
+                self.doubts.append(f"{where}: {names[0]} {told}")
         if self._strangers():
             self.doubts.insert(0, "no name is in both runs: what was paired is a guess; --map-name pairs names")
         if not any(count for how, count in self._compared() if how is not ComparedBy.NOT):

@@ -22,6 +22,7 @@ from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
 from tui_debugger.diagnose.runs.matching import Match
+from tui_debugger.diagnose.runs.parameters import ParameterPairs
 from tui_debugger.diagnose.runs.results import (
     NO_OUTPUT,
     Finding,
@@ -34,7 +35,7 @@ from tui_debugger.diagnose.runs.results import (
     StepReport,
 )
 from tui_debugger.diagnose.runs.step import Entry, Feed, Noise, RunTensors
-from tui_debugger.diagnose.runs.unmatched import UnmatchedNodes
+from tui_debugger.diagnose.runs.unmatched import BLAMED
 from tui_debugger.graph.categories import (
     PARAMETER_GRADIENTS,
     gradient_of,
@@ -45,6 +46,7 @@ from tui_debugger.graph.categories import (
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import ProgressFn, Side, TensorKey
 from tui_debugger.sources.base import Argument
+from tui_debugger.text.numbers import plural
 
 INTRODUCED: Final = 3.0
 """Above it a node made a difference; healthy operators stay below 2, and what is passed on below 2.5."""
@@ -90,12 +92,8 @@ class _Given(NamedTuple):
     unknown: bool
 
 
-class StepJudge(UnmatchedNodes):
-    """Judges one step of one rank.
-
-    Attributes:
-        findings: where differences begin.
-    """
+class StepJudge(ParameterPairs):
+    """Judges one step of one rank."""
 
     def __init__(
         self,
@@ -108,12 +106,12 @@ class StepJudge(UnmatchedNodes):
         super().__init__(files, place, options, earlier.before, progress)
         self.before, self.others = earlier.before, earlier.others
         self.noise = earlier.noise or {}
-        self.findings: list[Finding] = []
         self.dx_of: dict[int, float] = {}
         self.causes: dict[int, bool] = {}
         self._held: tuple[dict[tuple[int, ...], dict[bytes, list[int]]], ...] = {}, {}
         self.most = 0.0
         self.found_before = False
+        self.proven = set(earlier.before.proven) if earlier.before is not None else set()
 
     # -- judging -----------------------------------------------------------------------------------
 
@@ -121,21 +119,29 @@ class StepJudge(UnmatchedNodes):
         """Judges the step."""
         entries = self._entries()
         self._measure(entries, self.before)
+        entries = self.with_proof(entries)
         is_parameter = self.sides[0].is_parameter  # judged where they are read, if anybody reads them
         entries.sort(key=lambda entry: (entry.rounds[0], is_parameter(entry.match.a), entry.order, entry.match.a))
         updates = self._updated_in_place()
         judged = [self._judge(entry, updates) for entry in entries]
         judged = self._look_into_containers(judged, {entry.match.a: entry for entry in entries})
         compared: dict[ComparedBy, int] = defaultdict(int)
-        for distance in self.distances.values():
+        for distance in (*self.distances.values(), *(each.distance for each in self.converted)):
             compared[distance.how] += 1
         doubtful = tuple(match for match in self.matching.matches if match.doubtful)
+        doubtful += tuple(each.match for each in judged if each.match.a in self.unproven)
         one_sided = self.one_sided(judged)
+        self.note_missing(one_sided)
+        one_sided = tuple(
+            replace(one, covered=BLAMED) if not one.covered and (one.side, one.row) in self.blamed else one
+            for one in one_sided
+        )
         self._name_first_known(judged, entries)
         failed = self._failed(entries)
         joined = dict(self.joiner.counts)
         self.joiner.counts.clear()
-        return StepReport(self.place, tuple(judged), one_sided, dict(compared), failed, doubtful, joined=joined)
+        told = self.place, tuple(judged), one_sided, dict(compared), failed, doubtful
+        return StepReport(*told, joined=joined, converted=tuple(self.converted))
 
     def _name_first_known(self, judged: Sequence[Judged], entries: Sequence[Entry]) -> None:
         """Makes NaN or infinities of one run only a finding, though not all that went into the node is known.
@@ -163,7 +169,10 @@ class StepJudge(UnmatchedNodes):
 
     def _failed(self, entries: Sequence[Entry]) -> tuple[tuple[str, str], ...]:
         found: dict[str, str] = {}
+        behind: list[str] = []
         for entry in entries:
+            if self._other_shape_is_found(entry):
+                continue
             name = self.flows[0].nodes.names[entry.match.a]
             if entry.missing:
                 found[name] = "an output was dumped in one run only"
@@ -177,10 +186,26 @@ class StepJudge(UnmatchedNodes):
                 if distance is not None and not distance.compared:
                     unlike = len(set(distance.shapes)) > 1
                     shapes = " and ".join(str(list(shape)) for shape in distance.shapes) if unlike else ""
+                    if unlike and not self.sides[0].is_parameter(entry.match.a):
+                        behind.append(tensor)
+                        if len(behind) > 1:
+                            continue  # it follows from the first
                     found[tensor] = f"{distance.why} {shapes}".strip()
             if len(self._rounds(0, entry.match.a)) != len(self._rounds(1, entry.match.b)):
                 found[name] = "it ran a different number of times within the step"
+        if len(behind) > 1:
+            found[behind[0]] += f", and so do {plural(len(behind) - 1, 'tensor')} behind it"
         return tuple(found.items())
+
+    def _other_shape_is_found(self, entry: Entry) -> bool:
+        """Tells whether a finding says already that a parameter has another shape in the other run."""
+        return any(
+            each.kind is Kind.PARAMETER
+            and each.row_a == entry.match.a
+            and each.distance is not None
+            and not each.distance.compared
+            for each in self.findings
+        )
 
     def _updated_in_place(self) -> dict[int, int]:
         """Parameters of the first run whose files show what an update operator of the step wrote, with that."""
@@ -525,7 +550,12 @@ class StepJudge(UnmatchedNodes):
         """A parameter is judged where it is read first; what nobody reads is judged here."""
         match, order = entry.match, entry.order
         if not compared:
-            return Judged(match, Judgement.NOT_COMPARED, order, 0.0, 0.0, 0.0, None, why=NO_OUTPUT)
+            shaped = self.other_shape(entry)
+            if shaped is None:
+                return Judged(match, Judgement.NOT_COMPARED, order, 0.0, 0.0, 0.0, None, why=NO_OUTPUT)
+            self.findings.append(shaped)
+            self.causes[match.a] = False
+            return Judged(match, Judgement.INTRODUCED, order, 0.0, math.inf, math.inf, shaped.distance)
         slot, worst = compared[0]
         differs = worst.relative > INTRODUCED * worst.unit
         if differs and match.a not in self.causes:
@@ -534,6 +564,7 @@ class StepJudge(UnmatchedNodes):
         judgement = Judgement.SAME if not worst.relative else Judgement.ROUNDING
         if differs:
             judgement = Judgement.INHERITED if self.causes.get(match.a) else Judgement.INTRODUCED
+            judgement = Judgement.UNPROVEN if match.a in self.unproven else judgement
         return Judged(
             match, judgement, order, 0.0, worst.relative, _ratio(worst.relative, 0.0, worst.unit), worst, slot
         )
@@ -543,6 +574,9 @@ class StepJudge(UnmatchedNodes):
     ) -> None:
         """Finds out why a parameter differs: it always did, or its update is another one."""
         if row in self.causes:
+            return
+        if row in self.unproven:
+            self.causes[row] = True
             return
         other = self.matching.to_b.get(row, -1)
         self.causes[row] = False

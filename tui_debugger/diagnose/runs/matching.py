@@ -30,6 +30,10 @@ _COUNTER = re.compile(r"(?:-op\d+|\.\d+)$")
 _CALL = re.compile(r"\.\d+$")
 _GRADIENT_SCOPE = re.compile(r"^grad(?=[A-Z])|^Grad_")
 _EXPANDED = re.compile(r"-(?:expand|meta)$")
+_NAMES_NOTHING: Final = frozenset(
+    ("", "weight", "bias", "kernel", "gamma", "beta", "scale", "running", "mean", "var", "num", "batches", "tracked")
+)
+"""Words that parameters of any module end with: two names that share nothing else are not of one parameter."""
 _MOST_CELLS: Final = 400_000
 """Gaps that are larger than so many pairs are aligned by what is unique in them."""
 _MOST_VOTES: Final = 8
@@ -47,6 +51,7 @@ class Rule(Enum):
     UPDATE = "parameter that it updates"
     GRADIENT = "parameter whose gradient it is"
     SUFFIX = "end of the name"
+    VALUE = "values that only these two have"
     INPUTS = "what feeds it"
     ALIGNED = "place in the order"
 
@@ -54,6 +59,11 @@ class Rule(Enum):
     def word(self) -> str:
         """For JSON and tables."""
         return self.name.lower()
+
+    @property
+    def basis(self) -> str:
+        """Returns which of name, order and value pairs the nodes; names of what is around a node are names as well."""
+        return {Rule.ALIGNED: "order", Rule.VALUE: "value"}.get(self, "name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +332,7 @@ class _Matcher:
         """Pairs nodes whose names differ by what stands before: a wrapper around the model, another scope."""
         left_a = [row for row in self._left_a() if self.a.is_parameter(row) == parameters]
         left_b = [row for row in self._left_b() if self.b.is_parameter(row) == parameters]
-        for old, new in _prefix_changes(self.a, left_a, self.b, left_b):
+        for old, new in _prefix_changes(self.a, left_a, self.b, left_b, parameters=parameters):
 
             def key(side: NodesOfRun, row: int, old: tuple[str, ...] = old, new: tuple[str, ...] = new) -> Hashable:
                 parts = side.parts(row)
@@ -528,9 +538,12 @@ def _matching_graphs(a: NodesOfRun, b: NodesOfRun) -> dict[int, int]:
 
 
 def _prefix_changes(
-    a: NodesOfRun, left_a: Sequence[int], b: NodesOfRun, left_b: Sequence[int]
+    a: NodesOfRun, left_a: Sequence[int], b: NodesOfRun, left_b: Sequence[int], *, parameters: bool
 ) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Returns what stands before equal ends of names, most frequent first."""
+    """Returns what stands before equal ends of names, most frequent first.
+
+    The end of a parameter's name has to name a module, unless one of the names is a whole end of the other.
+    """
     ends: dict[Hashable, list[tuple[str, ...]]] = defaultdict(list)
     for row in left_b:
         parts = b.parts(row)
@@ -542,10 +555,25 @@ def _prefix_changes(
         for start in range(len(parts)):
             found = set(ends.get((a.kind(row), parts[start:]), ()))
             if found:
+                names_module = not parameters or not start or any(map(_names_module, parts[start:]))
                 for other in found if len(found) <= _MOST_VOTES else ():
-                    votes[parts[:start], other[: len(other) - len(parts) + start]] += 1
+                    before = other[: len(other) - len(parts) + start]
+                    if names_module or not before:
+                        votes[parts[:start], before] += 1
                 break
     return [change for change, _ in votes.most_common(_MOST_VOTES)]
+
+
+def _names_module(word: str) -> bool:
+    return not word.isdigit() and word not in _NAMES_NOTHING
+
+
+def renamed_scope(one: Sequence[str], other: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns what stands before the equal end of two names, given in parts."""
+    same = 0
+    while same < min(len(one), len(other)) and one[-1 - same] == other[-1 - same]:
+        same += 1
+    return tuple(one[: len(one) - same]), tuple(other[: len(other) - same])
 
 
 def _made_before(side: NodesOfRun, rows: Iterable[int]) -> list[int]:

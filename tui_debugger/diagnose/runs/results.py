@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.runs.conversions import Conversion
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance, Tolerance
 from tui_debugger.diagnose.runs.layouts import Dims
 from tui_debugger.diagnose.runs.matching import Match, NameMaps
@@ -177,8 +178,9 @@ class StepReport:
         one_sided: nodes that only one has.
         compared: pairs of tensors that were compared, by what.
         failed: (tensor of the first run, why) of what could not be compared.
-        doubtful: pairs of nodes of which others would have fitted as well.
+        doubtful: pairs of nodes that may be others: more would have fitted, or no value proves the pair.
         ranks: of both runs; several of one of them where they share what one rank of the other holds.
+        converted: parameters of one run that others of the other one make, proven by values.
         joined: tensors that were put together of parts, by how: split, sum, mean, replicated.
     """
 
@@ -190,6 +192,7 @@ class StepReport:
     doubtful: tuple[Match, ...]
     ranks: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     joined: Mapping[str, int] = field(default_factory=dict)
+    converted: tuple[Conversion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,11 @@ def coverage_text(report: RunsReport) -> str:
     one_sided = Counter(one.side for step in report.steps for one in step.one_sided)
     if one_sided:
         text += f"; only in A: {one_sided[0]}, only in B: {one_sided[1]}"
-    return f"{text}; {plural(len(pairs), 'step')} of {plural(len({rank for rank, _ in pairs}), 'rank')}"
+    bases = Counter(judged.match.rule.basis for step in report.steps for judged in step.judged)
+    bases["value"] += sum(len(step.converted) for step in report.steps)
+    paired = [f"{bases[each]} by {each}" for each in ("name", "order", "value") if bases[each]]
+    text = f"{text}; {plural(len(pairs), 'step')} of {plural(len({rank for rank, _ in pairs}), 'rank')}"
+    return f"{text}; paired {', '.join(paired)}" if paired else text
 
 
 def verdict_text(report: RunsReport) -> str:
@@ -225,7 +229,7 @@ def finding_cells(finding: Finding) -> tuple[str, ...]:
         str(finding.place.step_a),
         str(finding.place.rank_a),
         finding.kind.word,
-        number(distance.relative) if distance is not None else NONE,
+        number(distance.relative) if distance is not None and distance.compared else NONE,
         number(finding.given),
         times_text(finding.times),
         finding.name,

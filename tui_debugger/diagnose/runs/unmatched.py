@@ -15,6 +15,8 @@ from tui_debugger.diagnose.runs.step import Feed, RunTensors, StepTensors
 from tui_debugger.graph.table import real_consumers
 from tui_debugger.model import ProgressFn, Side, TensorKey
 
+BLAMED: Final = "a difference begins here"
+"""Covers a node that a finding names."""
 _MOST_FOLLOWERS: Final = 8
 """Calls of one run only that are looked at behind a node whose outputs differ."""
 
@@ -61,7 +63,7 @@ class UnmatchedNodes(StepTensors):
 
     def _covered(self, side: int, row: int, agreed: set[int], around: Sequence[int]) -> str:
         """Returns what tells whether a node without a partner makes a difference; empty where nothing does."""
-        told = "a difference begins here" if (side, row) in self.blamed else self.finished.get((side, row), "")
+        told = BLAMED if (side, row) in self.blamed else self.finished.get((side, row), "")
         if told or row in self.containers[side]:
             return told or "a module: what runs inside is compared"
         if self.sides[side].is_parameter(row):

@@ -1,0 +1,253 @@
+"""``tdbg diff A B`` of checkpoints: what parameters are paired by, other shapes, weights cut anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tests.cli.running import Answer, run
+from tests.json_page import assert_described
+from tests.sources.arrays import write_arrays
+
+Capsys = pytest.CaptureFixture[str]
+Array = npt.NDArray[np.float32]
+Weights = dict[str, Array]
+LAYERS, WIDTH, HEADS, GROUPS, HEAD, INNER, WORDS, EXPERTS = 3, 16, 4, 2, 4, 24, 20, 3
+
+
+def random(*shape: int, seed: int = 0) -> Array:
+    return (np.random.default_rng([seed, *shape]).normal(size=shape) * 0.02).astype(np.float32)
+
+
+@pytest.fixture
+def diff(capsys: Capsys, tmp_path: Path) -> Callable[..., Answer]:
+    def compared(a: Mapping[str, object], b: Mapping[str, object], *words: str) -> Answer:
+        for name, values in {"A": a, "B": b}.items():
+            write_arrays(tmp_path / name, values, "safetensors")
+        return run(capsys, "diff", tmp_path / "A", tmp_path / "B", *words)
+
+    return compared
+
+
+def small() -> Weights:
+    names = ("encoder.wte.weight", "encoder.l0.fc.weight", "encoder.l1.fc.weight")
+    made = {name: random(12, 8, seed=number) for number, name in enumerate(names)}
+    return made | {f"encoder.l{number}.fc.bias": random(12, seed=9 + number) for number in range(2)}
+
+
+def hugging_face() -> Weights:
+    made = {"model.embed_tokens.weight": random(WORDS, WIDTH), "model.norm.weight": np.ones(WIDTH, np.float32)}
+    shapes = {
+        "self_attn.q_proj": (HEADS * HEAD, WIDTH),
+        "self_attn.k_proj": (GROUPS * HEAD, WIDTH),
+        "self_attn.v_proj": (GROUPS * HEAD, WIDTH),
+        "self_attn.o_proj": (WIDTH, HEADS * HEAD),
+        "mlp.gate_proj": (INNER, WIDTH),
+        "mlp.up_proj": (INNER, WIDTH),
+        "mlp.down_proj": (WIDTH, INNER),
+    }
+    for layer in range(LAYERS):
+        scope = f"model.layers.{layer}."
+        for number, (name, shape) in enumerate(shapes.items()):
+            made[f"{scope}{name}.weight"] = random(*shape, seed=100 * layer + number + 1)
+            if name[-6] in "qkv" and "attn" in name:
+                made[f"{scope}{name}.bias"] = random(shape[0], seed=100 * layer + number + 50)
+        made[f"{scope}input_layernorm.weight"] = np.ones(WIDTH, np.float32)
+        made[f"{scope}post_attention_layernorm.weight"] = np.ones(WIDTH, np.float32)
+    return made
+
+
+def vllm(of: Weights) -> Weights:
+    """q, k and v one after the other, gate and up as well; all else as it is."""
+    made = {}
+    for name, value in of.items():
+        if ".q_proj." in name:
+            parts = [of[name.replace("q_proj", f"{each}_proj")] for each in "qkv"]
+            made[name.replace("q_proj", "qkv_proj")] = np.concatenate(parts)
+        elif ".gate_proj." in name:
+            parts = [value, of[name.replace("gate", "up")]]
+            made[name.replace("gate_proj", "gate_up_proj")] = np.concatenate(parts)
+        elif not any(each in name for each in (".k_proj", ".v_proj", ".up_proj")):
+            made[name] = value
+    return made
+
+
+def megatron(of: Weights) -> Weights:
+    """q, k and v group by group of heads, a padded vocabulary, other names."""
+
+    def by_group(parts: list[Array]) -> Array:
+        split = [each.reshape(GROUPS, len(each) // GROUPS, *each.shape[1:]) for each in parts]
+        together = np.concatenate(split, 1)
+        return together.reshape(-1, *together.shape[2:])
+
+    padding = np.zeros((12, WIDTH), np.float32)
+    made = {
+        "embedding.word_embeddings.weight": np.concatenate([of["model.embed_tokens.weight"], padding]),
+        "decoder.final_layernorm.weight": of["model.norm.weight"],
+    }
+    for layer in range(LAYERS):
+        old, new = f"model.layers.{layer}.", f"decoder.layers.{layer}."
+        for kind in ("weight", "bias"):
+            parts = [of[f"{old}self_attn.{each}_proj.{kind}"] for each in "qkv"]
+            made[f"{new}self_attention.linear_qkv.{kind}"] = by_group(parts)
+        gated = [of[f"{old}mlp.{each}_proj.weight"] for each in ("gate", "up")]
+        made[f"{new}mlp.linear_fc1.weight"] = np.concatenate(gated)
+        made[f"{new}self_attention.linear_proj.weight"] = of[f"{old}self_attn.o_proj.weight"]
+        made[f"{new}mlp.linear_fc2.weight"] = of[f"{old}mlp.down_proj.weight"]
+        made[f"{new}self_attention.linear_qkv.layer_norm_weight"] = of[f"{old}input_layernorm.weight"]
+        made[f"{new}mlp.linear_fc1.layer_norm_weight"] = of[f"{old}post_attention_layernorm.weight"]
+    return made
+
+
+def experts() -> Weights:
+    shapes = {"gate_proj": (INNER, WIDTH), "up_proj": (INNER, WIDTH), "down_proj": (WIDTH, INNER)}
+    return {
+        f"layers.{layer}.experts.{expert}.{name}.weight": random(*shape, seed=50 * layer + 5 * expert + number)
+        for layer in range(2)
+        for expert in range(EXPERTS)
+        for number, (name, shape) in enumerate(shapes.items())
+    }
+
+
+def stacked(of: Weights) -> Weights:
+    made = {}
+    for layer in range(2):
+        each = [f"layers.{layer}.experts.{expert}." for expert in range(EXPERTS)]
+        first = [np.concatenate([of[f"{at}gate_proj.weight"], of[f"{at}up_proj.weight"]]) for at in each]
+        made[f"layers.{layer}.experts.w13_weight"] = np.stack(first)
+        made[f"layers.{layer}.experts.w2_weight"] = np.stack([of[f"{at}down_proj.weight"] for at in each])
+    return made
+
+
+def transposed(of: Weights) -> Weights:
+    return {name: np.swapaxes(each, -1, -2).copy() if each.ndim > 1 else each for name, each in of.items()}
+
+
+# -- what parameters are paired by -----------------------------------------------------------------
+
+
+def test_strangers_that_end_alike_are_a_missing_and_a_foreign_parameter(diff: Callable[..., Answer]) -> None:
+    a, b = small(), small()
+    b["head.proj.weight"] = b.pop("encoder.wte.weight")
+    answer = diff(a, b)
+    assert answer.code == 1
+    assert "encoder.wte.weight is only in A, and head.proj.weight is only in B: no other name fits" in answer.out
+    assert "paired 4 by name" in answer.out
+
+
+def test_a_parameter_that_only_is_missing_cannot_be_judged(diff: Callable[..., Answer]) -> None:
+    a, b = small(), small()
+    del b["encoder.wte.weight"]
+    assert diff(a, b).code == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("encoder.", "module.encoder."), ("encoder.", "transformer.h."), ("encoder", "_orig_mod.encoder")]
+)
+def test_a_renamed_scope_is_proven_by_its_values(diff: Callable[..., Answer], old: str, new: str) -> None:
+    a = small()
+    b = {name.replace(old, new): value for name, value in a.items()}
+    assert diff(a, b).code == 0
+    wrong = b | {new + "l1.fc.weight" if new[-1] == "." else new + ".l1.fc.weight": random(12, 8, seed=77)}
+    answer = diff(a, wrong, "--json")
+    assert answer.code == 1
+    assert answer.json["headline"]["node"] == "encoder.l1.fc.weight"
+
+
+def test_a_renamed_scope_without_equal_values_is_doubtful_everywhere(diff: Callable[..., Answer]) -> None:
+    a = small()
+    b = {name.replace("encoder.", "transformer.h."): random(*value.shape, seed=55) for name, value in a.items()}
+    answer = diff(a, b)
+    assert answer.code == 2
+    assert "is paired with transformer.h.l0.fc.bias by the end of the name only, and no value proves it" in answer.out
+    assert all(row["doubtful"] for row in diff(a, b, "--json").json["nodes"])
+    assert diff(a, b, "--map-name", "s/^encoder/transformer.h/").code == 1
+
+
+def test_zeros_prove_nothing(diff: Callable[..., Answer]) -> None:
+    names = ("encoder.l0.fc.bias", "encoder.l1.fc.bias")
+    a = {name: np.zeros(8, np.float32) for name in names}
+    assert diff(a, {name.replace("encoder", "other"): value for name, value in a.items()}).code == 2
+    assert diff(a, a).code == 0
+
+
+def test_another_shape_of_a_whole_parameter_is_a_difference(diff: Callable[..., Answer]) -> None:
+    answer = diff(small(), small() | {"encoder.l1.fc.weight": random(12, 10)})
+    assert answer.code == 1
+    assert "encoder.l1.fc.weight at step 0: its shape is 12×8 in A and 12×10 in B" in answer.out
+
+
+# -- weights that are named and cut otherwise ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (hugging_face(), vllm(hugging_face())),
+        (hugging_face(), megatron(hugging_face())),
+        (megatron(hugging_face()), vllm(hugging_face())),
+        (hugging_face(), transposed(hugging_face())),
+        (experts(), stacked(experts())),
+        (experts(), transposed(stacked(experts()))),
+    ],
+    ids=["vllm", "megatron", "megatron to vllm", "transposed", "experts", "experts transposed"],
+)
+def test_a_healthy_conversion_is_the_same(diff: Callable[..., Answer], one: Weights, other: Weights) -> None:
+    for a, b in ((one, other), (other, one)):
+        answer = diff(a, b)
+        assert answer.code == 0, answer.out
+        assert " by value" in answer.out
+
+
+def test_a_conversion_may_round(diff: Callable[..., Answer]) -> None:
+    other = {name: value.astype(ml_dtypes.bfloat16) for name, value in megatron(hugging_face()).items()}
+    answer = diff(hugging_face(), other, "--json")
+    assert answer.code == 0
+    assert_described(answer.json, "diff")
+    made = {row["node"]: row["sources"] for row in answer.json["coverage"]["made_of"]}
+    scope = "model.layers.1.self_attn."
+    assert made["decoder.layers.1.self_attention.linear_qkv.weight"] == [f"{scope}{each}_proj.weight" for each in "qkv"]
+
+
+UP, GATE = "model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.gate_proj.weight"
+KEY, OUT = "model.layers.1.self_attn.k_proj.weight", "model.layers.2.self_attn.o_proj.weight"
+FAULTS: dict[str, tuple[Callable[[Weights], Weights], str, str]] = {
+    "scaled": (lambda w: w | {KEY: w[KEY] * np.float32(1.5)}, KEY, "B is A times 1.5"),
+    "of another layer": (lambda w: w | {UP: w[UP.replace("1", "0")]}, UP, "holds model.layers.0.mlp.up_proj.weight"),
+    "swapped": (lambda w: w | {UP: w[GATE], GATE: w[UP]}, GATE, f"holds {UP} of A where {GATE} should be"),
+    "transposed": (lambda w: w | {OUT: w[OUT].T.copy()}, OUT, "transposed"),
+    "stale": (lambda w: w | {KEY: w[KEY] + random(*w[KEY].shape, seed=3) * np.float32(0.1)}, KEY, "elements differ"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("convert", [vllm, megatron])
+def test_the_wrong_weight_of_a_conversion_is_named(
+    diff: Callable[..., Answer], convert: Callable[[Weights], Weights], fault: str
+) -> None:
+    plant, name, says = FAULTS[fault]
+    answer = diff(hugging_face(), convert(plant(hugging_face())), "--json")
+    assert answer.code == 1
+    assert (answer.json["headline"]["node"], len(answer.json["findings"])) == (name, 1)
+    assert says in answer.json["headline"]["text"]
+
+
+def test_an_expert_that_is_a_copy_of_another_one_is_named(diff: Callable[..., Answer]) -> None:
+    wrong, copied = (f"layers.1.experts.{number}.up_proj.weight" for number in (2, 0))
+    answer = diff(experts(), stacked(experts() | {wrong: experts()[copied]}))
+    assert answer.code == 1
+    assert f"holds {copied} of A where {wrong} should be" in answer.out
+
+
+def test_a_conversion_that_nothing_proves_cannot_be_judged(diff: Callable[..., Answer]) -> None:
+    """Only the fused weights are others: whether they were cut otherwise or hold something else is not known."""
+    other = {
+        name: random(*value.shape, seed=88) if "qkv" in name or "gate_up" in name else value
+        for name, value in vllm(hugging_face()).items()
+    }
+    assert diff(hugging_face(), other).code == 2

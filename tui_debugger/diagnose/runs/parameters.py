@@ -1,0 +1,226 @@
+"""The parameters of two runs: which are the same, by what that is proven, and which one run has and the other lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tui_debugger.arrays import Array
+from tui_debugger.diagnose.runs.conversions import Conversion, conversions
+from tui_debugger.diagnose.runs.distance import Distance
+from tui_debugger.diagnose.runs.matching import Matching, Rule, renamed_scope
+from tui_debugger.diagnose.runs.results import Finding, Kind, OneSided, Options, Place
+from tui_debugger.diagnose.runs.shards import NEAR
+from tui_debugger.diagnose.runs.step import Entry, RunTensors, StepTensors
+from tui_debugger.diagnose.runs.unmatched import UnmatchedNodes
+from tui_debugger.model import ProgressFn, Side
+from tui_debugger.text.tensors import shape_text
+
+_FEW: Final = 3
+"""Names that a sentence lists."""
+_Renamed = tuple[tuple[str, ...], tuple[str, ...]]
+"""The scope of parameters in both runs, where names differ by it."""
+
+
+class ParameterPairs(UnmatchedNodes):
+    """The parameters of a step.
+
+    Attributes:
+        findings: where differences begin.
+        proven: renamed scopes of which some parameter has the same values in both runs.
+        unproven: rows of the first run of parameters whose pairs nothing but the end of a name speaks for.
+        converted: parameters of one run that others of the other run make.
+    """
+
+    def __init__(
+        self,
+        files: tuple[RunTensors, RunTensors],
+        place: Place,
+        options: Options,
+        before: StepTensors | None,
+        progress: ProgressFn,
+    ) -> None:
+        super().__init__(files, place, options, before, progress)
+        self.findings: list[Finding] = []
+        self.proven: set[_Renamed] = set()
+        self.unproven: set[int] = set()
+        self.converted: list[Conversion] = []
+
+    def with_proof(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Returns the pairs without those of parameters that values prove to be others; the unproven are doubtful."""
+        found = self._prove_renames(entries)
+        taken = self._convert(found)
+        return [each for each in found if each.match.a not in taken]
+
+    def _convert(self, entries: Sequence[Entry]) -> set[int]:
+        """Finds out which parameters without a proven partner make which; returns those whose pairs are given up."""
+        if not all(map(self._holds_wholes, (0, 1))):
+            return set()
+        unlike = [self._unlike_shapes(entry) for entry in entries if self.sides[0].is_parameter(entry.match.a)]
+        turned = any(each is not None and each.shapes[0] == each.shapes[1][::-1] for each in unlike)
+        loose = {
+            entry.match.a: entry.match.b
+            for entry in entries
+            if self.sides[0].is_parameter(entry.match.a)
+            and (
+                entry.match.a in self.unproven
+                or self._unlike_shapes(entry) is not None
+                or (turned and self._is_square(entry))
+            )
+        }
+        rows = [
+            [row for row in left if self.sides[side].is_parameter(row) and self._dumped(side, row)]
+            for side, left in enumerate((self.matching.only_a, self.matching.only_b))
+        ]
+        rows = [[*rows[0], *loose], [*rows[1], *loose.values()]]
+        if not all(rows):
+            return set()
+        weights = [self._weights(side, of) for side, of in enumerate(rows)]
+        arrays = [{name: array for name, (_, array) in of.items()} for of in weights]
+        found = [each for each in conversions(arrays[0], arrays[1]) if not self._is_foreign(each)]
+        used: tuple[set[int], set[int]] = set(), set()
+        for each in found:
+            row = weights[each.side][each.made][0]
+            used[each.side].add(row)
+            sources = [weights[1 - each.side][name][0] for name in each.sources]
+            used[1 - each.side].update(sources)
+            self.finished[each.side, row] = f"{each.text}: proven by values"
+            self.finished.update({(1 - each.side, of): f"{each.made} is made of it" for of in sources})
+            if each.wrong:
+                wrong = weights[1 - each.side][each.wrong][0]
+                pair = (row, wrong) if each.side == 0 else (wrong, row)
+                order = float(self.flows[0].nodes.order[pair[0]])
+                self.findings.append(self._difference(*pair, each.text, each.distance, order))
+                self.blamed.update({(0, pair[0]), (1, pair[1])})
+        self.converted = found
+        given_up = {a for a, b in loose.items() if a in used[0] or b in used[1]}
+        if given_up:
+            gone = [match for match in self.matching.matches if match.a in given_up]
+            self.matching = Matching(
+                tuple(match for match in self.matching.matches if match.a not in given_up),
+                (*self.matching.only_a, *(match.a for match in gone)),
+                (*self.matching.only_b, *(match.b for match in gone)),
+            )
+            self.unproven -= given_up
+        return given_up
+
+    def _is_foreign(self, found: Conversion) -> bool:
+        """Tells whether a parameter has the values of one of another name, though both runs name parameters alike."""
+        return len(found.sources) == 1 and not found.turned and found.made != found.sources[0] and self._named_alike
+
+    @property
+    def _named_alike(self) -> bool:
+        """Whether some parameter has one name in both runs."""
+        return any(
+            each.rule in {Rule.NAME, Rule.NORMALISED} and self.sides[0].is_parameter(each.a)
+            for each in self.matching.matches
+        )
+
+    def _weights(self, side: int, rows: Sequence[int]) -> Mapping[str, tuple[int, Array]]:
+        """Returns parameters that can be read, by name, as the user maps it: their rows and values."""
+        found: dict[str, tuple[int, Array]] = {}
+        for row in rows:
+            slots = self.flows[side].slots(self.steps[side], row, Side.OUTPUT)
+            at = self.flows[side].located(self.steps[side], row, Side.OUTPUT, slots[0]) if len(slots) == 1 else None
+            array = self.files[side].array(at) if at is not None and at.index >= 0 else None
+            if array is not None and array.ndim:
+                found[self.flows[side].nodes.names[row]] = row, array
+        return found
+
+    def _unlike_shapes(self, entry: Entry) -> Distance | None:
+        """Returns the distance of a parameter that has another shape in the other run; None where it has the same."""
+        for _, one, other in entry.outputs:
+            found = self.distance(one, other)
+            if found is not None and not found.compared and len(set(found.shapes)) > 1:
+                return found
+        return None
+
+    def _is_square(self, entry: Entry) -> bool:
+        """Tells whether a parameter has the same shape when it is transposed."""
+        distances = [found for _, one, other in entry.outputs if (found := self.distance(one, other)) is not None]
+        return any(len(shape) == 2 and shape[0] == shape[1] for found in distances for shape in found.shapes)
+
+    def _difference(self, a: int, b: int, text: str, distance: Distance | None, order: float) -> Finding:
+        name, other = (self.flows[side].nodes.names[row] if row >= 0 else "" for side, row in enumerate((a, b)))
+        keys = [self.output_key(side, row) if row >= 0 else None for side, row in enumerate((a, b))]
+        kind = Kind.PARAMETER if b >= 0 else Kind.MISSING
+        return Finding(kind, self.place, order, a, b, name, other, (keys[0], keys[1]), distance, text=text)
+
+    def _prove_renames(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Finds out which pairs of parameters nothing but the end of their names speaks for; these become doubtful.
+
+        A renamed scope is proven where values of one of its parameters agree. A parameter that is constant, such as a
+        new bias of zeros, proves nothing.
+        """
+        renamed = {
+            entry.match.a: renamed_scope(self.sides[0].parts(entry.match.a), self.sides[1].parts(entry.match.b))
+            for entry in entries
+            if entry.match.rule is Rule.SUFFIX and self.sides[0].is_parameter(entry.match.a)
+        }
+        for entry in entries:
+            scope = renamed.get(entry.match.a)
+            if scope is not None and scope not in self.proven and self._have_telling_values(entry):
+                self.proven.add(scope)
+        self.unproven = {row for row, scope in renamed.items() if scope not in self.proven}
+        return [
+            entry._replace(match=replace(entry.match, doubtful=True)) if entry.match.a in self.unproven else entry
+            for entry in entries
+        ]
+
+    def _have_telling_values(self, entry: Entry) -> bool:
+        """Tells whether a parameter has values in both runs that agree and that are not all the same."""
+        for _, one, other in entry.outputs:
+            found = self.distance(one, other)
+            if found is None or not found.compared or found.relative > NEAR:
+                continue
+            array = self.files[0].array(one)
+            if array is None or (array.size and bool((array != array.flat[0]).any())):
+                return True
+        return False
+
+    def other_shape(self, entry: Entry) -> Finding | None:
+        """Returns the difference that a whole parameter of another shape is; None of what may be a part of one."""
+        if entry.match.a in self.unproven or not all(map(self._holds_wholes, (0, 1))):
+            return None
+        found = self._unlike_shapes(entry)
+        if found is None:
+            return None
+        shapes = [shape_text(shape) for shape in found.shapes]
+        text = f"its shape is {shapes[0]} in A and {shapes[1]} in B"
+        return self._difference(entry.match.a, entry.match.b, text, found, entry.order)
+
+    def _holds_wholes(self, side: int) -> bool:
+        """Tells whether parameters of a run are whole: nothing says that several ranks share them."""
+        files = self.files[side]
+        return not files.mates and not files.place and files.rank == 0 and len(files.run.ranks()) == 1
+
+    def note_missing(self, one_sided: Sequence[OneSided]) -> None:
+        """Makes parameters that only one run has a difference, where the other run has foreign ones in their stead.
+
+        Both runs name parameters alike: some have one name in both. Where one run has more of them, several may
+        be one of the other run (a fused weight): that is not known.
+        """
+        alone = [
+            [
+                one
+                for one in one_sided
+                if one.side == side and not one.covered and self.sides[side].is_parameter(one.row)
+            ]
+            for side in (0, 1)
+        ]
+        fused = len(alone[0]) != len(alone[1])
+        if not all(alone) or not self._named_alike or fused or not all(map(self._holds_wholes, (0, 1))):
+            return
+        first = alone[0][0]
+        text = f"{_listed(alone[0])} only in A, and {_listed(alone[1])} only in B: no other name fits"
+        found = self._difference(first.row, -1, text, None, float(first.order))
+        self.findings.append(found)
+        self.blamed.update((one.side, one.row) for of in alone for one in of)
+
+
+def _listed(alone: Sequence[OneSided]) -> str:
+    """Returns the first names of parameters, and how many there are."""
+    names = ", ".join(one.name for one in alone[:_FEW])
+    more = f" and {len(alone) - _FEW} more" if len(alone) > _FEW else ""
+    return f"{names}{more} {'is' if len(alone) == 1 else 'are'}"
