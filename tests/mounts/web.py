@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.server
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import escape
 from http import HTTPStatus
@@ -19,6 +19,7 @@ class WebServer(http.server.ThreadingHTTPServer):
     Attributes:
         sent: bytes of files that it sent, by path.
         requests: (method, path) of each request.
+        answers: what answers for a part of the paths, by a pattern, in whatever way.
         statuses: answers of a part of the paths, by a pattern.
         cut: patterns of paths of which half is sent before the connection ends.
         short: patterns of paths of which half is sent as if that were what was asked for.
@@ -35,6 +36,7 @@ class WebServer(http.server.ThreadingHTTPServer):
         self.folder = folder
         self.sent: dict[str, int] = {}
         self.requests: list[tuple[str, str]] = []
+        self.answers: dict[str, Callable[[http.server.BaseHTTPRequestHandler], None]] = {}
         self.statuses: dict[str, int] = {}
         self.cut: set[str] = set()
         self.short: set[str] = set()
@@ -71,6 +73,11 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
     def _answer(self, *, content: bool) -> None:
         server, path = self.server, unquote(self.path)
         server.requests.append((self.command, path))
+        for pattern, answer in server.answers.items():
+            if re.search(pattern, path):
+                self.close_connection = True
+                answer(self)
+                return
         for pattern, status in server.statuses.items():
             if re.search(pattern, path):
                 self.send_error(status)
