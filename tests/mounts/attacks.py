@@ -1,4 +1,4 @@
-"""What a web server may send that means no good, or is broken: answers for ``WebServer.answers``."""
+"""What a web server may send that is broken or means no good: answers for ``WebServer.answers``."""
 
 from __future__ import annotations
 
@@ -12,29 +12,21 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 MEGABYTE = 1 << 20
 
 
-def sends(
-    pieces: Callable[[], Iterable[bytes]], *, pause: float = 0.0, status: int = 200, **headers: str
-) -> Answer:
+def sends(pieces: Callable[[], Iterable[bytes]], *, pause: float = 0.0, status: int = 200, **headers: str) -> Answer:
     """Sends pieces one after the other until there are no more, or nobody listens."""
 
     def answer(request: BaseHTTPRequestHandler) -> None:
+        part = request.headers.get("Range", "")[len("bytes=") :]
         request.send_response(status)
         for name, value in {"Content_Type": "text/html", **headers}.items():
-            request.send_header(name.replace("_", "-"), value.format(range=request.headers.get("Range", "")[6:]))
+            request.send_header(name.replace("_", "-"), value.format(part=part))
         request.end_headers()
-        if request.command == "HEAD":
-            return
-        for piece in pieces():
-            request.wfile.write(piece)
-            time.sleep(pause)
+        if request.command != "HEAD":
+            for piece in pieces():
+                request.wfile.write(piece)
+                time.sleep(pause)
 
     return answer
-
-
-def bomb(megabytes: int) -> bytes:
-    """Some megabytes of zeros, in a thousandth of that."""
-    one = gzip.compress(bytes(16 * MEGABYTE))
-    return one * (megabytes // 16)
 
 
 def text(whole: str) -> Answer:
@@ -44,7 +36,8 @@ def text(whole: str) -> Answer:
 
 def page(names: Iterable[str]) -> str:
     """A list of names as servers write them."""
-    return "<html><body><ul>" + "".join(f'<li><a href="{name}">{name}</a></li>\n' for name in names) + "</ul></body></html>"
+    links = "".join(f'<li><a href="{name}">{name}</a></li>' for name in names)
+    return f"<html><body><ul>{links}</ul></body></html>"
 
 
 def redirect(target: str) -> Answer:
@@ -59,37 +52,58 @@ def redirect(target: str) -> Answer:
     return answer
 
 
-def endless_headers(request: BaseHTTPRequestHandler) -> None:
-    """A header after the other."""
+def _endless_headers(request: BaseHTTPRequestHandler) -> None:
     request.wfile.write(b"HTTP/1.1 200 OK\r\n")
     for number in itertools.count():
         request.wfile.write(b"X-%d: %s\r\n" % (number, b"x" * 4000))
 
 
-OF_LISTINGS: dict[str, Answer] = {
-    "bomb": sends(lambda: [bomb(4096)], Content_Encoding="gzip"),
-    "bomb without a word": sends(lambda: [bomb(4096)]),
-    "deflate": sends(lambda: [bomb(64)], Content_Encoding="deflate"),
-    "endless text": sends(lambda: itertools.repeat(b"x" * MEGABYTE)),
-    "endless names": sends(
-        lambda: ("".join(f"<a href={n}-{k}>" for k in range(10_000)).encode() for n in itertools.count())
+def _bomb() -> list[bytes]:
+    """Four gigabytes of zeros in four megabytes."""
+    return [gzip.compress(bytes(16 * MEGABYTE)) * 256]
+
+
+def _names() -> Iterable[bytes]:
+    for number in itertools.count():
+        yield "".join(f"<a href={number}-{each}>" for each in range(10_000)).encode()
+
+
+COMPRESSED, TAG, NO_HTML = "compressed (gzip)", "a tag in the list", "is no HTML"
+LARGE, LATE = "more than 67,108,864 bytes", "no whole answer within"
+OF_LISTINGS: dict[str, tuple[Answer, str]] = {
+    "bomb": (sends(_bomb, Content_Encoding="gzip"), COMPRESSED),
+    "endless": (sends(lambda: itertools.repeat(b"x" * MEGABYTE)), LARGE),
+    "endless-names": (sends(_names), LATE),
+    "drips": (sends(lambda: itertools.repeat(b"<"), pause=0.02), LATE),
+    "one-tag": (text("<a " * 100_000), TAG),
+    "one-tag-quoted": (text('<a href="' * 30_000), TAG),
+    "one-tag-closed": (text("<a <a>" * 50_000), "no array"),
+    "comments": (text("<!--" * 75_000), TAG),
+    "sections": (text("<![" * 100_000), NO_HTML),
+    "long-tag": (text(f"<a {'x=y ' * 75_000}>"), TAG),
+    "json": (sends(lambda: [b"{}"], Content_Type="application/json"), "but application/json"),
+    "headers": (_endless_headers, "answers 400"),
+    "redirects": (redirect(""), "redirects more than"),
+    "redirects-to-a-file": (redirect("file:///etc"), "no address of the web"),
+    "redirects-to-nothing": (redirect("http://[::"), "no address of the web"),
+}
+"""Answers for a list of names, each with what is said of it."""
+SIZE = 128 + 20 * 5 * 4
+"""Bytes of the file."""
+OF_PARTS: dict[str, tuple[Answer, str]] = {
+    "bomb": (
+        sends(_bomb, status=206, Content_Encoding="gzip", Content_Range=f"bytes {{part}}/{SIZE}"),
+        COMPRESSED,
     ),
-    "endless empty lines": sends(lambda: itertools.repeat(b"\n" * MEGABYTE)),
-    "drips": sends(lambda: itertools.repeat(b"<"), pause=0.02),
-    "drips names": sends(lambda: (f'<a href="{n}.npy">x</a>'.encode() for n in itertools.count()), pause=0.02),
-    **{f"300 KB of {tag}": text(tag * (300_000 // len(tag))) for tag in ("<a ", '<a href="', "<a", "<!--", "<![", "<a <", "</a ")},
-    "a long tag": text(f"<a {'x=y ' * 100_000}>"),
-    "JSON": sends(lambda: [b"{}"], Content_Type="application/json"),
-    "endless headers": endless_headers,
-    "headers of a megabyte": sends(lambda: [b""], X_Long="x" * MEGABYTE),
-    "redirects to itself": redirect(""),
-    "redirects to a file": redirect("file:///etc"),
-    "redirects to nothing": redirect("http://[::"),
+    "endless": (
+        sends(lambda: itertools.repeat(bytes(MEGABYTE)), status=206, Content_Range=f"bytes {{part}}/{SIZE}"),
+        f"more than {SIZE} bytes",
+    ),
+    "endless-whole": (sends(lambda: itertools.repeat(bytes(MEGABYTE))), f"more than {SIZE} bytes"),
+    "drips": (
+        sends(lambda: itertools.repeat(b"x"), pause=0.02, status=206, Content_Range=f"bytes {{part}}/{SIZE}"),
+        LATE,
+    ),
+    "headers": (_endless_headers, "answers 400"),
 }
-OF_PARTS: dict[str, Answer] = {
-    "bomb": sends(lambda: [bomb(4096)], status=206, Content_Encoding="gzip", Content_Range="bytes {range}/208"),
-    "endless": sends(lambda: itertools.repeat(bytes(MEGABYTE)), status=206, Content_Range="bytes {range}/208"),
-    "endless whole": sends(lambda: itertools.repeat(bytes(MEGABYTE)), Content_Length="528"),
-    "drips": sends(lambda: itertools.repeat(b"x"), pause=0.02, status=206, Content_Range="bytes {range}/528"),
-    "endless headers": endless_headers,
-}
+"""Answers for a part of a file, each with what is said of it."""

@@ -17,9 +17,10 @@ class WebServer(http.server.ThreadingHTTPServer):
     """Serves a directory.
 
     Attributes:
+        host: how its URL names this machine.
         sent: bytes of files that it sent, by path.
         requests: (method, path) of each request.
-        answers: what answers for a part of the paths, by a pattern, in whatever way.
+        answers: what answers for a part of the requests in whatever way, by a pattern of method and path.
         statuses: answers of a part of the paths, by a pattern.
         cut: patterns of paths of which half is sent before the connection ends.
         short: patterns of paths of which half is sent as if that were what was asked for.
@@ -33,7 +34,7 @@ class WebServer(http.server.ThreadingHTTPServer):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.folder = folder
+        self.folder, self.host = folder, "127.0.0.1"
         self.sent: dict[str, int] = {}
         self.requests: list[tuple[str, str]] = []
         self.answers: dict[str, Callable[[http.server.BaseHTTPRequestHandler], None]] = {}
@@ -47,7 +48,7 @@ class WebServer(http.server.ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"http://{self.host}:{self.server_address[1]}"
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that went away is none of the test's business."""
@@ -74,7 +75,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         server, path = self.server, unquote(self.path)
         server.requests.append((self.command, path))
         for pattern, answer in server.answers.items():
-            if re.search(pattern, path):
+            if re.search(pattern, f"{self.command} {path}"):
                 self.close_connection = True
                 answer(self)
                 return
