@@ -31,6 +31,7 @@ class WebServer(http.server.ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = 100
 
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)

@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 
 PATIENCE: Final = 30.0
 """Seconds that an answer may take, or let nothing come."""
-GIVEN_UP: Final = 32
-"""Requests in a row without an answer in time after which nothing more is asked, until somebody looks anew."""
+GIVEN_UP: Final = 1024
+"""Requests in a row that fail, after which nothing more is asked until somebody looks anew."""
+SILENT: Final = 32
+"""As how many such requests one counts that nobody answers in time."""
 SLOWEST: Final = 1 << 17
 """Bytes a second that a large answer may be expected to come with."""
 BLOCK: Final = 1 << 17
@@ -130,7 +132,7 @@ class RemoteMount:
         self._listings: dict[str, dict[str, Found] | OSError] = {}
         self._infos: dict[str, Found | OSError] = {}
         self._unsized: dict[str, tuple[Iterator[str], int]] = {}
-        self._silent = 0
+        self._failed = 0
         self._number = _number(root)
 
     def forget(self, path: str) -> None:
@@ -138,7 +140,7 @@ class RemoteMount:
         for known in (self._listings, self._infos, self._unsized):
             for each in [each for each in known if each == path or each.startswith(f"{path}/") or not path]:
                 known.pop(each, None)
-        self._silent = 0
+        self._failed = 0
         if self._fs is not None:
             self._fs.invalidate_cache()
 
@@ -185,9 +187,8 @@ class RemoteMount:
             OSError: no answer in time, or an error; ``strerror`` says what.
         """
         patience = PATIENCE + size / SLOWEST
-        if self._silent >= GIVEN_UP:
-            words = f"not asked for: {self._silent} requests in a row had no answer in time"
-            raise TimeoutError(errno.ETIMEDOUT, words, url)
+        if self._failed >= GIVEN_UP:
+            raise OSError(errno.EIO, "not asked for: all requests before it failed", url)
         try:
             try:
                 found = _in_time(question, patience)
@@ -199,9 +200,9 @@ class RemoteMount:
             raise
         except Exception as error:
             problem = _as_os_error(error, url)
-            self._silent = self._silent + 1 if isinstance(problem, TimeoutError) else 0
+            self._failed += SILENT if isinstance(problem, TimeoutError) else 1
             raise problem from error
-        self._silent = 0
+        self._failed = 0
         return found
 
     def _url(self, path: str) -> str:
