@@ -240,7 +240,7 @@ class RemoteMount:
         if found.directory or found.size >= 0:
             return found
         place = f"{folder}/" * bool(folder)
-        if f"{place}{name}" not in self._infos:
+        if f"{place}{name}" not in self._infos and self._failed < GIVEN_UP:
             self._ask_for_sizes(folder, listing, f"{place}{name}")
         return self._info(f"{place}{name}")
 
@@ -276,7 +276,8 @@ class RemoteMount:
                 known = _found(self.ask(partial(self._about, url), url))
             except OSError as error:
                 known = error
-            self._infos[path] = known
+            if self._failed < GIVEN_UP:  # what is not asked for is not kept either
+                self._infos[path] = known
         if isinstance(known, OSError):
             if fails:
                 raise known
