@@ -81,6 +81,7 @@ class Operators:
         self._times: Counter[str] = Counter()
         self._times_bare: Counter[str] = Counter()
         self._forward: dict[int, tuple[str, str]] = {}
+        self._cloned = -1
         self._mode: internals.EveryOperator | None = None
         self._left: list[internals.EveryOperator] = []
         self._unfilled = Unfilled()
@@ -225,7 +226,7 @@ class Operators:
         if no_grad:
             name = without_gradients(name)
         elif not backward:
-            self._remember(scope, name)
+            self._remember(scope, name, kind, in_place=any(each.requires_grad for each in written))
         with self._recording.at_work():
             if later:
                 self._recording.began(name, kind, tensors, lambda: self._sources(func, kind, args, kwargs, forward))
@@ -263,13 +264,18 @@ class Operators:
         known = self._recording.structure.nodes.get(forward)
         return FORWARD_MARK + known.source if known is not None and known.source else user_stack()
 
-    def _remember(self, scope: str, name: str) -> None:
+    def _remember(self, scope: str, name: str, kind: str, *, in_place: bool) -> None:
         """Autograd has just made the function for this call: its number leads back here from the backward pass.
 
-        For what has no gradient it made none: the last one belongs to a call before.
+        For what has no gradient it made none: the last one belongs to a call before. What an operator in place will
+        write over and its derivative needs, autograd clones in between: the last function is that of the clone.
         """
+        number = internals.last_function()
+        if in_place and self._cloned == number:
+            number -= 1
         if len(self._forward) < REMEMBERED:
-            self._forward.setdefault(internals.last_function(), (scope, name))
+            self._forward.setdefault(number, (scope, name))
+        self._cloned = number if kind == "Clone" else -1
 
     def _sources(self, func: Any, kind: str, args: Any, kwargs: Any, forward: str) -> list[str]:
         """Returns what an operator is given. ``forward``: in the backward pass the operator that it differentiates."""

@@ -263,7 +263,7 @@ class InPlace(nn.Module):
     def forward(self, x: torch.Tensor, bad: bool) -> torch.Tensor:
         made = self.first(x).clone()
         if bad:
-            made.div_((made > 0) * 1.0)
+            made.div_(made.relu() * 0 + (made > 0))
         found: torch.Tensor = self.last(self.drop(made))
         return found
 
