@@ -26,6 +26,10 @@ TRUE: dict[str, dict[str, Places]] = {
     "a label of one of several batches": {"module": at("Loss"), "op": at("LiftFresh")},
     "a label, and a look at the loss": {"module": at("Loss"), "op": at("LiftFresh")},
     "a reentrant checkpoint": {"module": at("NoGrad/root/Root"), "op": at("NoGrad/root/Sqrt")},
+    "two backward passes": {"module": at("weight") | at("bias"), "op": at("NoGrad/Reciprocal")},
+    "an average in place": {"module": at("teacher.weight") | at("teacher.bias"), "op": at("NoGrad/Div")},
+    "an average by out=": {"module": at("teacher.weight") | at("teacher.bias"), "op": at("NoGrad/Div")},
+    "an operator in place that runs once": {"module": set(), "op": at("Div")},
 }
 NOT_JUDGED = {("two optimizers", "module"), ("a closure", "module")}
 """Several passes of a step went through the module: nothing false is said, and maybe nothing at all."""
