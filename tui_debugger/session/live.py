@@ -236,12 +236,13 @@ def _judged_inputs(graph: RankGraph, kept: ReceivedStep) -> Iterator[Recorded]:
         clean = place >= 0 and kept.clean is not None and bool(kept.clean[place])
         bad = made is not None and made.stats is not None and bool(made.stats.bad)
         told_already = clean if state is OperandState.CLEAN else bad
-        parameter, infinite = place >= 0 and bool(graph.parameter[place]), state is OperandState.INFINITE
-        if (told_already or infinite) and not parameter or (told_already and infinite):
-            continue  # an Inf may be by design: what made it tells
+        if told_already and not (graph.parameter[place] and state is not OperandState.INFINITE):
+            continue
+        if state is OperandState.INFINITE and not (clean or made is not None):
+            continue  # it may be by design: what made it tells
         name = TensorName(nodes.op_type(row), nodes.names[row], slot, nodes.graph_of(row).root_id, side="input")
         meta, stats = _said_clean(graph, place) if place >= 0 else (None, _ONE_CLEAN)
-        yield name, meta, replace(stats, nan=int(state is OperandState.NAN), pos_inf=int(infinite))
+        yield name, meta, replace(stats, nan=int(state is OperandState.NAN), pos_inf=int(state is OperandState.INFINITE))
 
 
 _ONE_CLEAN: Final = TensorStats(1, 0, 0, 0, 0, 0, 0, None, None, None, None, None, math.nan)
