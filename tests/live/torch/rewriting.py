@@ -19,6 +19,7 @@ import tui_debugger.torch as tdbg
 from tests.live.torch.nets import BAD, STEPS
 
 HEALTHY: Final = " (healthy)"
+FIRST: Final = " (in the first step)"
 Step = Callable[[bool], Any]
 Program = Callable[[], tuple[nn.Module, Any, Step]]
 """Makes a model, what optimizes it, and a step, which is told whether to go wrong."""
@@ -91,6 +92,21 @@ def written_data() -> tuple[nn.Module, Any, Step]:
             model.embedding.weight.data[9] = float("nan")
         optimizer.zero_grad()
         F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()).backward()
+        optimizer.step()
+
+    return model, optimizer, step
+
+
+def written_frozen() -> tuple[nn.Module, Any, Step]:
+    """A weight that no optimizer changes, and whose value of before the first step is known."""
+    model = nn.Sequential(nn.Linear(4, 8).requires_grad_(False), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model[1].parameters(), 0.01)
+
+    def step(bad: bool) -> None:
+        if bad:
+            model[0].weight.data[1, 1] = float("nan")
+        optimizer.zero_grad()
+        F.mse_loss(model(torch.randn(6, 4)), torch.randn(6, 1)).backward()
         optimizer.step()
 
     return model, optimizer, step
@@ -286,6 +302,7 @@ PROGRAMS: dict[str, Program] = {
     "two optimizers": rivals,
     "a closure": closure,
     "the data of a tied weight": written_data,
+    "the data of a frozen weight": written_frozen,
     "the state of an optimizer": written_state,
     "the input of one of several batches": batches(spoil_input),
     "a label of one of several batches": batches(spoil_label),
@@ -305,10 +322,10 @@ def main() -> None:
     for rank, name in enumerate(names):
         os.environ["RANK"] = str(rank)
         torch.manual_seed(0)
-        model, optimizer, step = PROGRAMS[name.removesuffix(HEALTHY)]()
+        model, optimizer, step = PROGRAMS[name.removesuffix(HEALTHY).removesuffix(FIRST)]()
         handle = tdbg.attach(model, optimizer, address, level=level)
         for number in range(STEPS):
-            step(number == BAD and not name.endswith(HEALTHY))
+            step(number == (0 if name.endswith(FIRST) else BAD) and not name.endswith(HEALTHY))
         handle.detach()
 
 
