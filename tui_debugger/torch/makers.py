@@ -11,6 +11,7 @@ where a tensor lies otherwise in memory, and nothing bad comes of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -48,6 +49,24 @@ class Makers:
         """The nodes that a loss was computed of."""
         self._made: dict[int, tuple[str, int]] = {}
         """Outputs of nodes of this step, with their versions, by the number of the function that autograd has."""
+
+        self.masks: set[str] = set()
+        """Nodes that wrote masks which modules returned."""
+
+    def writer(self, tensor: torch.Tensor) -> str:
+        """The type of the function that made the elements of a tensor, as ``MaskedFill``; empty without one."""
+        function: Any = tensor.grad_fn
+        while function is not None and type(function).__name__ in _MOVES:
+            function = function.next_functions[0][0]
+        return "" if function is None else _FUNCTION.sub("", type(function).__name__)
+
+    def weighs(self, tensor: torch.Tensor) -> str:
+        """The type of what weighed masks on the way to a tensor, as ``LogSoftmaxFunction``; empty without masks."""
+        functions: list[Any] = []
+        if self.masks.isdisjoint(self._recording.flow.sources([tensor])) or self._way_back(tensor, functions) is None:
+            return ""
+        kinds = (_FUNCTION.sub("", type(each).__name__) for each in functions)
+        return next((f"{kind}Function" for kind in kinds if WEIGHS.search(kind)), "")
 
     def new_step(self) -> None:
         """A step is over: functions are numbered anew where threads change."""
@@ -171,6 +190,9 @@ class Makers:
         return found[0] if len(found) == 1 and not numbers else tuple(found)
 
 
+WEIGHS: Final = re.compile(r"softmax|attention|logsumexp", re.IGNORECASE)
+"""Types of what is given masked values."""
+_FUNCTION: Final = re.compile(r"Backward\d*$")
 _NOBODY: Final = ""
 _CHANGED: Final = "changed"
 
