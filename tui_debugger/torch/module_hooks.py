@@ -149,7 +149,8 @@ class Losses:
                     sources = functools.partial(flow.sources, [tensor])
                     usual = self._makers.usual_loss(name, tensor)
                     kind = self._makers.weighs(tensor) or flow.of(tensor).work or LOSS
-                    recording.made(name, kind, [tensor], sources)
+                    reads = functools.partial(self._makers.read, tensor)
+                    recording.made(name, kind, [tensor], sources, reads=reads)
                     self._makers.made(name, [tensor])
                     if not usual:
                         recording.unexpected(name)
