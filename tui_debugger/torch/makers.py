@@ -130,21 +130,19 @@ class Makers:
         functions: list[Any] = []
         if self._way_back(loss, functions) is None or len(functions) > MOST_READ:
             return
-        made: dict[int, torch.Tensor] = {number_of(loss.grad_fn): loss}
+        made: dict[int, torch.Tensor] = {}
         hiding: list[int] = []
         for function in functions:
             kept = _kept_by(function)
-            for each in (
-                each for some in (kept or {}).values() for each in some if has_fractions(each) and readable(each)
-            ):
+            for each in (each for some in (kept or {}).values() for each in some if _may_be_operand(each)):
                 if not each.requires_grad:
                     yield [self._known(each) or UNKNOWN], each
                 elif each.grad_fn is not None:
                     made[number_of(each.grad_fn)] = each
             if kept is None or not _shows_operands(function, kept):
                 hiding.append(number_of(function))
-        for each in hiding:
-            yield [UNKNOWN], made.get(each, _NOWHERE)
+        yield from (([UNKNOWN], made[number]) for number in hiding if number in made)
+        yield [UNKNOWN], _NOWHERE  # there may be more: it is never said that all was clean
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -237,6 +235,11 @@ def _reads_nothing_bad(function: Any) -> bool:
     if kept is None or not _shows_operands(function, kept):
         return False
     return all(bool(each.isfinite().all()) for some in kept.values() for each in some if not each.requires_grad)
+
+
+def _may_be_operand(tensor: torch.Tensor) -> bool:
+    """Tells whether a tensor can be looked at, and is no number of the program, which operators take for no tensor."""
+    return has_fractions(tensor) and readable(tensor) and (tensor.dim() > 0 or tensor.requires_grad)
 
 
 def _shows_operands(function: Any, kept: Kept) -> bool:

@@ -23,8 +23,9 @@ TRUE: dict[str, dict[str, Places]] = {
     "the data of a tied weight": {"module": at("embedding.weight"), "op": at("LiftFresh")},
     "the state of an optimizer": {"module": at("exp_avg.weight"), "op": at("LiftFresh")},
     "the input of one of several batches": {"module": at("inputs.input"), "op": at("LiftFresh")},
-    "a label of one of several batches": {"module": at("Loss"), "op": at("LiftFresh")},
-    "a label, and a look at the loss": {"module": at("Loss"), "op": at("LiftFresh")},
+    # A label is no tensor of the model: that it is bad clears the loss.
+    "a label of one of several batches": {"module": set(), "op": at("LiftFresh")},
+    "a label, and a look at the loss": {"module": set(), "op": at("LiftFresh")},
     "a reentrant checkpoint": {"module": at("NoGrad/root/Root"), "op": at("NoGrad/root/Sqrt")},
 }
 NOT_JUDGED = {("two optimizers", "module"), ("a closure", "module")}
