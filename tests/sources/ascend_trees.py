@@ -127,7 +127,7 @@ def torchair_ge_old(root: Path, plant: Planted) -> None:
 
 def msit_offline(root: Path, plant: Planted) -> None:
     """Msit, offline models."""
-    plant.operators(root / f"dump_data/npu/{TIME}/0/model/1/0")
+    plant.operators(root / f"{TIME}/dump_data/npu/{TIME}/0/model/1/0")
 
 
 def torchair_fx(root: Path, plant: Planted) -> None:

@@ -20,6 +20,7 @@ from tests.sources.ascend_trees import (
     atb,
     atb_statistics,
     kernels_of_msprobe,
+    msit_offline,
     operators_and_communication,
     single_save,
     torchair_fx,
@@ -145,6 +146,21 @@ def test_a_second_run_of_a_device_is_a_doubt_until_it_is_named(tmp_path: Path, c
     assert checked(capsys, tmp_path / second) == 1
 
 
+@pytest.mark.parametrize(
+    "inside", ["", TIME, f"{TIME}/dump_data", f"{TIME}/dump_data/npu", f"{TIME}/dump_data/npu/{TIME}"]
+)
+def test_a_dump_of_msit_opens_from_any_of_its_directories(inside: str, tmp_path: Path, capsys: Capsys) -> None:
+    for name, bad, code in (("good", -1, 0), ("bad", 1, 1)):
+        msit_offline(tmp_path / name, Planted(bad))
+        assert checked(capsys, tmp_path / name / inside) == code
+
+
+def test_what_a_model_answered_is_a_doubt_beside_its_dump(tmp_path: Path, capsys: Capsys) -> None:
+    msit_offline(tmp_path, Planted())
+    (tmp_path / TIME / "output_0.bin").write_bytes(bytes(24))
+    assert checked(capsys, tmp_path) == 2
+
+
 @pytest.mark.parametrize("name", ["", f"{TIME}", f"{TIME}/0", f"{TIME}/0/ge_default", f"{TIME}/0/ge_default/1"])
 def test_a_file_at_any_level_counts(name: str, tmp_path: Path, capsys: Capsys) -> None:
     without_step(tmp_path, Planted())
@@ -219,12 +235,6 @@ class TestAtb:
         atb(tmp_path, Planted())
         self.table(tmp_path, "Gone", f"/else/{self.ROUND}/0_Decoder_layer/0_Gone/after/outtensor0.bin")
         assert checked(capsys, tmp_path) == 2
-
-    def test_a_file_that_names_another_one_is_no_doubt(self, tmp_path: Path, capsys: Capsys) -> None:
-        atb(tmp_path, Planted())
-        (path,) = (tmp_path / self.ROUND).rglob("intensor0.bin")
-        path.write_bytes(b"$Version=1.0\n$Object.Count=0\n$Object.Length=0\ndata=outtensor0.bin\ndims=2,3\n$End=1\n")
-        assert checked(capsys, tmp_path) == 0
 
     def test_a_damaged_file_is_a_doubt(self, tmp_path: Path, capsys: Capsys) -> None:
         atb(tmp_path, Planted())

@@ -37,17 +37,7 @@ from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.sources.base import Names
 from tui_debugger.sources.mindspore.layout import NEVER, RankLayout, Stamp, stamp
-from tui_debugger.sources.mindspore.listing import (
-    MAPPING,
-    IrregularNames,
-    Listing,
-    Part,
-    Place,
-    is_short,
-    list_directory,
-    original_name,
-    read_mapping,
-)
+from tui_debugger.sources.mindspore.listing import IrregularNames, Listing, Part, Place, list_directory
 from tui_debugger.sources.mindspore.names import (
     MAX_TIMESTAMP,
     MEMBER,
@@ -74,6 +64,7 @@ from tui_debugger.sources.mindspore.run_order import (
 )
 from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
 from tui_debugger.sources.mindspore.statistics import Statistics, read_statistics
+from tui_debugger.sources.named_files import MAPPING, is_short, original_name, read_mapping
 
 KIND: Final = "listing"
 KIND_NAMES: Final = "names"

@@ -111,7 +111,7 @@ class FileTree:
         read: lists what stands above the files.
         parse: tells what the name of a file says, below directories of some names; None where it is no tensor's.
         shows: what the layout shows.
-        holds: tells whether a file that is called so holds values itself, or names another file that does.
+        refers: returns the names of the files that a file says tensors are in, where it holds none itself.
         ending: of the files that hold tensors: one whose name does not tell which is a doubt.
         recorded: yields the statistics that a table in a directory holds, each with what is wrong where its tensor has
             no file; of a directory without a table nothing.
@@ -121,7 +121,7 @@ class FileTree:
     read: Callable[[Path], Layout]
     parse: Callable[[Sequence[str], str], NamedFile | None]
     shows: Shows
-    holds: Callable[[str], bool] | None = None
+    refers: Callable[[Sequence[str], str], Sequence[str]] | None = None
     ending: str = ".bin"
     recorded: Callable[[str], Iterable[tuple[IndexedTensor, str]]] | None = None
 
@@ -222,6 +222,8 @@ class StepLister:
         self.claimed: set[str] = set()
         self._without_file: dict[tuple[object, ...], tuple[str, str]] = {}
         """Tensors of which a table tells that they have a file: where it says so, and what is wrong without it."""
+        self._referred: dict[str, Sequence[str]] = {}
+        """Files without values, and the names of the files that these say tensors are in."""
         self._sharded: set[str] = set()
         self._ordered: set[str] = set()
         """Directories that hold the index of a whole checkpoint."""
@@ -262,6 +264,7 @@ class StepLister:
         """Puts what was found in order; ``final``: it is no step, and settings may be all that there is."""
         for folder, names in self._together.items():
             self._find_missing(folder, names)
+        self._find_referred()
         for at, missing in self._without_file.items():
             if at not in self._found:
                 self._miss(*missing)
@@ -305,7 +308,7 @@ class StepLister:
             if self._tree.recorded is not None and STATISTICS in names:
                 self._take_statistics(f"{path}/{STATISTICS}", self._tree.recorded(path))
             for entry in found:
-                self._named(entry, self._tree.parse(scope, entry.name), self._tree)
+                self._named(entry, scope, self._tree)
             return
         self._any(path, scope, found)
 
@@ -330,27 +333,39 @@ class StepLister:
             elif entry.is_symlink() and not opener.exists(entry.path):
                 self._miss(entry.path, why_not(entry.path))
 
-    def _named(self, entry: os.DirEntry[str], says: NamedFile | None, tree: FileTree) -> None:
+    def _named(self, entry: os.DirEntry[str], scope: tuple[str, ...], tree: FileTree) -> None:
         """Takes a file whose name says everything."""
-        if says is None:
-            if entry.name.endswith(tree.ending) and not is_directory(entry):
-                self._miss(entry.path, "no tensor's name")
-            return
-        at = says.node, says.side, says.slot
+        says = tree.parse(scope, entry.name)
         if is_directory(entry):
-            self._miss(entry.path, "a directory in place of a file")
+            if says is not None:
+                self._miss(entry.path, "a directory in place of a file")
             return
         try:
-            if tree.holds is not None and not tree.holds(entry.path):
-                self.claimed.add(entry.path)
-                return
-        except UnreadableTensorError as error:
-            self._miss(entry.path, error.what)
+            named = tree.refers(scope, entry.path) if tree.refers is not None else ()
+        except (UnreadableTensorError, OSError, ValueError, RecursionError) as error:
+            self._miss(entry.path, error.what if isinstance(error, UnreadableTensorError) else str(error))
             return
-        if at in self._found and self._found[at].row is None:
+        if named:
+            self.claimed.add(entry.path)
+            self._referred[entry.path] = named
+        elif says is None:
+            if entry.name.endswith(tree.ending):
+                self._miss(entry.path, "no tensor's name")
+        elif (at := (says.node, says.side, says.slot)) in self._found and self._found[at].row is None:
             self._miss(entry.path, f"the same tensor as one in {os.path.relpath(self._found[at].path, self._root)}")
         else:
             self._found[at] = FoundArray(*at, entry.path, says.spec, says.op_type)
+
+    def _find_referred(self) -> None:
+        """Finds out which files are named by others, and are not there. Another machine may have written a path."""
+        for path, named in self._referred.items():
+            folder = os.path.dirname(path)  # noqa: PTH120 - text all the way
+            for name in named:
+                parts = [part for part in name.split("/") if part]
+                below = [f"{self._root}/{'/'.join(parts[at:])}" for at in range(len(parts))] if "/" in name else []
+                there = (at for at in map(os.path.normpath, (f"{folder}/{name}", *below)) if opener.exists(at))
+                if next(there, path) in self._referred:
+                    self._miss(path, f"names a file of values that is not there: {name}")
 
     def _take_statistics(self, path: str, rows: Iterable[tuple[IndexedTensor, str]]) -> None:
         """Takes in a table of statistics. The file of a tensor is read in place of its row."""
