@@ -45,6 +45,8 @@ _NUMBERS: Final = ("Max", "Min", "Mean", "Norm")
 _NOT_KNOWN: Final = "N/A"
 _NO_NUMBER: Final = frozenset({"", "-", "n/a", "na", "none", "null"})
 """Cells that stand for a number that was not recorded. Another word is a doubt."""
+_LONGEST_TIME: Final = 26
+"""Digits of a time, of which a file's name has the first ones."""
 _NATURAL_SIDES: Final = {"before": Side.INPUT, "after": Side.OUTPUT}
 """The side of the tensors that ATB saves before and after an operation."""
 
@@ -87,7 +89,9 @@ def fx_file(scope: Sequence[str], name: str) -> NamedFile | None:
         return None
     _, function, *_ = found["call"].split(".")
     side = Side[found["side"]]
-    return NamedFile("/".join((*scope, found["node"])), function, side, int(found["slot"]), ReadSpec(""))
+    return NamedFile(
+        "/".join((*scope, found["node"])), function, side, int(found["slot"]), ReadSpec(""), int(found["when"])
+    )
 
 
 def atb_file(scope: Sequence[str], name: str) -> NamedFile | None:

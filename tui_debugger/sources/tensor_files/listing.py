@@ -93,6 +93,7 @@ class NamedFile:
         node, side, slot: whose it is.
         op_type: type of the operator; empty where the name does not tell it.
         spec: how it is read, without the path.
+        when: a number that grows with the time at which it was written; 0 where the name does not tell it.
     """
 
     node: str
@@ -100,6 +101,7 @@ class NamedFile:
     side: Side
     slot: int
     spec: ReadSpec
+    when: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,8 @@ class FileTree:
 class FoundArray:
     """One array: its node's name, its side and slot, its file, how it is read from that, its operator's type.
 
-    ``row`` is what an index of ``tdbg convert`` says of it, ``part`` which part of a larger tensor it is.
+    ``row`` is what an index of ``tdbg convert`` says of it, ``part`` which part of a larger tensor it is, ``when`` what
+    ``NamedFile`` says.
     """
 
     node: str
@@ -141,6 +144,7 @@ class FoundArray:
     op_type: str = ""
     row: IndexedTensor | None = None
     part: TensorPart | None = None
+    when: int = 0
 
     @property
     def name(self) -> NodeName:
@@ -195,7 +199,7 @@ class StepLister:
     """Lists the directories and archives of one step.
 
     Attributes:
-        arrays: in the order of their names.
+        arrays: in the order in which they were written, as far as names tell it, else in that of their names.
         parts: what could not be looked at.
         state: what the listing depends on, and how that looked after it.
         indexed: an index of ``tdbg convert`` was there.
@@ -270,7 +274,10 @@ class StepLister:
                 self._miss(*missing)
         # Looked at after the listing: what changed in between is so young that it is listed once more.
         self.state = state_of_files(self._state)
-        self.arrays = sorted(self._found.values(), key=lambda each: self._order.get(each.spec.member, len(self._order)))
+        last = len(self._order)
+        self.arrays = sorted(
+            self._found.values(), key=lambda each: (self._order.get(each.spec.member, last), each.when)
+        )
         if not self.arrays and not self.parts and not final:
             self._miss(self._first or str(self._root), f"no array in step {self._step}")
 
@@ -354,7 +361,7 @@ class StepLister:
         elif (at := (says.node, says.side, says.slot)) in self._found and self._found[at].row is None:
             self._miss(entry.path, f"the same tensor as one in {os.path.relpath(self._found[at].path, self._root)}")
         else:
-            self._found[at] = FoundArray(*at, entry.path, says.spec, says.op_type)
+            self._found[at] = FoundArray(*at, entry.path, says.spec, says.op_type, when=says.when)
 
     def _find_referred(self) -> None:
         """Finds out which files are named by others, and are not there. Another machine may have written a path."""
