@@ -311,17 +311,18 @@ class TestAclSave:
             assert (list(source.steps(0)), set(source.nodes(0).names)) == ([0], {"layer_0", "layer_1", "layer_2"})
 
 
-def test_slices_of_threads_keep_the_steps_of_their_operator(tmp_path: Path, capsys: Capsys) -> None:
+def test_slices_of_threads_are_writings_of_one_run(tmp_path: Path, capsys: Capsys) -> None:
     """Contexts may be other ones at each step. Each slice is looked at by itself."""
-    for bad in (-1, 3):
+    for root, bad, code in ((tmp_path / "good", -1, 0), (tmp_path / "bad", 7, 1)):
         plant = Planted(bad)
         for step in (0, 1, 2):
-            for thread in (0, 1):
-                path = plant.device_file(tmp_path / f"{TIME}/0/ge_default/1/{step}")
-                path.rename(f"{path}.4.{3 + step}.{thread}.0")
-        assert checked(capsys, tmp_path) == (0 if bad < 0 else 1)
-        with closing(open_source(tmp_path)) as source:
-            assert list(source.steps(0)) == [0, 1, 2]
-            assert list(source.nodes(0).names) == ["Default_MatMul_1"]
-        for path in tmp_path.rglob("MatMul*"):
-            path.unlink()
+            for name in ("MatMul.Default_MatMul_1.11.2", "ReLU.Default_ReLU_2.12.2"):
+                for thread in (0, 1):
+                    path = plant.device_file(root / f"{TIME}/0/ge_default/1/{step}", name)
+                    path.rename(f"{path}.4.{3 + step}.{thread}.0")
+        assert checked(capsys, root) == code
+        with closing(open_source(root)) as source:
+            for step in (0, 1, 2):
+                assert len(source.tensors(0, step)) == 4
+            assert [(run.step, run.round) for run in source.history(0)] == [(0, 0), (1, 0), (2, 0)]
+            assert list(source.nodes(0).names) == ["Default_MatMul_1", "Default_ReLU_2"]

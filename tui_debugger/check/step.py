@@ -266,7 +266,8 @@ class DuplicateInputs:
         records = self._files.records
         numbers: dict[str, int] = {}
         types = [numbers.setdefault(meta.dtype, len(numbers)) for meta in records.metas]
-        return np.array([*types, -1], np.int64)[records.rows["meta"][subject]]
+        found: Int64 = np.array([*types, -1], np.int64)[records.rows["meta"][subject]]
+        return found
 
     def _operators_flags(self) -> Mask:
         """Inputs of unknown origin that are an operator's flag or axis rather than a tensor."""

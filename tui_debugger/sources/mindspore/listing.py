@@ -25,7 +25,14 @@ from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side
 from tui_debugger.opener import why_not
 from tui_debugger.sources.base import Names, States, directory_states, tensor_keys
 from tui_debugger.sources.mindspore.layout import GraphDirectory
-from tui_debugger.sources.mindspore.names import SUFFIX, KnownNames, Pattern, names_values, split_device_name
+from tui_debugger.sources.mindspore.names import (
+    SUFFIX,
+    KnownNames,
+    Pattern,
+    is_later_slice,
+    names_values,
+    split_device_name,
+)
 from tui_debugger.sources.mindspore.overflow import is_record
 from tui_debugger.sources.mindspore.run_order import Span, begins, numbered, runs_at, span
 from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
@@ -58,6 +65,10 @@ class IrregularNames:
     def __len__(self) -> int:
         """Number of them."""
         return len(self.at)
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        """Yields (number of the file, name)."""
+        return ((at, self.names[number]) for number, at in enumerate(self.at.tolist()))
 
     def find(self, index: int) -> bytes | None:
         """The name of a file; None when it is no such name."""
@@ -219,7 +230,7 @@ class _Columns:
 
     def __init__(self, listing: Listing) -> None:
         known_names, files, recorded = listing.known_names, listing.files, listing.statistics
-        self._files, self._parts = len(files), listing.parts
+        self._files, self._parts, self._odd = len(files), listing.parts, files.odd
         prefix, side, slot, time = files.prefix, listing.side, listing.slot, files.timestamp
         if recorded:
             prefix = np.concatenate([prefix, *(each.prefix for each in recorded)])
@@ -251,6 +262,11 @@ class _Columns:
                     return True
         return False
 
+    @cached_property
+    def _slices(self) -> Int64:
+        """Files of all but the first of the threads that share an operator: they are writings of one run."""
+        return np.array([at for at, name in self._odd if is_later_slice(split_device_name(name))], np.int64)
+
     def divided(self) -> tuple[UInt16, UInt16, dict[int, tuple[Span, ...]]]:
         """Run and round of every row, and the spans of the runs."""
         run, rounds = np.ones(len(self.time), np.uint16), np.zeros(len(self.time), np.uint16)
@@ -258,7 +274,8 @@ class _Columns:
         for root, rows in self.roots.items():
             time, operator = self.of(rows)
             key, recorded = tensor_keys(self.prefix[rows], self.side[rows], self.slot[rows]), rows >= self._files
-            kinds = [each for each in (~recorded, recorded) if each.any()]
+            whole = ~np.isin(rows, self._slices)
+            kinds = [each for each in (~recorded & whole, recorded) if each.any()]
             each_began = [begins(key[kind], time[kind], operator[kind]) for kind in kinds]
             began = max(each_began, key=len, default=np.zeros(0, np.int64))
             run[rows] = runs_at(time, began)

@@ -46,6 +46,7 @@ from tui_debugger.sources.mindspore.names import (
     Pattern,
     decode,
     generation,
+    is_later_slice,
     split_device_name,
     split_name,
     split_prefix,
@@ -621,7 +622,10 @@ def _parts(name: bytes) -> tuple[Key, int] | None:
     """(tensor, time) of a name; None when it is no tensor file's. Half a microsecond: thousands are looked at."""
     if not name.endswith(SUFFIX):
         whole = split_device_name(name.removesuffix(b".csv")) if not is_record(name) else None
-        return ((whole.prefix, MEMBER, b""), whole.timestamp) if whole is not None else None
+        if whole is None:
+            return None
+        slice_of = b"%d" % whole.thread if is_later_slice(whole) else b""  # of one run, and not of a later one
+        return (whole.prefix, MEMBER, slice_of), whole.timestamp
     side = b".output."
     left, mark, right = name.rpartition(side)
     if not mark:

@@ -437,7 +437,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
             order = nodes.table.order[of] if len(of) else of
         else:  # as this step has them: what an earlier one has not may run before what it has
             first, at = np.unique(of, return_index=True, return_inverse=True)[1:]
-            order = first[at]
+            order = first[at].astype(np.int32)
         logged = np.array([each.spec.format == LOG_FORMAT for each in arrays], np.bool_)  # last: what came of the rest
         by = np.arange(len(of)) if indexed else np.lexsort((rounds, slot, side, order, logged))
         places = TensorPlaces(of[by], side[by], slot[by], flags[by], rounds[by])
