@@ -270,6 +270,16 @@ def test_operations_of_atb_stand_in_the_order_of_their_numbers(tmp_path: Path) -
     assert names_in_order(tmp_path, 0) == [f"0_Layer/{number}_Op" for number in (0, 1, 2, 10)]
 
 
+def test_tensors_of_a_replay_that_did_not_end(tmp_path: Path, capsys: Capsys) -> None:
+    """They lie beside the steps, and are a doubt there; where no replay ended, they are all that there is."""
+    name = "dump_tensor_data/rank0/Aten.mm.0.output.npy"
+    aclgraph_tensors(tmp_path / "ended", Planted())
+    for bad, code in ((-1, 0), (0, 1)):
+        Planted(bad).array(tmp_path / "first" / name)
+        Planted(bad).array(tmp_path / "ended" / name)
+        assert (checked(capsys, tmp_path / "first"), checked(capsys, tmp_path / "ended")) == (code, 2)
+
+
 class TestAclSave:
     """Files of ``acl_save``: one number counts all files of a process."""
 
