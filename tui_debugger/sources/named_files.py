@@ -1,7 +1,7 @@
 """Lists of files that recorders and converters on Ascend servers write beside the files.
 
-``mapping.csv`` has the names of files that are too long, and ``convert_failed_file_list.txt`` the files of devices that
-the vendor's converter could not convert. A file that is named there, and does not exist, is a tensor that nobody reads.
+``mapping.csv`` has the names of files that are too long, and another list (``FAILED``) the files of devices that the
+vendor's converter could not convert. A file that is named there, and does not exist, is a tensor that nobody reads.
 """
 
 from __future__ import annotations
