@@ -597,7 +597,8 @@ class StepJudge(ParameterPairs):
         )
         before = self.before
         if before is None:
-            text = "it differs before the first compared step: another initialisation, checkpoint or input"
+            text = self.scale_texts.get(row, "")
+            text = text or "it differs before the first compared step: another initialisation, checkpoint or input"
             self.findings.append(replace(found, text=self._with_rank(text, distance, at)))
             return
         beside = [judge for each in self.others for judge in (each, each.before) if judge is not None]

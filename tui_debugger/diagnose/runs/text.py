@@ -99,6 +99,10 @@ def coverage_text(report: RunsReport) -> str:
         text += f", {statistics} by statistics only (equal statistics do not prove equal values)"
     if compared.get(ComparedBy.HASHES):
         text += f", {compared[ComparedBy.HASHES]} by hashes"
+    if scaled := sum(
+        judged.worst is not None and bool(judged.worst.meant) for step in report.steps for judged in step.judged
+    ):
+        text += f", {plural(scaled, 'weight')} as the elements times their scales mean, within their rounding"
     if compared.get(ComparedBy.NOT):
         text += f", {compared[ComparedBy.NOT]} could not be compared"
     one_sided = Counter(one.side for step in report.steps for one in step.one_sided)
@@ -149,8 +153,10 @@ def difference_words(report: RunsReport, finding: Finding) -> tuple[str, str]:
     """Returns what kind of difference a finding has: a word and a sentence."""
     if finding.keys[0] is None or finding.keys[1] is None or finding.distance is None:
         return "", ""
-    if finding.distance.how is not ComparedBy.VALUES or (
-        finding.distance.joined and min(finding.distance.replicas) < 0
+    if (
+        finding.distance.how is not ComparedBy.VALUES
+        or finding.distance.meant
+        or (finding.distance.joined and min(finding.distance.replicas) < 0)
     ):
         return "", ""  # no two tensors are what differs: parts of several ranks are
     try:
