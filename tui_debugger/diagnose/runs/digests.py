@@ -73,7 +73,7 @@ def _of_matrix(
     matrix: Array, coarse: np.dtype[np.generic] | None, *, signs: bool
 ) -> tuple[list[int | None], list[int | None]]:
     height, width = matrix.shape
-    factors = _factors(max(height, width))
+    factors = _factors(max(height, width) + 1)
     rows, columns = np.zeros(height, np.uint64), np.zeros(width, np.uint64)
     first_row, first_column = np.zeros(width, np.uint64), np.zeros(height, np.uint64)
     each = max(_PIECE // width, 1)
@@ -89,6 +89,7 @@ def _of_matrix(
         plain = sums == firsts * factors[:length].sum(dtype=np.uint64)
         if signs and length < _LEAST_SIGNS:
             plain[:] = True
+        sums += np.uint64(length) * factors[-1]  # a row that zeros follow is another one
         found.append([None if none else value for value, none in zip(sums.tolist(), plain.tolist(), strict=True)])
     return found[0], found[1]
 

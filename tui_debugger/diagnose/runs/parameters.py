@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from tui_debugger.arrays import Array
+from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.conversions import Conversion, conversions
 from tui_debugger.diagnose.runs.distance import Distance, not_compared
 from tui_debugger.diagnose.runs.kinds import kind_of_difference
@@ -29,6 +31,7 @@ from tui_debugger.text.tensors import shape_text
 
 _FEW: Final = 3
 """Names that a sentence lists."""
+_OF_RANK: Final = " of rank "
 _Renamed = tuple[tuple[str, ...], tuple[str, ...]]
 """The scope of parameters in both runs, where names differ by it."""
 
@@ -118,13 +121,19 @@ class ParameterPairs(UnmatchedNodes):
 
     def _values(self, side: int, row: int) -> Array | None:
         """Returns the values of a parameter; None where they are not in one tensor, or cannot be read."""
+        at = self._only_tensor(side, row)
+        return self.files[side].array(at) if at is not None else None
+
+    def _only_tensor(self, side: int, row: int) -> Located | None:
+        """Returns where the values of a parameter are; None where there are several tensors, or none."""
         slots = self.flows[side].slots(self.steps[side], row, Side.OUTPUT)
         at = self.flows[side].located(self.steps[side], row, Side.OUTPUT, slots[0]) if len(slots) == 1 else None
-        return self.files[side].array(at) if at is not None and at.index >= 0 else None
+        return at if at is not None and at.index >= 0 else None
 
     def _convert(self, entries: Sequence[Entry]) -> set[int]:
         """Finds out which parameters without a proven partner make which; returns those whose pairs are given up."""
-        if not all(map(self._holds_wholes, (0, 1))):
+        split = [side for side in (0, 1) if self.files[side].mates]
+        if len(split) > 1 or not all(self._holds_wholes(side) for side in (0, 1) if side not in split):
             return set()
         unlike = [self._unlike_shapes(entry) for entry in entries if self.sides[0].is_parameter(entry.match.a)]
         turned = any(each is not None and each.shapes[0] == each.shapes[1][::-1] for each in unlike)
@@ -148,7 +157,12 @@ class ParameterPairs(UnmatchedNodes):
         weights = [self._weights(side, of) for side, of in enumerate(rows)]
         arrays = [{name: array for name, (_, array) in of.items()} for of in weights]
         fp8 = [self._small_type(side, of) for side, of in enumerate(rows)]
-        found = [each for each in conversions(arrays[0], arrays[1], fp8=(fp8[0], fp8[1])) if not self._is_foreign(each)]
+        made = conversions(arrays[0], arrays[1], made=split[0] if split else None, fp8=(fp8[0], fp8[1]))
+        found = [each for each in made if not self._is_foreign(each)]
+        if split:  # of parts on several ranks all have to be known
+            known = Counter(weights[each.side][each.made][0] for each in found)
+            parts = Counter(row for row, _ in weights[split[0]].values())
+            found = [each for each in found if known[row := weights[each.side][each.made][0]] == parts[row]]
         used: tuple[set[int], set[int]] = set(), set()
         for each in found:
             row = weights[each.side][each.made][0]
@@ -177,7 +191,8 @@ class ParameterPairs(UnmatchedNodes):
 
     def _is_foreign(self, found: Conversion) -> bool:
         """Tells whether a parameter has the values of one of another name, though both runs name parameters alike."""
-        return len(found.sources) == 1 and not found.turned and found.made != found.sources[0] and self._named_alike
+        made = found.made.partition(_OF_RANK)[0]
+        return len(found.sources) == 1 and not found.turned and made != found.sources[0] and self._named_alike
 
     @property
     def _named_alike(self) -> bool:
@@ -188,12 +203,19 @@ class ParameterPairs(UnmatchedNodes):
         )
 
     def _weights(self, side: int, rows: Sequence[int]) -> Mapping[str, tuple[int, Array]]:
-        """Returns parameters that can be read, by name, as the user maps it: their rows and values."""
+        """Returns parameters that can be read, by name: their rows and values; those of several ranks each."""
         found: dict[str, tuple[int, Array]] = {}
         for row in rows:
-            array = self.scaled[side][row].whole() if row in self.scaled[side] else self._values(side, row)
-            if array is not None and array.ndim:
-                found[self.flows[side].nodes.names[row]] = row, array
+            name = self.flows[side].nodes.names[row]
+            if row in self.scaled[side]:
+                found[name] = row, self.scaled[side][row].whole()
+                continue
+            at = self._only_tensor(side, row)
+            parts = self.files[side].parts(at) if at is not None else []
+            for files, place in parts:
+                array = files.array(place)
+                if array is not None and array.ndim:
+                    found[f"{name}{_OF_RANK}{files.rank}" if self.files[side].mates else name] = row, array
         return found
 
     def _small_type(self, side: int, rows: Sequence[int]) -> str:
