@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -299,3 +300,24 @@ def test_parts_that_nothing_proves_cannot_be_judged(diff_parts: Callable[..., An
         if "qkv" in name:
             ranks[1][name] = random(*value.shape, seed=91)
     assert diff_parts(hugging_face(), ranks).code == 2
+
+
+# -- what else a checkpoint has ------------------------------------------------------------------------
+
+
+def test_the_log_of_a_trainer_takes_part(diff: Callable[..., Answer], tmp_path: Path) -> None:
+    def logged(side: str, **numbers: float) -> None:
+        log = {"global_step": 20, "log_history": [{"step": 10, "loss": 2.0}, {"step": 20, **numbers}]}
+        (tmp_path / side).mkdir(exist_ok=True)
+        (tmp_path / side / "trainer_state.json").write_text(json.dumps(log))
+
+    logged("A", loss=1.0, train_runtime=60.0)
+    logged("B", loss=1.004, train_runtime=75.0)
+    assert diff(small(), small()).code == 0
+    logged("B", loss=1.5, train_runtime=60.0)
+    answer = diff(small(), small())
+    assert answer.code == 1
+    assert "loss at step 20: the log of B says 1.5, that of A 1" in answer.out
+    answer = diff(small(), small() | {"encoder.l1.fc.weight": random(12, 8, seed=77)}, "--json")
+    assert answer.json["headline"]["node"] == "encoder.l1.fc.weight"
+    assert answer.json["notices"] == ["loss at step 20: the log of B says 1.5, that of A 1"]

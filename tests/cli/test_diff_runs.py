@@ -317,3 +317,20 @@ def test_squares_that_overflow_say_nothing_of_numpy(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "Warning" not in done.stderr
+
+
+@pytest.mark.parametrize("form", ["npz", "npy"])
+@pytest.mark.parametrize(("fault", "wrong"), [(1.0, []), (1.5, ["layer04"]), (float("nan"), ["layer04"])])
+def test_what_only_passes_on_is_told_by_the_order_of_layers(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str, fault: float, wrong: list[str]
+) -> None:
+    """Nobody recorded what feeds what."""
+    for side, factor in {"A": 1.0, "B": fault}.items():
+        values, layers = np.linspace(-1, 1, 64, dtype=np.float32), {}
+        for number in range(11):
+            values = np.tanh(values) * np.float32(factor if number == 4 else 1.0)
+            layers[f"layer{number:02d}"] = values
+        write_arrays(tmp_path / side / "step_0", layers, form)
+    answer = run(capsys, "diff", tmp_path / "A", tmp_path / "B", "--json")
+    assert [each["node"].rpartition("/")[2] for each in answer.json["findings"]] == wrong
+    assert answer.code == bool(wrong)

@@ -14,6 +14,7 @@ from tui_debugger.diagnose.ranks.layout import ParallelLayout, recorded_layout
 from tui_debugger.diagnose.run import Run
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
 from tui_debugger.diagnose.runs.judge import Earlier, StepJudge
+from tui_debugger.diagnose.runs.logged import logged_differences
 from tui_debugger.diagnose.runs.matching import Rule
 from tui_debugger.diagnose.runs.results import Finding, Judged, Judgement, Kind, Options, Place, RunsReport, StepReport
 from tui_debugger.diagnose.runs.step import Noise, RunTensors
@@ -132,6 +133,7 @@ class _Comparison:
             judge.forget()
             so_far(self._report())
         self._merge_stages()
+        self._compare_logs()
         self._doubt()
         for pair in files.values():
             self._doubt_mates(pair)
@@ -140,6 +142,23 @@ class _Comparison:
     def _report(self) -> RunsReport:
         found = sorted(self.findings, key=self._when)
         return RunsReport(self.runs, tuple(self.steps), tuple(found), tuple(self.doubts), tuple(self.notes), self.asked)
+
+    def _compare_logs(self) -> None:
+        """Compares what the programs logged; where tensors differ, too, that only is a note."""
+        if self.options.steps or self.options.only_steps is not None:
+            return
+        for ranks in dict.fromkeys(step.place[:2] for step in self.steps):
+            notes = [run.run_notes(rank) for run, rank in zip(self.runs, ranks, strict=True)]
+            differing = logged_differences(notes[0], notes[1])
+            if not differing:
+                continue
+            first = differing[0]
+            if self.findings:
+                self.notes.append(f"{first.name} at step {first.step}: {first.text}")
+                return
+            place, names = Place(*ranks, first.step, first.step), (first.name, first.name)
+            self.findings.append(Finding(Kind.LOGGED, place, 0.0, -1, -1, *names, (None, None), None, text=first.text))
+            return
 
     def _when(self, found: Finding) -> tuple[int, bool, float, int]:
         """Returns what findings are sorted by: the step, the forward pass before the backward one, the order in it."""

@@ -19,6 +19,7 @@ Words = npt.NDArray[np.uint64]
 
 _PIECE: Final = 1 << 18
 """Elements that are looked at together."""
+_OF_LENGTH: Final = 0x9E3779B97F4A7C15
 _LEAST_SIGNS: Final = 32
 """Elements of the shortest row that its signs tell from others."""
 
@@ -73,7 +74,7 @@ def _of_matrix(
     matrix: Array, coarse: np.dtype[np.generic] | None, *, signs: bool
 ) -> tuple[list[int | None], list[int | None]]:
     height, width = matrix.shape
-    factors = _factors(max(height, width) + 1)
+    factors = _factors(max(height, width))
     rows, columns = np.zeros(height, np.uint64), np.zeros(width, np.uint64)
     first_row, first_column = np.zeros(width, np.uint64), np.zeros(height, np.uint64)
     each = max(_PIECE // width, 1)
@@ -89,8 +90,8 @@ def _of_matrix(
         plain = sums == firsts * factors[:length].sum(dtype=np.uint64)
         if signs and length < _LEAST_SIGNS:
             plain[:] = True
-        sums += np.uint64(length) * factors[-1]  # a row that zeros follow is another one
-        found.append([None if none else value for value, none in zip(sums.tolist(), plain.tolist(), strict=True)])
+        made = sums + np.uint64(length * _OF_LENGTH % (1 << 64))  # a row that zeros follow is another one
+        found.append([None if none else value for value, none in zip(made.tolist(), plain.tolist(), strict=True)])
     return found[0], found[1]
 
 

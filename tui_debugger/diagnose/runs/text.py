@@ -41,6 +41,7 @@ _WHAT: Final = {
     Kind.UPDATE: "a parameter was updated differently",
     Kind.MISSING: "one run leaves out a call",
     Kind.REGION: "what one run has in between makes the difference",
+    Kind.LOGGED: "the programs logged other numbers",
 }
 
 
@@ -224,7 +225,7 @@ def headline_lines(report: RunsReport, kinds: Sequence[tuple[str, str]]) -> list
         lines.append(f"  read first by {clean(finding.consumer)}")
     side, row = (0, finding.row_a) if finding.row_a >= 0 else (1, finding.row_b)
     nodes = report.runs[side].nodes(finding.place[side])
-    lines += [f"  {text}" for text in stack_text(nodes.stack(row))]
+    lines += [f"  {text}" for text in (stack_text(nodes.stack(row)) if row >= 0 else ())]
     return [clean(line) for line in lines]
 
 
