@@ -288,7 +288,7 @@ class _Conversions:
     ) -> Conversion | None:
         """Holds a weight against what it should be; None where the first run lacks some of that."""
         own, rows = parsed(name).numbers, rows_of(self.b[name], swapped=swapped)
-        expected = rows.copy()
+        expected = np.empty_like(rows)
         of = [self._name(source, own) if source is not None else "" for source in sources]
         if None in of:
             return None
@@ -301,10 +301,11 @@ class _Conversions:
             made = rows_of(self.a[whole], swapped=turned)
             if max(from_) >= len(made) or made.shape[1:] != rows.shape[1:]:
                 return None
-            expected[at] = made[from_].astype(rows.dtype)
+            expected[_span(at)] = made[_span(from_)].astype(rows.dtype, copy=False)
             self.used[whole].update((turned, row) for row in from_)
-        padding = rows[[row for row, each in enumerate(of) if not each]]
-        if padding.size and not bool((padding == padding[:, :1]).all()):
+        plain = [row for row, each in enumerate(of) if not each]
+        padding = expected[plain] = rows[plain]
+        if not bool((padding == padding[:, :1]).all()):
             return None
         names = tuple(dict.fromkeys(each for each in of if each))
         turned = swapped or any(each for _, each in parts)
@@ -370,6 +371,11 @@ class _Conversions:
         rows = rows_of(self.a[name], swapped=False)
         rest = rows[count // max(rows.shape[1], 1) :]
         return bool(len(rest)) and bool((rest == rest[:, :1]).all())
+
+
+def _span(rows: list[int]) -> slice | list[int]:
+    """Returns rows that follow each other as a slice, which is read without a copy."""
+    return slice(rows[0], rows[-1] + 1) if rows == list(range(rows[0], rows[0] + len(rows))) else rows
 
 
 def _in_order(sources: Sequence[_Source | None]) -> bool:

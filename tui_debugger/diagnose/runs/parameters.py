@@ -179,6 +179,9 @@ class ParameterPairs(UnmatchedNodes):
                 self.blamed.update({(0, pair[0]), (1, pair[1])})
         self.converted = found
         given_up = {a for a, b in loose.items() if a in used[0] or b in used[1]}
+        for entry in entries:
+            for _, one, other in entry.outputs if entry.match.a in given_up else ():
+                self.distances.pop(((one.step, one.index), (other.step, other.index)), None)
         if given_up:
             gone = [match for match in self.matching.matches if match.a in given_up]
             self.matching = Matching(
