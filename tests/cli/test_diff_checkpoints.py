@@ -302,6 +302,16 @@ def test_parts_that_nothing_proves_cannot_be_judged(diff_parts: Callable[..., An
     assert diff_parts(hugging_face(), ranks).code == 2
 
 
+@pytest.mark.parametrize("name", ["model_tp_rank_0", "model_tp_rank_1", "mp_rank_00_model_states", "consolidated.00"])
+def test_the_file_of_one_rank_may_hold_parts_of_its_weights(capsys: Capsys, tmp_path: Path, name: str) -> None:
+    """Another shape of what may be a part is no difference: the other ranks are not there."""
+    write_arrays(tmp_path / "A", small(), "safetensors")
+    part = {each: value[:6] if "fc.weight" in each else value for each, value in small().items()}
+    (tmp_path / "B").mkdir()
+    write_safetensors(tmp_path / "B" / f"{name}.safetensors", part)
+    assert run(capsys, "diff", tmp_path / "A", tmp_path / "B").code == 2
+
+
 # -- what else a checkpoint has ------------------------------------------------------------------------
 
 

@@ -334,3 +334,15 @@ def test_what_only_passes_on_is_told_by_the_order_of_layers(
     answer = run(capsys, "diff", tmp_path / "A", tmp_path / "B", "--json")
     assert [each["node"].rpartition("/")[2] for each in answer.json["findings"]] == wrong
     assert answer.code == bool(wrong)
+
+
+def test_other_shapes_of_activations_are_said_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Another size of a batch: what follows from it is no doubt of its own."""
+    for side, batch in {"A": 4, "B": 8}.items():
+        layers = {f"layer{number:02d}": np.linspace(0, 1, 6 * batch).reshape(batch, 6) for number in range(11)}
+        write_arrays(tmp_path / side / "step_0", layers, "npz")
+    answer = run(capsys, "diff", tmp_path / "A", tmp_path / "B", "--json")
+    assert answer.code == 2
+    texts = [each["text"] for each in answer.json["reasons"] if "shapes differ" in each["text"]]
+    assert len(texts) == 1
+    assert "layer00:0: shapes differ [4, 6] and [8, 6], and so do 10 tensors behind it" in texts[0]

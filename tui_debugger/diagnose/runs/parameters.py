@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Final
 
 from tui_debugger.arrays import Array
@@ -26,6 +27,7 @@ from tui_debugger.diagnose.runs.shards import NEAR
 from tui_debugger.diagnose.runs.step import Entry, RunTensors, StepTensors
 from tui_debugger.diagnose.runs.unmatched import UnmatchedNodes
 from tui_debugger.model import ProgressFn, Side
+from tui_debugger.sources.rank_names import read_rank
 from tui_debugger.stats.dtypes import name_of
 from tui_debugger.text.tensors import shape_text
 
@@ -278,7 +280,8 @@ class ParameterPairs(UnmatchedNodes):
 
     def other_shape(self, entry: Entry) -> Finding | None:
         """Returns the difference that a whole parameter of another shape is; None of what may be a part of one."""
-        if entry.match.a in self.unproven or not all(map(self._holds_wholes, (0, 1))):
+        rows = entry.match.a, entry.match.b
+        if rows[0] in self.unproven or any(map(self._may_be_part, (0, 1), rows)):
             return None
         found = self._unlike_shapes(entry)
         if found is None:
@@ -291,6 +294,12 @@ class ParameterPairs(UnmatchedNodes):
         """Tells whether parameters of a run are whole: nothing says that several ranks share them."""
         files = self.files[side]
         return not files.mates and not files.place and files.rank == 0 and len(files.run.ranks()) == 1
+
+    def _may_be_part(self, side: int, row: int) -> bool:
+        """Tells whether a parameter may be a part of one: ranks share them, or the name of its file tells of a rank."""
+        at = self._only_tensor(side, row)
+        spec = self.files[side].spec(at) if at is not None else None
+        return not self._holds_wholes(side) or (spec is not None and read_rank(PurePath(spec.path).stem) is not None)
 
     def note_missing(self, one_sided: Sequence[OneSided]) -> None:
         """Makes parameters that only one run has a difference, where the other run has foreign ones in their stead.
@@ -307,9 +316,11 @@ class ParameterPairs(UnmatchedNodes):
             for side in (0, 1)
         ]
         fused = len(alone[0]) != len(alone[1])
-        if not all(alone) or not self._named_alike or fused or not all(map(self._holds_wholes, (0, 1))):
+        if not all(alone) or not self._named_alike or fused:
             return
         first = alone[0][0]
+        if any(self._may_be_part(side, alone[side][0].row) for side in (0, 1)):
+            return
         text = f"{_listed(alone[0])} only in A, and {_listed(alone[1])} only in B: no other name fits"
         found = self._difference(first.row, -1, text, None, float(first.order))
         self.findings.append(found)
