@@ -327,7 +327,7 @@ def test_the_log_of_a_trainer_takes_part(diff: Callable[..., Answer], tmp_path: 
     logged("B", loss=1.5, train_runtime=60.0)
     answer = diff(small(), small())
     assert answer.code == 1
-    assert "loss at step 20: the log of B says 1.5, that of A 1" in answer.out
+    assert "loss at step 0: at step 20 the log of B says 1.5, that of A 1" in answer.out
     answer = diff(small(), small() | {"encoder.l1.fc.weight": random(12, 8, seed=77)}, "--json")
     assert answer.json["headline"]["node"] == "encoder.l1.fc.weight"
-    assert answer.json["notices"] == ["loss at step 20: the log of B says 1.5, that of A 1"]
+    assert answer.json["notices"] == ["loss at step 20 the log of B says 1.5, that of A 1"]

@@ -154,10 +154,11 @@ class _Comparison:
                 continue
             first = differing[0]
             if self.findings:
-                self.notes.append(f"{first.name} at step {first.step}: {first.text}")
+                self.notes.append(f"{first.name} {first.text}")
                 return
-            place, names = Place(*ranks, first.step, first.step), (first.name, first.name)
-            self.findings.append(Finding(Kind.LOGGED, place, 0.0, -1, -1, *names, (None, None), None, text=first.text))
+            place = next(step.place for step in reversed(self.steps) if step.place[:2] == ranks)
+            both = (first.name, first.name), (None, None)
+            self.findings.append(Finding(Kind.LOGGED, place, 0.0, -1, -1, *both[0], both[1], None, text=first.text))
             return
 
     def _when(self, found: Finding) -> tuple[int, bool, float, int]:

@@ -28,8 +28,9 @@ class LoggedDifference(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Both numbers."""
-        return f"the log of B says {number(self.values[1])}, that of A {number(self.values[0])}"
+        """The step and both numbers."""
+        one, other = map(number, self.values)
+        return f"at step {self.step} the log of B says {other}, that of A {one}"
 
 
 def logged_differences(a: RunNotes, b: RunNotes) -> list[LoggedDifference]:
