@@ -23,6 +23,7 @@ import numpy as np
 from tui_debugger.arrays import UInt8
 from tui_debugger.check.contents import Content, KnownBy
 from tui_debugger.check.types import Pair
+from tui_debugger.diagnose.ranks.batches import SharedBatch, shared_batches
 from tui_debugger.diagnose.ranks.layout import (
     MODEL,
     ParallelLayout,
@@ -31,8 +32,10 @@ from tui_debugger.diagnose.ranks.layout import (
     is_expert,
     read_dims,
     recorded_layout,
+    shard_of,
 )
-from tui_debugger.diagnose.ranks.spread import Spread, are_alike, is_norm
+from tui_debugger.diagnose.ranks.spread import Spread, are_alike, is_norm, is_of_norm
+from tui_debugger.diagnose.ranks.tied import Tie, ties
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
@@ -46,6 +49,7 @@ from tui_debugger.graph.categories import (
 )
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import TRAINABLE, ProgressFn, Side, TensorKey, no_progress
+from tui_debugger.text.numbers import named
 
 
 class Kind(IntEnum):
@@ -59,6 +63,10 @@ class Kind(IntEnum):
     """The output of a collective operation that gives all ranks the same."""
     DECLARED = 4
     """The program said so."""
+    TIED = 5
+    """It is also a weight of another stage of the pipeline: see ``tied``."""
+    SHARD = 6
+    """The same part of a weight."""
 
 
 KIND_WORDS: Final = {
@@ -66,12 +74,16 @@ KIND_WORDS: Final = {
     Kind.GRADIENT: "reduced gradient",
     Kind.COLLECTIVE: "output of a collective operation",
     Kind.DECLARED: "tensor declared replicated",
+    Kind.TIED: "tied weight",
+    Kind.SHARD: "shard of weight",
 }
 KINDS_WORDS: Final = {
     Kind.WEIGHT: "weights",
     Kind.GRADIENT: "reduced gradients",
     Kind.COLLECTIVE: "outputs of collective operations",
     Kind.DECLARED: "declared replicated",
+    Kind.TIED: "tied weights",
+    Kind.SHARD: "shards of weights",
 }
 _GRADIENT_TYPES: Final = frozenset({*PARAMETER_GRADIENTS, WEIGHT_GRADIENT, BIAS_GRADIENT})
 _MOST: Final = 0.75
@@ -104,6 +116,7 @@ class Difference:
         changed: the ranks whose tensor changed since that step; None where that is not known.
         by: what they were compared by.
         first: no earlier step has this difference.
+        twin: of a tied weight the other one: its rank and its name.
     """
 
     kind: Kind
@@ -115,6 +128,7 @@ class Difference:
     changed: tuple[int, ...] | None = None
     by: KnownBy = KnownBy.BYTES
     first: bool = True
+    twin: tuple[int, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +164,9 @@ class Replicas:
         apart: weights that differed when they were first dumped, where nobody recorded whether they are shards.
         notes: what was not compared, and why, one sentence each.
         spreads: by weight what it is over the ranks, where that is known.
+        norms_apart: parameters of norms that differ from the start on ranks that have other weights in common.
+        loosened: weights that may be tied, and are not the same at every step.
+        shared: batches that several data-parallel ranks read.
     """
 
     layout: ParallelLayout
@@ -161,6 +178,9 @@ class Replicas:
     apart: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     spreads: Mapping[str, Spread] = field(default_factory=dict)
+    norms_apart: tuple[str, ...] = ()
+    loosened: tuple[Tie, ...] = ()
+    shared: tuple[SharedBatch, ...] = ()
 
     @property
     def went_apart(self) -> tuple[str, ...]:
@@ -230,24 +250,29 @@ class _Nodes:
             kinds[gradient[nodes.type_id]] = Kind.GRADIENT
         weight = np.isin(nodes.category, [int(each) for each in TRAINABLE])
         kinds[weight] = Kind.WEIGHT
-        for row in np.flatnonzero(weight).tolist():
-            own = nodes.find(gradient_of(nodes.names[row]))
-            if own >= 0:
-                kinds[own] = Kind.GRADIENT
+        rows = np.flatnonzero(weight).tolist()
+        gradients = {row: own for row in rows if (own := nodes.find(gradient_of(nodes.names[row]))) >= 0}
+        kinds[[*gradients.values()]] = Kind.GRADIENT
         for row, text in nodes.placements.items():
             told = read_dims(text) if text.startswith("dims ") else None
             if told is None or told.split_axes:
-                kinds[row] = Kind.NONE  # a part of a larger tensor
+                kinds[row] = Kind.SHARD if weight[row] and shard_of(text) else Kind.NONE
             if dims and told is not None and told.replicated:
                 kinds[row] = Kind.DECLARED
+        self.shards_with: dict[str, frozenset[int]] = {}
+        """By weight the ranks that have parts and copies of it, as the reduction of its gradient says."""
         self.reduced_over: dict[str, tuple[int, ...]] = {}
         """By weight the ranks over which the recorder says that its gradient is reduced."""
-        for row in np.flatnonzero(weight).tolist():
-            own = nodes.find(gradient_of(nodes.names[row]))
-            if own >= 0 and kinds[row] == Kind.NONE:
+        for row, own in gradients.items():
+            group, name = tuple(sorted(nodes.group_ranks.get(own, ()))), nodes.names[row]
+            if kinds[row] in (Kind.NONE, Kind.SHARD):
                 kinds[own] = Kind.NONE
-            elif own >= 0 and own in nodes.group_ranks and same[nodes.type_id[own]]:
-                self.reduced_over[nodes.names[row]] = tuple(sorted(nodes.group_ranks[own]))
+                self.shards_with[name] = frozenset(group)
+            elif group and same[nodes.type_id[own]]:
+                self.reduced_over[name] = group
+        groups = {self.reduced_over.get(nodes.names[row], ()) for row in gradients}
+        self.wrapped_over = groups.pop() if len(groups) == 1 else ()
+        """The ranks over which the gradients of all weights are reduced, if these are the same ones."""
         for row, name in enumerate(nodes.names):
             if name.endswith(_SUMMAND):
                 whole = nodes.find(name.removesuffix(_SUMMAND))
@@ -277,6 +302,7 @@ class _Comparison:
         self._by: KnownBy | None = None
         self._unknown: dict[TensorKey, str] = {}
         self._spreads: dict[Place, Spread] = {}
+        self._norms_apart: list[str] = []
         self._same_outputs: dict[Place, Groups] = {}
         """By weight the ranks whose modules make the same at first."""
 
@@ -288,8 +314,17 @@ class _Comparison:
         self._spreads = self._spreads_of_weights(declared=recorded is not None)
         layout = recorded or self._inferred_layout()
         own = self._equal_at_first(layout)
-        differences = self._differences(own)
+        tied = [*self._ties()]
+        differences = [*self._differences(own), *self._untied(tied)]
+        differences.sort(key=lambda each: self._steps.index(each.key.step))
         not_reduced = [each for step in self._steps for each in self._not_reduced(step, own)]
+        wrapped = sorted({nodes.wrapped_over for nodes in self._nodes.values()})
+        shared = tuple(shared_batches(self._run, self._pairs, wrapped, self._progress))
+        for each in shared:
+            if each.always:
+                self._notes.append(
+                    f"{named('rank', each.ranks)} read the same batches: {each.key.node} is always equal"
+                )
         self._note_counts()
         return Replicas(
             layout,
@@ -301,6 +336,9 @@ class _Comparison:
             self._apart(layout),
             tuple(dict.fromkeys(self._notes)),
             {place.node: spread for place, spread in self._spreads.items()},
+            tuple(self._norms_apart),
+            tuple(tie for tie in tied if tie.parted and not tie.proven),
+            shared,
         )
 
     # -- what there is -----------------------------------------------------------------------------
@@ -376,6 +414,9 @@ class _Comparison:
                 apart.append((place, held))
             elif not all(each.constant for each in held.values()):
                 found[place] = Spread.REPLICATED
+        if any(spread is Spread.REPLICATED for spread in found.values()):
+            norms = [(place, held) for place, held in apart if is_of_norm(place.node)]
+            self._norms_apart = [place.node for place, held in norms if self._of_one_shape(place, held)]
         own = () if declared else apart
         near = [place for place, held in own if not is_expert(place.node) and self._alike(place, held)]
         equal = sum(spread is Spread.REPLICATED for spread in found.values())
@@ -385,16 +426,25 @@ class _Comparison:
 
     def _alike(self, place: Place, held: Held) -> bool:
         """Tells whether a weight that differs between ranks began as one on all of them."""
-        step = next(step for step in self._steps if self._held.get(step, {}).get(place) is held)
-        arrays = []
-        for rank, *_ in _classes(held):
-            if held[rank].by is not KnownBy.BYTES:
-                return False
-            try:
-                arrays.append(self._run.read(self._key(place, rank, step), self._progress))
-            except TdbgError:
-                return False  # what cannot be read is told where it was first asked for
-        return are_alike(arrays)
+        firsts = [rank for rank, *_ in _classes(held)]
+        if any(held[rank].by is not KnownBy.BYTES for rank in firsts):
+            return False
+        return self._are_alike([self._key(place, rank, self._step_of(place, held)) for rank in firsts])
+
+    def _are_alike(self, keys: Sequence[TensorKey]) -> bool:
+        try:
+            return are_alike([self._run.read(key, self._progress) for key in keys])
+        except TdbgError:
+            return False  # what cannot be read is told where it was first asked for
+
+    def _step_of(self, place: Place, held: Held) -> int:
+        return next(step for step in self._steps if self._held.get(step, {}).get(place) is held)
+
+    def _of_one_shape(self, place: Place, held: Held) -> bool:
+        step = self._step_of(place, held)
+        keys = [self._key(place, rank, step) for rank in held]
+        found = [row for key in keys for row in self._run.measure([self._run.row_of(key)], self._progress)]
+        return len({None if each.meta is None else each.meta.shape for each in found}) == 1
 
     def _must_be_equal(self, place: Place, held: Held) -> bool:
         return self._spreads.get(place) is Spread.REPLICATED and set(held) == set(self._ranks)
@@ -494,10 +544,30 @@ class _Comparison:
                     at = tuple(where[axis][0] for axis in layout.axes if axis in where and axis not in dims.replicated)
                     alike.setdefault(at, []).append(rank)
                 found[place] = tuple(tuple(each) for each in alike.values())
+            elif kind is Kind.SHARD:
+                found[place] = self._same_shards(place)
             elif kind is Kind.COLLECTIVE:
                 members = self._own_groups.get(place)
                 found[place] = tuple(sorted(members)) if members else layout.replicas
         return found
+
+    def _same_shards(self, place: Place) -> Groups:
+        """The ranks that have one shard: those with what the mesh calls copies, and those whose values begin equal."""
+        held = self._first(Kind.SHARD).get(place, {})
+        shards: dict[str, dict[int, bool]] = {}
+        for rank in held:
+            nodes = self._nodes[rank].nodes
+            text, copies = shard_of(nodes.placements.get(nodes.find(place.node, place.graph), "")) or ("", False)
+            if text:
+                shards.setdefault(text, {})[rank] = copies
+        groups: list[tuple[int, ...]] = []
+        for ranks in shards.values():
+            if not is_expert(place.node):
+                groups += _classes({rank: held[rank] for rank in ranks}, varied=True)
+            for rank in (rank for rank, copies in ranks.items() if copies):
+                own = self._nodes[rank].shards_with.get(place.node, frozenset())
+                groups.append(tuple(own & ranks.keys()))
+        return _united(groups, held)
 
     def _apart(self, layout: ParallelLayout) -> tuple[str, ...]:
         if layout.told_by is ToldBy.RECORDED:
@@ -517,6 +587,8 @@ class _Comparison:
             if differing and sum(each.varied for each in of) - differing <= differing:
                 self._notes.append(left_out)
                 compared = [each for each in compared if each.kind is not kind or each.declared]
+        if not any(each.varied for each in compared):  # empty tensors, zeros: that these are equal says nothing
+            compared = [each for each in compared if len(each.parts) > 1]
         for each in compared:
             self._by = each.by if self._by is None else min(self._by, each.by)
             self._compared[each.kind] = self._compared.get(each.kind, 0) + 1
@@ -551,6 +623,39 @@ class _Comparison:
         at = outliers[0] if outliers else changed[0] if changed else group[0]
         key = self._key(place, at, found.step)
         return Difference(found.kind, key, group, parts, outliers, equal_at, changed, found.by, first)
+
+    # -- tied weights, and batches ---------------------------------------------------------------------
+
+    def _ties(self) -> Iterable[Tie]:
+        weights: dict[int, dict[str, Held]] = {}
+        places: dict[str, Place] = {}
+        for step, tensors in self._held.items():
+            for place, held in tensors.items():
+                if self._kinds[place] is Kind.WEIGHT and not place.slot and not place.round:
+                    weights.setdefault(step, {})[place.node] = held
+                    places[place.node] = place
+
+        def began_as_one(step: int, pair: Sequence[tuple[int, str]]) -> bool:
+            return self._are_alike([self._key(places[name], rank, step) for rank, name in pair])
+
+        for tie in ties({step: weights[step] for step in self._steps if step in weights}, began_as_one):
+            if any(tie.equal.values()):
+                self._compared[Kind.TIED] = self._compared.get(Kind.TIED, 0) + len(tie.equal)
+            yield tie
+
+    def _untied(self, tied: Iterable[Tie]) -> Iterable[Difference]:
+        for tie in (tie for tie in tied if tie.proven):
+            equal_at, first = None, True
+            for step, equal in tie.equal.items():
+                if equal:
+                    equal_at, first = step, True
+                    continue
+                place = next(each for each in self._held[step] if each.node == tie.weight[1])
+                group = tuple(sorted((tie.embedding[0], tie.weight[0])))
+                parts = tuple((rank,) for rank in group)
+                key = self._key(place, tie.weight[0], step)
+                yield Difference(Kind.TIED, key, group, parts, equal_at=equal_at, first=first, twin=tie.embedding)
+                first = False
 
     def _not_reduced(self, step: int, own: Mapping[Place, Groups]) -> Iterable[NotReduced]:
         """The gradients of replicas that went into no collective operation of the step."""

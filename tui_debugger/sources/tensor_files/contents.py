@@ -141,10 +141,17 @@ def _archive(path: str) -> Iterator[FileTensor]:
 
 
 def _saved_by_torch(path: str) -> Iterator[FileTensor]:
-    from tui_debugger.stats.torch_file import member_of, read_tree, tensors  # not where there are none
+    from tui_debugger.sources.tensor_files.zero_partitions import named_ranges, place_of  # not where there are none
+    from tui_debugger.stats.torch_file import member_of, member_of_range, read_tree, tensors
 
-    for place, ref in tensors(read_tree(path)):
-        yield FileTensor(tuple(str(key) for key in place), ReadSpec("", "pt", member=member_of(place)), ref.part)
+    tree = read_tree(path)
+    named = named_ranges(path, tree)
+    for place, ref in tensors(tree):
+        for each in named.get(place, ()):
+            spec = ReadSpec("", "pt", member=member_of_range(place, each.start, each.shape))
+            yield FileTensor(place_of(place, each.name), spec, each.part)
+        if place not in named:
+            yield FileTensor(tuple(str(key) for key in place), ReadSpec("", "pt", member=member_of(place)), ref.part)
 
 
 def _logged(path: str) -> Iterator[FileTensor]:

@@ -55,6 +55,7 @@ from tui_debugger.sources.tensor_files.layout import (
     is_shard,
     natural,
 )
+from tui_debugger.sources.tensor_files.zero_partitions import file_with_names
 from tui_debugger.stats.dtensor import TensorPart
 from tui_debugger.stats.dtypes import has_no_name
 from tui_debugger.stats.formats import Holds, may_hold_tensors
@@ -411,6 +412,8 @@ class StepLister:
         if holds_several(path):
             self._state.append(path)
             self._together.setdefault(folder, set()).add(name)
+        if names := file_with_names(path):
+            self._state.append(names)
         try:
             found = held_by(path)
         except UnreadableTensorError as error:
