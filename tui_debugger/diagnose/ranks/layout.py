@@ -241,7 +241,13 @@ def read_dims(text: str) -> Dims | None:
 
 
 _COPY: Final = re.compile(r"copy \d+ of \d+(?:, )?")
+_COPIES: Final = re.compile(r"(?:copy \d+ of \d+(?:, )?)+ of \[")
 _SHARD: Final = re.compile(r"(?:shard \d|elements \d)")
+
+
+def is_whole(text: str) -> bool:
+    """Tells by the words of a placement whether a rank has all of a weight, and others have copies: ``copy 0 of 2``."""
+    return _COPIES.match(text) is not None
 
 
 def shard_of(text: str) -> tuple[str, bool] | None:

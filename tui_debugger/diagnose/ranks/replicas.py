@@ -30,6 +30,7 @@ from tui_debugger.diagnose.ranks.layout import (
     ToldBy,
     inferred_layout,
     is_expert,
+    is_whole,
     read_dims,
     recorded_layout,
     shard_of,
@@ -255,7 +256,7 @@ class _Nodes:
         kinds[[*gradients.values()]] = Kind.GRADIENT
         for row, text in nodes.placements.items():
             told = read_dims(text) if text.startswith("dims ") else None
-            if told is None or told.split_axes:
+            if (told is None and not is_whole(text)) or (told is not None and told.split_axes):
                 kinds[row] = Kind.SHARD if weight[row] and shard_of(text) else Kind.NONE
             if dims and told is not None and told.replicated:
                 kinds[row] = Kind.DECLARED
@@ -579,6 +580,9 @@ class _Comparison:
 
     def _differences(self, own: Mapping[Place, Groups]) -> list[Difference]:
         compared = [each for step in self._steps for each in self._compare(step, own)]
+        if early := _reduced_later(compared):
+            self._notes.append(_LEFT_OUT[Kind.GRADIENT])
+            compared = [each for each in compared if each not in early]
         for kind, left_out in _LEFT_OUT.items():
             # Gradients differ before they are reduced, outputs before an operation that nobody waits for is done, and
             # those who take part in one may be others: most must be equal, and say something, for the rest to be wrong.
@@ -706,6 +710,18 @@ def _classes(held: Held, *, varied: bool = False) -> tuple[tuple[int, ...], ...]
         if content.by and not (varied and content.constant):
             found.setdefault((content.by, content.value), []).append(rank)
     return tuple(tuple(sorted(ranks)) for ranks in sorted(found.values(), key=lambda each: (-len(each), min(each))))
+
+
+def _reduced_later(compared: Iterable[_Compared]) -> set[_Compared]:
+    """Gradients that differ while the update gave all ranks the same: a DTensor's is reduced within the optimizer."""
+    differing: set[_Compared] = set()
+    updated: set[tuple[str, int, tuple[int, ...]]] = set()
+    for each in compared:
+        if each.kind is Kind.GRADIENT and len(each.parts) > 1:
+            differing.add(each)
+        elif each.kind is Kind.WEIGHT and len(each.parts) == 1 and each.varied:
+            updated.add((gradient_of(each.place.node), each.step, each.group))
+    return {each for each in differing if (each.place.node, each.step, each.group) in updated}
 
 
 def _is_one(held: Held, group: Sequence[int]) -> bool:
