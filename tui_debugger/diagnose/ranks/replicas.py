@@ -713,11 +713,14 @@ def _classes(held: Held, *, varied: bool = False) -> tuple[tuple[int, ...], ...]
 
 
 def _reduced_later(compared: Iterable[_Compared]) -> set[_Compared]:
-    """Gradients that differ while the update gave all ranks the same: a DTensor's is reduced within the optimizer."""
+    """Gradients that differ while the update gave all ranks the same: a DTensor's is reduced within the optimizer.
+
+    Only those of a recorder that says over which ranks they are reduced: its weights are those behind the update.
+    """
     differing: set[_Compared] = set()
     updated: set[tuple[str, int, tuple[int, ...]]] = set()
     for each in compared:
-        if each.kind is Kind.GRADIENT and len(each.parts) > 1:
+        if each.kind is Kind.GRADIENT and each.declared and len(each.parts) > 1:
             differing.add(each)
         elif each.kind is Kind.WEIGHT and len(each.parts) == 1 and each.varied:
             updated.add((gradient_of(each.place.node), each.step, each.group))
