@@ -580,7 +580,7 @@ class _Comparison:
 
     def _differences(self, own: Mapping[Place, Groups]) -> list[Difference]:
         compared = [each for step in self._steps for each in self._compare(step, own)]
-        if early := _reduced_later(compared):
+        if early := self._reduced_later(compared):
             self._notes.append(_LEFT_OUT[Kind.GRADIENT])
             compared = [each for each in compared if each not in early]
         for kind, left_out in _LEFT_OUT.items():
@@ -597,6 +597,17 @@ class _Comparison:
             self._by = each.by if self._by is None else min(self._by, each.by)
             self._compared[each.kind] = self._compared.get(each.kind, 0) + 1
         return [self._difference(each) for each in compared if len(each.parts) > 1]
+
+    def _reduced_later(self, compared: Iterable[_Compared]) -> set[_Compared]:
+        """Gradients that differ while the update gave all ranks the same: a DTensor's is reduced in the optimizer."""
+        differing: set[_Compared] = set()
+        updated: set[tuple[str, int, tuple[int, ...]]] = set()
+        for each in compared:
+            if each.kind is Kind.GRADIENT and len(each.parts) > 1:
+                differing.add(each)
+            elif each.kind is Kind.WEIGHT and len(each.parts) == 1 and each.varied and is_whole(self._dims[each.place]):
+                updated.add((gradient_of(each.place.node), each.step, each.group))
+        return {each for each in differing if (each.place.node, each.step, each.group) in updated}
 
     def _compare(self, step: int, own: Mapping[Place, Groups]) -> Iterable[_Compared]:
         reduced = {gradient_of(name) for nodes in self._nodes.values() for name in nodes.reduced_over}
@@ -710,21 +721,6 @@ def _classes(held: Held, *, varied: bool = False) -> tuple[tuple[int, ...], ...]
         if content.by and not (varied and content.constant):
             found.setdefault((content.by, content.value), []).append(rank)
     return tuple(tuple(sorted(ranks)) for ranks in sorted(found.values(), key=lambda each: (-len(each), min(each))))
-
-
-def _reduced_later(compared: Iterable[_Compared]) -> set[_Compared]:
-    """Gradients that differ while the update gave all ranks the same: a DTensor's is reduced within the optimizer.
-
-    Only those of a recorder that says over which ranks they are reduced: its weights are those behind the update.
-    """
-    differing: set[_Compared] = set()
-    updated: set[tuple[str, int, tuple[int, ...]]] = set()
-    for each in compared:
-        if each.kind is Kind.GRADIENT and each.declared and len(each.parts) > 1:
-            differing.add(each)
-        elif each.kind is Kind.WEIGHT and len(each.parts) == 1 and each.varied:
-            updated.add((gradient_of(each.place.node), each.step, each.group))
-    return {each for each in differing if (each.place.node, each.step, each.group) in updated}
 
 
 def _is_one(held: Held, group: Sequence[int]) -> bool:
