@@ -53,7 +53,8 @@ def is_norm(op_type: str) -> bool:
 
 
 _NORM: Final = re.compile(
-    r"(?:^|[._/])(?!(?:q|k|query|key)_?(?:layer)?_?norm)(?:\w*norm\w*|ln(?:_\w+|\d+)?)[._/](?:weight|bias|gamma|beta)$",
+    r"(?:^|[./])(?!(?:q|k|query|key)_?(?:layer)?_?norm|norm_[qk][./])(?:\w*norm\w*|ln(?:_\w+|\d+)?)[./]"
+    r"(?:weight|bias|gamma|beta)$",
     re.IGNORECASE,
 )
 """Parameters of norms, but not those of queries and keys, which may be divided with the heads of attention."""
