@@ -138,7 +138,9 @@ def compared(source: type[Placed], tensors: Mapping[int, Mapping[int, dict[Key, 
 class Hybrid(Placed):
     """Ranks 0 and 2 have copies of one shard, 1 and 3 of the other."""
 
-    placements = {rank: f"copy {rank // 2} of 2, shard {rank % 2} of 2 along dimension 0 of [512]" for rank in range(4)}
+    placements: ClassVar[Mapping[int, str]] = {
+        rank: f"copy {rank // 2} of 2, shard {rank % 2} of 2 along dimension 0 of [512]" for rank in range(4)
+    }
 
 
 def shards(diverged: int = -1) -> dict[int, dict[int, dict[Key, Value]]]:
