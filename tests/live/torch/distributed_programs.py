@@ -200,14 +200,14 @@ def average(parameters: Iterable[nn.Parameter]) -> None:
             parameter.grad /= dist.get_world_size()
 
 
-def spoil(model: nn.Module, add: float = float("nan")) -> None:
-    """Adds a NaN, or another number, to one element of what this process has of one weight."""
+def spoil(model: nn.Module, number: float = float("nan")) -> None:
+    """Plants a NaN, or another number, in what this process has of one weight."""
     with torch.no_grad():
         name, weight = next(
             (name, each) for name, each in model.named_parameters() if "blocks.1" in name and each.numel() > WIDTH
         )
         part = getattr(weight, "_local_tensor", weight)
-        part.view(-1)[:1] += add
+        part.view(-1)[:1] = number
     sys.stderr.write(f"spoilt {name}\n")
 
 
@@ -262,7 +262,7 @@ def losses(job: Job, address: str) -> list[str]:
             average(model.parameters())
         optimizer.step()
         if bad and job.bad == "drift":
-            spoil(model, add=0.5)
+            spoil(model, 9.0)
         optimizer.zero_grad()
         found.append(loss.item().hex())
     handle.detach()

@@ -249,11 +249,19 @@ VALUES = ["--watch", "TL max_gt=-1000"]
 
 
 @pytest.mark.turns("kind")
-@pytest.mark.parametrize("kind", ["ddp", "fsdp2", "hybrid", "tensor_parallel", "sequence_parallel"])
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2", "hybrid", "tensor_parallel"])
 def test_ranks_of_a_healthy_training_accuse_nobody(two: Trainings, capsys: Capture, kind: str, tmp_path: Path) -> None:
     found = two.watch(capsys, tmp_path, kind, VALUES)
     answer = run(capsys, "ranks", found.dump)
     assert answer.code == 0, answer.out
+
+
+def test_norms_whose_gradients_nobody_reduces_are_a_doubt(two: Trainings, capsys: Capture, tmp_path: Path) -> None:
+    """They read parts of a sequence, and are no DTensors: each rank updates its own."""
+    found = two.watch(capsys, tmp_path, "sequence_parallel", VALUES)
+    answer = run(capsys, "ranks", found.dump)
+    assert answer.code == 2
+    assert "blocks.0.norm.weight" in answer.lines[0]
 
 
 @pytest.mark.parametrize(("kind", "what"), [("ddp", "weight"), ("hybrid", "shard of weight")])
