@@ -210,3 +210,49 @@ def test_one_batch_on_all_ranks_at_every_step_may_be_meant() -> None:
 def test_where_no_wrapper_reduces_gradients_ranks_may_read_one_batch() -> None:
     """Tensor-parallel ranks do."""
     assert not compared(Placed, batches(2)).shared
+
+
+# -- plain files -----------------------------------------------------------------------------------
+
+
+def experts(*, apart: int) -> dict[int, dict[int, dict[str, Array]]]:
+    """Experts that all ranks drew with one seed; that many of the four are not the same later."""
+    return {
+        rank: {
+            step: {
+                "router.weight": value(7, step),
+                **{f"experts.{at}.weight": value(at, step, rank if step and at < apart else 0) for at in range(4)},
+            }
+            for step in STEPS
+        }
+        for rank in range(2)
+    }
+
+
+@pytest.mark.parametrize(("apart", "code"), [(0, 0), (1, 1), (4, 0)])
+def test_ranks_may_have_experts_of_their_own(tmp_path: Path, capsys: Capsys, apart: int, code: int) -> None:
+    """One that differs among replicas is a finding; where all do, each rank trains its own."""
+    assert run(capsys, "ranks", write(tmp_path, experts(apart=apart))).code == code
+
+
+def gradients(lost_at: int, *, reduced: bool) -> dict[int, dict[int, dict[str, Array]]]:
+    """What two ranks saved of weights and gradients; at that step one gradient did not arrive on rank 1."""
+    names = [f"layers.{at}.weight" for at in range(4)]
+    found: dict[int, dict[int, dict[str, Array]]] = {0: {}, 1: {}}
+    for rank, steps in found.items():
+        for step in STEPS:
+            steps[step] = {f"model.{name}": value(at, step) for at, name in enumerate(names)}
+            for at, name in enumerate(names):
+                lost = rank == 1 and at == 2 and step == lost_at
+                steps[step][f"grads.{name}"] = value(at, step, 8, rank if lost or not reduced else 0)
+    return found
+
+
+def test_a_gradient_that_was_lost_is_named_and_those_before_the_reduction_are_not(
+    tmp_path: Path, capsys: Capsys
+) -> None:
+    assert run(capsys, "ranks", write(tmp_path / "healthy", gradients(99, reduced=True))).code == 0
+    assert run(capsys, "ranks", write(tmp_path / "before", gradients(99, reduced=False))).code == 0
+    answer = run(capsys, "ranks", write(tmp_path / "lost", gradients(2, reduced=True)))
+    assert answer.code == 1
+    assert "reduced gradient grads.layers.2.weight:out:0 at step 2, equal at step 1" in answer.lines[0]

@@ -41,15 +41,17 @@ from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
     BIAS_GRADIENT,
+    NAMED_GRADIENT,
     PARAMETER_GRADIENTS,
     WEIGHT_GRADIENT,
     gives_all_the_same,
     gradient_of,
     is_collective,
     is_reducing,
+    parameter_by_name,
 )
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import TRAINABLE, ProgressFn, Side, TensorKey, no_progress
+from tui_debugger.model import TRAINABLE, Category, ProgressFn, Side, TensorKey, no_progress
 from tui_debugger.text.numbers import named
 
 
@@ -251,6 +253,9 @@ class _Nodes:
             kinds[gradient[nodes.type_id]] = Kind.GRADIENT
         weight = np.isin(nodes.category, [int(each) for each in TRAINABLE])
         kinds[weight] = Kind.WEIGHT
+        for row, name in enumerate(nodes.names):
+            if nodes.types[nodes.type_id[row]] == NAMED_GRADIENT and parameter_by_name(name) is Category.WEIGHT:
+                kinds[row] = Kind.GRADIENT
         rows = np.flatnonzero(weight).tolist()
         gradients = {row: own for row in rows if (own := nodes.find(gradient_of(nodes.names[row]))) >= 0}
         kinds[[*gradients.values()]] = Kind.GRADIENT
@@ -521,7 +526,8 @@ class _Comparison:
         weights = self._first(Kind.WEIGHT)
         # Where experts are called so, all other weights are the same on the ranks that share them.
         named = any(is_expert(place.node) for place in weights)
-        for place, held in weights.items():
+        own = self._own_experts(weights) if layout.told_by is not ToldBy.RECORDED else set[Place]()
+        for place, held in ((place, held) for place, held in weights.items() if place not in own):
             told = layout.dense_replicas if named and not is_expert(place.node) else layout.replicas
             groups = [
                 *told,
@@ -535,7 +541,9 @@ class _Comparison:
         by_gradient = {gradient_of(place.node): place for place in weights}
         for place, held in self._first(Kind.GRADIENT).items():
             weight = by_gradient.get(place.node)
-            of_weight = found[weight] if weight is not None else [*layout.replicas, *_classes(held, varied=True)]
+            of_weight = (
+                found.get(weight, ()) if weight is not None else [*layout.replicas, *_classes(held, varied=True)]
+            )
             found[place] = _united(of_weight, held)
         for place, kind in self._kinds.items():
             if kind is Kind.DECLARED and (dims := read_dims(self._dims[place])) is not None:
@@ -551,6 +559,23 @@ class _Comparison:
                 members = self._own_groups.get(place)
                 found[place] = tuple(sorted(members)) if members else layout.replicas
         return found
+
+    def _own_experts(self, weights: Mapping[Place, Held]) -> set[Place]:
+        """The weights of experts that were drawn with one seed, where most of them are not the same in the end.
+
+        Each rank has experts of its own then.
+        """
+        last = {place: held for step in self._steps for place, held in self._held.get(step, {}).items()}
+        drawn: dict[Place, bool] = {}
+        for place, held in weights.items():
+            groups = [group for group in _classes(held, varied=True) if len(group) > 1]
+            if groups and is_expert(place.node) and not self._reduced_over(place):
+                drawn[place] = all(_is_one(last[place], group) for group in groups)
+        apart = sum(not one for one in drawn.values())
+        if apart < max(_FEW, _MOST * len(drawn)):
+            return set()
+        self._notes.append("experts that began equal differ between ranks: each rank is taken to have its own")
+        return set(drawn)
 
     def _same_shards(self, place: Place) -> Groups:
         """The ranks that have one shard: those with what the mesh calls copies, and those whose values begin equal."""

@@ -14,7 +14,7 @@ from typing import Final
 from tui_debugger import opener
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.build import FileNode
-from tui_debugger.graph.categories import parameter_by_name
+from tui_debugger.graph.categories import NAMED_GRADIENT, parameter_by_name
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import (
     Category,
@@ -188,7 +188,7 @@ def file_node(found: FoundArray, outputs: int) -> FileNode:
     if _is_parameter(name):
         return FileNode(GRAPH, ROOT, name, path, PARAMETER, outputs)
     if _GRADIENT.search(name):
-        return FileNode(GRAPH, ROOT, name, f"Gradients/{path}", "Gradient", outputs)
+        return FileNode(GRAPH, ROOT, name, f"Gradients/{path}", NAMED_GRADIENT, outputs)
     return FileNode(GRAPH, ROOT, name, path, "Array", outputs)
 
 
