@@ -5,6 +5,7 @@ Of a checkpoint that many ranks wrote a part of, one file stands for all: its in
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -38,11 +39,13 @@ class FileTensor:
         place: the keys that lead to it; empty: the file holds nothing else.
         spec: how it is read, without the path; with one where it is in another file than was asked about.
         part: which part of a larger tensor it is; None: it is whole, or nothing tells.
+        nbytes: bytes of its values; -1: not known.
     """
 
     place: tuple[str, ...]
     spec: ReadSpec
     part: TensorPart | None = None
+    nbytes: int = -1
 
     @property
     def key(self) -> str | None:
@@ -136,8 +139,8 @@ def _of_atb(_: str) -> Iterator[FileTensor]:
 
 
 def _archive(path: str) -> Iterator[FileTensor]:
-    for key in array_keys(path):
-        yield FileTensor((key,), ReadSpec("", "npz", member=key))
+    for key, nbytes in array_keys(path).items():
+        yield FileTensor((key,), ReadSpec("", "npz", member=key), nbytes=nbytes)
 
 
 def _saved_by_torch(path: str) -> Iterator[FileTensor]:
@@ -149,9 +152,11 @@ def _saved_by_torch(path: str) -> Iterator[FileTensor]:
     for place, ref in tensors(tree):
         for each in named.get(place, ()):
             spec = ReadSpec("", "pt", member=member_of_range(place, each.start, each.shape))
-            yield FileTensor(place_of(place, each.name), spec, each.part)
+            nbytes = ref.nbytes // ref.shape[0] * math.prod(each.shape)
+            yield FileTensor(place_of(place, each.name), spec, each.part, nbytes)
         if place not in named:
-            yield FileTensor(tuple(str(key) for key in place), ReadSpec("", "pt", member=member_of(place)), ref.part)
+            spec = ReadSpec("", "pt", member=member_of(place))
+            yield FileTensor(tuple(str(key) for key in place), spec, ref.part, ref.nbytes)
 
 
 def _logged(path: str) -> Iterator[FileTensor]:
@@ -163,8 +168,8 @@ def _logged(path: str) -> Iterator[FileTensor]:
 
 
 def _safetensors(path: str) -> Iterator[FileTensor]:
-    for name in read_header(path).specs:
-        yield FileTensor((name,), ReadSpec("", "safetensors", member=name))
+    for name, where in read_header(path).specs.items():
+        yield FileTensor((name,), ReadSpec("", "safetensors", member=name), nbytes=where.length)
 
 
 def _indexed(path: str) -> Iterator[FileTensor]:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -131,7 +131,8 @@ class FileTree:
 class FoundArray:
     """One array: its node's name, its side and slot, its file, how it is read from that, its operator's type.
 
-    ``row`` is what an index of ``tdbg convert`` says of it, ``part`` which part of a larger tensor it is.
+    ``row`` is what an index of ``tdbg convert`` says of it, ``part`` which part of a larger tensor it is, ``nbytes``
+    the bytes of its values (-1: not known).
     """
 
     node: str
@@ -142,6 +143,7 @@ class FoundArray:
     op_type: str = ""
     row: IndexedTensor | None = None
     part: TensorPart | None = None
+    nbytes: int = -1
 
     @property
     def name(self) -> NodeName:
@@ -462,7 +464,7 @@ class StepLister:
             self._miss(where, f"the same tensor as one in {first}")
         else:
             where, spec = held.spec.path, held.spec
-            self._found[at] = FoundArray(*at, where or path, replace(spec, path=""), part=held.part)
+            self._found[at] = FoundArray(*at, where or path, spec.at(""), part=held.part, nbytes=held.nbytes)
 
     def _has_parts(self, found: list[os.DirEntry[str]]) -> bool:
         return any(entry.name.endswith(PART) for entry in found)

@@ -86,7 +86,8 @@ class StepTable(FilesTable):
         """``arrays`` are the rows."""
         rows = [each.row for each in arrays]
         when = np.array([0 if row is None else row.timestamp for row in rows], np.int64)
-        super().__init__(places, [each.path for each in arrays], [each.spec for each in arrays], when)
+        nbytes = np.array([each.nbytes for each in arrays], np.int64)
+        super().__init__(places, [each.path for each in arrays], [each.spec for each in arrays], when, nbytes)
         marked = enumerate(rows)
         self._rows = {at: row for at, row in marked if row is not None and row.marks & TensorFlag.STAT_ONLY}
 
