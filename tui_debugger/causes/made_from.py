@@ -210,25 +210,38 @@ class _Filling:
                     self._add(number, change, slot, [value], holder=holder.row)
 
     def _written_while_others_were_bad(self, tensors: Rows) -> None:
-        """What a program wrote while other parameters were bad may have been made of those, as averages are."""
+        """What a program wrote while other tensors were bad may have been made of those.
+
+        Averages are made of weights, before the step begins. What a model is called with may be made of what it
+        returned in the step before, as a state that is carried over is.
+        """
         start = tensors["start"] == Start.SOURCE.code
-        written = [
-            number
-            for number in np.flatnonzero(start & (tensors["parameter"] >= 0)).tolist()
-            if may_be_written(self._nodes, int(tensors["parameter"][number]))
-        ]
-        if not written:
-            return
+        for number in np.flatnonzero(start & (tensors["parameter"] >= 0)).tolist():
+            row = int(tensors["parameter"][number])
+            if may_be_written(self._nodes, row):
+                bad = self._bad_before(tensors, number, every=False)[:1]
+            elif draws_updates(self._nodes):
+                bad = self._bad_before(tensors, number, every=True)
+            else:
+                continue
+            values = self._rows(np.full(len(bad), number), np.full(len(bad), row), np.zeros(len(bad), np.int64))
+            values["step"], values["index"], values["after"] = [at for at, _ in bad], [at for _, at in bad], True
+            self._values.append(values)
+
+    def _bad_before(self, tensors: Rows, number: int, *, every: bool) -> list[tuple[int, int]]:
+        """The parameters (or ``every`` tensor) that were bad when the run of a tensor began, by step and index."""
+        row, round_ = int(tensors["parameter"][number]), int(tensors["round"][number])
+        if every:
+            run = self._flow.previous_run(row, self._step, round_)
+            if run is None:
+                return []
+            table = self._flow.table(run[0])
+            known = [(run[0], at) for at in np.flatnonzero(table.node >= 0).tolist() if table.round[at] in {0, run[1]}]
+            return self._bad(known)
         rows = np.flatnonzero(self._nodes.are_parameters(np.arange(len(self._nodes))))
         zeros = np.zeros(len(rows), np.int64)
         before, index = self._flow.befores(self._step, rows, zeros + int(Side.OUTPUT), zeros, zeros)
-        known = [(int(before[at]), int(index[at])) for at in np.flatnonzero(index >= 0).tolist()]
-        bad = self._bad(known)
-        for number in written if bad else ():
-            row = int(tensors["parameter"][number])
-            values = self._rows(np.array([number]), np.array([row]), np.array([0]))
-            (values["step"],), (values["index"],), values["after"] = *zip(bad[0]), True
-            self._values.append(values)
+        return self._bad([(int(before[at]), int(index[at])) for at in np.flatnonzero(index >= 0).tolist()])
 
     def _updated_by_states(self, tensors: Rows) -> None:
         """An optimizer changes its states first, and weights by these: a state that is bad then counts as an input."""
@@ -325,7 +338,10 @@ class _Filling:
         return np.isin(node, np.array(sorted(self._table.inputs_unknown), np.int64))
 
     def _parameter_read(self, value: Any, holder: Holder, reader: int, round_: int) -> None:
-        """A parameter without an input file: the program wrote it, or only the value after its update is there."""
+        """A parameter without an input file: the program wrote it, or only the value after its update is there.
+
+        Where nothing tells which of the values a node got, both have to be clean.
+        """
         updated = self._flow.updated(holder.row)
         now = self._flow.located(self._step, holder.row, Side.OUTPUT, holder.slot, round_)
         if self._table.unfinished:
@@ -334,6 +350,7 @@ class _Filling:
         value["later"] = now.index if updated else -1
         if (value["index"] >= 0 or not updated) and not may_read_later(self._nodes, holder.row, reader):
             return
+        value["held_step"], value["held_index"] = value["step"], value["index"]
         value["step"], value["index"] = now.step, now.index
         value["after"] = assigned(self._nodes, holder.row) != [] and now.index >= 0
 

@@ -242,7 +242,11 @@ def _judged_inputs(graph: RankGraph, kept: ReceivedStep) -> Iterator[Recorded]:
             continue  # it may be by design: what made it tells
         name = TensorName(nodes.op_type(row), nodes.names[row], slot, nodes.graph_of(row).root_id, side="input")
         meta, stats = _said_clean(graph, place) if place >= 0 else (None, _ONE_CLEAN)
-        yield name, meta, replace(stats, nan=int(state is OperandState.NAN), pos_inf=int(state is OperandState.INFINITE))
+        yield (
+            name,
+            meta,
+            replace(stats, nan=int(state is OperandState.NAN), pos_inf=int(state is OperandState.INFINITE)),
+        )
 
 
 _ONE_CLEAN: Final = TensorStats(1, 0, 0, 0, 0, 0, 0, None, None, None, None, None, math.nan)

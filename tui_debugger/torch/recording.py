@@ -325,7 +325,7 @@ class Recording:
             mutated: the ``id`` of each tensor that was changed in place.
             no_grad: in the pass without gradients that runs.
             counters: what counts changes of the outputs, where they do not by themselves yet.
-            reads: what it read; asked for where something may be wrong.
+            reads: what it read and left as it was, as far as that tells more than its sources do.
         """
         step = self._step(name, len(tensors), no_grad=no_grad)
         if step is None:
@@ -527,8 +527,13 @@ class Recording:
 
     def told(self, hits: Iterable[ClientHit]) -> list[ClientHit]:
         """Hits, of which each says whether the debugger knows what its node was made of in this step."""
-        known = self.structure.is_known
-        return [each if known(each.node) else replace(each, inputs_unknown=True) for each in hits]
+        unknown = [each for each in hits if not self.structure.is_known(each.node) or self._read_others(each)]
+        return [replace(each, inputs_unknown=True) if each in unknown else each for each in hits]
+
+    def _read_others(self, hit: ClientHit) -> bool:
+        """Tells whether a node read something bad that the graph need not name. An Inf may be a mask to operators."""
+        bad = {OperandState.NAN} if self._at_once else {OperandState.NAN, OperandState.INFINITE}
+        return any(name == UNKNOWN and state in bad for name, state in hit.operands)
 
     def seen_as(self, tensor: torch.Tensor) -> str:
         """See ``Step``: in the pass without gradients that runs, or in the step."""
@@ -598,7 +603,8 @@ class Recording:
         reads: Reads = _nothing,
     ) -> Sequence[ClientHit]:
         plan = self._plan(name)
-        known = self.settled and not mutated and counter is None and slot in self.structure.nodes[name].outputs
+        known = self.settled and not mutated and counter is None and reads is _nothing
+        known &= slot in self.structure.nodes[name].outputs
         if known and step.note(name, slot, tensor, plan):
             return ()
         with self.at_work():
@@ -627,7 +633,7 @@ class Recording:
         unsure = self.scaled and (name.startswith(GRADIENTS) or name in self.structure.of_gradients)
         later = not self._at_once or no_grad in self._off_course or unsure
         if later or plan is None or not self.plans.knows(name):
-            operands = self._read_until_then(step, reads) if self._at_once and not slot else ()
+            operands = self._read_until_then(step, reads) if not slot else ()
             self._look(step, name, slot, tensor, plan, mutated=mutated, counter=counter).operands = operands
             return ()
         waiting = Waiting()

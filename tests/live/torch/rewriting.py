@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
@@ -315,14 +315,14 @@ PROGRAMS: dict[str, Program] = {
 }
 
 
-def main() -> None:
+def main(programs: Mapping[str, Program] = PROGRAMS) -> None:
     """Trains some of them."""
     torch.set_num_threads(1)
     address, level, *names = sys.argv[1:]
     for rank, name in enumerate(names):
         os.environ["RANK"] = str(rank)
         torch.manual_seed(0)
-        model, optimizer, step = PROGRAMS[name.removesuffix(HEALTHY).removesuffix(FIRST)]()
+        model, optimizer, step = programs[name.removesuffix(HEALTHY).removesuffix(FIRST)]()
         handle = tdbg.attach(model, optimizer, address, level=level)
         for number in range(STEPS):
             step(number == (0 if name.endswith(FIRST) else BAD) and not name.endswith(HEALTHY))

@@ -24,8 +24,9 @@ TRUE: dict[str, dict[str, Places]] = {
     "the data of a frozen weight": {"module": at("0.weight"), "op": at("LiftFresh")},
     "the state of an optimizer": {"module": at("exp_avg.weight"), "op": at("LiftFresh")},
     "the input of one of several batches": {"module": at("inputs.input"), "op": at("LiftFresh")},
-    "a label of one of several batches": {"module": at("Loss"), "op": at("LiftFresh")},
-    "a label, and a look at the loss": {"module": at("Loss"), "op": at("LiftFresh")},
+    # A label is no tensor of the model: that it is bad clears the loss.
+    "a label of one of several batches": {"module": set(), "op": at("LiftFresh")},
+    "a label, and a look at the loss": {"module": set(), "op": at("LiftFresh")},
     "a reentrant checkpoint": {"module": at("NoGrad/root/Root"), "op": at("NoGrad/root/Sqrt")},
     "two backward passes": {"module": at("weight") | at("bias"), "op": at("NoGrad/Reciprocal")},
     "an average in place": {"module": at("teacher.weight") | at("teacher.bias"), "op": at("NoGrad/Div")},
