@@ -415,8 +415,10 @@ class GraphBuilder:
             name: of that node; nothing is said where another one was added.
             roles: names of arguments by names of inputs; nothing is said where one of those is no input.
         """
+        if not roles or not self._inputs:  # the first one may be drawn with another one, later
+            return
         node, inputs = self._inputs[-1]
-        if roles and self._keys.get(name) == node.name and all(list(inputs).count(each) == 1 for each in roles):
+        if self._keys.get(name) == node.name and all(list(inputs).count(each) == 1 for each in roles):
             found = node.attribute.add(name=ROLES.encode()).value.str_vals
             found.extend(roles.get(each, "").encode() for each in inputs)
 
