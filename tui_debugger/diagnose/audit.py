@@ -26,7 +26,7 @@ from tui_debugger.diagnose.recompute.judge import NOT_UPDATED, unit_of
 from tui_debugger.diagnose.recompute.table import kinds
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import CancelledError, TdbgError
-from tui_debugger.graph.categories import gradient_of, update_of
+from tui_debugger.graph.categories import BUFFER_UPDATE, INPUT_UPDATE, gradient_of, update_of
 from tui_debugger.graph.table import CONSTANT, PARAMETER
 from tui_debugger.model import Progress, ProgressFn, Side, TensorKey, no_progress
 from tui_debugger.text.clean import clean
@@ -282,7 +282,7 @@ class _Audit:
         )
         late = sorted((int(nodes.order[row]), row) for row in np.flatnonzero(updating).tolist() if row not in there)
         found = [*places, *((row, 0) for _, row in late)]
-        types = [name in {PARAMETER, CONSTANT} for name in nodes.types]
+        types = [name in _NOTHING_COMPUTED for name in nodes.types]
         return [
             Item(row, of, nodes.names[row])
             for row, of in found
@@ -444,6 +444,8 @@ class _Audit:
                     )
 
 
+_NOTHING_COMPUTED: Final = frozenset({PARAMETER, CONSTANT, "LearningRate", BUFFER_UPDATE, INPUT_UPDATE})
+"""Types of nodes that stand for a value that is there."""
 _ASSIGN: Final = frozenset({"Assign", "AssignAdd", "AssignSub"})
 
 

@@ -263,13 +263,15 @@ class _Drawing:
         slots = [node.outputs.get(slot, like.get(slot, _NOTHING)) for slot in range(max(node.outputs, default=-1) + 1)]
         self.add(name, node.kind, self._structure.inputs_of(name), slots, node.source)
         if name not in self._structure.doubted:
-            self.graph.add_roles(name, self._structure.roles.get(name, {}))
+            self._add_call(name, self._structure.inputs_of(name))
 
     def add_parameter_gradient(self, parameter: str, tensor: torch.Tensor) -> None:
         """Adds what an optimizer will use as the gradient of a parameter."""
         name = gradient_of(parameter)
         kind = BIAS_ADD_GRADIENT if _BIAS.search(parameter) else PARAMETER_GRADIENT
-        self.add(name, kind, self._structure.inputs_of_gradient(name), [slot_of(tensor)])
+        inputs = self._structure.inputs_of_gradient(name)
+        self.add(name, kind, inputs, [slot_of(tensor)])
+        self._add_call(name, inputs)
 
     def add_rates(self, optimizers: Iterable[torch.optim.Optimizer]) -> dict[int, str]:
         """The learning rates. Returns the node of each by ``id`` of the parameters that it is for."""
@@ -287,6 +289,15 @@ class _Drawing:
             if slot and node in self._structure.nodes:
                 self.graph.add_item(each, node, slot)
         self.graph.add_node(name, kind, made, slots, source)
+
+    def _add_call(self, name: str, inputs: Sequence[str]) -> None:
+        """The arguments of the node that was drawn last."""
+        structure = self._structure
+        call = structure.calls.get(name)
+        if call is not None and call.arguments:
+            touched, made = structure.touched, [self._drawn(each) for each in inputs if each not in self._constants]
+            text = call.text(inputs, self._constants, touched, repeated=structure.repeated, output=name in touched)
+            self.graph.add_call(name, made, text)
 
     def _drawn(self, each: str) -> str:
         """Returns what the graph calls an input: constants have numbers there."""

@@ -14,7 +14,7 @@ import math
 import os
 import sys
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -102,10 +102,18 @@ class Flow:
         following: the step is followed.
         changed: weights and buffers that operators were seen to change.
         seeing: operators are seen. Else only what is the very output of a node is known.
+        updating: an optimizer runs: it is to write to weights.
     """
 
-    def __init__(self, *, doubts_found: bool = True) -> None:
-        """Nothing is known yet. ``doubts_found``: memory that is read as it was found is made of something unknown."""
+    def __init__(self, *, doubts_found: bool = True, touch: Callable[[Iterable[str]], None] = lambda _: None) -> None:
+        """Nothing is known yet.
+
+        Args:
+            doubts_found: memory that is read as it was found is made of something unknown.
+            touch: told the names of outputs and weights that the program writes to.
+        """
+        self._touch = touch
+        self.updating = False
         self._doubts_found = doubts_found
         self.changed: set[str] = set()
         self.following = True
@@ -199,6 +207,27 @@ class Flow:
             return known
         return _NOBODY if has_fractions(tensor) else _CONSTANT
 
+    def itself(self, tensor: torch.Tensor) -> str:
+        """The output, weight or input that a tensor is, or shows all of in the same shape; empty where it is none."""
+        made = self.of(tensor)
+        if made.work or len(made.sources) != 1 or not made.sources[0] or made.sources[0].startswith("\0"):
+            return ""
+        if made.own:
+            return made.sources[0]
+        plain = internals.part_of(tensor)
+        address = internals.storage_of(plain)
+        if address is None:
+            return ""
+        place, storage = place_of(plain), self._storages.get(address)
+        owned = storage.views if storage is not None else ()
+        if any(view.place == place and view.made.own and view.made.sources == made.sources for view in owned):
+            return made.sources[0]
+        for reference, name in self._parameters.values():
+            held = reference() if name == made.sources[0] else None
+            if held is not None and place_of(internals.part_of(held)) == place:
+                return name
+        return ""
+
     def mixed(self, tensor: torch.Tensor) -> bool:
         """Tells whether the program itself brought more into a tensor, as clipping brings all gradients into each."""
         return internals.storage_of(internals.part_of(tensor)) in self._mixed
@@ -287,11 +316,30 @@ class Flow:
         *,
         overwritten: bool = False,
     ) -> None:
+        self.touch(written)
         for tensor in written:
             self._change(tensor, made, overwritten=overwritten)
         for tensor in outputs:
             if all(tensor is not each for each in written):
                 self._set(tensor, made)
+
+    def touch(self, written: Iterable[torch.Tensor]) -> None:
+        """Notes that the program is writing to tensors: what was recorded in their memory is something else then."""
+        if self.updating:
+            return
+        for tensor in written:
+            plain = internals.part_of(tensor)
+            address = internals.storage_of(plain)
+            found = {self.parameter(tensor)}
+            if address is not None:
+                found.add(self._parameter_at(address) or "")
+                start, end = range_of(place_of(plain))
+                for view in self._storages[address].views if address in self._storages else ():
+                    first, last = range_of(view.place)
+                    if view.made.own and first < end and start < last:
+                        found.update(view.made.sources)
+            if found := found - {""}:
+                self._touch(found)
 
     # -- memory --------------------------------------------------------------------------------------
 

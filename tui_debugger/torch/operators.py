@@ -21,6 +21,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.torch import internals
+from tui_debugger.torch.arguments import call_of
 from tui_debugger.torch.calls import Calls, Guard, is_compiling, user_stack
 from tui_debugger.torch.flow import PlaceInMemory, is_dense, place_of, range_of, written_by
 from tui_debugger.torch.internals import Hook, leaves
@@ -76,6 +77,8 @@ class Operators:
         self._times: Counter[str] = Counter()
         self._times_bare: Counter[str] = Counter()
         self._forward: dict[int, tuple[str, str]] = {}
+        self._described: dict[str, list[str]] = {}
+        """By node the inputs with which its arguments were worked out last."""
         self._mode: internals.EveryOperator | None = None
         self._left: list[internals.EveryOperator] = []
         self._unfilled = Unfilled()
@@ -204,13 +207,15 @@ class Operators:
             if later:
                 self._recording.began(name, kind, tensors, lambda: self._sources(func, kind, args, kwargs, forward))
                 return
+            if mutates := internals.changes_its_arguments(func):
+                self._recording.flow.touch(written_by(func, args, kwargs))
             self._recording.made(
                 name,
                 kind,
                 tensors,
-                lambda: self._sources(func, kind, args, kwargs, forward),
+                lambda: self._described_sources(name, func, kind, (args, kwargs), forward),
                 lambda: self._stack(forward),
-                mutated=internals.changes_its_arguments(func),
+                mutated=mutates,
                 no_grad=no_grad,
                 counters=internals.counters(func, args, kwargs, tensors),
                 reads=lambda: read_tensors(self._recording.flow, func, args, kwargs),
@@ -237,6 +242,15 @@ class Operators:
         if len(self._forward) < REMEMBERED:
             self._forward.setdefault(internals.last_function(), (scope, name))
 
+    def _described_sources(self, name: str, func: Any, kind: str, given: tuple[Any, Any], forward: str) -> list[str]:
+        """Returns what an operator is given; notes its arguments where that is something new."""
+        found = self._sources(func, kind, *given, forward)
+        if self._described.get(name) != found:
+            self._described[name] = found
+            call = call_of(self._recording.flow, func, *given, _reads(func, kind, *given))
+            self._recording.structure.add_call(name, call)
+        return found
+
     def _sources(self, func: Any, kind: str, args: Any, kwargs: Any, forward: str) -> list[str]:
         """Returns what an operator is given. ``forward``: in the backward pass the operator that it differentiates."""
         flow = self._recording.flow
@@ -246,6 +260,12 @@ class Operators:
         made = self._recording.structure.nodes.get(forward)
         # Where a function has no value, its derivative has none: that is no fault of the derivative.
         return [*found, forward] if made is not None and made.kind in _WITH_POLES else found
+
+
+def _reads(func: Any, kind: str, args: Any, kwargs: Any) -> Callable[[torch.Tensor], bool]:
+    """As ``reads``; a batch norm that trains does not read its running statistics."""
+    read, statistics = reads(func, kind, args, kwargs), written_by(func, args, kwargs) if "BatchNorm" in kind else ()
+    return lambda tensor: read(tensor) and all(tensor is not each for each in statistics)
 
 
 # -- memory that nobody has filled ----------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.recorded import UnrecordedCounts
 from tui_debugger.model import OperandState
 from tui_debugger.stats.records import Record
+from tui_debugger.torch.arguments import gradient_call
 from tui_debugger.torch.captures import (
     EVERYTHING,
     NOWHERE,
@@ -236,7 +237,8 @@ class Recording:
         self.step = Step(room)
         self.passes = Passes(self.step, room)
         self.structure = Structure()
-        self.flow = Flow(doubts_found=not at_once)
+        self.flow = Flow(doubts_found=not at_once, touch=self.structure.touch)
+        self._called = False
         self.plans = Plans(Judge())
         self.learning = True
         self.measuring = False
@@ -272,6 +274,9 @@ class Recording:
 
     def begin_call(self) -> None:
         """The model is called with gradients."""
+        if self._called:
+            self.structure.repeat()
+        self._called = True
         self.step.begin_call()
         self.updated += self._evaluated if self._evaluations else ()
         self._evaluations += 1
@@ -436,6 +441,7 @@ class Recording:
 
     def _read_again(self) -> None:
         """Notes that something runs after an optimizer in the same step: the weights that it reads are not known."""
+        self.structure.touch(self.updated)
         for name in self.updated:
             self.structure.feed(name, [UNKNOWN])
         self.updated.clear()
@@ -454,6 +460,7 @@ class Recording:
             mixed = [UNKNOWN] if self.flow.mixed(gradient) else []
             made = self.structure.gone_through(self.flow.sources([gradient]))
             self.structure.add_gradient(name, [*made, *mixed])
+            self.structure.add_call(name, gradient_call(self.flow, gradient) if self._at_once and not mixed else None)
 
     def given(self, name: str, tensor: torch.Tensor, *, no_grad: bool = False) -> None:
         """The model was called with a tensor."""
@@ -538,7 +545,7 @@ class Recording:
         self.step.clear()
         self.flow.clear()
         self.updated.clear()
-        self._awaiting = False
+        self._awaiting = self._called = False
         self._order, self._order_bare, self._last = 0, 1, ""
         if self._surprised:
             self._surprises += 1

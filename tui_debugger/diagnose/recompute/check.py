@@ -12,7 +12,15 @@ import numpy as np
 
 from tui_debugger.arrays import Array
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.recompute import convolutions, data_movement, elementwise, products, reductions, updates
+from tui_debugger.diagnose.recompute import (
+    aten,
+    convolutions,
+    data_movement,
+    elementwise,
+    products,
+    reductions,
+    updates,
+)
 from tui_debugger.diagnose.recompute.judge import (
     ACCUMULATED,
     NOT_UPDATED,
@@ -27,6 +35,7 @@ from tui_debugger.diagnose.recompute.probing import MOST_TO_TELL, Probed
 from tui_debugger.diagnose.recompute.products import product_of
 from tui_debugger.diagnose.recompute.table import (
     ALL_REDUCE,
+    ATEN,
     LINEAR_GRADIENT,
     Alternatives,
     ByShape,
@@ -45,13 +54,13 @@ from tui_debugger.graph.categories import (
     makes_random_numbers,
     plain_type,
 )
-from tui_debugger.graph.table import CONSTANT, PARAMETER
+from tui_debugger.graph.table import CONSTANT, PARAMETER, real_inputs
 from tui_debugger.model import Side, TensorKey
-from tui_debugger.sources.base import Argument, CallArguments, OtherArgument, TensorSlot
+from tui_debugger.sources.base import NOT_RECORDED, Argument, CallArguments, OtherArgument, TensorSlot
 
 __all__ = ["NotChecked", "OperatorCheck", "OutputCheck", "check_operator"]
 
-_ENTERED: Final = (convolutions, data_movement, elementwise, products, reductions, updates)
+_ENTERED: Final = (aten, convolutions, data_movement, elementwise, products, reductions, updates)
 """The modules that fill the table when they are imported."""
 _PART: Final = 1 << 15
 """Elements of an output that are computed at once, where an operator can be taken part by part: all that is made of
@@ -116,10 +125,11 @@ def check_operator(
     op_type = run.nodes(rank).op_type(row)
     if op_type in _LINEAR_BACKWARD and (forward := _forward_of(run, rank, row)) >= 0:
         return _linear_gradient(_Reader(run, (rank, step, row, round), instead=instead), forward)
-    refused = _refused(op_type)
-    call = run.arguments(rank, step, row, round) if not refused else None
+    call = run.arguments(rank, step, row, round)
+    if (refused := _refused(op_type)) and (call is None or not call.aten or op_type not in ATEN):
+        return NotChecked(refused)
     if call is None:
-        return NotChecked(refused or "arguments not recorded")
+        return NotChecked("arguments not recorded")
     operator = None if is_collective(op_type) else _operator(op_type, call)
     all_reduce = plain_type(op_type) == _ALL_REDUCE
     if operator is None and not all_reduce:
@@ -132,36 +142,48 @@ def check_operator(
         if not found:
             raise CannotBindError(reader.why_no_output())
         outputs = _all_reduce(reader, call, found) if operator is None else _computed(operator, call, reader, found)
-        if (
-            operator is not None
-            and "input" in call.keywords
-            and call.parameters
-            and any(each.wrong for each in outputs)
-        ):
-            _require_these_weights(operator, call, reader, found)
+        if operator is not None and any(each.wrong for each in outputs):
+            _require_these_values(operator, call, reader, found, outputs)
         return OperatorCheck(kind, outputs, reader.nbytes)
     except (CannotBindError, TdbgError, MemoryError) as error:
         return NotChecked(_why(error), kind, failed=not isinstance(error, CannotBindError))
 
 
-def _require_these_weights(
-    operator: Operator, call: CallArguments, reader: _Reader, found: Mapping[int, TensorRow]
+def _require_these_values(
+    operator: Operator,
+    call: CallArguments,
+    reader: _Reader,
+    found: Mapping[int, TensorRow],
+    outputs: Sequence[OutputCheck],
 ) -> None:
-    """Checks that a module computed with the weights that were recorded.
+    """Checks that a node of our own client read and made the values that were recorded, before it is accused.
 
-    Weights are recorded once for a step. The program may have changed them since the module ran: with others nearly
-    all of the output differs.
+    Values are recorded once for a step, weights at its end. Where there were several calls, or where nobody saw what
+    the program did to weights meanwhile (modules), others may be meant: with those nearly all of the output differs.
 
     Raises:
-        CannotBindError: most of the output does not fit them.
+        CannotBindError: the program writes to one of them, or most of the output does not fit them.
     """
-    given = {key: reader.argument(each) for key, each in {**call.keywords, **(call.parameters or {})}.items()}
-    made = operator.function(**given)
+    if call.doubt:
+        raise CannotBindError(call.doubt)
+    if not call.several and (call.aten or not call.parameters or "input" not in call.keywords):
+        return
+    args, named = _bound(operator, call, reader)
+    made = _called(operator, args, named)
     choices = made.choices if isinstance(made, Alternatives) else (made,)
-    wholes = [each.exact() if isinstance(each, Probed) else each for each in choices]
-    out = reader.output(0, found[0]) if 0 in found else None
-    if out is None or not any(isinstance(each, Expected) and _fits_mostly(each, out) for each in wholes):
-        raise CannotBindError("its weights may have been changed since it ran: most of its output does not fit them")
+    for check in outputs:
+        if not check.wrong:
+            continue
+        expected = [each[check.slot] if isinstance(each, tuple) else each for each in choices]
+        out = reader.output(check.slot, found[check.slot])
+        expected = [each.function(out.shape) if isinstance(each, ByShape) else each for each in expected]
+        wholes = [each.exact() if isinstance(each, Probed) else each for each in expected]
+        if not any(isinstance(each, Expected) and _fits_mostly(each, out, _SURELY_MEANT) for each in wholes):
+            raise CannotBindError("most of its output does not fit: what was recorded may be of another call")
+
+
+_SURELY_MEANT: Final = 0.8
+"""The share of elements beside zeros that fit where the recorded values are those that were read."""
 
 
 _LINEAR_BACKWARD: Final = frozenset(name + BACKWARD for name in ("Linear", "Dense"))
@@ -228,7 +250,7 @@ def _refused(op_type: str) -> str:
 
 def _operator(op_type: str, call: CallArguments) -> Operator | None:
     is_module, is_graph = call.parameters is not None, call.attributes is not None
-    return find_operator(op_type, is_module=is_module, is_graph=is_graph)
+    return find_operator(op_type, is_module=is_module, is_graph=is_graph, is_aten=call.aten)
 
 
 class _Reader:
@@ -246,8 +268,10 @@ class _Reader:
         at: tuple[int, int, int, int],
         writes: tuple[int, ...] = (),
         instead: Mapping[tuple[str, int], Array] | None = None,
+        depth: int = 0,
     ) -> None:
-        """``at`` is rank, step, row and round; ``instead`` see ``check_operator``."""
+        """``at`` is rank, step, row and round; ``instead`` see ``check_operator``; ``depth`` of moves behind it."""
+        self.depth = depth
         self.run = run
         self.rank, self.step, self.row, self.round = at
         self.rows = run.tensor_rows(*at)
@@ -267,6 +291,8 @@ class _Reader:
             return self._taken(given)
         row = self._inputs.get(slot)
         if row is None or not row.has_value:
+            if (moved := self._moved(slot)) is not None:
+                return self._taken(moved)
             only = row is not None and row.recorded
             raise CannotBindError(
                 f"of input {slot} there are only statistics" if only else f"input {slot} was not dumped"
@@ -274,6 +300,22 @@ class _Reader:
         if row.uncertain:
             raise CannotBindError(f"which file holds input {slot} is not certain")
         return self._taken(self.run.read(row.key if slot not in self.written else self._before(slot)))
+
+    def _moved(self, slot: int) -> Array | None:
+        """An input that was not recorded, made of what was: its producer only moves values. None where it does more."""
+        nodes = self.run.nodes(self.rank)
+        holders = real_inputs(nodes, self.row)
+        producer, made = holders[slot] if slot < len(holders) else (-1, 0)
+        call = self.run.arguments(self.rank, self.step, producer, self.round) if producer >= 0 else None
+        operator = ATEN.get(nodes.op_type(producer)) if call is not None and call.aten else None
+        if call is None or operator is None or operator.kind not in _MOVES or self.depth >= _DEEPEST:
+            return None
+        if call.doubt:
+            raise CannotBindError(call.doubt)
+        reader = _Reader(self.run, (self.rank, self.step, producer, self.round), depth=self.depth + 1)
+        result = _called(operator, *_bound(operator, call, reader))
+        found = result[made] if isinstance(result, tuple) and made < len(result) else result
+        return np.asarray(found.value) if isinstance(found, Expected) and found.exact else None
 
     def _taken(self, found: Array) -> Array:
         self.nbytes += found.nbytes
@@ -317,6 +359,8 @@ class _Reader:
             return tuple([self.argument(each) for each in value])
         if isinstance(value, dict):
             return {key: self.argument(each) for key, each in value.items()}
+        if isinstance(value, OtherArgument) and value.kind == NOT_RECORDED:
+            return Missing(f"an argument {value.text}")
         return Ellipsis if isinstance(value, OtherArgument) and value.kind == "ellipsis" else value
 
     def outputs(self) -> dict[int, TensorRow]:
@@ -337,10 +381,12 @@ class _Reader:
         return "only statistics" if any(each.recorded for each in out) else "output was not dumped"
 
 
-def _computed(
-    operator: Operator, call: CallArguments, reader: _Reader, found: Mapping[int, TensorRow]
-) -> tuple[OutputCheck, ...]:
-    """Binds the arguments, computes, and judges."""
+def _bound(operator: Operator, call: CallArguments, reader: _Reader) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with which an operator is computed.
+
+    Raises:
+        CannotBindError: not all are known.
+    """
     positional = [reader.argument(each) for each in call.positional]
     keywords = {key: reader.argument(each) for key, each in call.keywords.items()}
     parameters = {key: reader.argument(each) for key, each in (call.parameters or {}).items()}
@@ -349,6 +395,21 @@ def _computed(
     for each in (*args, *named.values()):
         if isinstance(each, OtherArgument) and operator.kind not in _TYPES_DO_NOT_MATTER:
             raise CannotBindError(f"an argument that was not recorded: {each.kind or each.text}")
+    return args, named
+
+
+_MOVES: Final = frozenset({"reshape", "transpose", "expand", "copy", "index", "split", "gather"})
+"""Kinds of operators that only move values."""
+_DEEPEST: Final = 8
+"""The most moves one behind the other."""
+
+
+def _computed(
+    operator: Operator, call: CallArguments, reader: _Reader, found: Mapping[int, TensorRow]
+) -> tuple[OutputCheck, ...]:
+    """Binds the arguments, computes, and judges."""
+    args, named = _bound(operator, call, reader)
+    positional = args[: len(call.positional)]
     outputs = {slot: reader.output(slot, row) for slot, row in found.items()}
     if _overwritten(reader, positional, outputs, call):
         raise CannotBindError("written over in place: the input that was recorded is the output")
@@ -495,16 +556,25 @@ def _difference_of(operator: Operator, args: Sequence[Any], named: Mapping[str, 
     return _difference(fitted, out) if fitted is not None else ("", "")
 
 
-def _fits_mostly(expected: Expected, found: Array) -> bool:
-    """Tells whether most elements are right: then the form is the one that was meant, and what is wrong is a fault."""
+def _fits_mostly(expected: Expected, found: Array, beside_zeros: float = 0.0) -> bool:
+    """Tells whether most elements are right: then the form is the one that was meant, and what is wrong is a fault.
+
+    ``beside_zeros``: the share of those that are not zero in both, which must be right; 0: half of all.
+    """
     whole, unit = expected.complete(), unit_of(found.dtype) or 0.0
     if np.shape(whole.value) != found.shape:
         return False
     with np.errstate(all="ignore"):
         inside = min(ACCUMULATED, unit) * math.sqrt(max(whole.terms, 1.0))
         explained = unit * (np.abs(whole.value) + whole.narrow) + inside * np.asarray(whole.size)
-        near = np.abs(found.astype(np.float64) - whole.value) <= 8 * explained
-    return bool(np.mean(near) > 0.5)
+        off = np.abs(found.astype(np.float64) - whole.value)
+        near = off <= 8 * explained
+        if whole.either is not None:
+            near |= np.abs(found.astype(np.float64) - whole.either) <= 8 * explained
+    if not beside_zeros:
+        return bool(np.mean(near) > 0.5)
+    some = np.isfinite(off) & ((found != 0) | (np.asarray(whole.value) != 0))
+    return bool(np.any(some)) and float(np.mean(near[some])) >= beside_zeros
 
 
 def _difference(expected: Expected, found: Array) -> tuple[str, str]:

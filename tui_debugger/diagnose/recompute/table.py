@@ -29,7 +29,12 @@ ALIASES: Final[Mapping[str, str]] = {
     "epsilon": "eps",
 }
 """Names of arguments that are spelled otherwise here and there; used where the signature knows the second only."""
-IGNORED: Final = frozenset({"inplace", "out", "name", "generator", "layout", "memory_format", "non_blocking", "copy"})
+IGNORED: Final = frozenset(
+    {
+        *("inplace", "out", "name", "generator", "layout", "memory_format", "non_blocking", "copy"),
+        *("device", "pin_memory"),
+    }
+)
 """Arguments that say nothing of the values."""
 
 
@@ -159,6 +164,8 @@ CALLS: Final[dict[str, Operator]] = {}
 """Functions of PyTorch, and MindSpore's where they have the same signature, by plain name."""
 GRAPHS: Final[dict[str, Operator]] = {}
 """Operators of MindSpore's graphs, by lower-case name."""
+ATEN: Final[dict[str, Operator]] = {}
+"""Operators of PyTorch below autograd, by the type that our client gives them, with the arguments of their schemas."""
 MODULES: Final[dict[str, Operator]] = {}
 """Modules whose outputs follow from what is recorded of them, by class."""
 
@@ -193,6 +200,17 @@ def graph(
     return enter
 
 
+def aten(kind: str, *names: str, split: str = "", single: bool = False) -> Callable[[F], F]:
+    """Enters an operator below autograd under its types."""
+
+    def enter(function: F) -> F:
+        for name in names:
+            ATEN[name] = Operator(kind, function, split, single=single)
+        return function
+
+    return enter
+
+
 def module(kind: str, *names: str, split: str = "", single: bool = False) -> Callable[[F], F]:
     """Enters a module under the names of its classes."""
 
@@ -204,8 +222,10 @@ def module(kind: str, *names: str, split: str = "", single: bool = False) -> Cal
     return enter
 
 
-def find_operator(op_type: str, *, is_module: bool, is_graph: bool) -> Operator | None:
+def find_operator(op_type: str, *, is_module: bool, is_graph: bool, is_aten: bool = False) -> Operator | None:
     """Returns how to recompute operators of a type; None where that is not known."""
+    if is_aten:
+        return ATEN.get(op_type)
     if is_module:
         return MODULES.get(op_type)
     # A function of msprobe's that MindSpore made may be one of its operators: ``Primitive.norm.LayerNorm``.
@@ -215,5 +235,5 @@ def find_operator(op_type: str, *, is_module: bool, is_graph: bool) -> Operator 
 
 def kinds() -> tuple[str, ...]:
     """Every kind of operator that can be recomputed, in the order of the alphabet."""
-    tables = (CALLS, GRAPHS, MODULES)
+    tables = (CALLS, GRAPHS, MODULES, ATEN)
     return tuple(sorted({each.kind for table in tables for each in table.values()} | {ALL_REDUCE, LINEAR_GRADIENT}))

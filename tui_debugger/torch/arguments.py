@@ -1,0 +1,179 @@
+"""The arguments of a node, for whoever computes it once more: which of its inputs is which, and all other values.
+
+An argument that is not exactly what the graph has for an input (a view that is no node, a tensor that nobody was seen
+to make) is ``Unknown``. They are worked out once for a node, and again only where its inputs are others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from tui_debugger.torch.flow import Flow
+
+_PLAIN: Final = (bool, int, float, str, type(None))
+_LONGEST: Final = 64
+"""Numbers of a list that are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An argument that is a recorded tensor.
+
+    Attributes:
+        source: the input of the node that it is.
+        place: of that among the inputs; -1: wherever it stands.
+    """
+
+    source: str
+    place: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """An argument that is not recorded.
+
+    Attributes:
+        why: not.
+    """
+
+    why: str
+
+
+OTHERS: Final = Unknown("is another one in some steps")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The arguments of a node.
+
+    Attributes:
+        arguments: by name: ``Given``, ``Unknown``, a list of them, or the value.
+        module: it is a module: values are those of its attributes.
+    """
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    module: bool = False
+
+    def merged(self, other: Call) -> Call:
+        """The same for both of two calls: what differs is unknown."""
+        if other.arguments == self.arguments:
+            return self
+        one, two = self.arguments, other.arguments
+        keys = (*one, *(each for each in two if each not in one))
+        both = {key: one[key] if key in one and key in two and _same(one[key], two[key]) else OTHERS for key in keys}
+        return Call(both, self.module)
+
+    def text(
+        self,
+        inputs: Sequence[str],
+        left_out: Collection[str],
+        touched: Collection[str],
+        *,
+        repeated: bool = False,
+        output: bool = False,
+    ) -> str:
+        """What the graph says of the call.
+
+        Args:
+            inputs: of the node.
+            left_out: those of them that are not drawn.
+            touched: what the program writes to after it is recorded, or before it is read.
+            repeated: the model is called several times in a step.
+            output: the program writes to what the node made, too.
+        """
+        kept = [at for at, each in enumerate(inputs) if each not in left_out]
+        unsure = ["its output"] if output else []
+
+        def told(value: Any) -> Any:
+            if isinstance(value, list | tuple):
+                return [told(each) for each in value]
+            if isinstance(value, Unknown):
+                return {"no": value.why}
+            if not isinstance(value, Given):
+                return value
+            place = value.place
+            if place < 0 and list(inputs).count(value.source) == 1:
+                place = list(inputs).index(value.source)
+            if not 0 <= place < len(inputs) or inputs[place] != value.source or place not in kept:
+                return {"no": OTHERS.why if place not in kept or place < 0 else "is not recorded"}
+            if value.source in touched:
+                unsure.append(value.source)
+            return {"in": kept.index(place)}
+
+        found = {key: told(each) for key, each in self.arguments.items()}
+        more = {"module": True} if self.module else {}
+        more |= {"passes": True} if repeated else {}
+        return json.dumps({"arguments": found, **more, **({"unsure": unsure} if unsure else {})})
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and (one == other or (one != one and other != other))  # noqa: PLR0124 - NaN
+
+
+def call_of(flow: Flow, func: Any, args: Any, kwargs: Any, read: Callable[[torch.Tensor], bool]) -> Call | None:
+    """The arguments of an operator, by the names in its schema; places are those of ``operands``."""
+    schema = getattr(func, "_schema", None)
+    if schema is None:
+        return None
+    found: dict[str, Any] = {}
+    place = 0
+
+    def given(value: Any) -> Any:
+        nonlocal place
+        place += 1
+        if isinstance(value, torch.Tensor):
+            return _tensor(flow, value, place - 1)
+        return _value(value)
+
+    for argument, value in zip(schema.arguments, args, strict=False):
+        if isinstance(value, list | tuple) and any(isinstance(part, torch.Tensor) for part in value):
+            found[argument.name] = [given(part) for part in value]
+        elif isinstance(value, torch.Tensor) and not read(value):
+            place += 1
+        else:
+            found[argument.name] = given(value)
+    for name, value in kwargs.items():
+        if isinstance(value, list | tuple) and any(isinstance(part, torch.Tensor) for part in value):
+            found[name] = [given(part) for part in value if isinstance(part, torch.Tensor)]
+        elif isinstance(value, torch.Tensor) and not read(value):
+            place += 1
+        elif isinstance(value, torch.Tensor) or (isinstance(value, int | float) and not isinstance(value, bool)):
+            found[name] = given(value)
+        else:
+            found[name] = _value(value)
+    return Call(found)
+
+
+def _tensor(flow: Flow, tensor: torch.Tensor, place: int = -1) -> Given | Unknown:
+    if not flow.of(tensor).sources:
+        return Unknown("was not recorded: nobody was seen to make it")
+    source = flow.itself(tensor)
+    return Given(source, place) if source else Unknown("was not recorded as it was read")
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, torch.dtype):
+        return {"type": str(value).removeprefix("torch.")}
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, list | tuple) and len(value) <= _LONGEST and all(isinstance(each, _PLAIN) for each in value):
+        return list(value)
+    return {"type": type(value).__name__}
+
+
+def settings_of(module: nn.Module) -> dict[str, Any]:
+    """The values that a module of PyTorch's own keeps as attributes: epsilon, stride, whether it trains ..."""
+    plain = {key: _value(each) for key, each in vars(module).items() if not key.startswith("_")}
+    return {key: each for key, each in plain.items() if not isinstance(each, dict)}
+
+
+def gradient_call(flow: Flow, gradient: torch.Tensor) -> Call:
+    """The gradient of a weight is what one operator made, where that is all."""
+    return Call({"input": _tensor(flow, gradient)})
