@@ -218,10 +218,7 @@ class Flow:
         address = internals.storage_of(plain)
         if address is None:
             return ""
-        place, storage = place_of(plain), self._storages.get(address)
-        owned = storage.views if storage is not None else ()
-        if any(view.place == place and view.made.own and view.made.sources == made.sources for view in owned):
-            return made.sources[0]
+        place = place_of(plain)
         for reference, name in self._parameters.values():
             held = reference() if name == made.sources[0] else None
             if held is not None and place_of(internals.part_of(held)) == place:
@@ -391,6 +388,9 @@ class Flow:
         if storage is None:
             storage = self._storages[address] = _Storage(internals.hold_weakly(plain.untyped_storage()))
         place = place_of(plain)
+        if not made.own and not made.work:  # all of an output, in its own shape
+            itself = (view.made for view in storage.views if view.place == place and view.made.own)
+            made = next((each for each in itself if each.sources == made.sources), made)
         storage.views = [
             view for view in storage.views if view.place != place or (not anew and view.tensor() is not None)
         ]
