@@ -7,7 +7,7 @@ to make) is ``Unknown``. They are worked out once for a node, and again only whe
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -172,6 +172,36 @@ def settings_of(module: nn.Module) -> dict[str, Any]:
     """The values that a module of PyTorch's own keeps as attributes: epsilon, stride, whether it trains ..."""
     plain = {key: _value(each) for key, each in vars(module).items() if not key.startswith("_")}
     return {key: each for key, each in plain.items() if not isinstance(each, dict)}
+
+
+def update_call(
+    parameter: torch.Tensor,
+    optimizers: Iterable[torch.optim.Optimizer],
+    given: Mapping[str, str],
+    kept: Mapping[str, torch.Tensor],
+) -> Call | None:
+    """The arguments of the update of a weight, where one optimizer of PyTorch's own makes it.
+
+    Args:
+        parameter: the weight.
+        optimizers: those of the model.
+        given: inputs of the update by the name of the argument.
+        kept: what the optimizer keeps for the weight, by the name that it has in the graph.
+    """
+    found = [
+        (optimizer, group)
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        if any(parameter is each for each in group["params"])
+    ]
+    if len(found) != 1 or not type(found[0][0]).__module__.startswith("torch.optim."):
+        return None
+    optimizer, group = found[0]
+    settings = {key: _value(each) for key, each in group.items() if key not in {"params", "lr"}}
+    plain = {key: each for key, each in settings.items() if not isinstance(each, dict)}
+    states = {name.partition(".")[0]: Given(name) for name in kept}
+    tensors = {key: Given(each, place) for place, (key, each) in enumerate(given.items()) if each}
+    return Call({**plain, **states, **tensors, "optimizer": type(optimizer).__name__})
 
 
 def gradient_call(flow: Flow, gradient: torch.Tensor) -> Call:

@@ -28,6 +28,7 @@ from tui_debugger.graph.categories import (
 from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.client.messages import Slot as DrawnSlot
 from tui_debugger.model import BIAS
+from tui_debugger.torch.arguments import update_call
 from tui_debugger.torch.distributed import Distribution, Exchange
 from tui_debugger.torch.internals import readable
 from tui_debugger.torch.structure import (
@@ -239,10 +240,17 @@ def draw(
             continue
         inputs = [name, gradient_of(name), rates.get(id(tree.parameters[name]), ""), *kept]
         graph.add_node(update_of(name), OPTIMIZER_UPDATE, inputs, [slot_of(tree.parameters[name])])
+        call = update_call(tree.parameters[name], optimizers, dict(zip(_UPDATED, inputs, strict=False)), kept)
+        if call is not None:
+            graph.add_call(update_of(name), inputs, call.text(inputs, (), structure.touched))
     for name, sources in structure.fed.items():
         kind = INPUT_UPDATE if name in structure.inputs else BUFFER_UPDATE
         drawing.add(change_of(name), kind, [name, *sources])
     return graph.serialize()
+
+
+_UPDATED: Final = ("parameter", "gradient", "rate")
+"""The arguments of an update, in the order of the inputs of its node; behind them what the optimizer keeps."""
 
 
 class _Drawing:

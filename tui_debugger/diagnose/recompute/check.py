@@ -37,6 +37,7 @@ from tui_debugger.diagnose.recompute.table import (
     ALL_REDUCE,
     ATEN,
     LINEAR_GRADIENT,
+    UPDATE_OF_OPTIMIZER,
     Alternatives,
     ByShape,
     CannotBindError,
@@ -49,6 +50,7 @@ from tui_debugger.diagnose.runs.kinds import MOST, kind_of_difference
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
     BACKWARD,
+    OPTIMIZER_UPDATE,
     is_backward,
     is_collective,
     makes_random_numbers,
@@ -130,6 +132,8 @@ def check_operator(
         return NotChecked(refused)
     if call is None:
         return NotChecked("arguments not recorded")
+    if op_type == OPTIMIZER_UPDATE:
+        return _update(run, (rank, step, row, round), call, instead)
     operator = None if is_collective(op_type) else _operator(op_type, call)
     all_reduce = plain_type(op_type) == _ALL_REDUCE
     if operator is None and not all_reduce:
@@ -184,6 +188,43 @@ def _require_these_values(
 
 _SURELY_MEANT: Final = 0.8
 """The share of elements beside zeros that fit where the recorded values are those that were read."""
+
+
+def _update(
+    run: Run,
+    at: tuple[int, int, int, int],
+    call: CallArguments,
+    instead: Mapping[tuple[str, int], Array] | None,
+) -> OperatorCheck | NotChecked:
+    """Holds a weight, and what an optimizer keeps for it, against what the optimizer makes of what they were before."""
+    name = str(call.keywords.get("optimizer", ""))
+    try:
+        slots = {key: each.slot for key, each in call.keywords.items() if isinstance(each, TensorSlot)}
+        written = [slots[each] for each in ("parameter", *updates.STATES.get(name, ())) if each in slots]
+        reader = _Reader(run, at, tuple(written), instead, own=True)
+        found = reader.outputs()
+        if 0 not in found:
+            raise CannotBindError("the weight after the update was not dumped")
+        named = {key: reader.argument(each) for key, each in call.keywords.items()}
+        for each in named.values():
+            if isinstance(each, Missing):
+                raise CannotBindError(each.reason)
+        outputs = {slot: reader.output(slot, row) for slot, row in found.items()}
+        before = [reader.input(slot) for slot in written]
+        if all(np.array_equal(before[slot], each) for slot, each in outputs.items()):
+            raise CannotBindError("it is what it was: the optimizer may have left this step out")
+        result = updates.optimizer_update(after=outputs[0], **named)
+        checks = _judged(result, outputs, reader.widest)
+        if not checks:
+            raise CannotBindError("shapes do not fit")
+        for check in checks:
+            if check.wrong and call.doubt:
+                raise CannotBindError(call.doubt)
+            if check.wrong and not _fits_mostly(result[check.slot], outputs[check.slot], _SURELY_MEANT):
+                raise CannotBindError("most of it does not fit: something else may have changed it")
+        return OperatorCheck(UPDATE_OF_OPTIMIZER, checks, reader.nbytes)
+    except (CannotBindError, TdbgError, MemoryError) as error:
+        return NotChecked(_why(error), UPDATE_OF_OPTIMIZER, failed=not isinstance(error, CannotBindError))
 
 
 _LINEAR_BACKWARD: Final = frozenset(name + BACKWARD for name in ("Linear", "Dense"))
@@ -269,9 +310,20 @@ class _Reader:
         writes: tuple[int, ...] = (),
         instead: Mapping[tuple[str, int], Array] | None = None,
         depth: int = 0,
+        *,
+        own: bool = False,
     ) -> None:
-        """``at`` is rank, step, row and round; ``instead`` see ``check_operator``; ``depth`` of moves behind it."""
-        self.depth = depth
+        """Reads the tensors of one node.
+
+        Args:
+            run: the run.
+            at: rank, step, row and round.
+            writes: the inputs that it writes over.
+            instead: see ``check_operator``.
+            depth: of moves behind it.
+            own: our own client recorded them: inputs are as they were before the node ran.
+        """
+        self.depth, self._own = depth, own
         self.run = run
         self.rank, self.step, self.row, self.round = at
         self.rows = run.tensor_rows(*at)
@@ -299,7 +351,22 @@ class _Reader:
             )
         if row.uncertain:
             raise CannotBindError(f"which file holds input {slot} is not certain")
-        return self._taken(self.run.read(row.key if slot not in self.written else self._before(slot)))
+        if row.key.step != self.step:
+            self._require_whole(row.key)
+        before = slot in self.written and not self._own
+        return self._taken(self.run.read(self._before(slot) if before else row.key))
+
+    def _require_whole(self, key: TensorKey) -> None:
+        """Checks that no step in between, of which nothing was dumped, may have changed what an earlier step left.
+
+        Raises:
+            CannotBindError: one may.
+        """
+        flow = self.run.flow(self.rank)
+        row = flow.nodes.find(key.node, key.graph)
+        at = flow.before(row, key.side, key.slot, self.step, self.round) if row >= 0 else None
+        if at is not None and not flow.is_left_by(at, row, self.step, self.round):
+            raise CannotBindError(f"{EARLIER}{key.node} was not dumped")
 
     def _moved(self, slot: int) -> Array | None:
         """An input that was not recorded, made of what was: its producer only moves values. None where it does more."""
@@ -338,7 +405,7 @@ class _Reader:
             CannotBindError: that was not recorded.
         """
         after = next((each.key for each in self.rows if each.role == "param" and each.slot == slot), None)
-        unknown = CannotBindError(f"the earlier value of input {slot} was not dumped")
+        unknown = CannotBindError(f"{EARLIER}input {slot} was not dumped")
         flow = self.run.flow(self.rank)
         row = flow.nodes.find(after.node, after.graph) if after is not None else -1
         if after is None or row < 0:
@@ -463,6 +530,8 @@ def _not_updated(
     return replace(check, difference=(NOT_UPDATED, "it is what it was before the update"))
 
 
+EARLIER: Final = "the earlier value of "
+"""The beginning of a reason why something was not checked."""
 _TYPES_DO_NOT_MATTER: Final = frozenset({"cast", "copy", "sum", "mean", "fill", "softmax", "log softmax", "norm"})
 """Kinds of operators whose arguments of other types say which type the output has, which the output shows."""
 
