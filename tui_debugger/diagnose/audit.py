@@ -21,8 +21,9 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Flow
 from tui_debugger.check.types import Pair, TensorRow
-from tui_debugger.diagnose.recompute.check import EARLIER, NotChecked, OperatorCheck, OutputCheck, check_operator
+from tui_debugger.diagnose.recompute.check import NotChecked, OperatorCheck, OutputCheck, check_operator
 from tui_debugger.diagnose.recompute.judge import NOT_UPDATED, unit_of
+from tui_debugger.diagnose.recompute.reader import EARLIER
 from tui_debugger.diagnose.recompute.table import kinds
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import CancelledError, TdbgError

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import nn
 
+from tui_debugger.torch import internals
+
 if TYPE_CHECKING:
     from tui_debugger.torch.flow import Flow
 
@@ -177,7 +179,7 @@ def settings_of(module: nn.Module) -> dict[str, Any]:
 def update_call(
     parameter: torch.Tensor,
     optimizers: Iterable[torch.optim.Optimizer],
-    given: Mapping[str, str],
+    inputs: Sequence[str],
     kept: Mapping[str, torch.Tensor],
 ) -> Call | None:
     """The arguments of the update of a weight, where one optimizer of PyTorch's own makes it.
@@ -185,7 +187,7 @@ def update_call(
     Args:
         parameter: the weight.
         optimizers: those of the model.
-        given: inputs of the update by the name of the argument.
+        inputs: of the update: the weight, its gradient, the learning rate, what the optimizer keeps.
         kept: what the optimizer keeps for the weight, by the name that it has in the graph.
     """
     found = [
@@ -200,8 +202,24 @@ def update_call(
     settings = {key: _value(each) for key, each in group.items() if key not in {"params", "lr"}}
     plain = {key: each for key, each in settings.items() if not isinstance(each, dict)}
     states = {name.partition(".")[0]: Given(name) for name in kept}
-    tensors = {key: Given(each, place) for place, (key, each) in enumerate(given.items()) if each}
+    named = zip(("parameter", "gradient", "rate"), inputs, strict=False)
+    tensors = {key: Given(each, place) for place, (key, each) in enumerate(named) if each}
     return Call({**plain, **states, **tensors, "optimizer": type(optimizer).__name__})
+
+
+AS_IT_CAME: Final = Call({"unchanged": True})
+"""The arguments of a gradient that the backward pass left as it is."""
+
+
+def as_it_came(flow: Flow, parameter: torch.Tensor) -> Call | None:
+    """Tells whether the gradient of a weight is what one backward pass made; None where more came to it."""
+    gradient = parameter.grad
+    if gradient is None or gradient.layout is not torch.strided or flow.mixed(gradient):
+        return None
+    hooks = (getattr(parameter, name, None) for name in ("_backward_hooks", "_post_accumulate_grad_hooks"))
+    work = flow.of(gradient).work  # autocast makes it wide in the end; anything else is the program's
+    untouched = not work.endswith("Function") or work == "ToCopyFunction"
+    return AS_IT_CAME if untouched and not any(hooks) and not internals.version_of(gradient) else None
 
 
 def gradient_call(flow: Flow, gradient: torch.Tensor) -> Call:

@@ -28,7 +28,7 @@ from tui_debugger.graph.categories import (
 from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.client.messages import Slot as DrawnSlot
 from tui_debugger.model import BIAS
-from tui_debugger.torch.arguments import update_call
+from tui_debugger.torch.arguments import Call, update_call
 from tui_debugger.torch.distributed import Distribution, Exchange
 from tui_debugger.torch.internals import readable
 from tui_debugger.torch.structure import (
@@ -240,17 +240,11 @@ def draw(
             continue
         inputs = [name, gradient_of(name), rates.get(id(tree.parameters[name]), ""), *kept]
         graph.add_node(update_of(name), OPTIMIZER_UPDATE, inputs, [slot_of(tree.parameters[name])])
-        call = update_call(tree.parameters[name], optimizers, dict(zip(_UPDATED, inputs, strict=False)), kept)
-        if call is not None:
-            graph.add_call(update_of(name), inputs, call.text(inputs, (), structure.touched))
+        drawing.add_update_call(name, update_call(tree.parameters[name], optimizers, inputs, kept), inputs)
     for name, sources in structure.fed.items():
         kind = INPUT_UPDATE if name in structure.inputs else BUFFER_UPDATE
         drawing.add(change_of(name), kind, [name, *sources])
     return graph.serialize()
-
-
-_UPDATED: Final = ("parameter", "gradient", "rate")
-"""The arguments of an update, in the order of the inputs of its node; behind them what the optimizer keeps."""
 
 
 class _Drawing:
@@ -306,6 +300,11 @@ class _Drawing:
             touched, made = structure.touched, [self._drawn(each) for each in inputs if each not in self._constants]
             text = call.text(inputs, self._constants, touched, repeated=structure.repeated, output=name in touched)
             self.graph.add_call(name, made, text)
+
+    def add_update_call(self, parameter: str, call: Call | None, inputs: Sequence[str]) -> None:
+        """The arguments of the update of a parameter, which was drawn last."""
+        if call is not None:
+            self.graph.add_call(update_of(parameter), inputs, call.text(inputs, (), self._structure.touched))
 
     def _drawn(self, each: str) -> str:
         """Returns what the graph calls an input: constants have numbers there."""

@@ -482,6 +482,8 @@ class ModuleHooks:
         given = self._recording.seen_as(args[0])
         if not given or self._recording.flow.sources([args[0]]) != [given]:
             return None
+        if has_hooks(module, args[0]):  # they may make something else of gradients
+            self._recording.structure.touch([given, self._name(place)])
         found = {**settings_of(module), "input": Given(given)}
         for name, _ in module.named_parameters(recurse=False):
             known = clean(f"{place.scope.replace('/', '.')}.{name}" if place.scope else name)
@@ -571,6 +573,14 @@ def computes_as_its_class(module: nn.Module) -> bool:
     """Tells whether a module is one of PyTorch's own, and nobody changed what it computes or returns."""
     own = type(module).__module__.startswith("torch.nn.modules.") and "forward" not in vars(module)
     return own and not changed_by_hooks(module)
+
+
+def has_hooks(module: nn.Module, given: torch.Tensor) -> bool:
+    """Tells whether somebody else hooked into the gradients of a module or of its input."""
+    ours = hasattr(given, _MARK)
+    hooks = getattr(given, "_backward_hooks", None) or ()
+    backward = (getattr(module, name, None) for name in ("_backward_hooks", "_backward_pre_hooks"))
+    return len(hooks) > ours or any(backward)
 
 
 def held_by(module: nn.Module) -> Iterator[torch.Tensor]:

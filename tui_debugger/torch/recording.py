@@ -21,7 +21,7 @@ from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.recorded import UnrecordedCounts
 from tui_debugger.model import OperandState
 from tui_debugger.stats.records import Record
-from tui_debugger.torch.arguments import gradient_call
+from tui_debugger.torch.arguments import AS_IT_CAME, as_it_came, gradient_call
 from tui_debugger.torch.captures import (
     EVERYTHING,
     NOWHERE,
@@ -408,6 +408,7 @@ class Recording:
             structure.add(name, Node(kind, forward=forward), self._last)
         if self.flow.following:
             structure.add_inputs(name, structure.gone_through(self.flow.sources([gradient])))
+            structure.add_call(name, AS_IT_CAME)
             self.flow.lost(gradient)  # whatever it was made of, it is this node's from now on
         elif not known:
             structure.doubt(name)
@@ -446,13 +447,14 @@ class Recording:
             self.structure.feed(name, [UNKNOWN])
         self.updated.clear()
 
-    def collected(self, parameter: str, name: str, gradient: torch.Tensor) -> None:
+    def collected(self, parameter: str, name: str, value: torch.Tensor, gradient: torch.Tensor) -> None:
         """The gradient of a parameter is what an optimizer will use now.
 
         Args:
             parameter: its name.
             name: of the node of the gradient.
-            gradient: the values.
+            value: the parameter.
+            gradient: its gradient.
         """
         self.updated.append(parameter)
         if self.flow.following:
@@ -460,7 +462,8 @@ class Recording:
             mixed = [UNKNOWN] if self.flow.mixed(gradient) else []
             made = self.structure.gone_through(self.flow.sources([gradient]))
             self.structure.add_gradient(name, [*made, *mixed])
-            self.structure.add_call(name, gradient_call(self.flow, gradient) if self._at_once and not mixed else None)
+            once = self._at_once and not mixed
+            self.structure.add_call(name, gradient_call(self.flow, gradient) if once else as_it_came(self.flow, value))
 
     def given(self, name: str, tensor: torch.Tensor, *, no_grad: bool = False) -> None:
         """The model was called with a tensor."""

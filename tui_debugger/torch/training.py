@@ -665,7 +665,7 @@ class Training:
             self._trained.add(name)
             self.expectation.saw_gradients([name])
             if optimizer is not None:
-                self.recording.collected(name, gradient_of(name), parameter.grad)
+                self.recording.collected(name, gradient_of(name), parameter, parameter.grad)
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
         waiting = self.recording.step.waiting

@@ -8,7 +8,7 @@ Backward operators say by their arguments what they are the gradient of, so they
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -109,12 +109,12 @@ def convolution_backward(
         raise CannotBindError("transposed, in groups, or not of two dimensions")
     around = tuple(each for size in per_dimension(padding, 2) for each in (size, size))
     how: dict[str, Any] = {"pad_mode": "pad", "pad": around, "stride": stride, "dilation": dilation}
-    found = (
+    made: list[Callable[[], Any]] = [
         lambda: graph_conv_input(grad_output, weight, tuple(input.shape), **how),
         lambda: graph_conv_filter(grad_output, input, **how).function(weight.shape),
         lambda: total(doubles(grad_output), (0, 2, 3), False),
-    )
-    return _wanted([make() for make, wanted in zip(found, output_mask, strict=True) if wanted])
+    ]
+    return _wanted([make() for make, wanted in zip(made, output_mask, strict=True) if wanted])
 
 
 def _wanted(found: Sequence[Any]) -> Any:
@@ -428,7 +428,7 @@ def native_layer_norm(input: Array, normalized_shape: Any, weight: Any, bias: An
     return reductions.layer_norm(input, normalized_shape, weight, bias, eps), None, None
 
 
-def _normalised_backward(
+def normalised_backward(
     came: Float64, data: Float64, scale: Any, eps: float, axes: tuple[int, ...], rest: tuple[int, ...]
 ) -> tuple[Expected, Expected, Expected]:
     """Gradients of input, scale and shift of what was normalised along some dimensions, with the mean of these."""
@@ -462,7 +462,7 @@ def native_layer_norm_backward(
     axes, rest = tuple(range(at, data.ndim)), tuple(range(at))
     eps = _epsilon(data, axes, rstd)
     scale = 1.0 if weight is None else doubles(weight)
-    found = _normalised_backward(doubles(grad_out), data, scale, eps, axes, rest)
+    found = normalised_backward(doubles(grad_out), data, scale, eps, axes, rest)
     return _wanted([each for each, wanted in zip(found, output_mask, strict=True) if wanted])
 
 
@@ -508,7 +508,7 @@ def native_batch_norm_backward(
     data = doubles(input)
     axes = (0, *range(2, data.ndim))
     scale = 1.0 if weight is None else doubles(weight).reshape(1, -1, *[1] * (data.ndim - 2))
-    found = _normalised_backward(doubles(grad_out), data, scale, eps, axes, axes)
+    found = normalised_backward(doubles(grad_out), data, scale, eps, axes, axes)
     return _wanted([each for each, wanted in zip(found, output_mask, strict=True) if wanted])
 
 

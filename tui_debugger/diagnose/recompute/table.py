@@ -42,6 +42,10 @@ ALL_REDUCE: Final = "all reduce"
 """The kind of what is computed from the inputs of all ranks: no function of one call."""
 UPDATE_OF_OPTIMIZER: Final = "optimizer"
 """The kind of the update of a weight by an optimizer of PyTorch's own."""
+WEIGHT_GRADIENT: Final = "gradient of weight"
+"""The kind of the gradient of a module's own weight."""
+GRADIENTS: Final[dict[str, str]] = {}
+"""The kinds of gradients of modules' inputs, by class."""
 LINEAR_GRADIENT: Final = "gradient of linear"
 """The kind of the gradient of a module's input: the weight is that of another node."""
 
@@ -238,4 +242,5 @@ def find_operator(op_type: str, *, is_module: bool, is_graph: bool, is_aten: boo
 def kinds() -> tuple[str, ...]:
     """Every kind of operator that can be recomputed, in the order of the alphabet."""
     tables = (CALLS, GRAPHS, MODULES, ATEN)
-    return tuple(sorted({each.kind for table in tables for each in table.values()} | {ALL_REDUCE, LINEAR_GRADIENT, UPDATE_OF_OPTIMIZER}))
+    others = {ALL_REDUCE, LINEAR_GRADIENT, UPDATE_OF_OPTIMIZER, *GRADIENTS.values(), WEIGHT_GRADIENT}
+    return tuple(sorted({each.kind for table in tables for each in table.values()} | others))
