@@ -23,7 +23,7 @@ from tui_debugger.check.flow import Flow
 from tui_debugger.check.types import Pair, TensorRow
 from tui_debugger.diagnose.recompute.check import NotChecked, OperatorCheck, OutputCheck, check_operator
 from tui_debugger.diagnose.recompute.judge import NOT_UPDATED, unit_of
-from tui_debugger.diagnose.recompute.reader import EARLIER
+from tui_debugger.diagnose.recompute.reader import EARLIER, NO_OUTPUT, ONLY_STATISTICS
 from tui_debugger.diagnose.recompute.table import kinds
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import CancelledError, TdbgError
@@ -344,6 +344,8 @@ class _Audit:
         reason, op_type = result.reason, self.run.nodes(rank).op_type(item.row)
         if reason.startswith(EARLIER) and self._is_first(rank, step):
             reason = NO_STEP_BEFORE
+        if result.kind in _VIEWS and reason in _NO_OUTPUT:
+            return  # a view shows the memory of what is audited by itself
         if result.failed:
             self.doubts.append(f"rank {rank} step {step}: {item.name}: {reason}")
         known = bool(result.kind)
@@ -444,6 +446,9 @@ class _Audit:
                     )
 
 
+_VIEWS: Final = frozenset({"reshape", "transpose", "expand", "split"})
+"""Kinds of operators that compute nothing."""
+_NO_OUTPUT: Final = frozenset({ONLY_STATISTICS, NO_OUTPUT})
 _NOTHING_COMPUTED: Final = frozenset({PARAMETER, CONSTANT, "LearningRate", BUFFER_UPDATE, INPUT_UPDATE})
 """Types of nodes that stand for a value that is there."""
 _WRITE_ONLY: Final = frozenset({"Assign", "AssignAdd", "AssignSub", OPTIMIZER_UPDATE})

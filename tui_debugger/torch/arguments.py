@@ -209,17 +209,18 @@ def update_call(
 
 AS_IT_CAME: Final = Call({"unchanged": True})
 """The arguments of a gradient that the backward pass left as it is."""
+_CHANGED: Final = Call({"unchanged": False})
 
 
-def as_it_came(flow: Flow, parameter: torch.Tensor) -> Call | None:
-    """Tells whether the gradient of a weight is what one backward pass made; None where more came to it."""
+def as_it_came(flow: Flow, parameter: torch.Tensor) -> Call:
+    """Tells whether the gradient of a weight is what one backward pass made, and nothing came to it since."""
     gradient = parameter.grad
     if gradient is None or gradient.layout is not torch.strided or flow.mixed(gradient):
-        return None
+        return _CHANGED
     hooks = (getattr(parameter, name, None) for name in ("_backward_hooks", "_post_accumulate_grad_hooks"))
     work = flow.of(gradient).work  # autocast makes it wide in the end; anything else is the program's
     untouched = not work.endswith("Function") or work == "ToCopyFunction"
-    return AS_IT_CAME if untouched and not any(hooks) and not internals.version_of(gradient) else None
+    return AS_IT_CAME if untouched and not any(hooks) and not internals.version_of(gradient) else _CHANGED
 
 
 def gradient_call(flow: Flow, gradient: torch.Tensor) -> Call:

@@ -243,6 +243,13 @@ def zeros(self: Any = None, size: Any = None, **_: Any) -> ByShape:
     return ByShape(lambda made: Expected(np.zeros(made), exact=True))
 
 
+@aten("fill", "Full", "FullLike", "NewFull", "Fill")
+def full(fill_value: Any = None, value: Any = None, **_: Any) -> ByShape:
+    """One value."""
+    single = doubles(value if fill_value is None else fill_value)
+    return ByShape(lambda made: Expected(np.broadcast_to(single, made), narrow=np.abs(single)))
+
+
 @aten("fill", "Ones", "NewOnes")
 def ones(self: Any = None, size: Any = None, **_: Any) -> ByShape:
     """Ones."""

@@ -163,7 +163,7 @@ class Reader:
         out = [each for each in self.rows if each.role == "out"]
         if any(each.uncertain for each in out):
             return "which file holds the output is not certain"
-        return "only statistics" if any(each.recorded for each in out) else "output was not dumped"
+        return ONLY_STATISTICS if any(each.recorded for each in out) else NO_OUTPUT
 
 
 def bound(operator: Operator, call: CallArguments, reader: Reader) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -187,6 +187,9 @@ _MOVES: Final = frozenset({"reshape", "transpose", "expand", "copy", "index", "s
 """Kinds of operators that only move values."""
 _DEEPEST: Final = 8
 """The most moves one behind the other."""
+ONLY_STATISTICS: Final = "only statistics"
+NO_OUTPUT: Final = "output was not dumped"
+"""Reasons why something was not checked."""
 EARLIER: Final = "the earlier value of "
 """The beginning of a reason why something was not checked."""
 _TYPES_DO_NOT_MATTER: Final = frozenset({"cast", "copy", "sum", "mean", "fill", "softmax", "log softmax", "norm"})

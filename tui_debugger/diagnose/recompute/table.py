@@ -132,7 +132,7 @@ class Operator:
             name = key if key in known else ALIASES.get(key, key)
             if name in known:
                 named[name] = value
-            elif key not in IGNORED:
+            elif key not in IGNORED and not any(each.kind is each.VAR_KEYWORD for each in known.values()):
                 raise CannotBindError(f"argument not known: {key}")
         if len(positional) > _most(signature) and isinstance(positional[-1], bool):
             positional = positional[:-1]  # inplace, which comes last
