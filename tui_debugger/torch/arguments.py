@@ -18,6 +18,7 @@ from tui_debugger.torch import internals
 
 if TYPE_CHECKING:
     from tui_debugger.torch.flow import Flow
+    from tui_debugger.torch.structure import Structure
 
 _PLAIN: Final = (bool, int, float, str, type(None))
 _LONGEST: Final = 64
@@ -72,26 +73,19 @@ class Call:
         both = {key: one[key] if key in one and key in two and _same(one[key], two[key]) else OTHERS for key in keys}
         return Call(both, self.module)
 
-    def text(
-        self,
-        inputs: Sequence[str],
-        left_out: Collection[str],
-        touched: Collection[str],
-        *,
-        repeated: bool = False,
-        output: bool = False,
-    ) -> str:
+    def text(self, name: str, inputs: Sequence[str], left_out: Collection[str], structure: Structure) -> str:
         """What the graph says of the call.
 
         Args:
+            name: of the node.
             inputs: of the node.
             left_out: those of them that are not drawn.
-            touched: what the program writes to after it is recorded, or before it is read.
-            repeated: the model is called several times in a step.
-            output: the program writes to what the node made, too.
+            structure: what was seen of the step.
         """
         kept = [at for at, each in enumerate(inputs) if each not in left_out]
-        unsure = ["its output"] if output else []
+        touched, again = structure.touched, structure.again
+        unsure = [name] if name in touched else []
+        several = structure.repeated or name in again or not again.isdisjoint(inputs)
 
         def told(value: Any) -> Any:
             if isinstance(value, list | tuple):
@@ -111,7 +105,7 @@ class Call:
 
         found = {key: told(each) for key, each in self.arguments.items()}
         more = {"module": True} if self.module else {}
-        more |= {"passes": True} if repeated else {}
+        more |= {"passes": True} if several else {}
         return json.dumps({"arguments": found, **more, **({"unsure": unsure} if unsure else {})})
 
 
@@ -209,18 +203,18 @@ def update_call(
 
 AS_IT_CAME: Final = Call({"unchanged": True})
 """The arguments of a gradient that the backward pass left as it is."""
-_CHANGED: Final = Call({"unchanged": False})
 
 
 def as_it_came(flow: Flow, parameter: torch.Tensor) -> Call:
-    """Tells whether the gradient of a weight is what one backward pass made, and nothing came to it since."""
+    """Tells whether the gradient of a weight is what one backward pass made, and whether the program wrote to it."""
     gradient = parameter.grad
-    if gradient is None or gradient.layout is not torch.strided or flow.mixed(gradient):
-        return _CHANGED
+    if gradient is None or gradient.layout is not torch.strided or flow.mixed(gradient) or flow.written(gradient):
+        return Call({"unchanged": False, "unwritten": False})
     hooks = (getattr(parameter, name, None) for name in ("_backward_hooks", "_post_accumulate_grad_hooks"))
     work = flow.of(gradient).work  # autocast makes it wide in the end; anything else is the program's
     untouched = not work.endswith("Function") or work == "ToCopyFunction"
-    return AS_IT_CAME if untouched and not any(hooks) and not internals.version_of(gradient) else _CHANGED
+    unchanged = untouched and not any(hooks) and not internals.version_of(gradient)
+    return Call({"unchanged": unchanged, "unwritten": True})
 
 
 def gradient_call(flow: Flow, gradient: torch.Tensor) -> Call:

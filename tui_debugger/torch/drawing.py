@@ -28,7 +28,7 @@ from tui_debugger.graph.categories import (
 from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.client.messages import Slot as DrawnSlot
 from tui_debugger.model import BIAS
-from tui_debugger.torch.arguments import Call, update_call
+from tui_debugger.torch.arguments import AS_IT_CAME, Call, update_call
 from tui_debugger.torch.distributed import Distribution, Exchange
 from tui_debugger.torch.internals import readable
 from tui_debugger.torch.structure import (
@@ -63,6 +63,7 @@ class ExchangeGraph(GraphBuilder):
         """
         super().__init__()
         self._structure = structure
+        self._parameters = tree.parameters
         self._seen = structure.nodes
         self._distribution = distribution
         self._gathered = {gathered_of(name): each for name, each in distribution.gathered.items()}
@@ -159,12 +160,19 @@ class ExchangeGraph(GraphBuilder):
         exchange: Exchange = self._distribution.gradients[parameter]
         part, node = self._seen.get(local_of(parameter)), gradient_of(parameter)
         made = self._through(node, [each for each in inputs if each not in self._parts])
+        local = local_of(parameter)
         if part is not None:
-            made = self._through(node, self._structure.inputs_of(local_of(parameter)))
+            made = self._through(node, self._structure.inputs_of(local))
         elif parameter in self._of_weight:
             made = self._of_readers(self._of_weight[parameter])
-        super().add_node(local_of(parameter), op_type, made, _slots(part) if part is not None else None)
-        super().add_node(node, exchange.kind, [local_of(parameter)], outputs, ranks=exchange.ranks)
+        super().add_node(local, op_type, made, _slots(part) if part is not None else None)
+        if part is not None and len(getattr(self._parameters[parameter], "_backward_hooks", None) or ()) <= 1:
+            self.add_call(local, made, AS_IT_CAME.text(local, made, (), self._structure))  # no hooks but ours
+        super().add_node(node, exchange.kind, [local], outputs, ranks=exchange.ranks)
+        known = self._structure.calls.get(node)
+        if exchange.reduction and known is not None:
+            call = Call({**known.arguments, "reduction": exchange.reduction})
+            self.add_call(node, [local], call.text(node, [local], (), self._structure))
 
     def _of_readers(self, weights: Sequence[str]) -> list[str]:
         """Returns what the gradient of gathered weights is made of: what modules that read them got and got back."""
@@ -297,14 +305,13 @@ class _Drawing:
         structure = self._structure
         call = structure.calls.get(name)
         if call is not None and call.arguments:
-            touched, made = structure.touched, [self._drawn(each) for each in inputs if each not in self._constants]
-            text = call.text(inputs, self._constants, touched, repeated=structure.repeated, output=name in touched)
-            self.graph.add_call(name, made, text)
+            made = [self._drawn(each) for each in inputs if each not in self._constants]
+            self.graph.add_call(name, made, call.text(name, inputs, self._constants, structure))
 
     def add_update_call(self, parameter: str, call: Call | None, inputs: Sequence[str]) -> None:
         """The arguments of the update of a parameter, which was drawn last."""
         if call is not None:
-            self.graph.add_call(update_of(parameter), inputs, call.text(inputs, (), self._structure.touched))
+            self.graph.add_call(update_of(parameter), inputs, call.text("", inputs, (), self._structure))
 
     def _drawn(self, each: str) -> str:
         """Returns what the graph calls an input: constants have numbers there."""

@@ -121,6 +121,8 @@ class Flow:
         self._storages: dict[int, _Storage] = {}
         self._mixed: set[int] = set()
         """Storages in which something was put, outside of backward passes, that is made of more than was in them."""
+        self._written: set[int] = set()
+        """Storages to which the program wrote outside of backward passes, and no optimizer."""
         self._others: dict[int, tuple[weakref.ref[torch.Tensor], Made]] = {}
         self._parameters: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
         self._in_storage: dict[int, str] | None = None
@@ -130,6 +132,7 @@ class Flow:
         """Forgets the step."""
         self._storages.clear()
         self._mixed.clear()
+        self._written.clear()
         self._others.clear()
         self._in_storage = None
 
@@ -224,6 +227,10 @@ class Flow:
             if held is not None and place_of(internals.part_of(held)) == place:
                 return name
         return ""
+
+    def written(self, tensor: torch.Tensor) -> bool:
+        """Tells whether the program itself wrote to the memory of a tensor in this step."""
+        return internals.storage_of(internals.part_of(tensor)) in self._written
 
     def mixed(self, tensor: torch.Tensor) -> bool:
         """Tells whether the program itself brought more into a tensor, as clipping brings all gradients into each."""
@@ -327,6 +334,8 @@ class Flow:
         for tensor in written:
             plain = internals.part_of(tensor)
             address = internals.storage_of(plain)
+            if address is not None and not internals.in_backward():
+                self._written.add(address)
             found = {self.parameter(tensor)}
             if address is not None:
                 found.add(self._parameter_at(address) or "")

@@ -339,6 +339,8 @@ class Recording:
         if self._at_once:
             self._await_backward_end()
         structure, known = self.structure, self._in_known_order(name, no_grad=no_grad)
+        if self._at_once and step.has(name):
+            structure.repeat(name)
         if name not in structure.nodes:
             structure.add(name, Node(kind, source=source()), self._last)
         if self.flow.following:

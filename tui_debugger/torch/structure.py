@@ -285,6 +285,7 @@ class Structure:
         touched: nodes, weights and inputs that the program writes to itself, so that what is recorded of them need not
             be what was read.
         repeated: the model is called several times in a step.
+        again: nodes that run several times in a step under one name.
         doubted: nodes that ran in an order that was not known, while nobody looked at what they were made of.
         gradients_doubted: the same of the gradients of all parameters.
         changed: something changed since this was reset.
@@ -302,6 +303,7 @@ class Structure:
         self.calls: dict[str, Call] = {}
         self.touched: set[str] = set()
         self.repeated = False
+        self.again: set[str] = set()
         self.doubted: set[str] = set()
         self.gradients_doubted = False
         self.changed = self.fed_anew = False
@@ -350,9 +352,12 @@ class Structure:
             self.touched |= new
             self.changed = True
 
-    def repeat(self) -> None:
-        """Notes that the model is called once more in a step."""
-        if not self.repeated:
+    def repeat(self, name: str = "") -> None:
+        """Notes that a node, or the model, runs once more in a step."""
+        if name and name not in self.again:
+            self.again.add(name)
+            self.changed = True
+        elif not name and not self.repeated:
             self.repeated = self.changed = True
 
     def note_gradients(self, name: str, inputs: Iterable[str], *, trained: bool) -> None:

@@ -38,7 +38,9 @@ def parameter_of(nodes: NodeTable, row: int) -> int:
 
 def _weights(nodes: NodeTable) -> dict[str, int]:
     at = nodes.types.index(PARAMETER) if PARAMETER in nodes.types else -1
-    return {gradient_of(nodes.names[row]): row for row in np.flatnonzero(nodes.type_id == at).tolist()}
+    rows = np.flatnonzero(nodes.type_id == at).tolist()
+    named = ((gradient_of(nodes.names[row]), row) for row in rows)
+    return {each: row for name, row in named for each in (name, f"{name}/local")}
 
 
 def only_reader(nodes: NodeTable, row: int) -> int:

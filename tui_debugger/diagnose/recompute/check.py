@@ -261,16 +261,34 @@ def _all_reduce(reader: Reader, call: CallArguments, found: Mapping[int, TensorR
         if row < 0 or reader.step not in run.steps(rank):
             raise CannotBindError(f"input of rank {rank} was not dumped")
         inputs.append(Reader(run, (rank, reader.step, row, reader.round)).input(0))
-    operation = call.positional[1] if len(call.positional) > 1 else call.keywords.get("op")
-    text = operation.text if isinstance(operation, OtherArgument) else operation
-    reduction = "sum" if operation is None else _REDUCTIONS.get(str(text).rpartition(".")[2].lower(), "")
+    reduction = _reduction(call)
     result = updates.all_reduced(inputs, reduction)
     outputs = {slot: reader.output(slot, row) for slot, row in found.items()}
     choices = result.choices if isinstance(result, Alternatives) else (result,)
     every = [checks for checks in (judged(each, outputs, reader.widest) for each in choices) if checks]
     if not every:
         raise CannotBindError("shapes do not fit")
-    return min(every, key=badness)
+    best = min(every, key=badness)
+    if call.aten and any(each.wrong for each in best):
+        whole = result.choices[0] if isinstance(result, Alternatives) else result
+        if call.doubt or not all(fits_mostly(whole, outputs[each.slot], SURELY_MEANT) for each in best):
+            raise CannotBindError(call.doubt or "most of it does not fit: something else may have been reduced")
+    return best
+
+
+def _reduction(call: CallArguments) -> str:
+    """How values of several ranks are put together; empty where that was not recorded.
+
+    Raises:
+        CannotBindError: the program may have changed the result before it was recorded.
+    """
+    if call.aten:
+        if call.keywords.get("unwritten") is not True:
+            raise CannotBindError("the program wrote to it after it was reduced")
+        return str(call.keywords.get("reduction", ""))
+    operation = call.positional[1] if len(call.positional) > 1 else call.keywords.get("op")
+    text = operation.text if isinstance(operation, OtherArgument) else operation
+    return "sum" if operation is None else _REDUCTIONS.get(str(text).rpartition(".")[2].lower(), "")
 
 
 _REDUCTIONS: Final = {"sum": "sum", "avg": "mean", "mean": "mean", "max": "max", "min": "min"}

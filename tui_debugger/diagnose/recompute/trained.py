@@ -39,6 +39,7 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
     BACKWARD,
     OPTIMIZER_UPDATE,
+    is_collective,
 )
 from tui_debugger.graph.table import NodeTable, real_inputs
 from tui_debugger.sources.base import CallArguments, TensorSlot
@@ -62,7 +63,7 @@ def of_training(
     op_type = run.nodes(rank).op_type(row)
     if op_type in LINEAR_BACKWARD and (forward := forward_of(run, rank, row)) >= 0:
         return linear_gradient(Reader(run, at, instead=instead), forward)
-    if call is not None and UNCHANGED in call.keywords:
+    if call is not None and UNCHANGED in call.keywords and not is_collective(op_type):
         return came_back(run, at, call, instead)
     return update(run, at, call, instead) if call is not None and op_type == OPTIMIZER_UPDATE else None
 
