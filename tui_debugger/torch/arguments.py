@@ -148,6 +148,8 @@ def call_of(flow: Flow, func: Any, args: Any, kwargs: Any, read: Callable[[torch
 
 
 def _tensor(flow: Flow, tensor: torch.Tensor, place: int = -1) -> Given | Unknown:
+    if internals.part_of(tensor) is not tensor:
+        return Unknown("is a part of a tensor of several ranks")
     if not flow.of(tensor).sources:
         return Unknown("was not recorded: nobody was seen to make it")
     source = flow.itself(tensor)
@@ -219,4 +221,4 @@ def as_it_came(flow: Flow, parameter: torch.Tensor) -> Call:
 
 def gradient_call(flow: Flow, gradient: torch.Tensor) -> Call:
     """The gradient of a weight is what one operator made, where that is all."""
-    return Call({"input": _tensor(flow, gradient)})
+    return Call({"input": _tensor(flow, gradient), "unwritten": not flow.written(gradient)})

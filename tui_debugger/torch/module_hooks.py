@@ -36,6 +36,7 @@ from tui_debugger.torch.internals import (
     leaves,
     local,
     other_mode,
+    part_of,
     readable,
     replace_run_backward,
     run_backward,
@@ -485,9 +486,9 @@ class ModuleHooks:
         if has_hooks(module, args[0]):  # they may make something else of gradients
             self._recording.structure.touch([given, self._name(place)])
         found = {**settings_of(module), "input": Given(given)}
-        for name, _ in module.named_parameters(recurse=False):
+        for name, parameter in module.named_parameters(recurse=False):
             known = clean(f"{place.scope.replace('/', '.')}.{name}" if place.scope else name)
-            if known not in self._tree.parameters:
+            if known not in self._tree.parameters or part_of(parameter) is not parameter:
                 return None
             found[name] = Given(known)
         return Call(found, module=True)

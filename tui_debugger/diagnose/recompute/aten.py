@@ -570,6 +570,6 @@ def nll_loss_backward(
 
 
 @aten("copy", "ParameterGrad", "BiasAddGrad")
-def parameter_gradient(input: Array) -> Expected:
+def parameter_gradient(input: Array, **_: Any) -> Expected:
     """The gradient of a weight is what one operator of the backward pass made, where that is all that was recorded."""
     return Expected(input, exact=True)
