@@ -579,8 +579,12 @@ class Training:
         self._begun += bool(asked)
         with self.recording.at_work():
             structure.touch(name for name in changed if asked[name] != _NEVER_SEEN)
-            if self._begun & (self._begun - 1) == 0:  # ``weight.data.clamp_()`` counts nowhere that it was
-                structure.touch(name for name in asked if name not in changed and self._is_another(name))
+            now_and_then = self._begun & (self._begun - 1) == 0  # a device is waited for
+            some = {
+                name for name in asked if name not in changed
+            }  # ``weight.data.clamp_()`` counts nowhere that it was
+            here = {name for name in some if now_and_then or self.tree.parameters[name].device.type == "cpu"}
+            structure.touch(name for name in here if self._is_another(name))
             bad = {name for name in changed if not bool(local(self.tree.parameters[name]).isfinite().all())}
         for name in asked:
             if name in bad:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from tui_debugger.arrays import Array, Float64
 from tui_debugger.diagnose.recompute import data_movement, elementwise, products, reductions
 from tui_debugger.diagnose.recompute.convolutions import conv, graph_conv_filter, graph_conv_input, per_dimension
 from tui_debugger.diagnose.recompute.elementwise import erf, sigmoid_of
-from tui_debugger.diagnose.recompute.judge import Expected, doubles
+from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, doubles, unit_of
 from tui_debugger.diagnose.recompute.reductions import normalised, total
 from tui_debugger.diagnose.recompute.table import ATEN, CALLS, ByShape, CannotBindError, aten
 from tui_debugger.graph.categories import plain_type
@@ -436,9 +437,12 @@ def native_layer_norm(input: Array, normalized_shape: Any, weight: Any, bias: An
 
 
 def normalised_backward(
-    came: Float64, data: Float64, scale: Any, eps: float, axes: tuple[int, ...], rest: tuple[int, ...]
+    gradient: Array, input: Array, scale: Any, eps: float, axes: tuple[int, ...], rest: tuple[int, ...]
 ) -> tuple[Expected, Expected, Expected]:
     """Gradients of input, scale and shift of what was normalised along some dimensions, with the mean of these."""
+    came, data = doubles(gradient), doubles(input)
+    # Of 16 bits, kernels may sum up the gradients of a wider scale and shift in these.
+    coarse = max([1.0, *(unit / ACCUMULATED for each in (gradient, input) if (unit := unit_of(each.dtype)))])
     made, centre, inverse = normalised(data, axes, 1.0, 0.0, eps)
     off = np.asarray(made.complete().size)
     plain, scaled = (data - centre) * inverse, came * scale
@@ -448,8 +452,11 @@ def normalised_backward(
     count, rows = (max(math.prod(data.shape[at] for at in some), 1) for some in (axes, rest))
     moved = np.sqrt(np.sum((came * (np.abs(plain) + off)) ** 2, axis=rest))
     # Kernels sum up by other terms that cancel: with the mean taken off at the end.
-    by_scale = Expected(np.sum(came * plain, axis=rest), moved * 4, rows)
-    return Expected(inverse * (scaled - first - plain * second), size, count), by_scale, total(came, rest, False)
+    by_scale = Expected(np.sum(came * plain, axis=rest), moved * 4 * coarse, rows)
+    by_shift = total(came, rest, False)
+    if coarse > 1:
+        by_shift = replace(whole := by_shift.complete(), size=np.asarray(whole.size) * coarse)
+    return Expected(inverse * (scaled - first - plain * second), size, count), by_scale, by_shift
 
 
 @aten("gradient of layer norm", "NativeLayerNormBackward")
@@ -469,7 +476,7 @@ def native_layer_norm_backward(
     axes, rest = tuple(range(at, data.ndim)), tuple(range(at))
     eps = _epsilon(data, axes, rstd)
     scale = 1.0 if weight is None else doubles(weight)
-    found = normalised_backward(doubles(grad_out), data, scale, eps, axes, rest)
+    found = normalised_backward(grad_out, input, scale, eps, axes, rest)
     return _wanted([each for each, wanted in zip(found, output_mask, strict=True) if wanted])
 
 
@@ -515,7 +522,7 @@ def native_batch_norm_backward(
     data = doubles(input)
     axes = (0, *range(2, data.ndim))
     scale = 1.0 if weight is None else doubles(weight).reshape(1, -1, *[1] * (data.ndim - 2))
-    found = normalised_backward(doubles(grad_out), data, scale, eps, axes, axes)
+    found = normalised_backward(grad_out, input, scale, eps, axes, axes)
     return _wanted([each for each, wanted in zip(found, output_mask, strict=True) if wanted])
 
 

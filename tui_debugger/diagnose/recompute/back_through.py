@@ -162,7 +162,7 @@ def _of_layer_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
     at = data.ndim - len(ran.setting("normalized_shape"))
     scale = doubles(ran["weight"]) if "weight" in ran.of else 1.0
     axes, rest = tuple(range(at, data.ndim)), tuple(range(at))
-    return aten.normalised_backward(doubles(ran.came), data, scale, ran.setting("eps"), axes, rest)
+    return aten.normalised_backward(ran.came, ran["input"], scale, ran.setting("eps"), axes, rest)
 
 
 def _of_batch_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
@@ -171,7 +171,7 @@ def _of_batch_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
     data = doubles(ran["input"])
     axes = (0, *range(2, data.ndim))
     scale = doubles(ran["weight"]).reshape(1, -1, *[1] * (data.ndim - 2)) if "weight" in ran.of else 1.0
-    return aten.normalised_backward(doubles(ran.came), data, scale, ran.setting("eps"), axes, axes)
+    return aten.normalised_backward(ran.came, ran["input"], scale, ran.setting("eps"), axes, axes)
 
 
 def _convolved(ran: Ran) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from tui_debugger.diagnose.recompute import (
     convolutions,
     data_movement,
     elementwise,
+    modules,
     products,
     reductions,
     updates,
@@ -63,7 +64,7 @@ from tui_debugger.sources.base import CallArguments, OtherArgument
 
 __all__ = ["NotChecked", "OperatorCheck", "OutputCheck", "check_operator"]
 
-_ENTERED: Final = (aten, convolutions, data_movement, elementwise, products, reductions, updates)
+_ENTERED: Final = (aten, convolutions, data_movement, elementwise, modules, products, reductions, updates)
 """The modules that fill the table when they are imported."""
 _ALL_REDUCE: Final = "allreduce"
 
