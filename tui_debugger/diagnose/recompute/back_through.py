@@ -144,6 +144,7 @@ _input("batch norm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d")(lambda ran: _o
 _input("conv", "Conv2d")(
     lambda ran: graph_conv_input(ran.came, ran["weight"], tuple(ran["input"].shape), **_convolved(ran))
 )
+GRADIENTS["Conv2d"] = "conv gradient"
 
 
 @_input("dropout", "Dropout")
