@@ -17,7 +17,7 @@ from tests.tui.idle import waiting_on_conditions
 TINY = 0.004
 
 
-@pytest.mark.parametrize("name", [later(name) if name in ("keys", "watch") else name for name in names()])
+@pytest.mark.parametrize("name", [later(name) if name in ("growth", "keys", "watch") else name for name in names()])
 def test_a_benchmark_yields_finite_numbers_with_names(name: str, tmp_path: Path) -> None:
     with waiting_on_conditions():
         results = benchmark(name)(TINY, tmp_path)

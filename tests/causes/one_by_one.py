@@ -21,6 +21,7 @@ from tui_debugger.graph.categories import (
     BUFFER_UPDATE,
     INPUT_UPDATE,
     assigned,
+    draws_updates,
     is_collective,
     is_receiving,
     may_be_written,
@@ -95,8 +96,10 @@ class OneByOne:
         for row, side, slot, round_ in self._bad:
             self._round = round_
             made = self._made(row, side, slot)
-            if made.start is Start.SOURCE and made.parameter >= 0 and may_be_written(self._nodes, made.parameter):
-                made = replace(made, sources=(*made.sources, *self._averaged(made.parameter)))
+            if made.start is Start.SOURCE and made.parameter >= 0:
+                written = may_be_written(self._nodes, made.parameter)
+                more = self._averaged(made.parameter) if written else self._carried_over(made.parameter)
+                made = replace(made, sources=(*made.sources, *more))
             judged: list[tuple[_Source, State, bool, bool]] = []
             values: list[Value] = []
             for each in made.sources:
@@ -207,6 +210,16 @@ class OneByOne:
                 return [_Source(row, 0, at, after=True)]
         return []
 
+    def _carried_over(self, row: int) -> list[_Source]:
+        """What the model is called with may be made of what was bad in the step before, as a state of it is."""
+        run = self._flow.previous_run(row, self._step, self._round)
+        if run is None or not draws_updates(self._nodes):
+            return []
+        table = self._flow.table(run[0])
+        places = [(int(table.node[at]), Side(int(table.side[at])), int(table.slot[at])) for at in range(len(table))]
+        held = (self._flow.located(run[0], *each, run[1]) for each in places if each[0] >= 0)
+        return [_Source(row, 0, at, after=True) for at in held if at.index >= 0 and self._overflowed(at)]
+
     # -- the inputs of a node ------------------------------------------------------------------------
 
     def _inputs(self, row: int) -> tuple[_Source, ...]:
@@ -247,9 +260,10 @@ class OneByOne:
             source = replace(source, later=self._now(holder))
         if made == []:
             return replace(source, at=self._now(holder))
-        read_again = bool(made) and self._nodes.category_of(holder.row) in TRAINABLE
+        trained = self._nodes.category_of(holder.row) in TRAINABLE
+        read_again = bool(made) and (trained or source.node not in (made or ()))
         if read_again or (source.at is None and updated):
-            return replace(source, at=self._now(holder), after=self._now(holder) is not None)
+            return replace(source, at=self._now(holder), after=self._now(holder) is not None, held=source.at)
         return source
 
     def _known_before(self, row: int) -> tuple[_Source, ...]:
@@ -280,12 +294,13 @@ class OneByOne:
         at, state, overflow = source.at, self._state(source.at), self._criterion.overflow
         if state is State.UNKNOWN and overflow and self._state(source.later) is State.CLEAN:
             state = State.CLEAN
-        if state is State.BAD and self._is_own_work(source) and self._state(source.held) is State.CLEAN:
+        overwritten = not source.after and self._is_own_work(source)
+        if state is State.BAD and overwritten and self._state(source.held) is State.CLEAN:
             at, state = source.held, State.CLEAN
         if state is State.BAD and self._is_intended(at):
             state = State.CLEAN
-        elif source.after and (state is State.BAD or not overflow):  # what is left there, not what the node got
-            state = State.UNKNOWN
+        elif source.after and (State.BAD in {state, self._state(source.held)} or not overflow):
+            state = State.UNKNOWN  # what is left there, or what was there: maybe not what the node got
         told = source.constant and source.holder in self._nodes.constants
         if told and overflow and state is State.UNKNOWN:
             held = stated(self._nodes, source.holder)

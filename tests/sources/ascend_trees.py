@@ -127,7 +127,7 @@ def torchair_ge_old(root: Path, plant: Planted) -> None:
 
 def msit_offline(root: Path, plant: Planted) -> None:
     """Msit, offline models."""
-    plant.operators(root / f"dump_data/npu/{TIME}/0/model/1/0")
+    plant.operators(root / f"{TIME}/dump_data/npu/{TIME}/0/model/1/0")
 
 
 def torchair_fx(root: Path, plant: Planted) -> None:
@@ -195,6 +195,7 @@ def aclgraph_tensors(root: Path, plant: Planted) -> None:
             directory.mkdir(parents=True)
             for name in ("Aten.mm.0.output", "Module.fc.Linear.0.input_kwargs.x"):
                 torch.save(torch.from_numpy(plant.values()), directory / f"{name}.pt")
+            (root / "dump_tensor_data" / process).mkdir(parents=True, exist_ok=True)  # where a step is collected
 
 
 def aclgraph_statistics(root: Path, plant: Planted) -> None:

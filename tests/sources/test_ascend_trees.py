@@ -8,18 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.ascend_files import write
 from tests.cli.running import run
 from tests.sources.ascend_trees import (
     TIME,
     TREES,
+    Array,
     Planted,
     Tree,
     aclgraph_statistics,
     aclgraph_tensors,
     adump_of_msprobe,
     atb,
+    atb_bytes,
     atb_statistics,
     kernels_of_msprobe,
+    msit_offline,
     operators_and_communication,
     single_save,
     torchair_fx,
@@ -145,6 +149,21 @@ def test_a_second_run_of_a_device_is_a_doubt_until_it_is_named(tmp_path: Path, c
     assert checked(capsys, tmp_path / second) == 1
 
 
+@pytest.mark.parametrize(
+    "inside", ["", TIME, f"{TIME}/dump_data", f"{TIME}/dump_data/npu", f"{TIME}/dump_data/npu/{TIME}"]
+)
+def test_a_dump_of_msit_opens_from_any_of_its_directories(inside: str, tmp_path: Path, capsys: Capsys) -> None:
+    for name, bad, code in (("good", -1, 0), ("bad", 1, 1)):
+        msit_offline(tmp_path / name, Planted(bad))
+        assert checked(capsys, tmp_path / name / inside) == code
+
+
+def test_what_a_model_answered_is_a_doubt_beside_its_dump(tmp_path: Path, capsys: Capsys) -> None:
+    msit_offline(tmp_path, Planted())
+    (tmp_path / TIME / "output_0.bin").write_bytes(bytes(24))
+    assert checked(capsys, tmp_path) == 2
+
+
 @pytest.mark.parametrize("name", ["", f"{TIME}", f"{TIME}/0", f"{TIME}/0/ge_default", f"{TIME}/0/ge_default/1"])
 def test_a_file_at_any_level_counts(name: str, tmp_path: Path, capsys: Capsys) -> None:
     without_step(tmp_path, Planted())
@@ -220,14 +239,100 @@ class TestAtb:
         self.table(tmp_path, "Gone", f"/else/{self.ROUND}/0_Decoder_layer/0_Gone/after/outtensor0.bin")
         assert checked(capsys, tmp_path) == 2
 
-    def test_a_file_that_names_another_one_is_no_doubt(self, tmp_path: Path, capsys: Capsys) -> None:
-        atb(tmp_path, Planted())
-        (path,) = (tmp_path / self.ROUND).rglob("intensor0.bin")
-        path.write_bytes(b"$Version=1.0\n$Object.Count=0\n$Object.Length=0\ndata=outtensor0.bin\ndims=2,3\n$End=1\n")
-        assert checked(capsys, tmp_path) == 0
-
     def test_a_damaged_file_is_a_doubt(self, tmp_path: Path, capsys: Capsys) -> None:
         atb(tmp_path, Planted())
         (path,) = (tmp_path / self.ROUND).rglob("intensor0.bin")
         path.write_bytes(path.read_bytes()[:-4])
         assert checked(capsys, tmp_path) == 2
+
+
+def names_in_order(root: Path, step: int) -> list[str]:
+    """The nodes of a step in the order in which they ran."""
+    with closing(open_source(root)) as source:
+        table, names = source.tensors(0, step), source.nodes(0).names
+        return list(dict.fromkeys(names[node] for node in table.node.tolist()))
+
+
+def test_nodes_of_torchair_stand_in_the_order_of_their_time_stamps(tmp_path: Path) -> None:
+    """The second token has a node that the first has not, before all others."""
+    for token, ran in ((1, "ba"), (2, "cba")):
+        for at, name in enumerate(ran):
+            stamp = f"20240125031118{787351 + at}"
+            Planted().array(tmp_path / f"msprobe_fx_dump/data_dump/{token}/{name}-aten.mm.default.OUTPUT.0.{stamp}.npy")
+    assert (names_in_order(tmp_path, 1), names_in_order(tmp_path, 2)) == (["b", "a"], ["c", "b", "a"])
+
+
+def test_operations_of_atb_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    layer = tmp_path / "atb_dump_data/data/0_4711/0/0_Layer"
+    for number in (10, 2, 0, 1):
+        for name in ("before/intensor0", "after/outtensor0"):
+            write(layer / f"{number}_Op/{name}.bin", atb_bytes(Planted().values()))
+    assert names_in_order(tmp_path, 0) == [f"0_Layer/{number}_Op" for number in (0, 1, 2, 10)]
+
+
+def test_tensors_of_a_replay_that_did_not_end(tmp_path: Path, capsys: Capsys) -> None:
+    """They lie beside the steps, and are a doubt there; where no replay ended, they are all that there is."""
+    name = "dump_tensor_data/rank0/Aten.mm.0.output.npy"
+    aclgraph_tensors(tmp_path / "ended", Planted())
+    for bad, code in ((-1, 0), (0, 1)):
+        Planted(bad).array(tmp_path / "first" / name)
+        Planted(bad).array(tmp_path / "ended" / name)
+        assert (checked(capsys, tmp_path / "first"), checked(capsys, tmp_path / "ended")) == (code, 2)
+
+
+class TestAclSave:
+    """Files of ``acl_save``: one number counts all files of a process."""
+
+    @staticmethod
+    def save(path: Path, values: Array) -> None:
+        """As PyTorch's C++ library does."""
+        import torch
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(torch._C._pickle_save(torch.from_numpy(values))))
+
+    @pytest.mark.parametrize("names", [["hidden"], ["logits", "hidden"]])
+    @pytest.mark.parametrize("where", ["", "rank_1"])
+    def test_each_replay_is_a_step(self, names: list[str], where: str, tmp_path: Path, capsys: Capsys) -> None:
+        for bad in (-1, 2):
+            plant = Planted(bad)
+            for number in range(3 * len(names)):
+                self.save(tmp_path / where / f"{names[number % len(names)]}_{number}.pt", plant.values())
+            assert checked(capsys, tmp_path) == (0 if bad < 0 else 1)
+        with closing(open_source(tmp_path)) as source:
+            (rank,) = source.ranks()
+            assert list(source.steps(rank)) == [0, 1, 2]
+            assert [len(source.tensors(rank, step)) for step in (0, 1, 2)] == [len(names)] * 3
+            assert set(source.nodes(rank).names) == set(names)
+
+    @pytest.mark.parametrize("names", [["a_0", "b_1", "b_2", "a_3"], ["a_0", "b_2", "a_3", "b_4"], ["a_0", "b_1"]])
+    def test_numbers_that_tell_no_replays_are_parts_of_names(self, names: list[str], tmp_path: Path) -> None:
+        for name in names:
+            self.save(tmp_path / f"{name}.pt", Planted().values())
+        with closing(open_source(tmp_path)) as source:
+            assert (list(source.steps(0)), len(source.tensors(0, 0))) == ([0], len(names))
+
+    def test_layers_that_a_program_saves_are_no_replays(self, tmp_path: Path) -> None:
+        import torch
+
+        for number in range(3):
+            torch.save(torch.ones(2), tmp_path / f"layer_{number}.pt")
+        with closing(open_source(tmp_path)) as source:
+            assert (list(source.steps(0)), set(source.nodes(0).names)) == ([0], {"layer_0", "layer_1", "layer_2"})
+
+
+def test_slices_of_threads_are_writings_of_one_run(tmp_path: Path, capsys: Capsys) -> None:
+    """Contexts may be other ones at each step. Each slice is looked at by itself."""
+    for root, bad, code in ((tmp_path / "good", -1, 0), (tmp_path / "bad", 7, 1)):
+        plant = Planted(bad)
+        for step in (0, 1, 2):
+            for name in ("MatMul.Default_MatMul_1.11.2", "ReLU.Default_ReLU_2.12.2"):
+                for thread in (0, 1):
+                    path = plant.device_file(root / f"{TIME}/0/ge_default/1/{step}", name)
+                    path.rename(f"{path}.4.{3 + step}.{thread}.0")
+        assert checked(capsys, root) == code
+        with closing(open_source(root)) as source:
+            for step in (0, 1, 2):
+                assert len(source.tensors(0, step)) == 4
+            assert [(run.step, run.round) for run in source.history(0)] == [(0, 0), (1, 0), (2, 0)]
+            assert list(source.nodes(0).names) == ["Default_MatMul_1", "Default_ReLU_2"]

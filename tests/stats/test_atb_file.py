@@ -12,7 +12,7 @@ import pytest
 
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
-from tui_debugger.stats.atb_file import holds_values
+from tui_debugger.stats.atb_file import named_instead
 from tui_debugger.stats.formats import Holds, looked_at
 from tui_debugger.stats.npy import open_array
 
@@ -90,7 +90,7 @@ def test_a_damaged_file_says_why(content: bytes, why: str, tmp_path: Path) -> No
     path.write_bytes(content)
     with pytest.raises(UnreadableTensorError, match=why):
         read(path)
-    assert holds_values(str(path))
+    assert named_instead(str(path)) == ()
 
 
 def test_a_file_that_names_another_one_holds_no_values(tmp_path: Path) -> None:
@@ -98,6 +98,6 @@ def test_a_file_that_names_another_one_holds_no_values(tmp_path: Path) -> None:
     path.write_bytes(
         b"$Version=1.0\n$Object.Count=0\n$Object.Length=0\ndata=intensor1.bin\ndims=2,3\ndtype=0\n$End=1\n"
     )
-    assert not holds_values(str(path))
+    assert named_instead(str(path)) == ("intensor1.bin",)
     with pytest.raises(UnreadableTensorError, match=r"values of another file: intensor1\.bin"):
         read(path)

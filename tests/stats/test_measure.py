@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.opened_files import opened_tensor_files
+from tests.sources.arrays import write_safetensors
 from tests.stats.plain import assert_same, record_of
 from tests.stats.requests import CLOSE, EVERYTHING, chains, look, requests_for
 from tests.thorough import examples
@@ -593,3 +594,66 @@ def test_what_nobody_compares_does_not_come_along() -> None:
 def test_a_huge_file_is_alone(workers: int) -> None:
     whole = requests([1, 1, 1])
     assert list(batch_bounds(whole, np.array([100, 1 << 33, 100]), workers)) == [(0, 1), (1, 2), (2, 3)]
+
+
+# -- files of several tensors ----------------------------------------------------------------------
+
+
+def members(folder: Path, steps: int, count: int, form: str) -> list[ReadSpec]:
+    """The tensors of a file a step, by tensor, then step; some are too large for a window, one has text."""
+    generator = np.random.default_rng(0)
+    specs: dict[str, list[ReadSpec]] = {}
+    for step in range(steps):
+        values: dict[str, Array] = {
+            f"t{at}": generator.normal(size=(at % 5, 3) if at % 7 else (3 * BIG,)).astype(["f4", "f8", "i2"][at % 3])
+            for at in range(count)
+        }
+        values["t1"] = np.array([[np.nan, np.inf, -np.inf]], "f4") + step
+        values["t2"] = np.zeros((2, 3), "f8")
+        path = folder / f"{step}.{form}"
+        if form == "npz":
+            np.savez(path, **values, text=np.array(["words"]))  # type: ignore[arg-type] # numpy's stub forgets names
+        elif form == "packed.npz":
+            np.savez_compressed(path, **values, text=np.array(["words"]))  # type: ignore[arg-type] # as above
+        else:
+            write_safetensors(path, values)
+        os.utime(path, ns=(OLD, OLD))
+        kind = form.rpartition(".")[2]
+        for name in [*values, *(["text"] if kind == "npz" else [])]:
+            specs.setdefault(name, []).append(ReadSpec(str(path), kind, member=name))
+    return [spec for each in specs.values() for spec in each]
+
+
+@pytest.mark.parametrize("form", ["npz", "packed.npz", "safetensors"])
+def test_tensors_of_one_file_are_what_they_are_alone_and_their_file_is_opened_once_a_window(
+    tmp_path: Path, opened: list[str], form: str
+) -> None:
+    steps, count = 3, 60
+    specs = members(tmp_path, steps, count, form)
+    previous = [row - 1 if row % steps else -1 for row in range(len(specs))]
+    together = read_all(requests_for(specs, previous, EVERYTHING))
+    large = sum(not at % 7 for at in range(count)) * steps + (steps if "npz" in form else 0)
+    if kernel.available():
+        assert len(opened) <= steps + 2 * large
+    for row, before in enumerate(previous):
+        pair = [specs[row]] if before < 0 else [specs[before], specs[row]]
+        alone = read_all(requests_for(pair, range(-1, len(pair) - 1), EVERYTHING))
+        assert_same(together.get(row), alone.get(len(pair) - 1), specs[row].member)
+
+
+def test_a_batch_carries_the_kinds_of_its_own_files_only(tmp_path: Path) -> None:
+    specs = members(tmp_path, 1, 40, "safetensors")
+    batch, _ = subset(requests_for(specs, [-1] * len(specs), RequiredStats()), np.array([5, 6]))
+    assert [kind.member for kind in batch.specs.kinds] == ["t5", "t6"]
+
+
+def test_a_damaged_member_says_why_and_spoils_no_neighbour(tmp_path: Path) -> None:
+    specs = members(tmp_path, 1, 6, "npz")
+    path = Path(specs[0].path)
+    content = bytearray(path.read_bytes())
+    at = content.index(np.array([[np.nan, np.inf, -np.inf]], "f4").tobytes())
+    content[at : at + 4] = b"\0\0\0\0"
+    path.write_bytes(content)
+    records = read_all(requests_for(specs, [-1] * len(specs), RequiredStats()))
+    bad = [row for row in range(len(specs)) if records.rows["state"][row] == State.UNREADABLE]
+    assert [specs[row].member for row in bad] == ["t1"]

@@ -60,7 +60,7 @@ def refused(path: Path, name: str, words: str) -> None:
 def test_what_numpy_saves_comes_back(tmp_path: Path, save: Save, array: Array, fortran: bool) -> None:
     array = np.asfortranarray(array) if fortran else array
     path = saved(tmp_path, save, **{"first": np.ones(3), "enc/layer.0.weight": array})
-    assert array_keys(str(path)) == ["first", "enc/layer.0.weight"]
+    assert list(array_keys(str(path))) == ["first", "enc/layer.0.weight"]
     found = open_array(member(path, "enc/layer.0.weight"))
     assert (found.dtype, found.shape) == (array.dtype, array.shape)
     assert found.tobytes("A") == np.ascontiguousarray(array).tobytes() or found.tobytes() == array.tobytes()
@@ -226,7 +226,7 @@ class TestEveryMemberIsAccountedFor:
     @BOTH
     def test_an_array_of_another_name_is_read(self, tmp_path: Path, save: Save) -> None:
         path = with_member(saved(tmp_path, save, x=VALUES), "y.NPY", _npy(VALUES + 1))
-        assert array_keys(str(path)) == ["x", "y.NPY"]
+        assert list(array_keys(str(path))) == ["x", "y.NPY"]
         assert (open_array(member(path, "y.NPY")) == VALUES + 1).all()
         assert look(member(path, "y.NPY")).stats == look(member(saved(tmp_path, save, y=VALUES + 1), "y")).stats
 
@@ -234,21 +234,21 @@ class TestEveryMemberIsAccountedFor:
     @pytest.mark.parametrize("content", [pickle.dumps(VALUES), b"\x89HDF\r\n\x1a\n", b"\x80\4cut"])
     def test_what_is_not_read_is_unreadable_by_its_name(self, tmp_path: Path, save: Save, content: bytes) -> None:
         path = with_member(saved(tmp_path, save, x=VALUES), "notes", content)
-        assert array_keys(str(path)) == ["x", "notes"]
+        assert list(array_keys(str(path))) == ["x", "notes"]
         refused(path, "notes", "pickle|HDF5")
         assert (open_array(member(path, "x")) == VALUES).all()
 
     def test_an_archive_in_the_archive(self, tmp_path: Path) -> None:
         inner = saved(tmp_path, np.savez, z=VALUES).read_bytes()
         path = with_member(saved(tmp_path, np.savez, x=VALUES), "more.npz", inner)
-        assert array_keys(str(path)) == ["x", "more.npz"]
+        assert list(array_keys(str(path))) == ["x", "more.npz"]
         refused(path, "more.npz", "an archive of NumPy")
 
     @BOTH
     def test_text_and_settings_say_nothing(self, tmp_path: Path, save: Save) -> None:
         path = with_member(saved(tmp_path, save, x=VALUES), "README.txt", b"Inf\n")
         with_member(path, "args.pkl", pickle.dumps({"lr": 0.1}))
-        assert array_keys(str(path)) == ["x"]
+        assert list(array_keys(str(path))) == ["x"]
 
     @BOTH
     def test_bytes_of_no_member(self, tmp_path: Path, save: Save) -> None:
@@ -273,7 +273,7 @@ class TestEveryMemberIsAccountedFor:
         words = "saved on a Monday, zum Gl\u00fcck".encode()
         for healthy in (content + bytes(9000), content[:-2] + struct.pack("<H", len(words)) + words + bytes(3)):
             whole.write_bytes(healthy)
-            assert array_keys(str(whole)) == ["x"]
+            assert list(array_keys(str(whole))) == ["x"]
 
     def test_a_member_that_its_directory_lost(self, tmp_path: Path) -> None:
         path = saved(tmp_path, np.savez, x=VALUES, h=VALUES, y=VALUES)
@@ -295,7 +295,7 @@ class TestEveryMemberIsAccountedFor:
                 info = zipfile.ZipInfo(name)
                 info.extra = struct.pack("<2sH", b"FB", 400) + bytes(400)
                 file.writestr(info, b"" if name == "d/" else _npy(VALUES))
-        assert array_keys(str(path)) == ["x", "n" * 300]
+        assert list(array_keys(str(path))) == ["x", "n" * 300]
         assert (open_array(member(path, "x")) == VALUES).all()
 
 

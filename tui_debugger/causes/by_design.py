@@ -59,7 +59,7 @@ from tui_debugger.causes.by_design_table import (
     WEIGHS,
     Work,
 )
-from tui_debugger.graph.categories import is_backward, plain_type
+from tui_debugger.graph.categories import draws_updates, is_backward, plain_type
 from tui_debugger.graph.table import NodeFlag, NodeTable, real_consumers, real_inputs
 from tui_debugger.model import (
     PARAMETERS,
@@ -139,7 +139,20 @@ class Designs:
         if category in PARAMETERS or category is Category.CONSTANT:
             return category in (Category.PARAMETER, Category.CONSTANT)
         kind = self._kind(row)
-        return kind in OPERATORS or kind in POLES or "attention" in kind
+        if kind in OPERATORS or kind in POLES or "attention" in kind:
+            return True
+        return (source := self._handed_on(row)) is not None and self.may_be_intended(source[0])
+
+    def _handed_on(self, row: int) -> tuple[int, int] | None:
+        """The output that a module may only have returned, in a graph of our client: it is made of nothing else."""
+        inputs = real_inputs(self._nodes, row) if row >= 0 and draws_updates(self._nodes) else []
+        alone = len(inputs) == 1 and inputs[0][0] >= 0 and not self._is_backward(row) and not is_known(self._kind(row))
+        return inputs[0] if alone else None
+
+    def _hands_on(self, row: int, slot: int = 0) -> bool:
+        """Tells whether a module returns the very elements that it is made of."""
+        source, mine = self._handed_on(row), self._contents(row, slot) if row >= 0 else None
+        return source is not None and mine is not None and holds_the_same(mine, self._contents(*source))
 
     def _kind(self, row: int) -> str:
         return plain_type(self._nodes.op_type(row)) if row >= 0 else ""
@@ -163,7 +176,10 @@ class Designs:
             return out.count == out.positive + out.negative or (not out.positive and self._is_mask(row, slot, depth))
         if self._is_filler(row, slot):
             return not out.negative
-        passed_on = kind in OPERATORS and self._comes_from_operands(row, slot, out, depth)
+        if self._hands_on(row, slot):
+            passed_on = self.intended(*real_inputs(self._nodes, row)[0], depth + 1)
+        else:
+            passed_on = kind in OPERATORS and self._comes_from_operands(row, slot, out, depth)
         return passed_on or self._overflows_a_mask(row, slot, out, depth) or self._is_pole(row, slot, out)
 
     def _is_filler(self, row: int, slot: int) -> bool:
@@ -382,7 +398,8 @@ class Designs:
             if not (self._kind(each[0]) in PASSES_ON and self._is_clean(each[0]))  # which read something else, then
         ]
         # A mask that is kept, and that this step does not use, is read by nothing.
-        found: set[str] = {NOTHING} if not readers and row >= 0 and self._is_fed(row) else set()
+        unread = not readers and row >= 0 and (self._is_fed(row) or self._is_returned(row))
+        found: set[str] = {NOTHING} if unread else set()
         for consumer, position in readers:
             kind, outputs = self._kind(consumer), self._outputs(consumer)
             if not outputs:
@@ -424,11 +441,19 @@ class Designs:
         """
         kind = self._kind(row)
         shows = kind in VIEWS | COPIES | CONVERTS and not (kind in SELECTS and len(real_inputs(self._nodes, row)) > 1)
+        shows = shows or (row >= 0 and self._hands_on(row))
         return (
             shows
             and depth < _DEPTH
-            and all(self._is_unread_view(each, depth + 1) for each, _ in real_consumers(self._nodes, row))
+            and all(
+                self._is_unread_view(each, depth + 1) or (self._is_backward(each) and self._is_clean(each))
+                for each, _ in real_consumers(self._nodes, row)
+            )
         )
+
+    def _is_returned(self, row: int) -> bool:
+        """Tells whether a module returned what a node made, and nothing is known to read that."""
+        return any(self._hands_on(each) for each, _ in real_consumers(self._nodes, row))
 
     def _is_unread_number(self, row: int, slot: int) -> bool:
         """Tells whether nothing reads a tensor of numbers of the program alone: a mask that was not needed."""

@@ -134,8 +134,13 @@ POLES: Final = frozenset(
     }
 )
 """Operators that put out an Inf of finite elements where their function has a pole."""
-WEIGHS: Final = re.compile(r".*softmax.*|.*attention.*|logsumexp|logaddexp2?|logcumsumexp|.*crossentropy.*|ctcloss.*")
-"""Operators that give elements of -Inf no weight: what masks are made for."""
+WEIGHS: Final = re.compile(
+    r".*softmax.*|.*attention.*|logsumexp(function)?|logaddexp2?|logcumsumexp|.*crossentropy.*|ctcloss.*"
+)
+"""Operators that give elements of -Inf no weight: what masks are made for.
+
+Our client for PyTorch names several functions together by what weighs masks among them, as ``LogSoftmaxFunction``.
+"""
 QUERIES: Final = re.compile(r".*(dotproduct|flash|fus|multihead).*attention.*")
 """Attention that reads queries, keys and values before its masks; others read one input of data."""
 ABSORBS: Final = re.compile(

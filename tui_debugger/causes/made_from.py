@@ -19,6 +19,7 @@ from tui_debugger.check.flow import Flow, Holder, Located
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.categories import (
     BUFFER_UPDATE,
+    DRAWN_UPDATES,
     INPUT_UPDATE,
     assigned,
     draws_updates,
@@ -155,10 +156,12 @@ class _Filling:
             self._parameter(tensors, number, holder.row, node)
             return
         of["parameter"], of["named"], of["other"] = holder.row, holder.row, row
+        now = flow.located(self._step, holder.row, Side.OUTPUT, holder.slot, round_)
         if self._starts(holder.row, round_):
             of["start"] = Start.BEFORE.code
+            if now.index >= 0 and may_read_later(self._nodes, holder.row, row):
+                self._add(number, row, slot, [now], holder=holder.row)
             return
-        now = flow.located(self._step, holder.row, Side.OUTPUT, holder.slot, round_)
         # A consumer that runs after the optimizer reads the new value: only a value that is neither was changed.
         places = (flow.locate_held(self._step, holder, round_), now if now.index >= 0 else None)
         self._add(number, row, slot, places, holder=holder.row)
@@ -175,6 +178,7 @@ class _Filling:
             at = flow.before(row, Side.OUTPUT, 0, self._step, round_)
             if at is not None and at.index >= 0:
                 self._add(number, row, 0, [at], holder=row)
+                self._values[-1]["before"] = self._values[-1]["initial"] = at.step < 0
             return
         if made is not None and self._nodes.category_of(row) not in TRAINABLE:
             self._made_by_modules(of, number, row)
@@ -206,25 +210,38 @@ class _Filling:
                     self._add(number, change, slot, [value], holder=holder.row)
 
     def _written_while_others_were_bad(self, tensors: Rows) -> None:
-        """What a program wrote while other parameters were bad may have been made of those, as averages are."""
+        """What a program wrote while other tensors were bad may have been made of those.
+
+        Averages are made of weights, before the step begins. What a model is called with may be made of what it
+        returned in the step before, as a state that is carried over is.
+        """
         start = tensors["start"] == Start.SOURCE.code
-        written = [
-            number
-            for number in np.flatnonzero(start & (tensors["parameter"] >= 0)).tolist()
-            if may_be_written(self._nodes, int(tensors["parameter"][number]))
-        ]
-        if not written:
-            return
+        for number in np.flatnonzero(start & (tensors["parameter"] >= 0)).tolist():
+            row = int(tensors["parameter"][number])
+            if may_be_written(self._nodes, row):
+                bad = self._bad_before(tensors, number, every=False)[:1]
+            elif draws_updates(self._nodes):
+                bad = self._bad_before(tensors, number, every=True)
+            else:
+                continue
+            values = self._rows(np.full(len(bad), number), np.full(len(bad), row), np.zeros(len(bad), np.int64))
+            values["step"], values["index"], values["after"] = [at for at, _ in bad], [at for _, at in bad], True
+            self._values.append(values)
+
+    def _bad_before(self, tensors: Rows, number: int, *, every: bool) -> list[tuple[int, int]]:
+        """The parameters (or ``every`` tensor) that were bad when the run of a tensor began, by step and index."""
+        row, round_ = int(tensors["parameter"][number]), int(tensors["round"][number])
+        if every:
+            run = self._flow.previous_run(row, self._step, round_)
+            if run is None:
+                return []
+            table = self._flow.table(run[0])
+            known = [(run[0], at) for at in np.flatnonzero(table.node >= 0).tolist() if table.round[at] in {0, run[1]}]
+            return self._bad(known)
         rows = np.flatnonzero(self._nodes.are_parameters(np.arange(len(self._nodes))))
         zeros = np.zeros(len(rows), np.int64)
         before, index = self._flow.befores(self._step, rows, zeros + int(Side.OUTPUT), zeros, zeros)
-        known = [(int(before[at]), int(index[at])) for at in np.flatnonzero(index >= 0).tolist()]
-        bad = self._bad(known)
-        for number in written if bad else ():
-            row = int(tensors["parameter"][number])
-            values = self._rows(np.array([number]), np.array([row]), np.array([0]))
-            (values["step"],), (values["index"],), values["after"] = *zip(bad[0]), True
-            self._values.append(values)
+        return self._bad([(int(before[at]), int(index[at])) for at in np.flatnonzero(index >= 0).tolist()])
 
     def _updated_by_states(self, tensors: Rows) -> None:
         """An optimizer changes its states first, and weights by these: a state that is bad then counts as an input."""
@@ -323,24 +340,19 @@ class _Filling:
     def _parameter_read(self, value: Any, holder: Holder, reader: int, round_: int) -> None:
         """A parameter without an input file: the program wrote it, or only the value after its update is there.
 
-        Nothing tells which value a node got of a weight that is read before and after its optimizer ran in a step, or
-        of a buffer that another module changes.
+        Where nothing tells which of the values a node got, both have to be clean.
         """
-        made = assigned(self._nodes, holder.row)
-        written = made == []
-        again = bool(made) and (self._nodes.category_of(holder.row) in TRAINABLE or reader not in (made or ()))
-        # A program may read a weight again after its optimizer: what only moves elements shows that it did.
-        again |= draws_updates(self._nodes) and plain_type(self._nodes.op_type(reader)) in MOVES
         updated = self._flow.updated(holder.row)
         now = self._flow.located(self._step, holder.row, Side.OUTPUT, holder.slot, round_)
         if self._table.unfinished:
             value["step"], value["index"] = now.step, now.index
             return
         value["later"] = now.index if updated else -1
-        if not written and not again and (value["index"] >= 0 or not updated):
+        if (value["index"] >= 0 or not updated) and not may_read_later(self._nodes, holder.row, reader):
             return
+        value["held_step"], value["held_index"] = value["step"], value["index"]
         value["step"], value["index"] = now.step, now.index
-        value["after"] = not written and now.index >= 0
+        value["after"] = assigned(self._nodes, holder.row) != [] and now.index >= 0
 
     def _updated_input(self, values: Rows, at: int, round_: int) -> None:
         """A parameter that the node itself updates: its input file shows the new value."""
@@ -454,10 +466,10 @@ class _Filling:
         value["before"], value["holder"] = True, row
         held = self._flow.locate_held(self._step, Holder(row, 0), round_) if row >= 0 else None
         if held is not None:
-            value["step"], value["index"] = held.step, held.index
+            value["step"], value["index"], value["initial"] = held.step, held.index, held.step < 0
         elif row >= 0 and self._starts(row, round_):
             for consumer, at in self._flow.consumers(row):
-                if at in self._flow.in_place(consumer):
+                if at in self._flow.in_place(consumer) or may_read_later(self._nodes, row, consumer):
                     continue
                 seen = self._flow.located(self._step, consumer, Side.INPUT, at, round_)
                 if seen.index >= 0:
@@ -514,6 +526,21 @@ class _Filling:
             kind: bool(is_of(self._nodes.types[kind] if kind >= 0 else "")) for kind in np.unique(kinds).tolist()
         }
         return np.array([answers[kind] for kind in kinds.tolist()], np.bool_)
+
+
+def may_read_later(nodes: NodeTable, row: int, reader: int) -> bool:
+    """Tells whether a node may have read what a parameter holds after the step, not what it held before.
+
+    The program itself wrote it, another module changes that buffer, or the weight is read before and after its
+    optimizer ran: nothing tells which of the values a node got.
+    """
+    if nodes.op_type(reader) in DRAWN_UPDATES:
+        return False
+    made = assigned(nodes, row)
+    if made is not None and (nodes.category_of(row) in TRAINABLE or reader not in made):
+        return True
+    # A program may read a weight again after its optimizer: what only moves elements shows that it did.
+    return draws_updates(nodes) and plain_type(nodes.op_type(reader)) in MOVES
 
 
 def _exchanges(op_type: str) -> bool:

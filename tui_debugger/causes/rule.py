@@ -87,6 +87,7 @@ class _Judge:
         constant = values["constant"] | self._are_attributes(step, index) | self._are_given()
         open_values = np.isin(values["of"], np.flatnonzero(~self._surely_passed_on(state, constant, designed)))
         self._measure(step, index, open_values)
+        self._measure(values["held_step"], values["held_index"], open_values & values["after"])
         state[open_values] = self._states(step[open_values], index[open_values])
         self._judge_by_later(state, open_values)
         overwritten = self._overwritten(state, open_values)
@@ -94,8 +95,9 @@ class _Judge:
         step[overwritten], index[overwritten] = values["held_step"][overwritten], values["held_index"][overwritten]
         designed = self._designed(state, step, index)
         constant |= self._are_attributes(step, index)
-        left = values["after"] & ((state == BAD) | (not self._criterion.overflow))
-        state[left] = UNKNOWN  # what is left there, not what the node got
+        held = np.where(values["after"] & ~values["own"], values["held_index"], -1)
+        left = (state == BAD) | (self._states(values["held_step"], held) == BAD) | (not self._criterion.overflow)
+        state[left & values["after"]] = UNKNOWN  # what is left there, or what was there: maybe not what the node got
         state[designed] = CLEAN
         given, given_state = self._stated()
         state[given] = np.where(state[given] == UNKNOWN, given_state, state[given])

@@ -171,7 +171,8 @@ of: number of the tensor.
 node, slot, side: the input of the node that made the tensor; an output of the node that updates a parameter; for the
     value of a parameter itself its own row.
 step, index: where the value stands: a row in the table of a step; -1 where it was not dumped.
-held_step, held_index: where the value of before the node ran stands, of an input that may have been written over.
+held_step, held_index: where the value of before the node ran stands, of an input that may have been written over; of
+    what is judged by its value ``after`` where that of before stands.
 holder: row of the node that the graph says it comes from; -1 where the graph does not say.
 later: where the value of a parameter after its update stands, in the table of the tensors' step: where that is clean,
     the value of before was it, too, for nothing that an optimizer does takes a NaN away; -1 where it was not dumped.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
 from typing import Final
@@ -144,7 +144,7 @@ def _pairs(sizes: Int64, times: Int64) -> list[tuple[int, int]]:
 
 def _key(spec: ReadSpec, size: int, modified: int) -> bytes:
     where = os.fsencode(os.path.realpath(spec.path))
-    text = repr((replace(spec, path=""), size, modified)).encode("utf-8", "surrogateescape")
+    text = repr((spec.at(""), size, modified)).encode("utf-8", "surrogateescape")
     return blake2b(where + b"\0" + text, digest_size=16).digest()
 
 

@@ -284,12 +284,12 @@ class Measurements:
             self._keep(reading, result)
 
     def cost(self, required: RequiredByStep) -> int:
-        """Bytes of the files that ``ensure_all`` would read, previous steps' aside; 0 when everything is known."""
+        """Bytes of the tensors that ``ensure_all`` would read, previous steps' aside; 0 when everything is known."""
         total = 0
         for step in required.steps():
             rows = [rows for _, rows in self._missing(required, step)]
             if rows:
-                sizes, _ = self._states(step)
+                sizes = self._sizes(step)
                 total += int(np.maximum(sizes[np.concatenate(rows)], 0).sum())
         return total
 
@@ -311,7 +311,7 @@ class Measurements:
         if kept.sizes is None:
             kept.sizes = self._sizes_as_elsewhere(kept) if kept.states is None else None
         if kept.sizes is None:
-            kept.sizes = self._states(step)[0]
+            kept.sizes = kept.table.own_sizes(self._states(step)[0])
         return kept.sizes
 
     def _sizes_as_elsewhere(self, kept: StepStats) -> Int64 | None:
@@ -319,7 +319,8 @@ class Measurements:
             if other.table.node is kept.table.node and other.states is not None:
                 sizes = other.states[0]
                 largest = np.argsort(sizes, kind="stable")[-SAMPLE:]
-                return sizes if np.array_equal(kept.table.file_states(largest)[0], sizes[largest]) else None
+                alike = np.array_equal(kept.table.file_states(largest)[0], sizes[largest])
+                return kept.table.own_sizes(sizes) if alike else None
         return None
 
     def befores(self, step: int, rows: Int64) -> tuple[Int64, Int64]:

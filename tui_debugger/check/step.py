@@ -152,11 +152,12 @@ class DuplicateInputs:
         bad = holds_bad(rows)
         # Equal statistics mean equal values, but zeros and scalars equal something else by chance.
         varied = ~np.isnan(rows["variance"]) & (rows["variance"] != 0)
-        self._distinctive: Mask = bad | varied
+        self._telling: Mask = varied & ~bad
+        """Subjects whose statistics alone tell them from others: NaN hides how values are, and where it stands."""
         self._equal_held = self._equal(*files.held)
         of, own = subjects.own
-        distinctive = self._distinctive[of]
-        self._equal_own = self._equal(of[distinctive], own[distinctive])
+        telling = self._telling[of] | (bad[of] & (subjects.holder[of] >= 0))
+        self._equal_own = self._equal(of[telling], own[telling])
         self._known_inputs = np.flatnonzero(subjects.input & (subjects.holder >= 0) & self._measured)
         place = subjects.holder[self._known_inputs] << 32 | subjects.holder_slot[self._known_inputs] << 16
         place |= files.round[self._known_inputs]
@@ -254,10 +255,19 @@ class DuplicateInputs:
         if finding is not None:
             return
         candidates = np.flatnonzero(subjects.watch[number] & ~answered & self._measured)
-        later = candidates[_later(self._groups(candidates), np.ones(len(candidates), np.bool_))]
+        groups = self._groups(candidates, self._types(candidates))
+        later = candidates[_later(groups, np.ones(len(candidates), np.bool_))]
         open_rows = np.zeros(len(subjects), np.bool_)
         open_rows[self._unknown_inputs[~self._flags]] = True
-        answered[later[open_rows[later] & self._distinctive[later]]] = True
+        answered[later[open_rows[later] & self._telling[later]]] = True
+
+    def _types(self, subject: Int64) -> Int64:
+        """A number for each subject, shared by those of an equal element type: another one is no copy but a cast."""
+        records = self._files.records
+        numbers: dict[str, int] = {}
+        types = [numbers.setdefault(meta.dtype, len(numbers)) for meta in records.metas]
+        found: Int64 = np.array([*types, -1], np.int64)[records.rows["meta"][subject]]
+        return found
 
     def _operators_flags(self) -> Mask:
         """Inputs of unknown origin that are an operator's flag or axis rather than a tensor."""

@@ -53,10 +53,17 @@ class SentStats:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Values that came, and when."""
+    """Values that came.
+
+    Attributes:
+        kept: in the spool.
+        time: when they came: see ``SentStats``.
+        stop: the number of the stop at which the training had them.
+    """
 
     kept: SpooledTensor
     time: int
+    stop: int
 
 
 class LiveTable(Columns):
@@ -340,11 +347,11 @@ class ReceivedSteps:
         kept.version += 1
         return gone
 
-    def put_value(self, step: int, place: int, value: SpooledTensor) -> SpooledTensor | None:
-        """Keeps values; returns those of before."""
+    def put_value(self, step: int, place: int, value: SpooledTensor, stop: int) -> SpooledTensor | None:
+        """Keeps values that a training had at a stop; returns those of before."""
         kept = self._kept(step)
         before = kept.values.get(place)
-        kept.values[place] = Fetched(value, self._tick())
+        kept.values[place] = Fetched(value, self._tick(), stop)
         kept.missing.discard(place)
         kept.version += 1
         return before.kept if before is not None else None
@@ -371,6 +378,15 @@ class ReceivedSteps:
             of.sent = {}
             of.version += 1
 
+    def put_hit(self, stop: Stop, place: int, said: RemoteStats) -> SpooledTensor | None:
+        """Keeps the statistics of a hit; returns values that are not of that hit, as the node ran again since."""
+        kept = self._kept(stop.step)
+        before, value = kept.sent.get(place), kept.values.get(place)
+        self.put_sent(stop.step, place, said)
+        if value is None or value.stop >= stop.count or (before is not None and before.stats == said.stats):
+            return None
+        return kept.values.pop(place).kept
+
     def put_missing(self, step: int, places: Iterable[int]) -> None:
         """The training does not have these."""
         kept = self._kept(step)
@@ -386,7 +402,9 @@ class ReceivedSteps:
     def put_inputs(self, step: int, unknown: frozenset[int], hits: Sequence[ReceivedHit]) -> None:
         """Keeps of which nodes the graph does not tell the inputs, and what hits say of what their nodes read."""
         kept = self._kept(step)
-        operands = {(hit.node, name): state for hit in reversed(hits) for name, state in hit.operands} | kept.operands
+        said = {(hit.node, name): state for hit in reversed(hits) for name, state in hit.operands}
+        again = {node for node, _ in said}
+        operands = {place: state for place, state in kept.operands.items() if place[0] not in again} | said
         kept.version += (unknown, operands) != (kept.inputs_unknown, kept.operands)
         kept.inputs_unknown, kept.operands = unknown, operands
 
@@ -614,8 +632,9 @@ class LiveRank:
             self._keeping.values_gone(step)
             self._changed.add(step)
 
-    def keep_hit_stats(self, step: int, hits: Sequence[ReceivedHit]) -> None:
+    def keep_hit_stats(self, stop: Stop, hits: Sequence[ReceivedHit]) -> None:
         """Keeps the statistics that came with the hits of a step, and what they say of the inputs of their nodes."""
+        step = stop.step
         with self._lock:
             graph = self._graph
             if graph is None:
@@ -626,7 +645,8 @@ class LiveRank:
             for hit in hits:
                 place = graph.place(graph.find(hit.node), hit.slot)
                 if place >= 0 and hit.meta is not None and hit.stats is not None:
-                    self._keeping.put_sent(step, place, RemoteStats(hit.meta, hit.stats, complete=True))
+                    said = RemoteStats(hit.meta, hit.stats, complete=True)
+                    self._discard(step, self._keeping.put_hit(stop, place, said))
                     self._changed.add(step)
 
     # -- what it is asked --------------------------------------------------------------------------
@@ -688,7 +708,7 @@ class LiveRank:
                 self.fetched += sink.nbytes
                 still = self._still(stop, graph)
                 for number, kept in sink.kept.items():
-                    old = self._keeping.put_value(step, wanted[number], kept) if still else kept
+                    old = self._keeping.put_value(step, wanted[number], kept, stop.count) if still else kept
                     self._discard(step, old)
                 self._changed.add(step)
         self._check(still)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.causes.made_from import may_read_later
 from tui_debugger.causes.rule import mark_hits
 from tui_debugger.check.hits import HitList
 from tui_debugger.check.pipeline import Checks
@@ -30,7 +31,7 @@ from tui_debugger.errors import (
     reason_of,
 )
 from tui_debugger.graph.build import observed_order
-from tui_debugger.graph.categories import changed_by_modules
+from tui_debugger.graph.categories import assigned, changed_by_modules
 from tui_debugger.graph.table import real_consumers, real_inputs
 from tui_debugger.live import wire
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
@@ -203,9 +204,15 @@ def _changes(graph: RankGraph, place: int) -> bool:
 
 
 def _readers(graph: RankGraph, place: int) -> list[TensorName]:
-    """The inputs that a tensor is fed into."""
-    nodes = graph.nodes
-    readers = real_consumers(nodes, int(graph.node[place]), int(graph.slot[place]))
+    """The inputs that a tensor from before the first step is fed into, as far as nothing wrote over it before."""
+    nodes, held = graph.nodes, int(graph.node[place])
+    if assigned(nodes, held) == []:  # the program itself
+        return []
+    readers = [
+        (row, slot)
+        for row, slot in real_consumers(nodes, held, int(graph.slot[place]))
+        if not may_read_later(nodes, held, row)
+    ]
     return [
         TensorName(nodes.op_type(row), nodes.names[row], slot, nodes.graph_of(row).root_id, side="input")
         for row, slot in readers
@@ -229,11 +236,17 @@ def _judged_inputs(graph: RankGraph, kept: ReceivedStep) -> Iterator[Recorded]:
         clean = place >= 0 and kept.clean is not None and bool(kept.clean[place])
         bad = made is not None and made.stats is not None and bool(made.stats.bad)
         told_already = clean if state is OperandState.CLEAN else bad
-        if state is OperandState.INFINITE or (told_already and not graph.parameter[place]):
+        if told_already and not (graph.parameter[place] and state is not OperandState.INFINITE):
             continue
+        if state is OperandState.INFINITE and not (clean or made is not None):
+            continue  # it may be by design: what made it tells
         name = TensorName(nodes.op_type(row), nodes.names[row], slot, nodes.graph_of(row).root_id, side="input")
         meta, stats = _said_clean(graph, place) if place >= 0 else (None, _ONE_CLEAN)
-        yield name, meta, stats if state is OperandState.CLEAN else replace(stats, nan=1)
+        yield (
+            name,
+            meta,
+            replace(stats, nan=int(state is OperandState.NAN), pos_inf=int(state is OperandState.INFINITE)),
+        )
 
 
 _ONE_CLEAN: Final = TensorStats(1, 0, 0, 0, 0, 0, 0, None, None, None, None, None, math.nan)

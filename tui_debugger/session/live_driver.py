@@ -30,7 +30,7 @@ from tui_debugger.live.graph import remote_watchpoints
 from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.source import LiveSource
 from tui_debugger.live.wire import START, Event, Phase, ReceivedHit, Stop, Training, TrainingInfo, Trainings
-from tui_debugger.model import Coverage, Progress, ProgressFn, Verdict, no_progress
+from tui_debugger.model import Coverage, OperandState, Progress, ProgressFn, Verdict, no_progress
 from tui_debugger.session.live_evidence import AT_STOPS, evidence, statistics, values
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import step_text
@@ -294,11 +294,18 @@ class DrivenTraining:
     ended: int = START
 
     def together(self, step: int, hits: Iterable[ReceivedHit], *, again: bool = False) -> tuple[ReceivedHit, ...]:
-        """Hits with those that were reported of the same step before; ``again``: everything was judged once more."""
+        """Hits with those that were reported of the same step before; ``again``: everything was judged once more.
+
+        Of several passes of a step that were bad the first one counts.
+        """
         at = (step, self.watched.version if self.watched is not None else -1)
+        known = self.reported if self.step == at else {}
         if again or self.step != at:
             self.step, self.reported = at, {}
-        self.reported |= {(hit.node, hit.slot, hit.watchpoint): hit for hit in hits}
+        for hit in hits:
+            place = (hit.node, hit.slot, hit.watchpoint)
+            before = known.get(place)
+            self.reported[place] = hit if before is None else _that_counts(before, hit, again=again)
         return tuple(self.reported.values())
 
     @property
@@ -746,7 +753,7 @@ class Driver:
     def _file(self, live: LiveRank, stop: Stop, watched: Watched, hits: Iterable[ReceivedHit]) -> PairResult:
         """Keeps what a training found at a stop."""
         pair, received = (live.number, stop.step), list(hits)
-        live.keep_hit_stats(stop.step, received)
+        live.keep_hit_stats(stop, received)
         strange = next((hit.node for hit in received if watched.graph.find(hit.node) < 0), None)
         if strange is not None and pair not in self._strange:
             self._strange.add(pair)
@@ -867,6 +874,21 @@ _STANDS: Final = (Event.STOPPED, Event.HITS, Event.LOST, Event.DONE)
 def _lacks_nodes(live: LiveRank, stop: Stop) -> bool:
     """Tells whether the training ran nodes up to a stop that it did not send."""
     return any(each.what.startswith(wire.UNSENT_NODES) and each.step <= stop.step for each in live.training.unrecorded)
+
+
+def _that_counts(before: ReceivedHit, hit: ReceivedHit, *, again: bool) -> ReceivedHit:
+    """Returns which of two hits on a tensor in a step counts; ``again``: the second judges the first pass once more.
+
+    The first pass counts, but for an Inf that may have passed on a mask, where a later pass has NaN.
+    """
+    first, later = (hit, before) if again else (before, hit)
+    if first.stats is None or later.stats is None:
+        return hit
+    if first.stats.nan or not later.stats.nan:
+        return first
+    passed_on = any(state is not OperandState.CLEAN for _, state in first.operands)
+    made = all(state is OperandState.CLEAN for _, state in later.operands)
+    return later if passed_on or made else first
 
 
 def _finding(result: PairResult) -> bool:

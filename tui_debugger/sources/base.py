@@ -247,6 +247,9 @@ class TensorTable(Protocol):
     def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Sizes, and ``opener.state_of``, of the files of several rows as they are now; -1, 0 without a file."""
 
+    def own_sizes(self, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Bytes of the tensors of all rows, about, by the sizes of their files: several may lie in one file."""
+
     def recorded(self, index: int) -> TensorStats | None:
         """Statistics that the dump itself recorded (statistic.csv), or that a training sent; else None.
 
@@ -668,6 +671,10 @@ class Columns:
     operands: Mapping[tuple[int, int], OperandState] = MappingProxyType({})
     unfinished = False
     hashes_are_sums = False
+
+    def own_sizes(self, sizes: Int64) -> Int64:
+        """The sizes of the files: each holds one tensor."""
+        return sizes
 
     def hashed(self, index: int) -> int:  # noqa: ARG002 - see base.TensorTable
         """Nothing is recorded."""

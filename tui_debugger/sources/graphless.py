@@ -91,17 +91,31 @@ class FilesTable(Columns):
     """The tensors of one step, each of them in a file or a member of one. See ``base.TensorTable``."""
 
     def __init__(
-        self, places: TensorPlaces, paths: Sequence[str], specs: Sequence[ReadSpec], timestamp: Int64 | None = None
+        self,
+        places: TensorPlaces,
+        paths: Sequence[str],
+        specs: Sequence[ReadSpec],
+        timestamp: Int64 | None = None,
+        nbytes: Int64 | None = None,
     ) -> None:
-        """``paths`` and ``specs`` (which leave the path open) tell how each row is read."""
+        """Takes the columns of the rows.
+
+        Args:
+            places: their tensors.
+            paths: their files.
+            specs: how each is read; they leave the path open.
+            timestamp: of each; None: not known.
+            nbytes: bytes of each tensor; -1, or None: not known.
+        """
         super().__init__(places, np.zeros(len(paths), np.int64) if timestamp is None else timestamp)
+        self._nbytes = np.full(len(paths), -1, np.int64) if nbytes is None else nbytes
         files, self._file = _distinct(paths)
         self._files = Names.of([os.fsencode(path) for path in files])
         self._kinds, self._kind = _distinct(specs)
 
     def spec(self, index: int) -> ReadSpec:
         """Tells how to read the values."""
-        return replace(self._kinds[int(self._kind[index])], path=os.fsdecode(self._files[int(self._file[index])]))
+        return self._kinds[int(self._kind[index])].at(os.fsdecode(self._files[int(self._file[index])]))
 
     def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
         """``spec`` of several rows, as columns."""
@@ -123,6 +137,12 @@ class FilesTable(Columns):
         used, of = np.unique(self._file[indices], return_inverse=True)
         sizes, times = file_states(self._files[number] for number in used.tolist())
         return sizes[of], times[of]
+
+    def own_sizes(self, sizes: Int64) -> Int64:
+        """The bytes of each tensor, about. Tensors of one file whose bytes are not known share its size equally."""
+        sharing = np.bincount(self._file, minlength=1)[self._file]
+        own = np.where(self._nbytes >= 0, np.minimum(self._nbytes, sizes), sizes // np.maximum(sharing, 1))
+        return np.where(sharing > 1, own, sizes)
 
     def recorded(self, index: int) -> TensorStats | None:  # noqa: ARG002 - see base.TensorTable
         """Nothing: there are values only."""

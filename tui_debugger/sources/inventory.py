@@ -24,6 +24,7 @@ from tui_debugger.sources.base import AccountingSource, Source, StepEntries, cla
 from tui_debugger.sources.directories import is_directory
 from tui_debugger.sources.environments import environment_in
 from tui_debugger.sources.joined import JoinedSource
+from tui_debugger.sources.named_files import missing_beside
 from tui_debugger.sources.paths import is_inside
 from tui_debugger.sources.registry import TENSOR_FILES, Recogniser, opened_at
 from tui_debugger.stats.formats import LOOKED_AT, Holds, LookedAt, looked_at, may_hold_tensors
@@ -395,6 +396,18 @@ class _InventoryWalk:
                 self._unknown.append(os.path.relpath(path, self._root))
             else:
                 self._holding[path] = look.why or f"{look.format}: not looked at", of
+            self._named(path, of)
+
+    def _named(self, path: str, of: _Place) -> None:
+        """Reports the files that a list names and that are not there: of many, the first ones."""
+        try:
+            missing = list(missing_beside(path))
+        except OSError as error:
+            self._refused(path, why_not(path, error, wanted="a file"), of)
+            return
+        for where, why in missing if len(missing) <= _MOST_NAMED else missing[:1]:
+            more = f" (the first of {len(missing):,} files)" if len(missing) > _MOST_NAMED else ""
+            self._miss(where, why + more, of)
 
     def _look(self, path: str) -> LookedAt:
         descriptor, status = opener.open_regular(path)

@@ -351,6 +351,10 @@ class MemberFile:
         if self.deflated or not self._member.checksum or not len(found):
             return
         head = min(-(self._bytes.start + first) % _PAGE, len(found))
+        if head == len(found):  # most are small, and lie in one page
+            if not found.any():
+                self.check()
+            return
         count = (len(found) - head) // _PAGE
         pages, tail = found[head:][: count * _PAGE].reshape(count, _PAGE), found[head + count * _PAGE :]
         zero = pages[pages[:, 0] == 0]

@@ -83,8 +83,10 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Store
     return values
 
 
-def holds_values(path: str) -> bool:
-    """Tells whether a file holds values itself; one that cannot be read counts, and its reading says why.
+def named_instead(path: str) -> tuple[str, ...]:
+    """Returns the file that a file names in place of values of its own.
+
+    None for a file with values, and for one that cannot be read: its reading says why.
 
     Raises:
         UnreadableTensorError: it is missing, or no regular file.
@@ -92,7 +94,10 @@ def holds_values(path: str) -> bool:
     with opened(path) as (descriptor, status):
         content = FileBytes(descriptor, 0, status.st_size, path)
         head = content.read(0, _LONGEST)
-    return _OBJECT in head or not (head.startswith(MARK) and b"\ndata=" in head and _END in head)
+    other = re.search(rb"\ndata=([^\n]*)\n", head)
+    if _OBJECT in head or other is None or not head.startswith(MARK) or _END not in head:
+        return ()
+    return (other[1].decode("utf-8", "surrogateescape"),)
 
 
 def _read_head(content: FileBytes, path: str) -> _Head:

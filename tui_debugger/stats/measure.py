@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -24,7 +25,7 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats import kernel
 from tui_debugger.stats.blocks import Accumulator
-from tui_debugger.stats.dtypes import is_numeric
+from tui_debugger.stats.dtypes import DType, is_numeric
 from tui_debugger.stats.fields import OTHERS
 from tui_debugger.stats.kernel import Kind, Kinds, address, bytes_at, kind_of
 from tui_debugger.stats.kernel.elements import moments_of_each
@@ -59,9 +60,11 @@ from tui_debugger.stats.side_by_side import (
 )
 
 WINDOW: Final = 1 << 20
-"""Bytes of small files that are read, and measured, at once."""
+"""Bytes of small files that are read, and measured, at once; and of small members of files of several tensors."""
 AHEAD: Final = 512
 """The most of them: enough to share what a call takes."""
+SMALL_MEMBER: Final = 1 << 14
+"""Bytes up to which a tensor in a file of several is small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +210,10 @@ def costs(sizes: Int64) -> Int64:
     return cost
 
 
-def compared_with(requests: ReadRequests) -> Int64:
-    """Returns for each file the number of the one it is compared with, -1 where nothing is asked about that."""
+def compared_with(requests: ReadRequests, rows: Int64 | slice = slice(None)) -> Int64:
+    """Returns for some files the number of the file each is compared with, -1 where nothing is asked about that."""
     asking = np.array([*(need.previous for need in requests.needs), False])  # ONLY_COMPARED is the last one
-    return np.where(asking[requests.need], requests.previous, -1).astype(np.int64)
+    return np.where(asking[requests.need[rows]], requests.previous[rows], -1).astype(np.int64)
 
 
 def batch_bounds(requests: ReadRequests, sizes: Int64, workers: int) -> Iterator[tuple[int, int]]:
@@ -249,7 +252,7 @@ def subset(requests: ReadRequests, rows: Int64) -> tuple[ReadRequests, Int64]:
         requests: the whole.
         rows: ascending.
     """
-    compared = compared_with(requests)[rows] if len(rows) else rows
+    compared = compared_with(requests, rows)
     more = np.setdiff1d(compared[compared >= 0], rows)
     every = np.sort(np.concatenate([rows, more]))
     previous = np.full(len(every), -1, np.int32)
@@ -257,8 +260,9 @@ def subset(requests: ReadRequests, rows: Int64) -> tuple[ReadRequests, Int64]:
     previous[mine] = np.where(compared >= 0, np.searchsorted(every, compared), -1)
     need = np.full(len(every), ONLY_COMPARED, np.int16)
     need[mine] = requests.need[rows]
-    paths = requests.specs.paths
-    specs = Specs([paths[row] for row in every.tolist()], requests.specs.kinds, requests.specs.kind[every])
+    paths, (used, kind) = requests.specs.paths, np.unique(requests.specs.kind[every], return_inverse=True)
+    kinds = tuple(requests.specs.kinds[number] for number in used.tolist())
+    specs = Specs([paths[row] for row in every.tolist()], kinds, kind.astype(np.int32))
     return ReadRequests(specs, previous, requests.needs, need), every
 
 
@@ -283,6 +287,8 @@ def read_all(requests: ReadRequests, checkpoint: Checkpoint | None = None) -> Re
     return batch.records
 
 
+_ALIGNED: Final = 16
+"""The first byte of a small member is a multiple of so many."""
 _PLAIN: Final = ("npy", "raw")
 """Formats of files whose values lie behind a header, if there is one, as they are."""
 
@@ -293,6 +299,7 @@ class _Buffers(threading.local):
     def __init__(self) -> None:
         self._pair = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
         self._windows = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
+        self._members = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
 
     def take(self, nbytes: int) -> Bytes:
         """Returns a buffer; that of the call before stays as it is."""
@@ -301,12 +308,13 @@ class _Buffers(threading.local):
             self._pair[0] = np.empty(nbytes, np.uint8)
         return self._pair[0]
 
-    def window(self) -> Bytes:
-        """Returns a buffer for small files; that of the call before stays as it is."""
-        self._windows.reverse()
-        if not len(self._windows[0]):
-            self._windows[0] = np.empty(WINDOW, np.uint8)
-        return self._windows[0]
+    def window(self) -> tuple[Bytes, Bytes]:
+        """Returns buffers for small files and for small members; those of the call before stay as they are."""
+        for pair in (self._windows, self._members):
+            pair.reverse()
+            if not len(pair[0]):
+                pair[0] = np.empty(WINDOW, np.uint8)
+        return self._windows[0], self._members[0]
 
 
 _buffers = _Buffers()
@@ -325,7 +333,8 @@ class _Batch:
         self._whole = np.array([is_whole_file(spec) for spec in requests.specs.kinds], np.bool_)
         self._plain = np.array([spec.format in _PLAIN for spec in requests.specs.kinds], np.bool_)
         self._headers: list[Header] = []
-        self._header_numbers: list[dict[bytes, int]] = [{} for _ in requests.specs.kinds]
+        self._header_numbers: dict[int, dict[bytes, int]] = defaultdict(dict)
+        self._layout_numbers: dict[tuple[DType, str, tuple[int, ...], bool], int] = {}
         self._files = SmallFiles.none(len(requests))
         self._held: tuple[int, Other] | None = None
         self._began = time.time_ns()
@@ -359,7 +368,7 @@ class _Batch:
             self._checkpoint()
 
     def _spec(self, row: int) -> ReadSpec:
-        return replace(self._requests.specs.kinds[int(self._kind[row])], path=os.fsdecode(self._paths[row]))
+        return self._requests.specs.kinds[int(self._kind[row])].at(os.fsdecode(self._paths[row]))
 
     # -- small tensors -----------------------------------------------------------------------------
 
@@ -368,10 +377,61 @@ class _Batch:
         end = min(start + AHEAD, len(self._paths))
         window = slice(start, end)
         needed = self._again[window] | (self._requests.need[window] != ONLY_COMPARED)
-        rows = start + np.flatnonzero(needed & self._plain[self._kind[window]])
-        files = self._read_small(rows, _buffers.window())
+        plain, (files_buffer, members_buffer) = self._plain[self._kind[window]], _buffers.window()
+        rows = start + np.flatnonzero(needed & plain)
+        files = self._read_small(rows, files_buffer)
         self._files.put(rows[: len(files.header)], files)
-        return int(rows[len(files.header)]) if len(files.header) < len(rows) else end
+        end = int(rows[len(files.header)]) if len(files.header) < len(rows) else end
+        self._read_members(start + np.flatnonzero(needed & ~plain)[: end - start], end, members_buffer)
+        return end
+
+    def _read_members(self, rows: Int64, end: int, buffer: Bytes) -> None:
+        """Reads small tensors of files that hold several, each of which is opened once.
+
+        Rows whose tensors are large, odd or damaged, or for which no room is left, stay without a header.
+        """
+        of_path: dict[bytes, list[int]] = {}
+        for row in rows[rows < end].tolist():
+            of_path.setdefault(self._paths[row], []).append(row)
+        filled, place = 0, address(buffer)
+        for path, members in of_path.items():
+            state = file_state(path)
+            try:
+                opened = opener.open_regular(path)
+            except (OSError, ValueError):
+                continue
+            try:
+                for row in members:
+                    taken = self._read_member(row, opened, buffer[filled:])
+                    if taken >= 0:
+                        self._files.place[row] = place + filled
+                        self._files.size[row], self._files.state[row] = state
+                        filled += taken
+            finally:
+                opener.close(opened[0])
+
+    def _read_member(self, row: int, opened: tuple[int, os.stat_result], buffer: Bytes) -> int:
+        """Reads a tensor where it is small; returns the bytes that its values take, -1 where it was not read."""
+        try:
+            with TensorFile(self._spec(row), opened) as file:
+                layout = file.layout
+                nbytes = layout.nbytes
+                if nbytes > min(SMALL_MEMBER, len(buffer)) or (number := self._layout_number(layout)) < 0:
+                    return -1
+                held = file.read(0, layout.count, buffer).view(np.uint8)
+                file.check(held.tobytes().count(0) // max(layout.dtype.itemsize, 1))
+        except (UnreadableTensorError, MemoryError):
+            return -1
+        self._files.header[row] = number
+        return -(-nbytes // _ALIGNED) * _ALIGNED
+
+    def _layout_number(self, layout: Layout) -> int:
+        """Returns the number of the header of a tensor in a file of several; -1: the kernel does not measure it."""
+        key = layout.dtype, layout.name, layout.shape, layout.fortran
+        number = self._layout_numbers.get(key)
+        if number is None:
+            number = self._layout_numbers[key] = self._header_of(replace(layout, offset=0))
+        return number
 
     def _read_small(self, rows: Int64, buffer: Bytes) -> SmallFiles:
         """Reads files until a buffer is full; returns those that were looked at."""
@@ -411,7 +471,11 @@ class _Batch:
         """Returns the number of a header that is new; -1 where the kernel does not measure what it describes."""
         spec = self._requests.specs.kinds[kind]
         layout = raw_layout(spec) if self._raw[kind] else header_layout(key, spec.dtype)
-        if layout is None or not is_numeric(layout.dtype) or (elements := kind_of(layout.dtype)) is None:
+        return self._header_of(layout) if layout is not None else -1
+
+    def _header_of(self, layout: Layout) -> int:
+        """Returns the number of a new header with a layout; -1 where the kernel does not measure such elements."""
+        if not is_numeric(layout.dtype) or (elements := kind_of(layout.dtype)) is None:
             return -1
         number = self.records.meta_number(layout.meta)
         self._headers.append(Header(layout, number, elements, layout.offset, layout.offset + layout.nbytes))

@@ -58,8 +58,8 @@ def look_at(path: str) -> LookedAt:
         return looked_at(head, tail, size, path)
 
 
-def array_keys(path: str) -> list[str]:
-    """Returns the keys of the arrays of a .npz archive, in the order in which they were written.
+def array_keys(path: str) -> dict[str, int]:
+    """Returns the keys of the arrays of a .npz archive with their bytes, in the order in which they were written.
 
     A member of another name is looked at. One that holds an array has its whole name as its key; so has one that holds
     tensors in another format, or is damaged: its reading says why it is not read.
@@ -69,11 +69,11 @@ def array_keys(path: str) -> list[str]:
     """
     with opened(path) as (descriptor, status):
         archive = open_archive(descriptor, status, path)
-        return [
-            name.removesuffix(ARRAY)
-            for name in archive.members
+        return {
+            name.removesuffix(ARRAY): member.size
+            for name, member in archive.members.items()
             if name.endswith(ARRAY) or _looked_at(descriptor, archive, name).holds in (Holds.TENSORS, Holds.DOUBT)
-        ]
+        }
 
 
 def _looked_at(descriptor: int, archive: Archive, name: str) -> LookedAt:
@@ -369,7 +369,7 @@ class StoredValues:
             UnreadableTensorError: it is no array, pickled, truncated ...
         """
         self._bytes, self._spec = content, spec
-        self._head = content.read(0, FIRST_READ)
+        self._head = content.read(0, FIRST_READ) if header else b""
         self.packed = isinstance(content, MemberFile) and content.deflated
         self.layout = self._read_header() if header else _raw_layout(spec)
         _check_size(spec, self.layout, content.size)
@@ -530,16 +530,22 @@ class TensorFile:
 
     __slots__ = ("__weakref__", "_descriptor", "_spec", "_values", "layout", "packed")
 
-    def __init__(self, spec: ReadSpec) -> None:
+    def __init__(self, spec: ReadSpec, opened: tuple[int, os.stat_result] | None = None) -> None:
         """Opens the file and reads its header.
+
+        Args:
+            spec: the tensor.
+            opened: the descriptor and the state of its file where that is open already; it stays open.
 
         Raises:
             UnreadableTensorError: missing, not a file, not an array, pickled, truncated ...
         """
         self._descriptor, self._spec = -1, spec
         try:
-            self._descriptor, status = open_regular(spec.path)
-            self._values = _opener(spec)(self._descriptor, status, spec)
+            if opened is None:
+                opened = open_regular(spec.path)
+                self._descriptor = opened[0]
+            self._values = _opener(spec)(*opened, spec)
             self.layout, self.packed = self._values.layout, self._values.packed
         except NotRegularError as error:
             self.close()

@@ -9,7 +9,6 @@ reads no tensor.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -153,7 +152,7 @@ class Specs:
         paths, kinds, kind = list[bytes](), dict[ReadSpec, int](), list[int]()
         for spec in specs:
             paths.append(os.fsencode(spec.path))
-            kind.append(kinds.setdefault(dataclasses.replace(spec, path=""), len(kinds)))
+            kind.append(kinds.setdefault(spec.at(""), len(kinds)))
         return cls(paths, tuple(kinds), np.array(kind, np.int32))
 
     def __len__(self) -> int:

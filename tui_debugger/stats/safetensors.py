@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tui_debugger import opener
@@ -84,7 +84,7 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Store
     if found is None:
         raise unreadable(f"{spec.path}:{spec.member}", "is not in the file", "the file was written anew: look again")
     content = FileBytes(descriptor, 0, status.st_size, spec.path)
-    return StoredValues(content, replace(found, path=spec.path), header=False)
+    return StoredValues(content, found.at(spec.path), header=False)
 
 
 def _known(descriptor: int, status: os.stat_result, path: str) -> Header:
@@ -136,7 +136,7 @@ def _header(found: Any, begin: int, size: int) -> Header:
     for first, end, dtype, shape, name in entries:
         if first != at:
             raise _DamagedError(f"has {'a hole' if first > at else 'an overlap'} before {name!r:.100}: it is damaged")
-        specs[name] = ReadSpec("", "raw", dtype, shape, begin + first, name)
+        specs[name] = ReadSpec("", "raw", dtype, shape, begin + first, name, end - first)
         at = end
     if begin + at != size:
         what = "is cut off" if begin + at > size else "has bytes behind its values: it is damaged"

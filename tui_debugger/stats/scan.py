@@ -329,7 +329,10 @@ class _Work:
         """Yields the spans of a file that is worth sharing."""
         if self._sizes[row] < SPAN or self._requests.need[row] == ONLY_COMPARED:
             return None
-        need, before = self._requests.needs[int(self._requests.need[row])], int(compared_with(self._requests)[row])
+        need, before = (
+            self._requests.needs[int(self._requests.need[row])],
+            int(compared_with(self._requests, np.array([row]))[0]),
+        )
         specs = self._spec(row), self._spec(before) if before >= 0 else None
         spans = spans_of(*specs)
         if not spans:
@@ -354,7 +357,7 @@ class _Work:
 
     def _spec(self, row: int) -> ReadSpec:
         specs = self._requests.specs
-        return dataclasses.replace(specs.kinds[int(specs.kind[row])], path=os.fsdecode(specs.paths[row]))
+        return specs.kinds[int(specs.kind[row])].at(os.fsdecode(specs.paths[row]))
 
 
 MOUNTED_THREADS: Final = 16

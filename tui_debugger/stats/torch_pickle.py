@@ -82,6 +82,13 @@ class TensorRef:
     attributes: Any = None
     part: TensorPart | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements, as far as its storage reaches; -1 where they are not known."""
+        if self.storage is None or self.storage.nbytes is None:
+            return -1
+        return min(math.prod(self.shape) * SIZES.get(self.dtype, 1), self.storage.nbytes)
+
 
 def in_pickle(values: Array) -> TensorRef:
     """Returns the description of values that lie in a pickle."""

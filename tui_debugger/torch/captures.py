@@ -351,12 +351,14 @@ class Operand:
         sources: what it was made of.
         seen: the line of this very tensor; None where there is none.
         place: of its extremes in ``Step.waiting``, where no line tells.
+        extremes: themselves, of what was written over.
         state: once it is known.
     """
 
     sources: Sequence[str]
     seen: Capture | None = None
     place: int = NOWHERE
+    extremes: tuple[torch.Tensor, torch.Tensor] | None = None
     state: OperandState | None = None
 
 
@@ -565,6 +567,8 @@ class Step:
         self.fetched: Fetched | None = None
         self.bad: set[str] = set()
         """Nodes in which NaN or Inf was found."""
+        self.collected: dict[str, Operand] = {}
+        """What the gradients of parameters are, by their nodes, as far as it has a line of its own."""
         self._by_key: dict[Key, Capture] = {}
         self._groups: dict[tuple[int, torch.dtype, bool], TensorGroup] = {}
         self._grouped = 0
@@ -636,6 +640,7 @@ class Step:
         self.drop_values()
         self.starts.clear()
         self.bad.clear()
+        self.collected.clear()
         self._by_key.clear()
         self._known.clear()
         self.waiting = Waiting()
@@ -780,7 +785,7 @@ class Step:
         waiting = self.waiting if alone is None else alone
         if alone is None:
             maker = name if seen is None else seen.name
-            self._known[id(tensor)] = _Seen(weakref.ref(tensor), version_of(tensor), maker, capture)
+            self._known[id(tensor)] = _Seen(weakref.ref(tensor), version_of(tensor) + mutated, maker, capture)
         held = self._hold(capture, values, for_now=alone is not None)
         if held and not values.is_inference():
             capture.counter = counting(part_of(counter)) if isinstance(counter, torch.Tensor) else counter
@@ -798,6 +803,28 @@ class Step:
         """The line of this very tensor as it is now, if it has one."""
         seen = self._same(tensor)
         return None if seen is None else seen.capture()
+
+    def read_and_written(self, tensor: torch.Tensor, sources: Sequence[str], *, by_a_node: bool) -> Operand | None:
+        """What an operator is about to read and to write over, which is looked at now where no line tells.
+
+        A line that is judged later has to know whether what will be gone by then is finite.
+
+        Args:
+            tensor: of numbers.
+            sources: what it was made of.
+            by_a_node: somebody will ask for it.
+        """
+        line = self.line_of(tensor)
+        if line is not None and line.told and line.plan is not None:
+            return Operand(sources, line)
+        later = line is not None and line.screened and line.extremes < 0 and line.pending is None
+        if not (by_a_node or later):
+            return None
+        low, high = torch.aminmax(plain(dense(local(tensor))))
+        if line is not None and later:
+            line.extremes = self.waiting.add(low)
+            self.waiting.add(high)
+        return Operand(sources, extremes=(low, high))
 
     def line_at(self, key: Key, tensor: torch.Tensor) -> Capture | None:
         """The line under a name, if a tensor shows the same memory: autograd gives operators what it saved."""

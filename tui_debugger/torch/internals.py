@@ -271,6 +271,12 @@ def changes_its_arguments(operator: Any) -> bool:
     return bool(operator._schema.is_mutable) or name_of(operator).startswith("c10d::")  # noqa: SLF001 - see above
 
 
+@functools.cache
+def returns_something(operator: Any) -> bool:
+    """Tells whether an operator returns anything; some of those on lists of tensors only write to them."""
+    return bool(operator._schema.returns)  # noqa: SLF001 - see above
+
+
 def exchanges(operator: Any) -> bool:
     """Tells whether an operator is part of a collective operation: what it returns may come from another process."""
     return name_of(operator).startswith(("c10d::", "_c10d_functional", "_dtensor::"))
@@ -403,10 +409,16 @@ _compiler = _CompilerStandsBack()
 class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch does not say its type
     """Shows every operator that runs, with its arguments and what it made."""
 
-    def __init__(self, show: Callable[[Any, Any, Any, Any], None]) -> None:
-        """``show(operator, args, kwargs, out)`` is called after each."""
+    def __init__(self, show: Callable[..., None], look: Callable[[Any, Any, Any], Any] | None = None) -> None:
+        """Of those that write to their tensors more is shown.
+
+        Args:
+            show: called after each with the operator, its arguments and what it made.
+            look: called before one that writes to its arguments; what it returns is shown, too.
+        """
         super().__init__()  # type: ignore[no-untyped-call] # likewise
         self._show = show
+        self._look = look
         self._inference = False
 
     def enter(self) -> None:
@@ -429,8 +441,14 @@ class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs an operator."""
-        out = func(*args, **(kwargs or {}))
-        self._show(func, args, kwargs or {}, out)
+        kwargs = kwargs or {}
+        if self._look is None or not changes_its_arguments(func):
+            out = func(*args, **kwargs)
+            self._show(func, args, kwargs, out)
+            return out
+        seen = self._look(func, args, kwargs)
+        out = func(*args, **kwargs)
+        self._show(func, args, kwargs, out, seen)
         return out
 
 

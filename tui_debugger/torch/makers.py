@@ -11,14 +11,16 @@ where a tensor lies otherwise in memory, and nothing bad comes of it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import torch
 
 from tui_debugger.torch.flow import has_fractions
-from tui_debugger.torch.internals import base_of, leaves, number_of, version_of
+from tui_debugger.torch.internals import base_of, leaves, number_of, readable, version_of
 from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.structure import UNKNOWN
 
 MOST: Final = 500
 """Functions of autograd on the way from a tensor back to nodes; beyond that it is not compared."""
@@ -48,6 +50,24 @@ class Makers:
         """The nodes that a loss was computed of."""
         self._made: dict[int, tuple[str, int]] = {}
         """Outputs of nodes of this step, with their versions, by the number of the function that autograd has."""
+
+        self.masks: set[str] = set()
+        """Nodes that wrote masks which modules returned."""
+
+    def writer(self, tensor: torch.Tensor) -> str:
+        """The type of the function that made the elements of a tensor, as ``MaskedFill``; empty without one."""
+        function: Any = tensor.grad_fn
+        while function is not None and type(function).__name__ in _MOVES:
+            function = function.next_functions[0][0]
+        return "" if function is None else _FUNCTION.sub("", type(function).__name__)
+
+    def weighs(self, tensor: torch.Tensor) -> str:
+        """The type of what weighed masks on the way to a tensor, as ``LogSoftmaxFunction``; empty without masks."""
+        functions: list[Any] = []
+        if self.masks.isdisjoint(self._recording.flow.sources([tensor])) or self._way_back(tensor, functions) is None:
+            return ""
+        kinds = (_FUNCTION.sub("", type(each).__name__) for each in functions)
+        return next((f"{kind}Function" for kind in kinds if WEIGHS.search(kind)), "")
 
     def new_step(self) -> None:
         """A step is over: functions are numbered anew where threads change."""
@@ -100,6 +120,29 @@ class Makers:
         elif nodes <= self._nodes.get(node, set()):
             usual = all(map(_reads_nothing_bad, functions))
         return usual
+
+    def read(self, loss: torch.Tensor) -> Iterator[tuple[list[str], torch.Tensor]]:
+        """What the functions that computed a loss read beside what others computed: labels, weights of classes.
+
+        Autograd keeps what derivatives need. What it does not keep of an operand shows in what was computed with that,
+        where the next function keeps it; else it is not known. Yields sources and values.
+        """
+        functions: list[Any] = []
+        if self._way_back(loss, functions) is None or len(functions) > MOST_READ:
+            return
+        made: dict[int, torch.Tensor] = {}
+        hiding: list[int] = []
+        for function in functions:
+            kept = _kept_by(function)
+            for each in (each for some in (kept or {}).values() for each in some if _may_be_operand(each)):
+                if not each.requires_grad:
+                    yield [self._known(each) or UNKNOWN], each
+                elif each.grad_fn is not None:
+                    made[number_of(each.grad_fn)] = each
+            if kept is None or not _shows_operands(function, kept):
+                hiding.append(number_of(function))
+        yield from (([UNKNOWN], made[number]) for number in hiding if number in made)
+        yield [UNKNOWN], _NOWHERE  # there may be more: it is never said that all was clean
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -171,38 +214,65 @@ class Makers:
         return found[0] if len(found) == 1 and not numbers else tuple(found)
 
 
+MOST_READ: Final = 64
+"""Functions that computed a loss, of which is looked at what they read."""
+_NOWHERE: Final = torch.empty(0)
+"""Stands for values that cannot be looked at."""
+WEIGHS: Final = re.compile(r"softmax|attention|logsumexp", re.IGNORECASE)
+"""Types of what is given masked values."""
+_FUNCTION: Final = re.compile(r"Backward\d*$")
 _NOBODY: Final = ""
 _CHANGED: Final = "changed"
 
 
+Kept = Mapping[str, Sequence[torch.Tensor]]
+"""By name what a function of autograd keeps."""
+
+
 def _reads_nothing_bad(function: Any) -> bool:
-    """Tells whether a function of autograd is known to have read finite values beside those that others computed.
+    """Tells whether a function of autograd is known to have read finite values beside those that others computed."""
+    kept = _kept_by(function)
+    if kept is None or not _shows_operands(function, kept):
+        return False
+    return all(bool(each.isfinite().all()) for some in kept.values() for each in some if not each.requires_grad)
+
+
+def _may_be_operand(tensor: torch.Tensor) -> bool:
+    """Tells whether a tensor can be looked at, and is no number of the program, which operators take for no tensor."""
+    return has_fractions(tensor) and readable(tensor) and (tensor.dim() > 0 or tensor.requires_grad)
+
+
+def _shows_operands(function: Any, kept: Kept) -> bool:
+    """Tells whether a function keeps all that it read and that was not computed with gradients.
 
     Autograd keeps what derivatives need. Whether that is all that was read shows for functions of two operands.
     """
+    read = [each for each, _ in function.next_functions]
+    operands = (each for name in _OPERANDS for each in kept.get(name, ()) if not each.requires_grad)
+    return None not in read or (len(read) == 2 and len(list(operands)) == 1)
+
+
+def _kept_by(function: Any) -> Kept | None:
+    """Returns what a function keeps; None where that is not known.
+
+    That is so where it was given back already, was written to since, or is kept in a way of the program.
+    """
     if isinstance(function, torch.autograd.function.BackwardCFunction):
-        return False  # of the program: it may read whatever it likes
+        return None  # of the program: it may read whatever it likes
+    kept: dict[str, list[torch.Tensor]] = {}
     try:
-        kept = dict(_kept(function))
-        read = [each for each, _ in function.next_functions]
-        if None in read and (len(read) != 2 or sum(len(kept.get(name, ())) for name in _OPERANDS) != 1):
-            return False
-        return all(bool(each.isfinite().all()) for some in kept.values() for each in some)
-    except RuntimeError:  # given back already, written to since, or kept in a way of the program
-        return False
-
-
-def _kept(function: Any) -> Iterator[tuple[str, list[torch.Tensor]]]:
-    """By name what a function keeps that was not computed with gradients."""
-    for attribute in dir(function):
-        name = attribute.removeprefix(_KEPT)
-        if name == attribute:
-            continue
-        given = getattr(function, attribute)
-        for each in given if isinstance(given, tuple | list) else (given,):
-            if each is not None and getattr(each, "unpack_hook", function) is not None:
-                raise RuntimeError("the program has hooks, which would run once more")
-        yield name, [each for each in leaves(getattr(function, f"_saved_{name}")) if not each.requires_grad]
+        for attribute in dir(function):
+            name = attribute.removeprefix(_KEPT)
+            if name == attribute:
+                continue
+            given = getattr(function, attribute)
+            for each in given if isinstance(given, tuple | list) else (given,):
+                if each is not None and getattr(each, "unpack_hook", function) is not None:
+                    return None  # hooks of the program would run once more
+            kept[name] = leaves(getattr(function, f"_saved_{name}"))
+    except RuntimeError:
+        return None
+    return kept
 
 
 _KEPT: Final = "_raw_saved_"

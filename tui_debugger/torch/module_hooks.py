@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 import weakref
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -27,6 +26,7 @@ from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.torch.arguments import Call, Given, settings_of
 from tui_debugger.torch.calls import Calls, Guard, capturing, is_compiling
+from tui_debugger.torch.flow import has_fractions
 from tui_debugger.torch.internals import (
     EveryOperator,
     Hook,
@@ -40,10 +40,11 @@ from tui_debugger.torch.internals import (
     readable,
     replace_run_backward,
     run_backward,
+    storage_of,
     transformed,
     version_of,
 )
-from tui_debugger.torch.makers import Makers
+from tui_debugger.torch.makers import WEIGHS, Makers
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import (
     GRADIENTS,
@@ -52,6 +53,7 @@ from tui_debugger.torch.structure import (
     Tree,
     clean,
     gradient_of,
+    kind_of,
     numbered,
     output_of,
     unique,
@@ -147,7 +149,9 @@ class Losses:
                         structure.scaled.add(name)
                     sources = functools.partial(flow.sources, [tensor])
                     usual = self._makers.usual_loss(name, tensor)
-                    recording.made(name, flow.of(tensor).work or LOSS, [tensor], sources)
+                    kind = self._makers.weighs(tensor) or flow.of(tensor).work or LOSS
+                    reads = functools.partial(self._makers.read, tensor)
+                    recording.made(name, kind, [tensor], sources, reads=reads)
                     self._makers.made(name, [tensor])
                     if not usual:
                         recording.unexpected(name)
@@ -239,6 +243,8 @@ class ModuleHooks:
         self._times_bare: Counter[str] = Counter()
         self._ran_in_step: set[str] = set()
         self._given_to: dict[tuple[str, int], tuple[str, str]] = {}
+        self._wrote: dict[int | None, str] = {}
+        """The kinds of the functions that may have written masks in this step, by storage."""
         self._takers: set[str] = set()
         """Places that are given what functions computed."""
         self._gradient_hooks: dict[tuple[str, int], Hook] = {}
@@ -286,6 +292,7 @@ class ModuleHooks:
         self._times.clear()
         self._again.clear()
         self._ran_in_step.clear()
+        self._wrote.clear()
         self._losses.begin()
         self._makers.new_step()
         self._calls.new_step(ended=ended)
@@ -312,6 +319,8 @@ class ModuleHooks:
     def _seen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         if self._mode is not None and not self._recording.paused:
             self._guard(lambda: self._recording.flow.ran(func, args, kwargs, out))
+            if (kind := kind_of(func)) in _WRITES_MASKS and isinstance(out, torch.Tensor):
+                self._guard(lambda: self._wrote.__setitem__(storage_of(part_of(out)), kind))
 
     def hidden(self) -> list[str]:
         """Scopes of modules not seen to run in this step, although their weights have gradients or are all frozen.
@@ -389,7 +398,7 @@ class ModuleHooks:
                 else:
                     sources = functools.partial(self._recording.flow.sources, [tensor])
                     usual = self._makers.usual(name, "computed", [tensor])
-                    self._recording.made(name, kind, [tensor], sources)
+                    self._recording.made(name, self._makers.weighs(tensor) or kind, [tensor], sources)
                     self._makers.made(name, [tensor])
                     if not usual:
                         self._recording.unexpected(name)
@@ -426,7 +435,7 @@ class ModuleHooks:
         made = self._recording.flow.of(tensor)
         if not made.work or not (tensor.is_floating_point() or tensor.is_complex()) or not readable(tensor):
             return None
-        if _WEIGHS.search(place.kind) or bool(tensor.detach().isinf().any()):
+        if WEIGHS.search(place.kind) or bool(tensor.detach().isinf().any()):
             self._recording.flow.doubt(tensor)
             return None
         scope = place.scope
@@ -434,12 +443,15 @@ class ModuleHooks:
             scope = scope.rpartition("/")[0]
             if self._kinds.get(scope, "") not in _ONLY_HOLD:
                 break
-        name = f"{scope}/{made.work}" if scope else made.work
+        return self._free_name(scope, made.work), made.work
+
+    def _free_name(self, scope: str, kind: str) -> str:
+        """The name of a node of a function that was not seen before."""
+        name = f"{scope}/{kind}" if scope else kind
         if self._calls.no_grad:
             name = without_gradients(name)
         taken = {node for node, _ in self._given_to.values()} | set(self._recording.structure.nodes)
-        number = next(each for each in itertools.count(1) if numbered(name, each) not in taken)
-        return numbered(name, number), made.work
+        return next(found for each in itertools.count(1) if (found := numbered(name, each)) not in taken)
 
     def _ran(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         tensors = leaves(out)
@@ -454,6 +466,8 @@ class ModuleHooks:
         usual = self._makers.usual(name, "given", leaves((args, kwargs) if kwargs else args))
         if place.scope in self._holders:
             usual &= self._makers.usual(name, "returned", tensors) or (usual and self._is_own_work(place, args, kwargs))
+        if self._wrote or self._makers.masks:
+            self._know_masks(place, name, tensors)
         if self._recording.settled:
             self._recording.made(name, place.kind, tensors, list, no_grad=no_grad)
         else:
@@ -470,6 +484,23 @@ class ModuleHooks:
             self._recording.unexpected(name)
         if not no_grad:
             self._await_gradients(place.name, place.kind, name, tensors)
+
+    def _know_masks(self, place: Place, name: str, tensors: list[torch.Tensor]) -> None:
+        """Records what wrote a mask that a module returns: what reads it, a softmax or a loss, need be no module."""
+        recording = self._recording
+        with recording.at_work():
+            for slot, tensor in enumerate(tensors):
+                node = self._given_to.get((name, ~slot))
+                kind = self._wrote.get(storage_of(part_of(tensor)), "")
+                if node is None and kind and not recording.seen_as(tensor) and _is_mask(tensor):
+                    node = self._given_to[name, ~slot] = self._free_name(place.scope, kind), kind
+                # Without gradients nothing shows whether the function ran that was seen to.
+                if node is None or (tensor.grad_fn is not None and self._makers.writer(tensor) not in _WRITES_MASKS):
+                    continue
+                self._makers.masks.add(node[0])
+                sources = functools.partial(recording.flow.sources, [tensor])
+                recording.made(*node, [tensor], sources, no_grad=self._calls.no_grad)
+                self._makers.made(node[0], [tensor])
 
     def _call_of(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         """Returns what a module was called with.
@@ -601,6 +632,12 @@ def holders(scopes: Iterable[str]) -> set[str]:
     return found
 
 
+def _is_mask(tensor: torch.Tensor) -> bool:
+    """Tells whether a tensor has elements that are infinite, and none that is NaN."""
+    values = local(tensor)
+    return has_fractions(tensor) and readable(tensor) and bool(values.isinf().any()) and not bool(values.isnan().any())
+
+
 _MARK = "_tdbg_hooked"
 
 
@@ -614,5 +651,7 @@ def _is_used(place: Place, gradients: Container[str]) -> bool:
 
 _ONLY_HOLD: Final = frozenset({"", "ModuleList", "ModuleDict"})
 """Kinds of modules that are not called themselves."""
-_WEIGHS: Final = re.compile(r"softmax|attention", re.IGNORECASE)
-"""Kinds of modules that are given masked values."""
+_WRITES_MASKS: Final = frozenset(
+    {"MaskedFill", "Where", "IndexFill", "IndexPut", "IndexPutImpl", "MaskedScatter", "Scatter"}
+)
+"""Kinds of functions that put given values in the place of some elements."""

@@ -7,7 +7,8 @@ What may be bad and is not known is ``UNKNOWN``: never left out, or the node wou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Final
 
 import torch
@@ -30,29 +31,25 @@ _FILLS: Final = OVERWRITES | {
 """Kinds of operators that in place leave nothing in a tensor of what it was."""
 
 
-def reads(func: Any, kind: str, args: Any, kwargs: Any) -> Callable[[torch.Tensor], bool]:
-    """Returns what tells whether an operator reads one of its tensors, and does not only write to it."""
-    if internals.name_of(func).endswith("_") and kind not in _FILLS:
-        return lambda _: True
-    written = {id(each) for each in internals.written(func, args, kwargs)}
-    return lambda tensor: id(tensor) not in written
+def read_tensors(func: Any, kind: str, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
+    """Yields the tensors that an operator reads, and does not only write to."""
+    return (each for each, read in _operands(func, kind, args, kwargs) if read and isinstance(each, torch.Tensor))
 
 
-def read_tensors(flow: Flow, func: Any, args: Any, kwargs: Any) -> Iterator[tuple[list[str], torch.Tensor]]:
-    """Yields the floating-point operands that an operator read and did not write: their sources, and their values."""
-    written = {id(each) for each in internals.written(func, args, kwargs)}
-    for operand in _operands(args, kwargs):
-        if isinstance(operand, torch.Tensor) and id(operand) not in written and has_fractions(operand):
-            yield flow.sources([operand]) or [UNKNOWN], operand
+def read_and_written(func: Any, kind: str, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
+    """Yields the floating-point operands that an operator reads and in whose memory it writes."""
+    written = {internals.storage_of(internals.part_of(each)) for each in internals.written(func, args, kwargs)}
+    for operand in read_tensors(func, kind, args, kwargs):
+        if has_fractions(operand) and internals.storage_of(internals.part_of(operand)) in written:
+            yield operand
 
 
 def operands(flow: Flow, func: Any, kind: str, args: Any, kwargs: Any) -> list[str]:
     """The inputs of a node: one for each operand, and behind them what else the operands were made of."""
-    read = reads(func, kind, args, kwargs)
     inputs: list[str] = []
     more: list[str] = []
-    for operand in _operands(args, kwargs):
-        if isinstance(operand, torch.Tensor) and not read(operand):
+    for operand, read in _operands(func, kind, args, kwargs):
+        if isinstance(operand, torch.Tensor) and not read:
             inputs.append(_OVERWRITTEN)
         elif isinstance(operand, torch.Tensor):
             found = flow.sources([operand]) or [_unmade(operand)]
@@ -65,17 +62,22 @@ def operands(flow: Flow, func: Any, kind: str, args: Any, kwargs: Any) -> list[s
     return [*inputs, *(each for each in more if each not in inputs)]
 
 
-def _operands(args: Any, kwargs: Any) -> Iterator[Any]:
-    for each in args:
+def _operands(func: Any, kind: str, args: Any, kwargs: Any) -> Iterator[tuple[Any, bool]]:
+    """Yields what an operator is given, and whether the operator reads that."""
+    changes = internals.name_of(func).endswith("_") and kind not in _FILLS
+    only_written = frozenset() if changes else frozenset(chain.from_iterable(internals.written_arguments(func)))
+    for at, each in enumerate(args):
+        read = at not in only_written
         if isinstance(each, list | tuple) and any(isinstance(part, torch.Tensor) for part in each):
-            yield from each
+            yield from ((part, read) for part in each)
         else:
-            yield each
-    for each in kwargs.values():
+            yield each, read
+    for name, each in kwargs.items():
+        read = name not in only_written
         if isinstance(each, list | tuple):
-            yield from (part for part in each if isinstance(part, torch.Tensor))
+            yield from ((part, read) for part in each if isinstance(part, torch.Tensor))
         elif isinstance(each, torch.Tensor) or (isinstance(each, int | float) and not isinstance(each, bool)):
-            yield each
+            yield each, read
 
 
 def _unmade(tensor: torch.Tensor) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any, Final
@@ -23,10 +23,11 @@ from torch.utils.hooks import RemovableHandle
 from tui_debugger.torch import internals
 from tui_debugger.torch.arguments import call_of
 from tui_debugger.torch.calls import Calls, Guard, is_compiling, user_stack
-from tui_debugger.torch.flow import PlaceInMemory, is_dense, place_of, range_of, written_by
+from tui_debugger.torch.captures import Operand
+from tui_debugger.torch.flow import PlaceInMemory, has_fractions, is_dense, place_of, range_of, written_by
 from tui_debugger.torch.internals import Hook, leaves
-from tui_debugger.torch.operands import operands, read_tensors, reads
-from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.operands import operands, read_and_written, read_tensors
+from tui_debugger.torch.recording import Read, Recording
 from tui_debugger.torch.structure import UNKNOWN, Place, Tree, kind_of, numbered, without_gradients
 
 FORWARD_MARK: Final = "# Corresponding forward node candidate:\n"
@@ -61,6 +62,10 @@ _WITH_POLES: Final = frozenset(
 _NO_NODES: Final = frozenset(_SCALER | _ALLOCATING)
 
 
+Overwritten = list[tuple[torch.Tensor, Operand]]
+"""What an operator reads and writes over, and what was known of that before it ran."""
+
+
 class Operators:
     """Sees every operator between ``install`` and ``remove``. Same interface as ``ModuleHooks``.
 
@@ -79,6 +84,7 @@ class Operators:
         self._forward: dict[int, tuple[str, str]] = {}
         self._described: dict[str, list[str]] = {}
         """By node the inputs with which its arguments were worked out last."""
+        self._cloned = -1
         self._mode: internals.EveryOperator | None = None
         self._left: list[internals.EveryOperator] = []
         self._unfilled = Unfilled()
@@ -104,7 +110,7 @@ class Operators:
                 hooks.append(module.register_forward_pre_hook(self._calls.hook(place), with_kwargs=True, prepend=True))
                 hooks.append(module.register_forward_hook(Hook(self._leave_module, place), always_call=True))
         self._thread = get_ident()
-        self._mode = internals.EveryOperator(self._seen)
+        self._mode = internals.EveryOperator(self._seen, self._about_to_run)
         self._mode.enter()
         self._unfilled.watch()
 
@@ -150,11 +156,31 @@ class Operators:
                 pass
         self._calls.end(module)
 
-    def _seen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    def _about_to_run(self, func: Any, args: Any, kwargs: Any) -> Overwritten:
+        """Looks at what an operator reads and writes over: afterwards nobody can tell what that was."""
+        found: Overwritten = []
+        if self._recording.paused or not self.installed or self._is_optimizers():
+            return found
+
+        def look() -> None:
+            by_a_node = internals.returns_something(func)
+            for tensor in read_and_written(func, kind_of(func), args, kwargs):
+                operand = self._recording.read_and_written(tensor, by_a_node=by_a_node)
+                if operand is not None:
+                    found.append((tensor, operand))
+
+        self._guard(look)
+        return found
+
+    def _seen(self, func: Any, args: Any, kwargs: Any, out: Any, overwritten: Overwritten | None = None) -> None:
         if self._recording.paused or not self.installed:
             return
-        optimizer = self._optimizing and not (self._closure and (torch.is_grad_enabled() or internals.in_backward()))
-        self._guard(lambda: self._ran(func, args, kwargs, out, recorded=not optimizer))
+        recorded = not self._is_optimizers()
+        self._guard(lambda: self._ran(func, args, kwargs, out, overwritten or [], recorded=recorded))
+
+    def _is_optimizers(self) -> bool:
+        """Tells whether what runs now is part of an optimizer, and not of the program that it calls."""
+        return self._optimizing and not (self._closure and (torch.is_grad_enabled() or internals.in_backward()))
 
     def _leave(self) -> None:
         """Takes away what is there for nothing any more. What cannot be left now does nothing until it can."""
@@ -172,7 +198,7 @@ class Operators:
                 self._recording.begin_call()
                 self._times.clear()
 
-    def _ran(self, func: Any, args: Any, kwargs: Any, out: Any, *, recorded: bool) -> None:
+    def _ran(self, func: Any, args: Any, kwargs: Any, out: Any, overwritten: Overwritten, *, recorded: bool) -> None:
         kind, later = kind_of(func), internals.ends_later(func)
         tensors = internals.received(func, args, out) if later else leaves(out)
         for each in self._unfilled.read_by(func, kind, args, kwargs):
@@ -190,6 +216,7 @@ class Operators:
                 with self._recording.at_work():
                     self._recording.wrote(UNKNOWN, written_by(func, args, kwargs))
             return
+        written = written_by(func, args, kwargs)
         no_grad = not backward and (not grads if self._calls.outer is None else self._calls.no_grad)
         if no_grad and self._recording.passes.now is None:
             self._recording.begin_pass()
@@ -202,25 +229,32 @@ class Operators:
         if no_grad:
             name = without_gradients(name)
         elif not backward:
-            self._remember(scope, name)
+            self._remember(scope, name, kind, in_place=any(each.requires_grad for each in written))
         with self._recording.at_work():
             if later:
                 self._recording.began(name, kind, tensors, lambda: self._sources(func, kind, args, kwargs, forward))
                 return
-            if mutates := internals.changes_its_arguments(func):
-                self._recording.flow.touch(written_by(func, args, kwargs))
+            self._recording.flow.touch(written)
             self._recording.made(
                 name,
                 kind,
                 tensors,
                 lambda: self._described_sources(name, func, kind, (args, kwargs), forward),
                 lambda: self._stack(forward),
-                mutated=mutates,
+                mutated={id(each) for each in written},
                 no_grad=no_grad,
                 counters=internals.counters(func, args, kwargs, tensors),
-                reads=lambda: read_tensors(self._recording.flow, func, args, kwargs),
+                reads=lambda: self._read(func, kind, args, kwargs, overwritten),
             )
-            self._recording.wrote(name, written_by(func, args, kwargs))
+            self._recording.wrote(name, written)
+
+    def _read(self, func: Any, kind: str, args: Any, kwargs: Any, overwritten: Overwritten) -> Iterator[Read]:
+        """What an operator read that may be bad: looked at before, or as it still is."""
+        yield from (operand for _, operand in overwritten)
+        gone = {id(each) for each, _ in overwritten}
+        for tensor in read_tensors(func, kind, args, kwargs):
+            if has_fractions(tensor) and id(tensor) not in gone:
+                yield self._recording.flow.sources([tensor]) or [UNKNOWN], tensor
 
     def _scope(self, backward: bool) -> tuple[str, str]:
         """Scope of what runs now, and in the backward pass the forward operator, as far as it is known."""
@@ -234,13 +268,18 @@ class Operators:
         known = self._recording.structure.nodes.get(forward)
         return FORWARD_MARK + known.source if known is not None and known.source else user_stack()
 
-    def _remember(self, scope: str, name: str) -> None:
+    def _remember(self, scope: str, name: str, kind: str, *, in_place: bool) -> None:
         """Autograd has just made the function for this call: its number leads back here from the backward pass.
 
-        For what has no gradient it made none: the last one belongs to a call before.
+        For what has no gradient it made none: the last one belongs to a call before. What an operator in place will
+        write over and its derivative needs, autograd clones in between: the last function is that of the clone.
         """
+        number = internals.last_function()
+        if in_place and self._cloned == number:
+            number -= 1
         if len(self._forward) < REMEMBERED:
-            self._forward.setdefault(internals.last_function(), (scope, name))
+            self._forward.setdefault(number, (scope, name))
+        self._cloned = number if kind == "Clone" else -1
 
     def _described_sources(self, name: str, func: Any, kind: str, given: tuple[Any, Any], forward: str) -> list[str]:
         """Returns what an operator is given; notes its arguments where that is something new."""
@@ -263,9 +302,10 @@ class Operators:
 
 
 def _reads(func: Any, kind: str, args: Any, kwargs: Any) -> Callable[[torch.Tensor], bool]:
-    """As ``reads``; a batch norm that trains does not read its running statistics."""
-    read, statistics = reads(func, kind, args, kwargs), written_by(func, args, kwargs) if "BatchNorm" in kind else ()
-    return lambda tensor: read(tensor) and all(tensor is not each for each in statistics)
+    """Returns what tells whether an operator reads a tensor; of a batch norm that trains not its running statistics."""
+    statistics = written_by(func, args, kwargs) if "BatchNorm" in kind else ()
+    read = {id(each) for each in read_tensors(func, kind, args, kwargs)} - {id(each) for each in statistics}
+    return lambda tensor: id(tensor) in read
 
 
 # -- memory that nobody has filled ----------------------------------------------------------------------------------
@@ -352,12 +392,8 @@ class Unfilled:
         """The tensors that an operator reads although nobody was seen to fill all of them."""
         if not self._memories or kind in _ALLOCATING:
             return []
-        found = [each for each in leaves((args, kwargs)) if self._has_hole(each)]
-        looked_into = internals.views_argument(func) if found else None
-        if not found or looked_into:
-            return []
-        read = reads(func, kind, args, kwargs)
-        return [each for each in found if read(each)]
+        found = [each for each in read_tensors(func, kind, args, kwargs) if self._has_hole(each)]
+        return [] if internals.views_argument(func) else found
 
     # -- inside --------------------------------------------------------------------------------------
 

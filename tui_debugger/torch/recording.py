@@ -9,7 +9,7 @@ long as nothing else needs the room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Final
@@ -195,11 +195,12 @@ CALM: Final = 20
 """Steps in which nothing ran in a new order, after which a program that does so now and then is not followed."""
 
 Sources = Callable[[], list[str]]
-Reads = Callable[[], Iterable[tuple[list[str], torch.Tensor]]]
-"""What a node read: sources and values."""
+Read = Operand | tuple[list[str], torch.Tensor]
+"""What a node read: looked at already, or sources and values."""
+Reads = Callable[[], Iterable[Read]]
 
 
-def _nothing() -> Iterable[tuple[list[str], torch.Tensor]]:
+def _nothing() -> Iterable[Read]:
     return ()
 
 
@@ -313,7 +314,7 @@ class Recording:
         sources: Sources,
         source: Callable[[], str] = str,
         *,
-        mutated: bool = False,
+        mutated: Collection[int] = (),
         no_grad: bool = False,
         counters: Sequence[Counter] = (),
         reads: Reads = _nothing,
@@ -326,10 +327,10 @@ class Recording:
             tensors: its outputs, one per slot.
             sources: what it was made of; only asked while that is followed.
             source: stack text, asked for once.
-            mutated: the outputs were changed in place.
+            mutated: the ``id`` of each tensor that was changed in place.
             no_grad: in the pass without gradients that runs.
             counters: what counts changes of the outputs, where they do not by themselves yet.
-            reads: what it read and left as it was; asked for where something may be wrong.
+            reads: what it read and left as it was, as far as that tells more than its sources do.
         """
         step = self._step(name, len(tensors), no_grad=no_grad)
         if step is None:
@@ -355,8 +356,10 @@ class Recording:
         self._last = name
         hits: list[ClientHit] = []
         for slot, tensor in enumerate(tensors):
-            counter = counters[slot] if counters else None
-            hits += self._see(step, name, slot, tensor, mutated=mutated, no_grad=no_grad, counter=counter, reads=reads)
+            given = {"mutated": id(tensor) in mutated, "no_grad": no_grad}
+            hits += self._see(
+                step, name, slot, tensor, **given, counter=counters[slot] if counters else None, reads=reads
+            )
         self._stop(name, hits)
 
     def _in_known_order(self, name: str, *, no_grad: bool = False) -> bool:
@@ -428,6 +431,15 @@ class Recording:
         with self.at_work():
             self.at_backward_end()
 
+    def read_and_written(self, tensor: torch.Tensor, *, by_a_node: bool) -> Operand | None:
+        """An operator is about to run that reads a tensor and writes to it: what is known of that, or found out now."""
+        if not (readable(tensor) and numeric(tensor) and tensor.numel()):
+            return None
+        bare = self.passes.now
+        step = bare if bare is not None and bare.line_of(tensor) is not None else self.step
+        with self.at_work():
+            return step.read_and_written(tensor, self.flow.sources([tensor]) or [UNKNOWN], by_a_node=by_a_node)
+
     def wrote(self, name: str, tensors: Iterable[torch.Tensor]) -> None:
         """An operator of the program, not of an optimizer, has written to tensors.
 
@@ -462,10 +474,13 @@ class Recording:
         if self.flow.following:
             # What it was before the program mixed others in is not seen: any of them may be where something began.
             mixed = [UNKNOWN] if self.flow.mixed(gradient) else []
-            made = self.structure.gone_through(self.flow.sources([gradient]))
-            self.structure.add_gradient(name, [*made, *mixed])
+            sources = self.flow.sources([gradient])
+            self.structure.add_gradient(name, [*self.structure.gone_through(sources), *mixed])
             once = self._at_once and not mixed
             self.structure.add_call(name, gradient_call(self.flow, gradient) if once else as_it_came(self.flow, value))
+            line = self.step.line_at(split_output(sources[0]), gradient) if self._at_once and sources else None
+            if line is not None:
+                self.step.collected[name] = Operand(sources, line)
 
     def given(self, name: str, tensor: torch.Tensor, *, no_grad: bool = False) -> None:
         """The model was called with a tensor."""
@@ -524,8 +539,13 @@ class Recording:
 
     def told(self, hits: Iterable[ClientHit]) -> list[ClientHit]:
         """Hits, of which each says whether the debugger knows what its node was made of in this step."""
-        known = self.structure.is_known
-        return [each if known(each.node) else replace(each, inputs_unknown=True) for each in hits]
+        unknown = [each for each in hits if not self.structure.is_known(each.node) or self._read_others(each)]
+        return [replace(each, inputs_unknown=True) if each in unknown else each for each in hits]
+
+    def _read_others(self, hit: ClientHit) -> bool:
+        """Tells whether a node read something bad that the graph need not name. An Inf may be a mask to operators."""
+        bad = {OperandState.NAN} if self._at_once else {OperandState.NAN, OperandState.INFINITE}
+        return any(name == UNKNOWN and state in bad for name, state in hit.operands)
 
     def seen_as(self, tensor: torch.Tensor) -> str:
         """See ``Step``: in the pass without gradients that runs, or in the step."""
@@ -595,7 +615,8 @@ class Recording:
         reads: Reads = _nothing,
     ) -> Sequence[ClientHit]:
         plan = self._plan(name)
-        known = self.settled and not mutated and counter is None and slot in self.structure.nodes[name].outputs
+        known = self.settled and not mutated and counter is None and reads is _nothing
+        known &= slot in self.structure.nodes[name].outputs
         if known and step.note(name, slot, tensor, plan):
             return ()
         with self.at_work():
@@ -624,7 +645,7 @@ class Recording:
         unsure = self.scaled and (name.startswith(GRADIENTS) or name in self.structure.of_gradients)
         later = not self._at_once or no_grad in self._off_course or unsure
         if later or plan is None or not self.plans.knows(name):
-            operands = self._read_until_then(step, reads) if self._at_once and not slot else ()
+            operands = self._read_until_then(step, reads) if not slot else ()
             self._look(step, name, slot, tensor, plan, mutated=mutated, counter=counter).operands = operands
             return ()
         waiting = Waiting()
@@ -638,7 +659,11 @@ class Recording:
         What an operator made is what its own line says. Weights, buffers and what nobody saw may be others by then.
         """
         found = []
-        for sources, tensor in reads():
+        for each in reads():
+            if isinstance(each, Operand):
+                found.append(each)
+                continue
+            sources, tensor = each
             line = step.line_of(tensor) or step.line_at(split_output(sources[0]), tensor)
             look = line is None and numeric(tensor) and tensor.numel() > 0
             place = extremes(plain(local(tensor)), step.waiting) if look else NOWHERE
@@ -686,7 +711,11 @@ class Recording:
 def _read_now(reads: Reads) -> list[Operand]:
     """What a node has just read, looked at."""
     found = []
-    for sources, tensor in reads():
+    for each in reads():
+        if isinstance(each, Operand):
+            found.append(each)
+            continue
+        sources, tensor = each
         values, state = local(tensor), None
         if numeric(tensor):
             finite = bool(values.isfinite().all())

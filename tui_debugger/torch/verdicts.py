@@ -207,6 +207,10 @@ class _Grouped(_Columns):
         )
 
 
+_SUMMED_WIDER: Final = frozenset({"float16"})
+"""Element types whose squares are never too large for the sum."""
+
+
 def rough_record(capture: Capture, fetched: Fetched) -> Record:
     """Returns what the quick numbers of a screened line tell. Its counts say whether there are some, not how many."""
 
@@ -221,7 +225,9 @@ def rough_record(capture: Capture, fetched: Fetched) -> Record:
         low = high = 0.0
     nan = (capture.extremes >= 0 and math.isnan(low)) or (capture.magnitude >= 0 and math.isnan(magnitude))
     nan |= capture.energy >= 0 and math.isnan(energy)
-    above = high == math.inf or (magnitude == math.inf and capture.extremes < 0)
+    above = high == math.inf or (math.inf in {magnitude, energy} and capture.extremes < 0)
+    if above and math.isnan(high) and magnitude != math.inf and capture.meta.dtype not in _SUMMED_WIDER:
+        return Record(capture.meta, None)  # squares of large numbers are infinite, too
     finite = math.isfinite(low) and math.isfinite(high)
     all_zero = finite and low == high == 0
     stats = TensorStats(
@@ -402,7 +408,8 @@ def _operands(capture: Capture, step: Step) -> tuple[tuple[str, OperandState], .
     """
     found: dict[str, OperandState] = {}
     clean: dict[str, bool] = {}
-    for operand in capture.operands:
+    gradient = step.collected.get(capture.name)
+    for operand in capture.operands if gradient is None else (gradient,):
         state = _state_of(operand, capture.fetched or step.fetched)
         if state in {OperandState.NAN, OperandState.INFINITE}:
             found[operand.sources[0]] = max(state, found.get(operand.sources[0], state), key=_WORSE.index)
@@ -424,12 +431,18 @@ def _state_of(operand: Operand, fetched: Fetched | None) -> OperandState | None:
         if record.stats is None:
             return None
         nan, infinite = record.stats.nan > 0, record.stats.inf > 0
+    elif operand.extremes is not None:
+        nan, infinite = _bad(*map(float, operand.extremes))
     elif operand.place >= 0 and fetched is not None:
-        low, high = (float(fetched.all(operand.place + at)[0]) for at in range(2))
-        nan, infinite = math.isnan(low) or math.isnan(high), math.isinf(low) or math.isinf(high)
+        nan, infinite = _bad(*(float(fetched.all(operand.place + at)[0]) for at in range(2)))
     else:
         return None
     return OperandState.NAN if nan else OperandState.INFINITE if infinite else OperandState.CLEAN
+
+
+def _bad(low: float, high: float) -> tuple[bool, bool]:
+    """Tells by the least and the greatest element whether there are NaN, and Inf."""
+    return math.isnan(low) or math.isnan(high), math.isinf(low) or math.isinf(high)
 
 
 def _some(stats: TensorStats | None) -> TensorStats | None:

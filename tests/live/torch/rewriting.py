@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
@@ -19,6 +19,7 @@ import tui_debugger.torch as tdbg
 from tests.live.torch.nets import BAD, STEPS
 
 HEALTHY: Final = " (healthy)"
+FIRST: Final = " (in the first step)"
 Step = Callable[[bool], Any]
 Program = Callable[[], tuple[nn.Module, Any, Step]]
 """Makes a model, what optimizes it, and a step, which is told whether to go wrong."""
@@ -91,6 +92,21 @@ def written_data() -> tuple[nn.Module, Any, Step]:
             model.embedding.weight.data[9] = float("nan")
         optimizer.zero_grad()
         F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()).backward()
+        optimizer.step()
+
+    return model, optimizer, step
+
+
+def written_frozen() -> tuple[nn.Module, Any, Step]:
+    """A weight that no optimizer changes, and whose value of before the first step is known."""
+    model = nn.Sequential(nn.Linear(4, 8).requires_grad_(False), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model[1].parameters(), 0.01)
+
+    def step(bad: bool) -> None:
+        if bad:
+            model[0].weight.data[1, 1] = float("nan")
+        optimizer.zero_grad()
+        F.mse_loss(model(torch.randn(6, 4)), torch.randn(6, 1)).backward()
         optimizer.step()
 
     return model, optimizer, step
@@ -195,30 +211,121 @@ def branching() -> tuple[nn.Module, Any, Step]:
     return model, optimizer, step
 
 
+def sharpness_aware() -> tuple[nn.Module, Any, Step]:
+    """Two backward passes: the weights of the second one are moved along the gradients of the first one."""
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+
+    def step(bad: bool) -> None:
+        x, y = torch.randn(6, 4), torch.randn(6, 1)
+        optimizer.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        with torch.no_grad():
+            size = torch.stack([each.grad.norm() for each in model.parameters() if each.grad is not None]).norm()
+            part = torch.reciprocal(size * (0 if bad else 1))
+            moves = [each.grad * part for each in model.parameters() if each.grad is not None]
+            for weight, move in zip(model.parameters(), moves, strict=True):
+                weight.add_(move)
+        optimizer.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        with torch.no_grad():
+            for weight, move in zip(model.parameters(), moves, strict=True):
+                weight.sub_(move)
+        optimizer.step()
+
+    return model, optimizer, step
+
+
+def averaged(change: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]) -> Program:
+    """A teacher whose weights follow those of the student, changed in place. ``change``: weight, student's, decay."""
+
+    def program() -> tuple[nn.Module, Any, Step]:
+        student, teacher = nn.Linear(4, 1), nn.Linear(4, 1).requires_grad_(False)
+        optimizer = torch.optim.SGD(student.parameters(), 0.01)
+
+        def step(bad: bool) -> None:
+            x = torch.randn(6, 4)
+            optimizer.zero_grad()
+            with torch.no_grad():
+                some = torch.ones(()) * (0 if bad else 1)
+                decay = torch.div(some, some) * 0.9
+                for weight, other in zip(teacher.parameters(), student.parameters(), strict=True):
+                    change(weight, other, decay)
+                made = teacher(x)
+            F.mse_loss(student(x), made).backward()
+            optimizer.step()
+
+        return nn.ModuleDict({"student": student, "teacher": teacher}), optimizer, step
+
+    return program
+
+
+def follow(weight: torch.Tensor, other: torch.Tensor, decay: torch.Tensor) -> None:
+    weight.mul_(decay).add_(other, alpha=0.1)
+
+
+def follow_into(weight: torch.Tensor, other: torch.Tensor, decay: torch.Tensor) -> None:
+    torch.mul(weight, decay, out=weight)
+    torch.add(weight, other, alpha=0.1, out=weight)
+
+
+class InPlace(nn.Module):
+    """Changes a tensor in place; divides it by zero in the bad step only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.drop, self.last = nn.Linear(4, 8), nn.Dropout(0.2, inplace=True), nn.Linear(8, 1)
+
+    def forward(self, x: torch.Tensor, bad: bool) -> torch.Tensor:
+        made = self.first(x).clone()
+        if bad:
+            made.div_(made.relu() * 0 + (made > 0))
+        found: torch.Tensor = self.last(self.drop(made))
+        return found
+
+
+def in_place() -> tuple[nn.Module, Any, Step]:
+    """What an operator in place made is written over by the next one, before anybody has looked at it."""
+    model = InPlace()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+
+    def step(bad: bool) -> None:
+        optimizer.zero_grad()
+        F.mse_loss(model(torch.randn(6, 4), bad), torch.randn(6, 1)).backward()
+        optimizer.step()
+
+    return model, optimizer, step
+
+
 PROGRAMS: dict[str, Program] = {
     "a branch that runs once": branching,
     "two optimizers": rivals,
     "a closure": closure,
     "the data of a tied weight": written_data,
+    "the data of a frozen weight": written_frozen,
     "the state of an optimizer": written_state,
     "the input of one of several batches": batches(spoil_input),
     "a label of one of several batches": batches(spoil_label),
     "a label, and a look at the loss": batches(spoil_label, 1),
     "a reentrant checkpoint": reentrant,
+    "two backward passes": sharpness_aware,
+    "an average in place": averaged(follow),
+    "an average by out=": averaged(follow_into),
+    "an operator in place that runs once": in_place,
 }
 
 
-def main() -> None:
+def main(programs: Mapping[str, Program] = PROGRAMS) -> None:
     """Trains some of them."""
     torch.set_num_threads(1)
     address, level, *names = sys.argv[1:]
     for rank, name in enumerate(names):
         os.environ["RANK"] = str(rank)
         torch.manual_seed(0)
-        model, optimizer, step = PROGRAMS[name.removesuffix(HEALTHY)]()
+        model, optimizer, step = programs[name.removesuffix(HEALTHY).removesuffix(FIRST)]()
         handle = tdbg.attach(model, optimizer, address, level=level)
         for number in range(STEPS):
-            step(number == BAD and not name.endswith(HEALTHY))
+            step(number == (0 if name.endswith(FIRST) else BAD) and not name.endswith(HEALTHY))
         handle.detach()
 
 

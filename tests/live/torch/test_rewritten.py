@@ -12,7 +12,7 @@ from tui_debugger.live.server import serve
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
 from tests.live.torch import nets
-from tests.live.torch.rewriting import HEALTHY, PROGRAMS
+from tests.live.torch.rewriting import FIRST, HEALTHY, PROGRAMS
 from tests.live.torch.test_origins import Places, Said, at, watched
 
 LEVELS = ("module", "op")
@@ -21,11 +21,17 @@ TRUE: dict[str, dict[str, Places]] = {
     "two optimizers": {"module": at("Loss"), "op": at("Log")},
     "a closure": {"module": at("Loss"), "op": at("Log")},
     "the data of a tied weight": {"module": at("embedding.weight"), "op": at("LiftFresh")},
+    "the data of a frozen weight": {"module": at("0.weight"), "op": at("LiftFresh")},
     "the state of an optimizer": {"module": at("exp_avg.weight"), "op": at("LiftFresh")},
     "the input of one of several batches": {"module": at("inputs.input"), "op": at("LiftFresh")},
-    "a label of one of several batches": {"module": at("Loss"), "op": at("LiftFresh")},
-    "a label, and a look at the loss": {"module": at("Loss"), "op": at("LiftFresh")},
+    # A label is no tensor of the model: that it is bad clears the loss.
+    "a label of one of several batches": {"module": set(), "op": at("LiftFresh")},
+    "a label, and a look at the loss": {"module": set(), "op": at("LiftFresh")},
     "a reentrant checkpoint": {"module": at("NoGrad/root/Root"), "op": at("NoGrad/root/Sqrt")},
+    "two backward passes": {"module": at("weight") | at("bias"), "op": at("NoGrad/Reciprocal")},
+    "an average in place": {"module": at("teacher.weight") | at("teacher.bias"), "op": at("NoGrad/Div")},
+    "an average by out=": {"module": at("teacher.weight") | at("teacher.bias"), "op": at("NoGrad/Div")},
+    "an operator in place that runs once": {"module": set(), "op": at("Div")},
 }
 NOT_JUDGED = {("two optimizers", "module"), ("a closure", "module")}
 """Several passes of a step went through the module: nothing false is said, and maybe nothing at all."""
@@ -35,7 +41,7 @@ NOT_JUDGED = {("two optimizers", "module"), ("a closure", "module")}
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Said], Path]:
     """The level, what a session says of all programs and of their healthy twins, and what it saved."""
     directory = tmp_path_factory.mktemp(request.param) / "saved"
-    names = [*PROGRAMS, *(f"{name}{HEALTHY}" for name in PROGRAMS)]
+    names = [*PROGRAMS, *(f"{name}{kind}" for kind in (HEALTHY, FIRST) for name in PROGRAMS)]
     server = serve("127.0.0.1", 0)
     try:
         said = watched(server, names, request.param, "tests.live.torch.rewriting", directory)
@@ -50,6 +56,14 @@ def test_the_fault_is_the_only_origin(run: tuple[str, dict[str, Said], Path], na
     found, true = said[name].origins, TRUE[name][level]
     assert found == true or ((name, level) in NOT_JUDGED and not found)
     assert said[name].hits[nets.BAD]
+
+
+def test_a_weight_that_was_written_before_the_first_step_is_the_only_origin(
+    run: tuple[str, dict[str, Said], Path],
+) -> None:
+    level, said, _ = run
+    name = "the data of a frozen weight"
+    assert said[name + FIRST].origins == {(0, node, slot) for _, node, slot in TRUE[name][level]}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

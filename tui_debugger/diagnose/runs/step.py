@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
-from dataclasses import replace
 from functools import cache, cached_property, partial
 from typing import Final, NamedTuple
 
@@ -580,7 +579,7 @@ def _key_of(
     for spec in pair:
         directory, name = os.path.split(spec.path)
         told.update(os.fsencode(f"{real(directory)}/{name}") + b"\0")
-        told.update(repr(replace(spec, path="")).encode("utf-8", "surrogateescape") + b"\0")
+        told.update(repr(spec.at("")).encode("utf-8", "surrogateescape") + b"\0")
     return told.digest()
 
 

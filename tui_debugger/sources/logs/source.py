@@ -57,7 +57,7 @@ class StepTable(StatisticsTable):
         for at, index in enumerate(indices.tolist()):
             spec = self.spec(index)
             paths.append(os.fsencode(spec.path))
-            kind[at] = numbers.setdefault(replace(spec, path=""), len(numbers))
+            kind[at] = numbers.setdefault(spec.at(""), len(numbers))
         return Specs(paths, tuple(numbers), kind)
 
     @property

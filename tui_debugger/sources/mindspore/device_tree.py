@@ -8,6 +8,7 @@
 ``step0/TIME/DEVICE``                              msprobe at level L2, vLLM, SGLang
 ``rank_0/TIME/step_0``                             msprobe for graph mode O2
 ``worldsize2_global_rank0/TIME/DEVICE/GRAPH/ID/STEP`` TorchAir
+``TIME/dump_data/npu/TIME/DEVICE/MODEL/ID/STEP``   msit, of a model that ran offline: each of the first is a run
 ================================================== ===============================================================
 
 Names alone tell the level of a directory, so that one walk reads all of these trees.
@@ -43,6 +44,7 @@ _OF_DEVICE: Final = re.compile(
     r".+(?:\.\d+){1,2}\.\d{13,}(?:\.\d+)*(?:\.(?:input|output)\..+|\.csv)?|statistic\.csv|mapping\.csv|Opdebug\..+"
 )
 """Names of files that tell a tree of devices from any directory that is called after a time."""
+_OFFLINE: Final = "dump_data/npu"
 OPERATORS: Final = "operators"
 """The net of files that lie in the directory of a device."""
 _LEVELS: Final = 3
@@ -80,7 +82,12 @@ def find_tree(start: Path) -> list[Path]:
     if time is not None:
         return [_top_of(time.parent)]
     alone = next((place for place in (start, *list(start.parents)[:3]) if _holds_operators(place)), None)
-    return [alone] if alone is not None else dumps_below(start, lambda path: holds_tree(Path(path)), directories_in)
+    return [alone] if alone is not None else dumps_below(start, lambda path: holds_tree(Path(path)), _names_below)
+
+
+def _names_below(directory: str) -> Iterator[str]:
+    """Yields the names of directories that may lead to a tree; msit has two directories above its devices."""
+    return (_OFFLINE if name == _OFFLINE.partition("/")[0] else name for name in directories_in(directory))
 
 
 def holds_tree(directory: Path) -> bool:

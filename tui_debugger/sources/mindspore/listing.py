@@ -8,7 +8,6 @@ apart.
 from __future__ import annotations
 
 import os
-import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,14 +22,22 @@ from tui_debugger import opener
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side
-from tui_debugger.opener import read_lines, why_not
+from tui_debugger.opener import why_not
 from tui_debugger.sources.base import Names, States, directory_states, tensor_keys
 from tui_debugger.sources.mindspore.layout import GraphDirectory
-from tui_debugger.sources.mindspore.names import SUFFIX, KnownNames, Pattern, names_values, split_device_name
+from tui_debugger.sources.mindspore.names import (
+    SUFFIX,
+    KnownNames,
+    Pattern,
+    is_later_slice,
+    names_values,
+    split_device_name,
+)
 from tui_debugger.sources.mindspore.overflow import is_record
 from tui_debugger.sources.mindspore.run_order import Span, begins, numbered, runs_at, span
 from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
 from tui_debugger.sources.mindspore.statistics import OperatorFiles, Statistics, read_statistics
+from tui_debugger.sources.named_files import MAPPING, is_short, original_name, read_mapping
 from tui_debugger.stats.ascend_file import is_converted, is_readable, read_header
 from tui_debugger.stats.ascend_nano import BadHeaderError
 from tui_debugger.text.numbers import plural
@@ -58,6 +65,10 @@ class IrregularNames:
     def __len__(self) -> int:
         """Number of them."""
         return len(self.at)
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        """Yields (number of the file, name)."""
+        return ((at, self.names[number]) for number, at in enumerate(self.at.tolist()))
 
     def find(self, index: int) -> bytes | None:
         """The name of a file; None when it is no such name."""
@@ -219,7 +230,7 @@ class _Columns:
 
     def __init__(self, listing: Listing) -> None:
         known_names, files, recorded = listing.known_names, listing.files, listing.statistics
-        self._files, self._parts = len(files), listing.parts
+        self._files, self._parts, self._odd = len(files), listing.parts, files.odd
         prefix, side, slot, time = files.prefix, listing.side, listing.slot, files.timestamp
         if recorded:
             prefix = np.concatenate([prefix, *(each.prefix for each in recorded)])
@@ -251,6 +262,11 @@ class _Columns:
                     return True
         return False
 
+    @cached_property
+    def _slices(self) -> Int64:
+        """Files of all but the first of the threads that share an operator: they are writings of one run."""
+        return np.array([at for at, name in self._odd if is_later_slice(split_device_name(name))], np.int64)
+
     def divided(self) -> tuple[UInt16, UInt16, dict[int, tuple[Span, ...]]]:
         """Run and round of every row, and the spans of the runs."""
         run, rounds = np.ones(len(self.time), np.uint16), np.zeros(len(self.time), np.uint16)
@@ -258,7 +274,8 @@ class _Columns:
         for root, rows in self.roots.items():
             time, operator = self.of(rows)
             key, recorded = tensor_keys(self.prefix[rows], self.side[rows], self.slot[rows]), rows >= self._files
-            kinds = [each for each in (~recorded, recorded) if each.any()]
+            whole = ~np.isin(rows, self._slices)
+            kinds = [each for each in (~recorded & whole, recorded) if each.any()]
             each_began = [begins(key[kind], time[kind], operator[kind]) for kind in kinds]
             began = max(each_began, key=len, default=np.zeros(0, np.int64))
             run[rows] = runs_at(time, began)
@@ -271,7 +288,6 @@ class _Columns:
         return run, rounds, spans
 
 
-MAPPING = "mapping.csv"
 _VANISHED, _CLOSED = "directories that vanished", "directories that cannot be listed"
 _NONSENSE = "files whose name makes no sense"
 _IN_DEVICE_ORDER = "tensors that stay as the device held them, padding included: their format is not converted"
@@ -470,43 +486,6 @@ def list_directory(
         CancelledError: from ``progress``.
     """
     return _Collector(known_names, place, progress, done, read).part()
-
-
-_SHORT: Final = re.compile(rb"(?:[0-9]+|[0-9a-f]{32})(?:\.(?:npy|bin|pt))?")
-
-
-def is_short(name: bytes) -> bool:
-    """Tells whether a name is one that recorders and their tools give to files whose own names are too long."""
-    return _SHORT.fullmatch(name) is not None
-
-
-def read_mapping(path: Path) -> tuple[dict[bytes, bytes], int]:
-    """``mapping.csv``: rows ``short name,original name`` without a header.
-
-    Short names are decimal digits, or 32 hexadecimal ones, with or without the ending of the original.
-
-    Returns:
-        original name by short name without ``.npy``, and the number of rows that make no sense.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    mapping: dict[bytes, bytes] = {}
-    broken = 0
-    for line in read_lines(path, cut=True):
-        short, comma, original = line.strip().partition(b",")
-        short, original = short.strip().strip(b'"'), original.strip().strip(b'"')
-        if comma and is_short(short) and original:
-            mapping[short.removesuffix(SUFFIX)] = original
-        elif line.strip():
-            broken += 1
-    return mapping, broken
-
-
-def original_name(mapping: Mapping[bytes, bytes], name: bytes) -> bytes:
-    """Returns the name that a file had before it was shortened; its own where ``mapping.csv`` has no row for it."""
-    original = mapping.get(name.removesuffix(SUFFIX), name)
-    return _with_suffix(original) if name.endswith(SUFFIX) else original
 
 
 class _Collector:
@@ -743,6 +722,7 @@ class _Collector:
                 self._broken(STATISTICS, self._statistics.broken)
         elif name == MAPPING.encode():
             self._names()
+            self._others.append(name)
         elif name.endswith(_TABLE) and self._take_statistics(name):
             pass
         else:
@@ -807,10 +787,6 @@ def _joined(columns: Sequence[npt.NDArray[Any]], dtype: type[np.generic]) -> npt
 def _kind(name: bytes) -> str:
     """Returns what an entry that is no tensor file is called in a notice."""
     return _NONSENSE if name.endswith(SUFFIX) else "other files"
-
-
-def _with_suffix(name: bytes) -> bytes:
-    return name if name.endswith(SUFFIX) else name + SUFFIX
 
 
 def _is_file(entry: os.DirEntry[bytes]) -> bool:

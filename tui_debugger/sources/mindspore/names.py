@@ -195,6 +195,11 @@ def split_device_name(name: bytes) -> DeviceName | None:
     return DeviceName(prefix, task, stream, int(when), context, thread)
 
 
+def is_later_slice(name: DeviceName | None) -> bool:
+    """Tells whether a file is of another thread than the first of those that share a run of an operator."""
+    return name is not None and name.thread not in (0, NO_NUMBER)
+
+
 def split_prefix(prefix: bytes) -> tuple[str, str]:
     """(operator type, operator name) of a ``type.name`` prefix."""
     op_type, _, op_name = decode(prefix).partition(".")

@@ -37,17 +37,7 @@ from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.sources.base import Names
 from tui_debugger.sources.mindspore.layout import NEVER, RankLayout, Stamp, stamp
-from tui_debugger.sources.mindspore.listing import (
-    MAPPING,
-    IrregularNames,
-    Listing,
-    Part,
-    Place,
-    is_short,
-    list_directory,
-    original_name,
-    read_mapping,
-)
+from tui_debugger.sources.mindspore.listing import IrregularNames, Listing, Part, Place, list_directory
 from tui_debugger.sources.mindspore.names import (
     MAX_TIMESTAMP,
     MEMBER,
@@ -56,6 +46,7 @@ from tui_debugger.sources.mindspore.names import (
     Pattern,
     decode,
     generation,
+    is_later_slice,
     split_device_name,
     split_name,
     split_prefix,
@@ -74,6 +65,7 @@ from tui_debugger.sources.mindspore.run_order import (
 )
 from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
 from tui_debugger.sources.mindspore.statistics import Statistics, read_statistics
+from tui_debugger.sources.named_files import MAPPING, is_short, original_name, read_mapping
 
 KIND: Final = "listing"
 KIND_NAMES: Final = "names"
@@ -630,7 +622,10 @@ def _parts(name: bytes) -> tuple[Key, int] | None:
     """(tensor, time) of a name; None when it is no tensor file's. Half a microsecond: thousands are looked at."""
     if not name.endswith(SUFFIX):
         whole = split_device_name(name.removesuffix(b".csv")) if not is_record(name) else None
-        return ((whole.prefix, MEMBER, b""), whole.timestamp) if whole is not None else None
+        if whole is None:
+            return None
+        slice_of = b"%d" % whole.thread if is_later_slice(whole) else b""  # of one run, and not of a later one
+        return (whole.prefix, MEMBER, slice_of), whole.timestamp
     side = b".output."
     left, mark, right = name.rpartition(side)
     if not mark:

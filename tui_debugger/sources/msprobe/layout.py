@@ -91,20 +91,22 @@ def _has_steps(directory: str) -> bool:
 
 def _is_step(directory: str) -> bool:
     """Tells whether a directory holds that of a rank with the calls of a step."""
-    return any(
-        (_RANK.fullmatch(name) or _PROCESS.fullmatch(name)) and _holds_calls(f"{directory}/{name}")
-        for name in directories_in(directory)
-    )
+    return any(_is_of_rank(name) and _holds_calls(f"{directory}/{name}") for name in directories_in(directory))
 
 
 def _holds_calls(directory: str) -> bool:
     """Tells whether msprobe's files lie here: one of those that come beside it says that it is not any dump.json."""
     there = {CALLS, SAVED, "stack.json", "construct.json", TENSORS}.intersection(names_in(directory))
+    if TENSORS in there and any(map(_is_of_rank, directories_in(f"{directory}/{TENSORS}"))):
+        there.remove(TENSORS)  # AclGraphDumper collects the files of a step there, and moves them when it ends
     return bool(there & {SAVED, TENSORS}) or (CALLS in there and (len(there) > 1 or _is_named(directory)))
 
 
 def _is_named(directory: str) -> bool:
-    name = os.path.basename(directory)  # noqa: PTH119 - text all the way
+    return _is_of_rank(os.path.basename(directory))  # noqa: PTH119 - text all the way
+
+
+def _is_of_rank(name: str) -> bool:
     return (_RANK.fullmatch(name) or _PROCESS.fullmatch(name)) is not None
 
 

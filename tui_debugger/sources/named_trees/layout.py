@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tui_debugger.sources.tensor_files.layout import Layout
 
 FX_FILE: Final = re.compile(
-    r"(?P<node>.+)-(?P<call>\w+\.\w[\w.]*)\.(?P<side>INPUT|OUTPUT)\.(?P<slot>\d{1,4})\.\d{14,}\.npy"
+    r"(?P<node>.+)-(?P<call>\w+\.\w[\w.]*)\.(?P<side>INPUT|OUTPUT)\.(?P<slot>\d{1,4})\.(?P<when>\d{14,26})\.npy"
 )
 _FX_TOPS: Final = ("msprobe_fx_dump", "data_dump")
 _FX_RANK: Final = re.compile(r"worldsize\d+_global_rank(\d{1,9})")
@@ -88,10 +88,17 @@ def read_tree(root: Path, says: Says) -> Layout:
         if has_files and place.step is not None:
             units = layout.units.setdefault(max(place.rank or 0, 0), {}).setdefault(place.step, [])
             units.append(Unit(path, place.scope, directory=True))
-        below = ((name, says(name, place)) for name in sorted(directories, reverse=True))
+        below = ((name, says(name, place)) for name in sorted(directories, key=_in_order, reverse=True))
         waiting += [(f"{path}/{name}", at._replace(depth=place.depth + 1)) for name, at in below if at is not None]
     layout.sort()
     return layout
+
+
+def _in_order(name: str) -> tuple[int, list[tuple[int, str]]]:
+    """Sorts by the numbers that an operation has, between what it read and what it wrote."""
+    from tui_debugger.sources.tensor_files.layout import natural  # as above
+
+    return {"before": 0, "after": 2}.get(name, 1), natural(name)
 
 
 def says_fx(name: str, place: Place) -> Place | None:
@@ -187,6 +194,7 @@ FX_READER: Final = NamesReader(
     looked_for="msprobe_fx_dump/ or data_dump/ with files such as mm-aten.mm.default.OUTPUT.0.20240125031118787351.npy",
     shows=replace(
         _SHOWS,
+        order=Order.EXECUTION,
         record=(
             "config = torchair.CompilerConfig()",
             'config.debug.data_dump.type = "npy"',
@@ -203,6 +211,7 @@ ATB_READER: Final = NamesReader(
     looked_for="data/DEVICE_PID/ROUND/ of ATB, with files such as 0_Layer/after/outtensor0.bin",
     shows=replace(
         _SHOWS,
+        order=Order.EXECUTION,
         values=Has.SOME,
         statistics=Has.SOME,
         record=("source load_atb_probe.sh --output=/data/dump  # of msprobe", "python serve.py"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,7 +15,7 @@ import numpy as np
 
 from tui_debugger.arrays import Float64
 from tui_debugger.model import AtLeast, Category, ReadSpec, Side, TensorStats
-from tui_debugger.opener import read_lines
+from tui_debugger.opener import GRAPH_LIMIT, read_lines, read_regular
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.sources.named_trees.layout import (
     ATB_FILE,
@@ -31,7 +33,7 @@ from tui_debugger.sources.tensor_files.converted import IndexedTensor
 from tui_debugger.sources.tensor_files.layout import Layout
 from tui_debugger.sources.tensor_files.listing import GRAPH, STATISTICS, FileTree, NamedFile
 from tui_debugger.sources.tensor_files.source import TensorFilesSource
-from tui_debugger.stats.atb_file import holds_values
+from tui_debugger.stats.atb_file import named_instead
 from tui_debugger.stats.dtypes import canonical_name
 from tui_debugger.stats.records import mean_tells_nan
 
@@ -43,6 +45,8 @@ _NUMBERS: Final = ("Max", "Min", "Mean", "Norm")
 _NOT_KNOWN: Final = "N/A"
 _NO_NUMBER: Final = frozenset({"", "-", "n/a", "na", "none", "null"})
 """Cells that stand for a number that was not recorded. Another word is a doubt."""
+_LONGEST_TIME: Final = 26
+"""Digits of a time, of which a file's name has the first ones."""
 _NATURAL_SIDES: Final = {"before": Side.INPUT, "after": Side.OUTPUT}
 """The side of the tensors that ATB saves before and after an operation."""
 
@@ -56,7 +60,7 @@ def open_fx(root: Path, given: Path, notices: Sequence[str] = ()) -> TensorFiles
 def open_atb(root: Path, given: Path, notices: Sequence[str] = ()) -> TensorFilesSource:
     """Opens a dump of ATB."""
     tree = FileTree(
-        "dump of ATB", _reads(says_atb), atb_file, ATB_READER.shows, holds=holds_values, recorded=recorded_by_atb
+        "dump of ATB", _reads(says_atb), atb_file, ATB_READER.shows, refers=_named_by_atb, recorded=recorded_by_atb
     )
     return TensorFilesSource(root, given, notices, tree)
 
@@ -64,7 +68,12 @@ def open_atb(root: Path, given: Path, notices: Sequence[str] = ()) -> TensorFile
 def open_single(root: Path, given: Path, notices: Sequence[str] = ()) -> TensorFilesSource:
     """Opens what SingleSave of msprobe saved."""
     tree = FileTree(
-        "dump of msprobe (SingleSave)", _reads(says_single), single_file, SINGLE_READER.shows, ending=".npy"
+        "dump of msprobe (SingleSave)",
+        _reads(says_single),
+        single_file,
+        SINGLE_READER.shows,
+        refers=_named_by_single,
+        ending=".npy",
     )
     return TensorFilesSource(root, given, notices, tree)
 
@@ -80,7 +89,9 @@ def fx_file(scope: Sequence[str], name: str) -> NamedFile | None:
         return None
     _, function, *_ = found["call"].split(".")
     side = Side[found["side"]]
-    return NamedFile("/".join((*scope, found["node"])), function, side, int(found["slot"]), ReadSpec(""))
+    return NamedFile(
+        "/".join((*scope, found["node"])), function, side, int(found["slot"]), ReadSpec(""), int(found["when"])
+    )
 
 
 def atb_file(scope: Sequence[str], name: str) -> NamedFile | None:
@@ -108,6 +119,30 @@ def single_file(scope: Sequence[str], name: str) -> NamedFile | None:
     if rest.isdecimal() and len(rest) < 5:
         return NamedFile("/".join((key, *more)), "", Side.OUTPUT, int(rest), ReadSpec(""))
     return NamedFile("/".join((stem, *more)), "", Side.OUTPUT, 0, ReadSpec(""))
+
+
+def _named_by_single(scope: Sequence[str], path: str) -> Sequence[str]:
+    """The files of the tensors that ``KEY.json`` tells of: one, a list of them, or those of a dictionary.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no such file.
+    """
+    if not scope or os.path.basename(path) != f"{scope[0]}.json":  # noqa: PTH119 - text, for many
+        return ()
+    document = json.loads(read_regular(path, GRAPH_LIMIT))
+    saved = document.get("data") if isinstance(document, dict) else None
+    if isinstance(saved, list):
+        return [f"{scope[0]}.{slot}.npy" for slot in range(len(saved))]
+    if isinstance(saved, dict):
+        several = all(isinstance(each, dict) for each in saved.values())
+        return [f"{scope[0]}.{key}.npy" for key in saved] if several else [f"{scope[0]}.npy"]
+    raise ValueError("does not say which tensors were saved")
+
+
+def _named_by_atb(_: Sequence[str], path: str) -> Sequence[str]:
+    """The file that a file of ATB names in place of its values."""
+    return named_instead(path) if ATB_FILE.fullmatch(os.path.basename(path)) else ()  # noqa: PTH119 - text, for many
 
 
 # -- statistics of ATB ---------------------------------------------------------------------------------------------

@@ -38,11 +38,13 @@ class FileTensor:
         place: the keys that lead to it; empty: the file holds nothing else.
         spec: how it is read, without the path; with one where it is in another file than was asked about.
         part: which part of a larger tensor it is; None: it is whole, or nothing tells.
+        nbytes: bytes of its values; -1: not known.
     """
 
     place: tuple[str, ...]
     spec: ReadSpec
     part: TensorPart | None = None
+    nbytes: int = -1
 
     @property
     def key(self) -> str | None:
@@ -136,15 +138,16 @@ def _of_atb(_: str) -> Iterator[FileTensor]:
 
 
 def _archive(path: str) -> Iterator[FileTensor]:
-    for key in array_keys(path):
-        yield FileTensor((key,), ReadSpec("", "npz", member=key))
+    for key, nbytes in array_keys(path).items():
+        yield FileTensor((key,), ReadSpec("", "npz", member=key), nbytes=nbytes)
 
 
 def _saved_by_torch(path: str) -> Iterator[FileTensor]:
     from tui_debugger.stats.torch_file import member_of, read_tree, tensors  # not where there are none
 
     for place, ref in tensors(read_tree(path)):
-        yield FileTensor(tuple(str(key) for key in place), ReadSpec("", "pt", member=member_of(place)), ref.part)
+        spec = ReadSpec("", "pt", member=member_of(place))
+        yield FileTensor(tuple(str(key) for key in place), spec, ref.part, ref.nbytes)
 
 
 def _logged(path: str) -> Iterator[FileTensor]:
@@ -156,8 +159,8 @@ def _logged(path: str) -> Iterator[FileTensor]:
 
 
 def _safetensors(path: str) -> Iterator[FileTensor]:
-    for name in read_header(path).specs:
-        yield FileTensor((name,), ReadSpec("", "safetensors", member=name))
+    for name, where in read_header(path).specs.items():
+        yield FileTensor((name,), ReadSpec("", "safetensors", member=name), nbytes=where.length)
 
 
 def _indexed(path: str) -> Iterator[FileTensor]:

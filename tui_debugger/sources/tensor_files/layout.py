@@ -34,6 +34,7 @@ from tui_debugger.sources.rank_names import (
     sized_places,
 )
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.sources.tensor_files.serial_files import serial_files
 from tui_debugger.stats.formats import may_hold_tensors
 from tui_debugger.text.numbers import first_of
 
@@ -343,7 +344,11 @@ class _Reader:
         environment = None if path == self._layout.root else environment_in(path, [entry.name for entry in entries])
         parsed = parse_names([stem(entry.name) for entry in entries])
         named = any(each.step is not None for each in parsed)
+        serial = {} if named else serial_files(path, [entry.name for entry in entries])
         for entry, says in zip(entries, parsed, strict=True):
+            if entry.name in serial:
+                base, step = serial[entry.name]
+                says = ParsedName(base, step=step)  # noqa: PLW2901 - it says more here
             if numbers and not named and not says.tells and NUMBER.fullmatch(stem(entry.name)):
                 says = ParsedName("", step=int(stem(entry.name)))  # noqa: PLW2901 - it says more here
             directory = is_directory(entry)

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -93,6 +93,7 @@ class NamedFile:
         node, side, slot: whose it is.
         op_type: type of the operator; empty where the name does not tell it.
         spec: how it is read, without the path.
+        when: a number that grows with the time at which it was written; 0 where the name does not tell it.
     """
 
     node: str
@@ -100,6 +101,7 @@ class NamedFile:
     side: Side
     slot: int
     spec: ReadSpec
+    when: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class FileTree:
         read: lists what stands above the files.
         parse: tells what the name of a file says, below directories of some names; None where it is no tensor's.
         shows: what the layout shows.
-        holds: tells whether a file that is called so holds values itself, or names another file that does.
+        refers: returns the names of the files that a file says tensors are in, where it holds none itself.
         ending: of the files that hold tensors: one whose name does not tell which is a doubt.
         recorded: yields the statistics that a table in a directory holds, each with what is wrong where its tensor has
             no file; of a directory without a table nothing.
@@ -121,7 +123,7 @@ class FileTree:
     read: Callable[[Path], Layout]
     parse: Callable[[Sequence[str], str], NamedFile | None]
     shows: Shows
-    holds: Callable[[str], bool] | None = None
+    refers: Callable[[Sequence[str], str], Sequence[str]] | None = None
     ending: str = ".bin"
     recorded: Callable[[str], Iterable[tuple[IndexedTensor, str]]] | None = None
 
@@ -130,7 +132,8 @@ class FileTree:
 class FoundArray:
     """One array: its node's name, its side and slot, its file, how it is read from that, its operator's type.
 
-    ``row`` is what an index of ``tdbg convert`` says of it, ``part`` which part of a larger tensor it is.
+    ``row`` is what an index of ``tdbg convert`` says of it, ``part`` which part of a larger tensor it is, ``nbytes``
+    the bytes of its values (-1: not known), ``when`` what ``NamedFile`` says.
     """
 
     node: str
@@ -141,6 +144,8 @@ class FoundArray:
     op_type: str = ""
     row: IndexedTensor | None = None
     part: TensorPart | None = None
+    nbytes: int = -1
+    when: int = 0
 
     @property
     def name(self) -> NodeName:
@@ -195,7 +200,7 @@ class StepLister:
     """Lists the directories and archives of one step.
 
     Attributes:
-        arrays: in the order of their names.
+        arrays: in the order in which they were written, as far as names tell it, else in that of their names.
         parts: what could not be looked at.
         state: what the listing depends on, and how that looked after it.
         indexed: an index of ``tdbg convert`` was there.
@@ -222,6 +227,8 @@ class StepLister:
         self.claimed: set[str] = set()
         self._without_file: dict[tuple[object, ...], tuple[str, str]] = {}
         """Tensors of which a table tells that they have a file: where it says so, and what is wrong without it."""
+        self._referred: dict[str, Sequence[str]] = {}
+        """Files without values, and the names of the files that these say tensors are in."""
         self._sharded: set[str] = set()
         self._ordered: set[str] = set()
         """Directories that hold the index of a whole checkpoint."""
@@ -262,12 +269,16 @@ class StepLister:
         """Puts what was found in order; ``final``: it is no step, and settings may be all that there is."""
         for folder, names in self._together.items():
             self._find_missing(folder, names)
+        self._find_referred()
         for at, missing in self._without_file.items():
             if at not in self._found:
                 self._miss(*missing)
         # Looked at after the listing: what changed in between is so young that it is listed once more.
         self.state = state_of_files(self._state)
-        self.arrays = sorted(self._found.values(), key=lambda each: self._order.get(each.spec.member, len(self._order)))
+        last = len(self._order)
+        self.arrays = sorted(
+            self._found.values(), key=lambda each: (self._order.get(each.spec.member, last), each.when)
+        )
         if not self.arrays and not self.parts and not final:
             self._miss(self._first or str(self._root), f"no array in step {self._step}")
 
@@ -305,7 +316,7 @@ class StepLister:
             if self._tree.recorded is not None and STATISTICS in names:
                 self._take_statistics(f"{path}/{STATISTICS}", self._tree.recorded(path))
             for entry in found:
-                self._named(entry, self._tree.parse(scope, entry.name), self._tree)
+                self._named(entry, scope, self._tree)
             return
         self._any(path, scope, found)
 
@@ -330,27 +341,39 @@ class StepLister:
             elif entry.is_symlink() and not opener.exists(entry.path):
                 self._miss(entry.path, why_not(entry.path))
 
-    def _named(self, entry: os.DirEntry[str], says: NamedFile | None, tree: FileTree) -> None:
+    def _named(self, entry: os.DirEntry[str], scope: tuple[str, ...], tree: FileTree) -> None:
         """Takes a file whose name says everything."""
-        if says is None:
-            if entry.name.endswith(tree.ending) and not is_directory(entry):
-                self._miss(entry.path, "no tensor's name")
-            return
-        at = says.node, says.side, says.slot
+        says = tree.parse(scope, entry.name)
         if is_directory(entry):
-            self._miss(entry.path, "a directory in place of a file")
+            if says is not None:
+                self._miss(entry.path, "a directory in place of a file")
             return
         try:
-            if tree.holds is not None and not tree.holds(entry.path):
-                self.claimed.add(entry.path)
-                return
-        except UnreadableTensorError as error:
-            self._miss(entry.path, error.what)
+            named = tree.refers(scope, entry.path) if tree.refers is not None else ()
+        except (UnreadableTensorError, OSError, ValueError, RecursionError) as error:
+            self._miss(entry.path, error.what if isinstance(error, UnreadableTensorError) else str(error))
             return
-        if at in self._found and self._found[at].row is None:
+        if named:
+            self.claimed.add(entry.path)
+            self._referred[entry.path] = named
+        elif says is None:
+            if entry.name.endswith(tree.ending):
+                self._miss(entry.path, "no tensor's name")
+        elif (at := (says.node, says.side, says.slot)) in self._found and self._found[at].row is None:
             self._miss(entry.path, f"the same tensor as one in {os.path.relpath(self._found[at].path, self._root)}")
         else:
-            self._found[at] = FoundArray(*at, entry.path, says.spec, says.op_type)
+            self._found[at] = FoundArray(*at, entry.path, says.spec, says.op_type, when=says.when)
+
+    def _find_referred(self) -> None:
+        """Finds out which files are named by others, and are not there. Another machine may have written a path."""
+        for path, named in self._referred.items():
+            folder = os.path.dirname(path)  # noqa: PTH120 - text all the way
+            for name in named:
+                parts = [part for part in name.split("/") if part]
+                below = [f"{self._root}/{'/'.join(parts[at:])}" for at in range(len(parts))] if "/" in name else []
+                there = (at for at in map(os.path.normpath, (f"{folder}/{name}", *below)) if opener.exists(at))
+                if next(there, path) in self._referred:
+                    self._miss(path, f"names a file of values that is not there: {name}")
 
     def _take_statistics(self, path: str, rows: Iterable[tuple[IndexedTensor, str]]) -> None:
         """Takes in a table of statistics. The file of a tensor is read in place of its row."""
@@ -459,7 +482,7 @@ class StepLister:
             self._miss(where, f"the same tensor as one in {first}")
         else:
             where, spec = held.spec.path, held.spec
-            self._found[at] = FoundArray(*at, where or path, replace(spec, path=""), part=held.part)
+            self._found[at] = FoundArray(*at, where or path, spec.at(""), part=held.part, nbytes=held.nbytes)
 
     def _has_parts(self, found: list[os.DirEntry[str]]) -> bool:
         return any(entry.name.endswith(PART) for entry in found)

@@ -86,7 +86,8 @@ class StepTable(FilesTable):
         """``arrays`` are the rows."""
         rows = [each.row for each in arrays]
         when = np.array([0 if row is None else row.timestamp for row in rows], np.int64)
-        super().__init__(places, [each.path for each in arrays], [each.spec for each in arrays], when)
+        nbytes = np.array([each.nbytes for each in arrays], np.int64)
+        super().__init__(places, [each.path for each in arrays], [each.spec for each in arrays], when, nbytes)
         marked = enumerate(rows)
         self._rows = {at: row for at, row in marked if row is not None and row.marks & TensorFlag.STAT_ONLY}
 
@@ -433,7 +434,11 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         rounds = np.array([0 if each.row is None else each.row.round for each in arrays], np.uint16)
         # An index stands in the order in which tensors were made; names have no other order than their own.
         indexed = bool(arrays) and all(each.row is not None for each in arrays)
-        order = nodes.table.order[of] if len(of) else of
+        if self._tree is None:
+            order = nodes.table.order[of] if len(of) else of
+        else:  # as this step has them: what an earlier one has not may run before what it has
+            first, at = np.unique(of, return_index=True, return_inverse=True)[1:]
+            order = first[at].astype(np.int32)
         logged = np.array([each.spec.format == LOG_FORMAT for each in arrays], np.bool_)  # last: what came of the rest
         by = np.arange(len(of)) if indexed else np.lexsort((rounds, slot, side, order, logged))
         places = TensorPlaces(of[by], side[by], slot[by], flags[by], rounds[by])
