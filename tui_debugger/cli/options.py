@@ -530,7 +530,7 @@ def add_opening(parser: argparse.ArgumentParser) -> None:
 def begin_opening(arguments: argparse.Namespace, config: Config) -> None:
     """Leaves out what the command line or the configuration ignores, and allows the redirects that it names."""
     from tui_debugger import opener
-    from tui_debugger.mounts import allow_redirects
+    from tui_debugger.mounts.refusals import allow_redirects
 
     opener.hide((*config.ignore, *getattr(arguments, "ignore", ())))
     allow_redirects(getattr(arguments, "redirect_to", ()))

@@ -7,15 +7,14 @@ at the text of a path, and imports what a place needs when there is one.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, TdbgError, reason_of
+from tui_debugger.mounts.refusals import ElsewhereError
 
 _TAR: Final = ".tar"
 _COMPRESSED: Final = {
@@ -30,41 +29,6 @@ _ANY: Final = re.compile(r"\.(?:tar|tgz|txz|tbz2?|tzst)(?:\.\w+)?(?:/|$)", re.IG
 _URL: Final = re.compile(r"/?([a-z][a-z0-9+.-]+):/{1,2}([^/].*)")
 """A URL, also as ``Path`` writes it, ``s3:/bucket``, and as the path that answers for it, ``/s3:/bucket``."""
 SCHEMES: Final = ("s3", "hf", "http", "https", "ssh", "sftp", "memory")
-
-
-class RefusedError(OSError):
-    """An answer of a store that is not taken; to ask once more would not help. ``strerror`` says why."""
-
-    def __init__(self, why: str) -> None:
-        """``why`` is a sentence."""
-        super().__init__(errno.EIO, why)
-
-
-class ElsewhereError(RefusedError):
-    """A server redirects to another host, and nobody allowed that.
-
-    Attributes:
-        host: the other one, with its port where that is not the usual one.
-    """
-
-    def __init__(self, host: str) -> None:
-        """``host`` is what the option would have to name."""
-        super().__init__(f"the server redirects to another host, {host}; only --redirect-to {host} allows that")
-        self.host = host
-
-
-_redirects: Final[set[str]] = set()
-
-
-def allow_redirects(hosts: Iterable[str]) -> None:
-    """Lets servers redirect to some other hosts (``HOST`` or ``HOST:PORT``) from now on, by the user's own word."""
-    _redirects.clear()
-    _redirects.update(map(str.lower, hosts))
-
-
-def may_redirect_to(host: str) -> bool:
-    """Tells whether servers may redirect to a host."""
-    return host.lower() in _redirects
 
 
 def is_url(path: str) -> bool:

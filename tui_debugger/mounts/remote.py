@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.mounts import RefusedError
+from tui_debugger.mounts.refusals import RefusedError
 
 if TYPE_CHECKING:
     from tui_debugger.mounts.web import Web

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 import aiohttp
 from yarl import URL
 
-from tui_debugger.mounts import ElsewhereError, RefusedError, may_redirect_to
+from tui_debugger.mounts.refusals import ElsewhereError, RefusedError, may_redirect_to
 
 LISTING: Final = 1 << 26
 """Bytes that a list of names may have."""
