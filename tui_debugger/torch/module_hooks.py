@@ -24,7 +24,7 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from tui_debugger.torch.arguments import Call, Given, settings_of
+from tui_debugger.torch.arguments import settings_of
 from tui_debugger.torch.calls import Calls, Guard, capturing, is_compiling
 from tui_debugger.torch.flow import has_fractions
 from tui_debugger.torch.internals import (
@@ -45,6 +45,7 @@ from tui_debugger.torch.internals import (
     version_of,
 )
 from tui_debugger.torch.makers import WEIGHS, Makers
+from tui_debugger.torch.node_calls import Call, Given
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import (
     GRADIENTS,
