@@ -304,7 +304,8 @@ class OneByOne:
         told = source.constant and source.holder in self._nodes.constants
         if told and overflow and state is State.UNKNOWN:
             held = stated(self._nodes, source.holder)
-            state = State.UNKNOWN if held is None else State.BAD if held.nan else State.CLEAN
+            bad = held is not None and held.nan and not draws_updates(self._nodes)
+            state = State.UNKNOWN if held is None else State.BAD if bad else State.CLEAN
         attribute = self._is_attribute(source) or self._is_given(source)
         missing = state is State.UNKNOWN and (source.constant or not attribute) and (overflow or not told)
         return at, state, source.constant or attribute, missing

@@ -161,7 +161,9 @@ class _Judge:
         told = self._values["told"]
         state[told == OperandState.CLEAN] = CLEAN
         state[told == OperandState.NAN] = BAD
-        state[(told == OperandState.INFINITE) & ~designed & (self._values["index"] >= 0)] = BAD
+        # What was told to write an Inf into a tensor stands beside it.
+        written = self._causes.any_of(designed)[self._values["of"]] & (state == CLEAN)
+        state[(told == OperandState.INFINITE) & ~designed & ~written & (self._values["index"] >= 0)] = BAD
 
     def _stated(self) -> tuple[Int64, Int8]:
         """The values of constants that the graph states, by number, and their states."""
@@ -169,7 +171,9 @@ class _Judge:
         nodes = self._causes.flow.nodes
         rows, which = np.unique(self._values["holder"][at], return_inverse=True)
         held = [stated(nodes, row) for row in rows.tolist()]
-        states = [UNKNOWN if each is None else BAD if each.nan else CLEAN for each in held]
+        # In a graph of our client a constant is a number of the program: the operator that it was given to brings it in.
+        nan = CLEAN if draws_updates(nodes) else BAD
+        states = [UNKNOWN if each is None else nan if each.nan else CLEAN for each in held]
         return at, np.array(states, np.int8)[which]
 
     def _measure(self, step: Int64, index: Int64, wanted: Mask) -> None:
