@@ -108,6 +108,9 @@ class OneByOne:
                 values.append((each.node, each.slot, each.side, place, state, constant, missing))
                 judged.append((each, state, constant, missing))
             start = self._start(made, judged)
+            if start is Start.MADE and any(self._is_intended(self._judge(each)[0]) for each in made.sources):
+                designs = self._designs.setdefault(self._step, StepDesigns(self._measurements, self._step))
+                start = Start.TAINTED if designs.of_round(round_).broke_before(row) else start
             own = self._flow.located(self._step, row, side, slot, round_)
             if start is not Start.TAINTED and self._is_intended(own):
                 start = Start.DESIGNED

@@ -138,6 +138,28 @@ class Designs:
                 self._absorbed[place] = self._absorbing(row, slot, depth)
         return self._absorbed[place]
 
+    def broke_before(self, row: int) -> bool:
+        """Tells whether the intended Inf that a node was given had made a node bad that ran before, in a training.
+
+        A row that is masked as a whole begins at its softmax: what else is made of the mask only shows it once more.
+        """
+        sources: dict[tuple[int, int], None] = {}
+        pending = [row] if draws_updates(self._nodes) else []
+        while pending and len(sources) < _DEPTH:
+            for each in real_inputs(self._nodes, pending.pop()):
+                if each[0] >= 0 and each not in sources and self.intended(*each):
+                    sources[each] = None
+                    pending.append(each[0])
+        readers = {reader for each in sources for reader, _ in self._readers(*each) if reader < row}
+        return any(map(self._breaks, sorted(readers)))
+
+    def _breaks(self, row: int) -> bool:
+        """Tells whether a node made something bad, and was given nothing that is bad but intended Inf."""
+        held, given = self._given(row)
+        outputs = self._outputs(row).items()
+        bad = any(each.nan or (each.infinite and not self.intended(row, at)) for at, each in outputs)
+        return bad and self._all_intended(held, given, range(len(held)), 0)
+
     # -- intended ------------------------------------------------------------------------------------
 
     def may_be_intended(self, row: int) -> bool:
@@ -429,7 +451,7 @@ class Designs:
             if self._is_change(consumer):
                 changed = real_inputs(self._nodes, consumer)[0]
                 outputs = {0: held} if (held := self._contents(*changed)) is not None else {}
-                consumer = changed[0]
+                consumer = changed[0]  # noqa: PLW2901 - the buffer stands for what is drawn to change it
             if not outputs:
                 return frozenset()
             for at, contents in outputs.items():

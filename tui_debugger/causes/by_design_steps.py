@@ -139,7 +139,8 @@ class StepDesigns(Designs):
         if same_infinities(got, wrote):
             return holder.row, holder.slot
         # An Inf that was written into some elements since: what wrote it is listed behind the operands.
-        return next((each for each in self._put_in_part(row, slot) if same_signs(got, self._held(*each))), None)
+        found = self._put_in_part(row, slot)
+        return next((each for each in found if not got.counted or same_signs(got, self._held(*each))), None)
 
     def _put_in_part(self, row: int, slot: int) -> list[tuple[int, int]]:
         """The other inputs of an operator of a training that are infinite by design."""
