@@ -139,9 +139,10 @@ class Designs:
         return self._absorbed[place]
 
     def broke_before(self, row: int) -> bool:
-        """Tells whether the intended Inf that a node was given had made a node bad that ran before, in a training.
+        """Tells whether the intended Inf that a node was given made a node bad that comes first, in a training.
 
-        A row that is masked as a whole begins at its softmax: what else is made of the mask only shows it once more.
+        A row that is masked as a whole begins at its softmax: what else is made of the mask only shows it once more. So
+        what weighs comes first, then the rest of the forward pass, and the backward pass last.
         """
         sources: dict[tuple[int, int], None] = {}
         pending = [row] if draws_updates(self._nodes) else []
@@ -150,8 +151,12 @@ class Designs:
                 if each[0] >= 0 and each not in sources and self.intended(*each):
                     sources[each] = None
                     pending.append(each[0])
-        readers = {reader for each in sources for reader, _ in self._readers(*each) if reader < row}
+        readers = {reader for each in sources for reader, _ in self._readers(*each)}
+        readers = {each for each in readers if self._order(each) < self._order(row)}
         return any(map(self._breaks, sorted(readers)))
+
+    def _order(self, row: int) -> tuple[bool, bool, int]:
+        return self._is_backward(row), WEIGHS.fullmatch(self._kind(row)) is None, row
 
     def _breaks(self, row: int) -> bool:
         """Tells whether a node made something bad, and was given nothing that is bad but intended Inf."""
