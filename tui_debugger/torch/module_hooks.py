@@ -36,6 +36,7 @@ from tui_debugger.torch.internals import (
     leaves,
     local,
     other_mode,
+    part_of,
     readable,
     replace_run_backward,
     run_backward,
