@@ -87,7 +87,7 @@ def started(web: WebServer, *before: str) -> subprocess.Popen[str]:
 
 
 LAST = "import pathlib; print(pathlib.Path('/proc/self/status').read_text(), file=sys.stderr); sys.exit(code)"
-"""The last line of such a process: what it tells of its memory. What the system tells of it counts its parent's, too."""
+"""The last line of such a process tells of its memory; what the system tells counts that of its parent, too."""
 IMPATIENT = "import aiohttp; from tui_debugger.mounts import remote; remote.PATIENCE = 2.0"
 
 
