@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -331,3 +332,33 @@ def test_the_log_of_a_trainer_takes_part(diff: Callable[..., Answer], tmp_path: 
     answer = diff(small(), small() | {"encoder.l1.fc.weight": random(12, 8, seed=77)}, "--json")
     assert answer.json["headline"]["node"] == "encoder.l1.fc.weight"
     assert answer.json["notices"] == ["loss at step 20 the log of B says 1.5, that of A 1"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"lr": 3e-3}, "optimizer/param_groups/0/lr at step 0: B has 0.003, A 0.001"),
+        ({"betas": (0.9, 0.95)}, "optimizer/param_groups/0/betas/1 at step 0: B has 0.95, A 0.999"),
+        ({"lr": 1e-3 * (1 + 1e-12)}, ""),
+        ({"epoch": 4}, "epoch at step 0: B has 4, A 3"),
+        (
+            {"epoch": 4, "lr": 3e-3},
+            "B has 4, A 3; other numbers that differ: optimizer/param_groups/0/lr",
+        ),
+        ({"elapsed_time": 70.5}, ""),
+    ],
+)
+def test_numbers_beside_the_tensors_of_a_checkpoint_take_part(
+    capsys: Capsys, tmp_path: Path, changed: dict[str, Any], told: str
+) -> None:
+    torch = pytest.importorskip("torch")
+    for side, settings in (("A", {}), ("B", changed)):
+        numbers = {"lr": 1e-3, "betas": (0.9, 0.999), "epoch": 3, "elapsed_time": 60.0} | settings
+        group = {"lr": numbers["lr"], "betas": numbers["betas"], "params": [0]}
+        state = {0: {"exp_avg": torch.ones(2, 3), "step": 5}}
+        saved = {"model": {"fc.weight": torch.ones(2, 3)}, "optimizer": {"state": state, "param_groups": [group]}}
+        beside = {name: numbers[name] for name in ("epoch", "elapsed_time")}
+        torch.save(saved | beside, tmp_path / f"{side}.pt")
+    answer = run(capsys, "diff", tmp_path / "A.pt", tmp_path / "B.pt")
+    assert answer.code == bool(told)
+    assert told in answer.out
