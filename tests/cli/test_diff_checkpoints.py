@@ -255,6 +255,30 @@ def test_a_conversion_that_nothing_proves_cannot_be_judged(diff: Callable[..., A
     assert diff(hugging_face(), other).code == 2
 
 
+def test_one_wrong_element_of_a_cast_is_found(diff: Callable[..., Answer]) -> None:
+    """The rounding of all others hides it in the norm."""
+    cast = {name: value.astype(ml_dtypes.bfloat16) for name, value in small().items()}
+    assert diff(small(), cast).code == 0
+    name = "encoder.l1.fc.weight"
+    cast[name][2, 3] = 1.03 * float(cast[name][2, 3])
+    answer = diff(small(), cast, "--json")
+    assert (answer.code, answer.json["headline"]["node"], answer.json["headline"]["index"]) == (1, name, [2, 3])
+
+
+def wrapped(of: Weights) -> Weights:
+    """As FSDP and checkpoint_wrapper name parameters."""
+    inner = "_fsdp_wrapped_module._checkpoint_wrapped_module"
+    return {f"_fsdp_wrapped_module.{name.replace('.fc', f'.{inner}.fc')}": value for name, value in of.items()}
+
+
+def test_names_of_wrappers_are_no_part_of_a_name(diff: Callable[..., Answer]) -> None:
+    one = {f"encoder.l{layer}.fc.weight": random(8, 8, seed=layer) for layer in range(3)}
+    assert diff(one, wrapped(one)).code == 0
+    answer = diff(one, wrapped(one | {"encoder.l1.fc.weight": one["encoder.l1.fc.weight"].T}), "--json")
+    assert (answer.code, answer.json["headline"]["node"]) == (1, "encoder.l1.fc.weight")
+    assert "transposed" in answer.json["headline"]["text"]
+
+
 # -- parts of tensor-parallel ranks ------------------------------------------------------------------
 
 

@@ -11,13 +11,14 @@ from typing import Final
 from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.conversions import Conversion, conversions
-from tui_debugger.diagnose.runs.distance import Distance, not_compared
+from tui_debugger.diagnose.runs.distance import INTRODUCED, Distance, not_compared
 from tui_debugger.diagnose.runs.kinds import kind_of_difference
 from tui_debugger.diagnose.runs.matching import Matching, Rule, renamed_scope
 from tui_debugger.diagnose.runs.results import Finding, Kind, OneSided, Options, Place
 from tui_debugger.diagnose.runs.scaled import (
     OF_ACTIVATIONS,
     Scaled,
+    cast_apart,
     may_be_scaled,
     meant_apart,
     scale_names,
@@ -69,6 +70,7 @@ class ParameterPairs(UnmatchedNodes):
     def with_proof(self, entries: Sequence[Entry]) -> list[Entry]:
         """Returns the pairs without those of parameters that values prove to be others; the unproven are doubtful."""
         found = self._prove_renames(self._with_scales(entries))
+        self._look_at_casts(found)
         taken = self._convert(found)
         return [each for each in found if each.match.a not in taken]
 
@@ -96,11 +98,30 @@ class ParameterPairs(UnmatchedNodes):
             elif any(isinstance(each, Scaled) for each in sides):
                 apart = meant_apart(sides[0], sides[1])
                 self.distances[key] = apart.distance
-                if apart.distance.relative > 3 * apart.distance.unit:
+                if apart.distance.relative > INTRODUCED * apart.distance.unit:
                     whole = [each.whole() if isinstance(each, Scaled) else each for each in sides if each is not None]
                     kind = kind_of_difference(whole[0], whole[1])[1]
                     self.scale_texts[rows[0]] = apart.text or f"as its scale means it: {kind}"
         return [each for each in entries if each.match.a not in scales[0] or each.match.b not in scales[1]]
+
+    def _look_at_casts(self, entries: Sequence[Entry]) -> None:
+        """Finds single wrong elements of weights that one run keeps in a smaller type."""
+        for entry in entries if self.options.tolerance is None else ():
+            if not self.sides[0].is_parameter(entry.match.a) or len(entry.outputs) != 1:
+                continue
+            ((_, *at),) = entry.outputs
+            found = self.distance(*at)
+            if found is None or not found.compared or found.meant or len(set(found.types)) == 1 or found.exact:
+                continue
+            if not 0 < found.relative <= INTRODUCED * found.unit:
+                continue
+            arrays = [self.files[side].array(at[side]) for side in (0, 1)]
+            apart = cast_apart(arrays[0], arrays[1]) if arrays[0] is not None and arrays[1] is not None else None
+            if apart is not None and apart.distance.relative > INTRODUCED * apart.distance.unit:
+                key = (at[0].step, at[0].index), (at[1].step, at[1].index)
+                wrong = apart.distance
+                self.distances[key] = replace(found, unit=wrong.unit, worst=wrong.worst, values=wrong.values)
+                self.scale_texts[entry.match.a] = "nearly all of it is a cast, and some elements are not"
 
     def _find_scales(self, side: int) -> dict[int, int]:
         """Finds the scales of weights; returns the rows of the weights by those of the scales."""
