@@ -23,6 +23,7 @@ from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
 from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Distance, error_over_expected
 from tui_debugger.diagnose.runs.matching import Match
 from tui_debugger.diagnose.runs.results import (
+    COVERED,
     NO_OUTPUT,
     Finding,
     Judged,
@@ -32,7 +33,7 @@ from tui_debugger.diagnose.runs.results import (
     Place,
     StepReport,
 )
-from tui_debugger.diagnose.runs.step import Entry, Feed, Noise, RunTensors
+from tui_debugger.diagnose.runs.step import Entry, Feed, Noise, PairKey, RunTensors
 from tui_debugger.diagnose.runs.unmatched import BLAMED
 from tui_debugger.diagnose.runs.updates import ParameterCauses
 from tui_debugger.graph.categories import (
@@ -79,12 +80,14 @@ class _Given(NamedTuple):
         element: largest distance of one of their elements.
         unit: of the coarsest type.
         unknown: whether any input could not be compared.
+        vague: whether any input differs by more than its statistics tell: their distance is the least that it may be.
     """
 
     dx: float
     element: float
     unit: float
     unknown: bool
+    vague: bool = False
 
 
 class StepJudge(ParameterCauses):
@@ -117,6 +120,7 @@ class StepJudge(ParameterCauses):
         entries = self.with_proof(entries)
         is_parameter = self.sides[0].is_parameter  # judged where they are read, if anybody reads them
         entries.sort(key=lambda entry: (entry.rounds[0], is_parameter(entry.match.a), entry.order, entry.match.a))
+        self.note_entries(entries)
         updates = self._updated_in_place()
         judged = [self._judge(entry, updates) for entry in entries]
         judged = self._look_into_containers(judged, {entry.match.a: entry for entry in entries})
@@ -132,11 +136,19 @@ class StepJudge(ParameterCauses):
             for one in one_sided
         )
         self._name_first_known(judged, entries)
-        failed = self._failed(entries)
+        agreed, covered = self.covered(judged)
+        unjudged = Judgement.NOT_COMPARED
+        judged = [
+            replace(each, why=COVERED)
+            if each.judgement is unjudged and each.why != NO_OUTPUT and each.match.a in covered
+            else each
+            for each in judged
+        ]
+        failed, bare = self._failed(entries, agreed, covered)
         joined = dict(self.joiner.counts)
         self.joiner.counts.clear()
         told = self.place, tuple(judged), one_sided, dict(compared), failed, doubtful
-        return StepReport(*told, joined=joined, converted=tuple(self.converted))
+        return StepReport(*told, joined=joined, converted=tuple(self.converted), covered=bare)
 
     def _name_first_known(self, judged: Sequence[Judged], entries: Sequence[Entry]) -> None:
         """Makes NaN or infinities of one run only a finding, though not all that went into the node is known.
@@ -162,9 +174,14 @@ class StepJudge(ParameterCauses):
         if self.before is not None:
             self.before.before = None
 
-    def _failed(self, entries: Sequence[Entry]) -> tuple[tuple[str, str], ...]:
+    def _failed(
+        self, entries: Sequence[Entry], agreed: set[int], covered: set[int]
+    ) -> tuple[tuple[tuple[str, str], ...], int]:
+        """Returns what could not be compared and why, and how many tensors needed not be."""
         found: dict[str, str] = {}
         behind: list[str] = []
+        bare: set[PairKey] = set()
+        good = agreed | covered
         for entry in entries:
             if self._other_shape_is_found(entry):
                 continue
@@ -173,12 +190,17 @@ class StepJudge(ParameterCauses):
                 found[name] = "an output was dumped in one run only"
             elif not entry.outputs and self._dumped(0, entry.match.a) != self._dumped(1, entry.match.b):
                 found[name] = "it was dumped in one run only"
-            pairs: list[tuple[str, Located | None, Located | None]]
-            pairs = [(f"{name}:{slot}", one, other) for slot, one, other in entry.outputs]
-            pairs += [(f"{name}:in{feed.slot}", *feed.at) for feed in entry.feeds]
-            for tensor, one, other in pairs:
+            row = entry.match.a
+            pairs = [(f"{name}:{slot}", one, other, row in covered) for slot, one, other in entry.outputs]
+            pairs += [
+                (f"{name}:in{feed.slot}", *feed.at, row in good and self.feed_fits(feed, agreed, good))
+                for feed in entry.feeds
+            ]
+            for tensor, one, other, fits in pairs:
                 distance = self.distance(one, other)
-                if distance is not None and not distance.compared:
+                if distance is not None and not distance.compared and one is not None and other is not None and fits:
+                    bare.add(((one.step, one.index), (other.step, other.index)))
+                elif distance is not None and not distance.compared:
                     unlike = len(set(distance.shapes)) > 1
                     shapes = " and ".join(str(list(shape)) for shape in distance.shapes) if unlike else ""
                     if unlike and not self.sides[0].is_parameter(entry.match.a):
@@ -190,7 +212,7 @@ class StepJudge(ParameterCauses):
                 found[name] = "it ran a different number of times within the step"
         if len(behind) > 1:
             found[behind[0]] += f", and so do {plural(len(behind) - 1, 'tensor')} behind it"
-        return tuple(found.items())
+        return tuple(found.items()), len(bare)
 
     def _other_shape_is_found(self, entry: Entry) -> bool:
         """Tells whether a finding says already that a parameter has another shape in the other run."""
@@ -285,7 +307,7 @@ class StepJudge(ParameterCauses):
             return Judgement.ROUNDING if worst.relative <= INTRODUCED * given.unit else Judgement.INHERITED
         if entry.match.a in self.containers[0] or entry.match.b in self.containers[1]:
             return Judgement.INSIDE
-        if (worst.exact and given.dx > 0) or self._is_lenient(entry, given.dx, worst):
+        if (given.vague and not worst.odd) or (worst.exact and given.dx > 0) or self._is_lenient(entry, given.dx, worst):
             return Judgement.INHERITED
         return Judgement.UNPROVEN if given.unknown else Judgement.INTRODUCED
 
@@ -390,13 +412,14 @@ class StepJudge(ParameterCauses):
         What differs at an input, and nothing made it differ, becomes a finding.
         """
         dx = ex = unit = 0.0
-        unknown = False
+        unknown = vague = False
         for feed in entry.feeds:
-            distance = self.distance(*feed.at)
+            distance = self.known(feed)
             if distance is None or not distance.compared:
                 unknown = unknown or self._matters(feed)
                 continue
             self._look_at_input(entry, feed, distance)
+            vague = vague or (distance.how is ComparedBy.STATISTICS and distance.relative > INTRODUCED * distance.unit)
             dx, ex, unit = max(dx, distance.relative), max(ex, distance.element), max(unit, distance.unit)
         if self.sides[0].backward(entry.match.a):
             forward = [
@@ -410,7 +433,7 @@ class StepJudge(ParameterCauses):
             if self.odd or (self.before is not None and self.before.odd):
                 dx = math.inf  # NaN may have come from any tensor before
             ex = math.inf if dx else ex
-        return _Given(dx, ex, unit, unknown)
+        return _Given(dx, ex, unit, unknown, vague)
 
     def _is_without_inputs(self, entry: Entry) -> bool:
         """Tells whether nobody recorded what goes into a node: what differed before it may be that."""

@@ -11,7 +11,8 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.results import Judged, Judgement, OneSided, Options, Place
-from tui_debugger.diagnose.runs.step import Feed, RunTensors, StepTensors
+from tui_debugger.diagnose.runs.step import Feed, RunTensors
+from tui_debugger.diagnose.runs.unrecorded import UnrecordedTensors
 from tui_debugger.graph.table import real_consumers
 from tui_debugger.model import ProgressFn, Side, TensorKey
 
@@ -21,7 +22,7 @@ _MOST_FOLLOWERS: Final = 8
 """Calls of one run only that are looked at behind a node whose outputs differ."""
 
 
-class UnmatchedNodes(StepTensors):
+class UnmatchedNodes(UnrecordedTensors):
     """The nodes of a step that have no partner, and those around them.
 
     Attributes:
@@ -35,7 +36,7 @@ class UnmatchedNodes(StepTensors):
         files: tuple[RunTensors, RunTensors],
         place: Place,
         options: Options,
-        before: StepTensors | None,
+        before: UnrecordedTensors | None,
         progress: ProgressFn,
     ) -> None:
         super().__init__(files, place, options, before, progress)
