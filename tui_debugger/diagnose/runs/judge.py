@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +22,8 @@ from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
 from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Distance, error_over_expected
-from tui_debugger.diagnose.runs.matching import Match
+from tui_debugger.diagnose.runs.kinds import factor_between
+from tui_debugger.diagnose.runs.matching import GRADIENTS, Match
 from tui_debugger.diagnose.runs.results import (
     COVERED,
     NO_OUTPUT,
@@ -38,21 +40,29 @@ from tui_debugger.diagnose.runs.unmatched import BLAMED
 from tui_debugger.diagnose.runs.updates import ParameterCauses
 from tui_debugger.graph.categories import (
     PARAMETER_GRADIENTS,
+    gradient_of,
     is_random,
     update_of,
 )
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import ProgressFn, Side
 from tui_debugger.sources.base import Argument
-from tui_debugger.text.numbers import plural
+from tui_debugger.text.numbers import and_more, plural
 
 SUSPICIOUS: Final = 1.7
 """Above it both sides are recomputed, where the operator is known: bfloat16 hides faults of 2 % from the first rule."""
 ONE_ELEMENT: Final = 200.0
 """The same for one element over its own size: much less even, but a single wrong one does not vanish in it."""
 
+_FEW: Final = 3
+"""Names that a sentence lists."""
+_MANY: Final = 3
+"""Gradients that have to have one factor before that counts for one of all."""
+
 _SUMS: Final = frozenset({"add", "sub", "rsub", "sum", "reducesum", "mean", "reducemean", "addn", "biasaddgrad"})
 """Operators whose output may be much smaller than what it is made of."""
+_GRADIENT: Final = re.compile(r"Grad(?=#\d+$|$)")
+"""The end of the name of a module's gradient."""
 _NO_INPUTS: Final = "it differs by more than anything before it; what goes into it was not recorded"
 _PRODUCTS: Final = frozenset({"matmul", "batchmatmul", "matmulv2", "batchmatmulv2", "mm", "bmm"})
 """Of those the ones that multiply their first two inputs."""
@@ -108,6 +118,7 @@ class StepJudge(ParameterCauses):
         self.dx_of: dict[int, float] = {}
         self._held: tuple[dict[tuple[int, ...], dict[bytes, list[int]]], ...] = {}, {}
         self.odd = False
+        self.suspected: set[int] = set()
         self.found_before = False
         self.proven = set(earlier.before.proven) if earlier.before is not None else set()
 
@@ -136,6 +147,7 @@ class StepJudge(ParameterCauses):
             for one in one_sided
         )
         self._name_first_known(judged, entries)
+        judged = self._without_rescaled(judged)
         agreed, covered = self.covered(judged)
         unjudged = Judgement.NOT_COMPARED
         judged = [
@@ -168,6 +180,44 @@ class StepJudge(ParameterCauses):
             self._finding(Kind.INPUT, entry, at, first.worst, given=first.dx, times=first.times, text=text)
         )
 
+    def _without_rescaled(self, judged: list[Judged]) -> list[Judged]:
+        """Takes back findings of gradients that are those of the first run times one factor for all of them.
+
+        What clips or unscales gradients multiplies all by a number that any of them may have changed: those that do not
+        have the factor are where the difference begins. Where all have it, the factor itself is the one finding.
+        """
+        names = self.flows[0].nodes.names
+        gradients = {gradient_of(names[row]) for row in self.matching.to_b if self.sides[0].is_parameter(row)}
+        found = [each for each in self.findings if each.kind is Kind.INTRODUCED and each.name in gradients]
+        factors = {each.row_a: self._factor(each) for each in found} if len(found) >= _MANY else {}
+        known = sorted(factor for factor in factors.values() if factor is not None)
+        if not known:
+            return judged
+        usual, unit = known[len(known) // 2], max(each.distance.unit for each in found if each.distance is not None)
+        near = abs(usual - 1) / 100 + 4 * unit
+        rescaled = {row for row, factor in factors.items() if factor is not None and abs(factor - usual) <= near}
+        if len(rescaled) < max(_MANY, len(found) / 2):
+            return judged
+        first = next(each for each in found if each.row_a in rescaled)
+        self.findings = [each for each in self.findings if each not in found or each.row_a not in rescaled]
+        if len(rescaled) == len(found):
+            many = plural(len(rescaled), "gradient")
+            text = f"{many} of parameters differ by one factor, as clipping or the scale of a loss makes it"
+            self.findings.append(replace(first, text=text))
+            rescaled.discard(first.row_a)
+        passed = Judgement.INHERITED
+        return [replace(each, judgement=passed) if each.match.a in rescaled else each for each in judged]
+
+    def _factor(self, finding: Finding) -> float | None:
+        """Returns the factor between both tensors of a finding; None where there is none."""
+        arrays = [
+            run.read(key) if key else None for run, key in zip((of.run for of in self.files), finding.keys, strict=True)
+        ]
+        one, other = arrays
+        if one is None or other is None or finding.distance is None or one.shape != other.shape:
+            return None
+        return factor_between(one, other, finding.distance.unit)
+
     def forget(self) -> None:
         """Lets go of what was judged two steps ago: nothing asks for it any more."""
         self.others = ()
@@ -191,6 +241,7 @@ class StepJudge(ParameterCauses):
             elif not entry.outputs and self._dumped(0, entry.match.a) != self._dumped(1, entry.match.b):
                 found[name] = "it was dumped in one run only"
             row = entry.match.a
+            pairs: list[tuple[str, Located | None, Located | None, bool]]
             pairs = [(f"{name}:{slot}", one, other, row in covered) for slot, one, other in entry.outputs]
             pairs += [
                 (f"{name}:in{feed.slot}", *feed.at, row in good and self.feed_fits(feed, agreed, good))
@@ -260,8 +311,12 @@ class StepJudge(ParameterCauses):
         wrong = -1
         if (times > SUSPICIOUS or why) and self.options.tolerance is None:
             judgement, wrong = self._recomputed(entry, judgement, slot, worst)
+        if judgement is Judgement.UNPROVEN and self._diverges(entry, worst, times):
+            judgement = Judgement.INHERITED
         self.most = max(self.most, dy if math.isfinite(dy) else 0.0)
         self.odd = self.odd or bool(worst.odd)
+        if judgement is Judgement.INTRODUCED and self._changed_parameter(entry, slot, worst):
+            judgement = Judgement.INHERITED
         if judgement is Judgement.INTRODUCED:
             finding = self._introduced(entry, slot, worst, given.dx, times)
             self.findings.append(replace(finding, side=wrong))
@@ -307,7 +362,11 @@ class StepJudge(ParameterCauses):
             return Judgement.ROUNDING if worst.relative <= INTRODUCED * given.unit else Judgement.INHERITED
         if entry.match.a in self.containers[0] or entry.match.b in self.containers[1]:
             return Judgement.INSIDE
-        if (given.vague and not worst.odd) or (worst.exact and given.dx > 0) or self._is_lenient(entry, given.dx, worst):
+        if (
+            (given.vague and not worst.odd)
+            or (worst.exact and given.dx > 0)
+            or self._is_lenient(entry, given.dx, worst)
+        ):
             return Judgement.INHERITED
         return Judgement.UNPROVEN if given.unknown else Judgement.INTRODUCED
 
@@ -404,6 +463,27 @@ class StepJudge(ParameterCauses):
             return 0.0
         return distance.size or self.files[0].size(feed.at[0])
 
+    def _diverges(self, entry: Entry, worst: Distance, times: float) -> bool:
+        """Tells whether a node reads what only one run made: the difference begins there."""
+        feeds = [feed for feed in entry.feeds if min(feed.holders) < 0 and self._is_one_sided(feed)]
+        for feed in feeds:
+            region, _ = self.region(feed)
+            if not self.blamed.issuperset(region):
+                self.blamed.update(region)
+                self.findings.append(self._region_finding(entry, feed, worst, region, times))
+        return bool(feeds)
+
+    def _changed_parameter(self, entry: Entry, slot: int, worst: Distance) -> bool:
+        """Tells whether a node only shows that a parameter is not what the step before left: a view of a weight."""
+        if len(entry.feeds) != 1 or not self.keeps_values(entry):
+            return False
+        ((one, other),) = ((feed.holders) for feed in entry.feeds)
+        if min(one, other) < 0 or not self.sides[0].is_parameter(one) or self.matching.to_b.get(one, -1) != other:
+            return False
+        at = next((of_a, of_b) for number, of_a, of_b in entry.outputs if number == slot)
+        self._cause_of_parameter(one, worst, entry, entry.feeds[0]._replace(at=at), left=True)
+        return True
+
     # -- what goes in ------------------------------------------------------------------------------
 
     def _given(self, entry: Entry) -> _Given:
@@ -419,6 +499,7 @@ class StepJudge(ParameterCauses):
                 unknown = unknown or self._matters(feed)
                 continue
             self._look_at_input(entry, feed, distance)
+            vague = vague or feed.holders[0] in self.suspected
             vague = vague or (distance.how is ComparedBy.STATISTICS and distance.relative > INTRODUCED * distance.unit)
             dx, ex, unit = max(dx, distance.relative), max(ex, distance.element), max(unit, distance.unit)
         if self.sides[0].backward(entry.match.a):
@@ -427,13 +508,24 @@ class StepJudge(ParameterCauses):
                 for row in self.sides[0].producers(entry.match.a)
                 if not self.sides[0].backward(row) and not self.sides[0].is_parameter(row)
             ]
-            dx = max([dx, *(self.dx_of.get(row, 0.0) for row in forward)])
+            dx = max([dx, *(self.dx_of.get(row, 0.0) for row in forward), *map(self._drawn, entry.feeds)])
         if self._is_without_inputs(entry):
             dx = max(dx, self.most, self.before.most if self.before is not None else 0.0)
             if self.odd or (self.before is not None and self.before.odd):
                 dx = math.inf  # NaN may have come from any tensor before
             ex = math.inf if dx else ex
         return _Given(dx, ex, unit, unknown, vague)
+
+    def _drawn(self, feed: Feed) -> float:
+        """Returns how far apart random numbers are that an operator of the forward pass keeps for its gradient."""
+        found = 0.0
+        for side, row in enumerate(feed.holders):
+            nodes = self.flows[side].nodes
+            if row < 0 or not self.sides[side].backward(row) or not is_random(_GRADIENT.sub("", nodes.op_type(row))):
+                continue
+            forward = nodes.find(_GRADIENT.sub("", nodes.names[row].removeprefix(GRADIENTS)))
+            found = max(found, self.dy_of.get(forward if side == 0 else self.matching.to_a.get(forward, -1), 0.0))
+        return found
 
     def _is_without_inputs(self, entry: Entry) -> bool:
         """Tells whether nobody recorded what goes into a node: what differed before it may be that."""
@@ -451,10 +543,11 @@ class StepJudge(ParameterCauses):
 
     def _look_at_input(self, entry: Entry, feed: Feed, distance: Distance) -> None:
         unit = distance.unit
-        if distance.relative <= INTRODUCED * unit or not feed.own:
+        holders = feed.holders
+        elsewhere = not feed.own and not self._read_other_nodes(feed)
+        if distance.relative <= INTRODUCED * unit or elsewhere:
             self.most = max(self.most, distance.relative)
             return
-        holders = feed.holders
         if any(flow.is_constant(row) for flow, row in zip(self.flows, holders, strict=True)):
             if all(flow.is_constant(row) for flow, row in zip(self.flows, holders, strict=True)):
                 text = "a constant that goes into it differs"
@@ -467,7 +560,8 @@ class StepJudge(ParameterCauses):
         if parameter is not None:
             row = holders[0] if holders[0] >= 0 else self.matching.to_a.get(holders[1], -1)
             if row >= 0 and self.sides[0].is_parameter(row):
-                self._cause_of_parameter(row, distance, entry, feed)
+                left = any(at is not None and at.step != step for at, step in zip(feed.at, self.steps, strict=True))
+                self._cause_of_parameter(row, distance, entry, feed, left=left)
         elif max(holders) < 0:
             behind = self._parameter_behind(entry, feed, distance)
             if behind >= 0:
@@ -477,6 +571,25 @@ class StepJudge(ParameterCauses):
         else:
             self._cause_between(entry, feed, distance)
         self.most = max(self.most, distance.relative if math.isfinite(distance.relative) else 0.0)
+
+    def _read_other_nodes(self, feed: Feed) -> bool:
+        """Tells whether one run reads what only it has, or a parameter: nobody else looks at what differs there."""
+        if min(feed.holders) < 0:
+            return False
+        parameters = [of.is_parameter(row) for of, row in zip(self.sides, feed.holders, strict=True)]
+        return all(parameters) or (not any(parameters) and self._is_one_sided(feed))
+
+    def _is_one_sided(self, feed: Feed) -> bool:
+        """Tells whether only one run has a node that made an input; parts of several ranks are put together by some."""
+        return self.ranks == 1 and any(
+            row >= 0
+            and row in self.sides[side].place
+            and not self.sides[side].is_parameter(row)
+            and row not in (self.matching.to_a if side else self.matching.to_b)
+            and row not in self.files[side].elsewhere
+            and (side, row) not in self.finished
+            for side, row in enumerate(feed.holders)
+        )
 
     def _parameter_behind(self, entry: Entry, feed: Feed, distance: Distance) -> int:
         """Returns the parameter that has the values of an input in both runs, of those of its module first; else -1.
@@ -562,8 +675,16 @@ class StepJudge(ParameterCauses):
             row_b=row if side == 1 else -1,
             keys=(key, None) if side == 0 else (None, key),
             consumer=self.flows[0].nodes.names[entry.match.a],
-            text=f"only {'AB'[side]} has {names}; what comes out of it differs",
+            text=f"only {'AB'[side]} has {names}{self._read_by(side, row)}; what comes out of it differs",
         )
+
+    def _read_by(self, side: int, row: int) -> str:
+        """Returns which nodes of both runs a node reads, in a few words; empty where none is known."""
+        partner = self.matching.to_a if side else self.matching.to_b
+        read = [
+            self.flows[side].nodes.names[each] for each in sorted(self.sides[side].producers(row)) if each in partner
+        ]
+        return f", which reads {and_more(read, _FEW)}" if read else ""
 
     # -- parameters --------------------------------------------------------------------------------
 
@@ -669,10 +790,31 @@ class StepJudge(ParameterCauses):
         at = next((one, other) for number, one, other in entry.outputs if number == slot)
         kind, text = Kind.INTRODUCED, _NO_INPUTS if self._is_without_inputs(entry) else ""
         if self._is_random(entry):
+            idle = [self._is_identity(side, row) for side, row in enumerate((entry.match.a, entry.match.b))]
             kind, text = Kind.RANDOM, "a random operator whose inputs agree: the runs have other random streams"
+            if idle[0] != idle[1]:
+                text = f"it is switched off in {'AB'[idle.index(True)]}, where its output is its input"
         elif arguments := self._other_arguments(entry):
             kind, text = Kind.ARGUMENT, f"it is called with other arguments: {arguments}"
+        elif left := self._left_before(entry):
+            self.suspected |= left
+            text = text or (
+                f"its inputs agree, weights as step {self.steps[0] if self.before is None else self.before.steps[0]} "
+                "left them, and its output does not: it computes otherwise, or a weight was changed between"
+            )
         return self._finding(kind, entry, at, worst, given=dx, times=times, text=text)
+
+    def _left_before(self, entry: Entry) -> set[int]:
+        """Returns the parameters that a node reads and of which only what the step before left was recorded."""
+        if self.sides[0].backward(entry.match.a):
+            return set()  # the forward pass has shown already what it read
+        return {
+            feed.holders[0]
+            for feed in entry.feeds
+            if feed.holders[0] >= 0
+            and self.sides[0].is_parameter(feed.holders[0])
+            and any(at is not None and at.step != step for at, step in zip(feed.at, self.steps, strict=True))
+        }
 
     def _other_arguments(self, entry: Entry) -> str:
         """Returns which plain arguments of a call differ: a number such as eps; empty where none is known to."""

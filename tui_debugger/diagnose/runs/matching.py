@@ -726,7 +726,8 @@ def _is_outermost(side: NodesOfRun, row: int, others: Iterable[int]) -> bool:
     if side.nodes.order[row] < 0:
         return True
     kind, scope = side.nodes.op_type(row), side.nodes.paths[row].rpartition("/")[0]
-    calls, inside = [side.place[row]], []
+    calls = [side.place[row]]
+    inside: list[int] = []
     for each in others:
         same = side.nodes.op_type(each) == kind and side.nodes.paths[each].rpartition("/")[0] == scope
         (calls if same else inside).append(side.place[each])

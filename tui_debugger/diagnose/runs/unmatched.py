@@ -46,9 +46,9 @@ class UnmatchedNodes(UnrecordedTensors):
 
     def one_sided(self, judged: Sequence[Judged]) -> tuple[OneSided, ...]:
         """Returns the dumped nodes of one run only, with what covers them."""
-        good = {Judgement.SAME, Judgement.ROUNDING, Judgement.INHERITED}
-        agreed = [{each.match.a for each in judged if each.judgement in good}]
-        agreed.append({each.match.b for each in judged if each.judgement in good})
+        passing = [(each.match.a, each.match.b) for each in judged if each.judgement is Judgement.INHERITED]
+        alike = {Judgement.SAME, Judgement.ROUNDING, Judgement.INHERITED}
+        agreed = [{(each.match.a, each.match.b)[side] for each in judged if each.judgement in alike} for side in (0, 1)]
         found = []
         for side, rows in ((0, self.matching.only_a), (1, self.matching.only_b)):
             nodes = self.flows[side].nodes
@@ -58,12 +58,21 @@ class UnmatchedNodes(UnrecordedTensors):
                     around[row].append(container)
             for row in rows:
                 if self._dumped(side, row):
-                    covered = self._covered(side, row, agreed[side], around[row])
+                    passed = {pair[side] for pair in passing}
+                    covered = self._covered(side, row, (agreed[side], passed), around[row])
                     found.append(OneSided(side, row, nodes.names[row], int(nodes.order[row]), covered))
         return tuple(found)
 
-    def _covered(self, side: int, row: int, agreed: set[int], around: Sequence[int]) -> str:
-        """Returns what tells whether a node without a partner makes a difference; empty where nothing does."""
+    def _covered(self, side: int, row: int, known: tuple[set[int], set[int]], around: Sequence[int]) -> str:
+        """Returns what tells whether a node without a partner makes a difference; empty where nothing does.
+
+        Args:
+            side: the run.
+            row: of the node.
+            known: the nodes that agree or pass a difference on, and those of them that pass one on.
+            around: the modules around the node.
+        """
+        agreed, passing = known
         told = BLAMED if (side, row) in self.blamed else self.finished.get((side, row), "")
         if told or row in self.containers[side]:
             return told or "a module: what runs inside is compared"
@@ -73,10 +82,12 @@ class UnmatchedNodes(UnrecordedTensors):
         names = self.flows[side].nodes.names
         for container in around:
             if container in agreed:
-                return f"the module around it agrees: {names[container]}"
+                how = "passes on what differs before it" if container in passing else "agrees"
+                return f"the module around it {how}: {names[container]}"
         readers = self._readers(side, row)
         if readers and readers <= agreed:
-            return "what reads its outputs agrees"
+            how = "passes on what differs before it" if readers & passing else "agrees"
+            return f"what reads its outputs {how}"
         return "its output is its input" if self._is_identity(side, row) else ""
 
     def _readers(self, side: int, row: int) -> set[int]:

@@ -1,4 +1,4 @@
-"""The tensors of a step of which neither run recorded anything: what proves that they agree, and what they may differ by.
+"""The tensors of which neither run recorded anything: what proves that they agree, and what they may differ by.
 
 A tensor that both runs made and nobody recorded, such as a view of a weight, is covered where all that it is made from
 and all that is made from it agrees. A state that an optimizer has not made yet is covered by what it makes of it.
@@ -64,11 +64,15 @@ class UnrecordedTensors(StepTensors):
         if self.sides[0].is_parameter(row):
             return self._as_read.get(row, found)
         entries = self.entries_of.get(row, [])
-        if len(entries) != 1 or not self._keeps_values(entries[0]):
+        if len(entries) != 1 or not self.keeps_values(entries[0]):
             return found
         behind = [self.known(each) for each in entries[0].feeds]
         inputs = [each for each in behind if each is not None and each.compared]
-        return max(inputs, key=lambda each: each.relative, default=_NOTHING_DIFFERS) if len(inputs) == len(behind) else found
+        return (
+            max(inputs, key=lambda each: each.relative, default=_NOTHING_DIFFERS)
+            if len(inputs) == len(behind)
+            else found
+        )
 
     @cached_property
     def _as_read(self) -> dict[int, Distance]:
@@ -83,16 +87,24 @@ class UnrecordedTensors(StepTensors):
                     found[row] = distance
         return found
 
-    def _keeps_values(self, entry: Entry) -> bool:
-        calls = [
-            files.run.arguments(files.rank, step, row)
-            for files, step, row in zip(self.files, self.steps, (entry.match.a, entry.match.b), strict=True)
-        ]
-        if calls[0] is None or not calls[0].aten or calls[0] != calls[1]:
+    def keeps_values(self, entry: Entry) -> bool:
+        """Tells whether a node of both runs only moves the values of its input, in the same way."""
+        if not self._called_alike(entry.match.a):
             return False
         types = [flow.nodes.op_type(row) for flow, row in zip(self.flows, (entry.match.a, entry.match.b), strict=True)]
         operator = find_operator(types[0], is_module=False, is_graph=False, is_aten=True)
         return types[0] == types[1] and operator is not None and operator.kind in _KEEPS_VALUES
+
+    def _called_alike(self, row: int) -> bool:
+        """Tells whether the recorder says that both runs gave the same arguments to an operator."""
+        rows = row, self.matching.to_b[row]
+        calls = [
+            files.run.arguments(files.rank, step, each)
+            for files, step, each in zip(self.files, self.steps, rows, strict=True)
+        ]
+        if calls[0] is None or calls[1] is None or not calls[0].aten:
+            return False
+        return (calls[0].positional, calls[0].keywords) == (calls[1].positional, calls[1].keywords)
 
     # -- what nobody recorded ----------------------------------------------------------------------
 
@@ -118,8 +130,12 @@ class UnrecordedTensors(StepTensors):
         agreed = {each.match.a for each in judged}
         agreed -= {each.match.a for each in judged if each.judgement not in _AGREES}
         self.seen |= agreed
-        bare = {row for row, entries in self.entries_of.items() if row not in agreed and all(map(self._has_bare, entries))}
-        partial = {row for row, entries in self.entries_of.items() if row in agreed and any(map(self._has_bare, entries))}
+        bare = {
+            row for row, entries in self.entries_of.items() if row not in agreed and all(map(self._has_bare, entries))
+        }
+        partial = {
+            row for row, entries in self.entries_of.items() if row in agreed and any(map(self._has_bare, entries))
+        }
         while wrong := {row for row in bare if not self._fits(row, agreed, bare)}:
             bare -= wrong
         return agreed, bare | {row for row in partial if self._fits(row, agreed, bare)}
@@ -144,10 +160,15 @@ class UnrecordedTensors(StepTensors):
         for side, own in enumerate((row, self.matching.to_b[row])):
             partner = self.matching.to_a if side else {each: each for each in self.matching.to_b}
             place = self.sides[side].place
-            readers |= {partner.get(each, -1) for each, _ in real_consumers(self.flows[side].nodes, own) if each in place}
-        if not readers and is_random(self.flows[0].nodes.op_type(row)):
-            return row in self.seen  # of random numbers that nobody read only an earlier step tells
+            readers |= {
+                partner.get(each, -1) for each, _ in real_consumers(self.flows[side].nodes, own) if each in place
+            }
+        if not readers and self._makes_something(row):  # only what it was asked for tells
+            return row in self.seen if is_random(self.flows[0].nodes.op_type(row)) else self._called_alike(row)
         return readers <= good
+
+    def _makes_something(self, row: int) -> bool:
+        return any(entry.outputs for entry in self.entries_of[row])
 
     def feed_fits(self, feed: Feed, agreed: set[int], good: set[int]) -> bool:
         """Tells whether an input agrees, or is known by what it is made from and by what is made from it."""
