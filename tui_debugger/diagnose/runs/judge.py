@@ -14,6 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -63,6 +64,8 @@ _SUMS: Final = frozenset({"add", "sub", "rsub", "sum", "reducesum", "mean", "red
 """Operators whose output may be much smaller than what it is made of."""
 _GRADIENT: Final = re.compile(r"Grad(?=#\d+$|$)")
 """The end of the name of a module's gradient."""
+_SAYS_NOTHING: Final = frozenset({"unchanged"})
+"""Arguments of calls that do not tell what they compute: of gradients that a module's output gets."""
 _NO_INPUTS: Final = "it differs by more than anything before it; what goes into it was not recorded"
 _PRODUCTS: Final = frozenset({"matmul", "batchmatmul", "matmulv2", "batchmatmulv2", "mm", "bmm"})
 """Of those the ones that multiply their first two inputs."""
@@ -500,7 +503,7 @@ class StepJudge(ParameterCauses):
                 continue
             self._look_at_input(entry, feed, distance)
             vague = vague or feed.holders[0] in self.suspected
-            vague = vague or (distance.how is ComparedBy.STATISTICS and distance.relative > INTRODUCED * distance.unit)
+            vague = vague or self._is_only_bounded(feed, distance)
             dx, ex, unit = max(dx, distance.relative), max(ex, distance.element), max(unit, distance.unit)
         if self.sides[0].backward(entry.match.a):
             forward = [
@@ -514,7 +517,30 @@ class StepJudge(ParameterCauses):
             if self.odd or (self.before is not None and self.before.odd):
                 dx = math.inf  # NaN may have come from any tensor before
             ex = math.inf if dx else ex
+        vague = vague or (dx > INTRODUCED * unit and self._is_composite(entry))
         return _Given(dx, ex, unit, unknown, vague)
+
+    def _is_only_bounded(self, feed: Feed, distance: Distance) -> bool:
+        """Tells whether an input may be further apart than its statistics: those of masks are alike."""
+        if distance.how is not ComparedBy.STATISTICS:
+            return False
+        drawn = feed.holders[0] >= 0 and is_random(self.flows[0].nodes.op_type(feed.holders[0]))
+        return drawn or distance.relative > INTRODUCED * distance.unit
+
+    def _is_composite(self, entry: Entry) -> bool:
+        """Tells whether a node may stand for several operators: how much these make of a difference is not known."""
+        if not self._calls_are_recorded:
+            return False
+        files, step = self.files[0], self.steps[0]
+        call = files.run.arguments(files.rank, step, entry.match.a)
+        return call is None or (not call.positional and not call.parameters and call.keywords.keys() <= _SAYS_NOTHING)
+
+    @cached_property
+    def _calls_are_recorded(self) -> bool:
+        """Whether the recorder says of any node which operator or module it is a call of."""
+        files, step = self.files[0], self.steps[0]
+        calls = (files.run.arguments(files.rank, step, row) for row in self.sides[0].rows)
+        return any(call is not None and (call.aten or call.parameters is not None) for call in calls)
 
     def _drawn(self, feed: Feed) -> float:
         """Returns how far apart random numbers are that an operator of the forward pass keeps for its gradient."""

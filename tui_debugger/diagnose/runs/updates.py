@@ -64,12 +64,15 @@ class ParameterCauses(ParameterPairs):
             return
         other = self.matching.to_b.get(row, -1)
         self.causes[row] = False
-        consumer = self.flows[0].nodes.names[entry.match.a] if entry is not None else ""
+        reader = entry.match.a if entry is not None else -1
+        if reader >= 0 and self.before is None:  # what was not recorded as it was read may be read earlier
+            reader = min([reader, *self.sides[0].consumers(row)], key=self.sides[0].place.__getitem__)
+        consumer = self.flows[0].nodes.names[reader] if reader >= 0 else ""
         at = feed.at if feed is not None and None not in feed.at else self._parameter_at(row, other)
         found = Finding(
             Kind.PARAMETER,
             self.place,
-            (entry.order if entry is not None else float(self.flows[0].nodes.order[row])) - 0.5,
+            float(self.flows[0].nodes.order[reader if reader >= 0 else row]) - 0.5,
             row,
             other,
             self.flows[0].nodes.names[row],
