@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -55,6 +56,8 @@ SUSPICIOUS: Final = 1.7
 ONE_ELEMENT: Final = 200.0
 """The same for one element over its own size: much less even, but a single wrong one does not vanish in it."""
 
+_ASKED: Final = 200
+"""Nodes that are looked at to find out whether calls were recorded."""
 _FEW: Final = 3
 """Names that a sentence lists."""
 _MANY: Final = 3
@@ -243,18 +246,18 @@ class StepJudge(ParameterCauses):
                 found[name] = "an output was dumped in one run only"
             elif not entry.outputs and self._dumped(0, entry.match.a) != self._dumped(1, entry.match.b):
                 found[name] = "it was dumped in one run only"
-            row = entry.match.a
-            pairs: list[tuple[str, Located | None, Located | None, bool]]
-            pairs = [(f"{name}:{slot}", one, other, row in covered) for slot, one, other in entry.outputs]
-            pairs += [
-                (f"{name}:in{feed.slot}", *feed.at, row in good and self.feed_fits(feed, agreed, good))
-                for feed in entry.feeds
-            ]
-            for tensor, one, other, fits in pairs:
+            pairs: list[tuple[str, Located | None, Located | None, Feed | None]]
+            pairs = [(f"{name}:{slot}", one, other, None) for slot, one, other in entry.outputs]
+            pairs += [(f"{name}:in{feed.slot}", *feed.at, feed) for feed in entry.feeds]
+            for tensor, one, other, feed in pairs:
                 distance = self.distance(one, other)
-                if distance is not None and not distance.compared and one is not None and other is not None and fits:
+                if one is None or other is None or distance is None or distance.compared:
+                    continue
+                if entry.match.a in (covered if feed is None else good) and (
+                    feed is None or self.feed_fits(feed, agreed, good)
+                ):
                     bare.add(((one.step, one.index), (other.step, other.index)))
-                elif distance is not None and not distance.compared:
+                else:
                     unlike = len(set(distance.shapes)) > 1
                     shapes = " and ".join(str(list(shape)) for shape in distance.shapes) if unlike else ""
                     if unlike and not self.sides[0].is_parameter(entry.match.a):
@@ -540,7 +543,7 @@ class StepJudge(ParameterCauses):
         """Whether the recorder says of any node which operator or module it is a call of."""
         files, step = self.files[0], self.steps[0]
         calls = (files.run.arguments(files.rank, step, row) for row in self.sides[0].rows)
-        return any(call is not None and (call.aten or call.parameters is not None) for call in calls)
+        return any(call is not None and (call.aten or call.parameters is not None) for call in islice(calls, _ASKED))
 
     def _drawn(self, feed: Feed) -> float:
         """Returns how far apart random numbers are that an operator of the forward pass keeps for its gradient."""

@@ -130,11 +130,13 @@ class UnrecordedTensors(StepTensors):
         agreed = {each.match.a for each in judged}
         agreed -= {each.match.a for each in judged if each.judgement not in _AGREES}
         self.seen |= agreed
+        if all(each.compared for each in self.distances.values()):
+            return agreed, set()
         bare = {
             row for row, entries in self.entries_of.items() if row not in agreed and all(map(self._has_bare, entries))
         }
         partial = {
-            row for row, entries in self.entries_of.items() if row in agreed and any(map(self._has_bare, entries))
+            row for row, entries in self.entries_of.items() if row in agreed and all(map(self._has_bare, entries))
         }
         while wrong := {row for row in bare if not self._fits(row, agreed, bare)}:
             bare -= wrong
@@ -158,17 +160,16 @@ class UnrecordedTensors(StepTensors):
             return False
         readers: set[int] = set()
         for side, own in enumerate((row, self.matching.to_b[row])):
-            partner = self.matching.to_a if side else {each: each for each in self.matching.to_b}
-            place = self.sides[side].place
-            readers |= {
-                partner.get(each, -1) for each, _ in real_consumers(self.flows[side].nodes, own) if each in place
-            }
-        if not readers and self._makes_something(row):  # only what it was asked for tells
+            of, place = self.flows[side].nodes, self.sides[side].place
+            read = {each for each, _ in real_consumers(of, own) if each in place}
+            readers |= {self.matching.to_a.get(each, -1) for each in read} if side else read
+        if not readers and not self._is_update(row):  # only what it was asked for tells
             return row in self.seen if is_random(self.flows[0].nodes.op_type(row)) else self._called_alike(row)
         return readers <= good
 
-    def _makes_something(self, row: int) -> bool:
-        return any(entry.outputs for entry in self.entries_of[row])
+    def _is_update(self, row: int) -> bool:
+        op_type = self.flows[0].nodes.op_type(row)
+        return op_type in DRAWN_UPDATES or update_of(op_type) is not None
 
     def feed_fits(self, feed: Feed, agreed: set[int], good: set[int]) -> bool:
         """Tells whether an input agrees, or is known by what it is made from and by what is made from it."""
@@ -185,7 +186,7 @@ class UnrecordedTensors(StepTensors):
         """Tells whether the parameters that an update operator writes agree behind it."""
         op_type = self.flows[0].nodes.op_type(row)
         update, held = update_of(op_type), [each.row for each in self.flows[0].holders(row)]
-        if op_type not in DRAWN_UPDATES and update is None:
+        if not self._is_update(row):
             return True
         slots = range(len(held)) if update is None else {update.weight, *update.states}
         written = [held[slot] for slot in slots if 0 <= slot < len(held) and held[slot] >= 0]
