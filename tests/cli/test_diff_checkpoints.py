@@ -282,7 +282,7 @@ def test_names_of_wrappers_are_no_part_of_a_name(diff: Callable[..., Answer]) ->
 # -- parts of tensor-parallel ranks ------------------------------------------------------------------
 
 
-def tensor_parallel(of: Weights, ranks: int = 2) -> list[Weights]:
+def tensor_parallel(of: Weights, ranks: int = 2, convert: Callable[[Weights], Weights] = vllm) -> list[Weights]:
     """Each rank has its heads of q, k and v, its part of gate and up, and columns of the rows behind them."""
     made: list[Weights] = [{} for _ in range(ranks)]
     for rank, own in enumerate(made):
@@ -290,7 +290,7 @@ def tensor_parallel(of: Weights, ranks: int = 2) -> list[Weights]:
             axis = 1 if any(each in name for each in ("o_proj.w", "down_proj.w")) else 0
             parts = np.split(value, ranks, axis) if "_proj" in name else [value] * ranks
             own[name] = parts[rank]
-    return [vllm(each) for each in made]
+    return [convert(each) for each in made]
 
 
 @pytest.fixture
