@@ -270,7 +270,7 @@ class _Conversions:
             return None
         most = [each.most_common(1)[0][0] for each in votes]
         made: list[_Source | None] = [_Source(of, inner, swapped, row) for inner in layers for of, swapped, row in most]
-        return made if all(self._name(each, own) for each in made) else None
+        return made if all(each and self._name(each, own) for each in made) else None
 
     def _padded(self, sources: list[_Source | None], known: int) -> list[_Source | None] | None:
         """Lets rows at the end be padding, where all before are known."""
