@@ -260,7 +260,7 @@ def test_what_a_copy_held_before_others_were_added_is_not_saved_as_another_value
     two: Trainings, capsys: Capture, tmp_path: Path
 ) -> None:
     """The sum over the processes goes into the memory of the copy, and no version counts that."""
-    options = [*VALUES, "--save", str(tmp_path / "dump")]
+    options = ["--recommended", *VALUES, "--save", str(tmp_path / "dump")]
     found = two.watch(capsys, tmp_path, "summed", options, level="op", steps=2)
     answer = run(capsys, "audit", found.dump, "--json")
     assert answer.json["findings"] == []
