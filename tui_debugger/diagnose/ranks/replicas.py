@@ -52,7 +52,6 @@ from tui_debugger.graph.categories import (
 )
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import TRAINABLE, Category, ProgressFn, Side, TensorKey, no_progress
-from tui_debugger.text.numbers import named
 
 
 class Kind(IntEnum):
@@ -269,15 +268,18 @@ class _Nodes:
         """By weight the ranks that have parts and copies of it, as the reduction of its gradient says."""
         self.reduced_over: dict[str, tuple[int, ...]] = {}
         """By weight the ranks over which the recorder says that its gradient is reduced."""
+        averaged = set[tuple[int, ...]]()
         for row, own in gradients.items():
             group, name = tuple(sorted(nodes.group_ranks.get(own, ()))), nodes.names[row]
             if kinds[row] in (Kind.NONE, Kind.SHARD):
                 kinds[own] = Kind.NONE
                 self.shards_with[name] = frozenset(group)
-            elif group and same[nodes.type_id[own]]:
+                averaged.add(group if self.reduces[nodes.type_id[own]] and not same[nodes.type_id[own]] else ())
+                continue
+            if group and same[nodes.type_id[own]]:
                 self.reduced_over[name] = group
-        groups = {self.reduced_over.get(nodes.names[row], ()) for row in gradients}
-        self.wrapped_over = groups.pop() if len(groups) == 1 else ()
+            averaged.add(self.reduced_over.get(name, ()))
+        self.wrapped_over = averaged.pop() if len(averaged) == 1 else ()
         """The ranks over which the gradients of all weights are reduced, if these are the same ones."""
         for row, name in enumerate(nodes.names):
             if name.endswith(_SUMMAND):
@@ -329,11 +331,6 @@ class _Comparison:
         not_reduced = [each for step in self._steps for each in self._not_reduced(step, own)]
         wrapped = sorted({nodes.wrapped_over for nodes in self._nodes.values()})
         shared = tuple(shared_batches(self._run, self._pairs, wrapped, self._progress))
-        for each in shared:
-            if each.always:
-                self._notes.append(
-                    f"{named('rank', each.ranks)} read the same batches: {each.key.node} is always equal"
-                )
         self._note_counts()
         return Replicas(
             layout,
@@ -530,7 +527,10 @@ class _Comparison:
         if len(self._ranks) < 2:
             return ParallelLayout(self._ranks, why="there is one rank")
         if not any(len(held) > 1 for held in varied.values()):
-            why = "no weight was dumped by two ranks" if first else "no weights were dumped"
+            if any(kind is Kind.SHARD for kind in self._kinds.values()):
+                why = "each rank has its own part of the weights"
+            else:
+                why = "no weight was dumped by two ranks" if first else "no weights were dumped"
             return ParallelLayout(self._ranks, why=why)
         signatures: dict[tuple[object, ...], list[int]] = {}
         # What must be equal says nothing of how ranks share the work where it is not.

@@ -281,9 +281,10 @@ def _place(key: TensorKey) -> str:
 def _shared(replicas: Replicas) -> list[Finding]:
     found = []
     for each in replicas.shared:
-        if not each.always:
-            text = f"{_who(each.ranks)} read one batch at step {each.key.step}: {_place(each.key)} is the same on them"
-            found.append(Finding(Subject.SHARED, each.key.step, each.ranks, each.key, text))
+        text = f"{_who(each.ranks)} read one batch at step {each.key.step}: {_place(each.key)} is the same on them"
+        if each.steps > 1:
+            text += f", and at {plural(each.steps - 1, 'other step')}"
+        found.append(Finding(Subject.SHARED, each.key.step, each.ranks, each.key, text))
     return found
 
 
