@@ -14,11 +14,12 @@ tell: a gradient that went into none, where those of the other weights did, was 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tui_debugger.arrays import UInt8
 from tui_debugger.check.contents import Content, KnownBy
@@ -37,6 +38,7 @@ from tui_debugger.diagnose.ranks.layout import (
 )
 from tui_debugger.diagnose.ranks.spread import Spread, are_alike, is_norm, is_of_norm
 from tui_debugger.diagnose.ranks.tied import Tie, ties
+from tui_debugger.diagnose.ranks.unequal_gradients import why_unequal
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
@@ -119,6 +121,7 @@ class Difference:
         by: what they were compared by.
         first: no earlier step has this difference.
         twin: of a tied weight the other one: its rank and its name.
+        why: a few words; empty where nothing tells.
     """
 
     kind: Kind
@@ -131,6 +134,7 @@ class Difference:
     by: KnownBy = KnownBy.BYTES
     first: bool = True
     twin: tuple[int, str] | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +332,7 @@ class _Comparison:
         tied = [*self._ties()]
         differences = [*self._differences(own), *self._untied(tied)]
         differences.sort(key=lambda each: self._steps.index(each.key.step))
+        differences = self._with_reasons(differences)
         not_reduced = [each for step in self._steps for each in self._not_reduced(step, own)]
         wrapped = sorted({nodes.wrapped_over for nodes in self._nodes.values()})
         shared = tuple(shared_batches(self._run, self._pairs, wrapped, self._progress))
@@ -647,6 +652,30 @@ class _Comparison:
             self._by = each.by if self._by is None else min(self._by, each.by)
             self._compared[each.kind] = self._compared.get(each.kind, 0) + 1
         return [self._difference(each) for each in compared if len(each.parts) > 1]
+
+    def _with_reasons(self, differences: Sequence[Difference]) -> list[Difference]:
+        """Says why reduced gradients differ at the first step at which some do; what others caused comes behind."""
+        step = next((each.key.step for each in differences if each.kind is Kind.GRADIENT), None)
+        of = {each.key.node: each for each in differences if each.kind is Kind.GRADIENT and each.key.step == step}
+
+        def gradients(name: str, rank: int) -> npt.NDArray[Any] | None:
+            key = replace(of[name.removesuffix(_SUMMAND)].key, rank=rank, node=name)
+            try:
+                return self._run.read(key, self._progress)
+            except TdbgError:
+                return None
+
+        ranks = {name: (each.parts[0][0], each.parts[1][0]) for name, each in of.items()}
+        why = why_unequal(ranks, gradients, _SUMMAND)
+        told = list(differences)
+        for at, each in enumerate(told):
+            if of.get(each.key.node) is each and each.key.node in why:
+                told[at] = replace(each, why=why[each.key.node].text)
+        caused = {name for name, each in why.items() if each.passed_on}
+        return sorted(
+            told,
+            key=lambda each: (self._steps.index(each.key.step), each.key.step == step and each.key.node in caused),
+        )
 
     def _reduced_later(self, compared: Iterable[_Compared]) -> set[_Compared]:
         """Gradients that differ while the update gave all ranks the same: a DTensor's is reduced in the optimizer."""

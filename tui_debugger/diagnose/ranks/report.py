@@ -325,13 +325,13 @@ def difference_text(found: Difference) -> str:
     else:
         text = f"{_who(found.group)} differ: {what}"
     if found.equal_at is None:
-        return f"{text}, from the first dumped step on"
-    text += f", equal at step {found.equal_at}"
-    if found.changed is None or found.outliers:
-        return text
-    if len(found.changed) == len(found.group):
-        return f"{text}; it changed on all of them since"
-    return f"{text}; it changed on {named('rank', found.changed)} only"
+        text += ", from the first dumped step on"
+    else:
+        text += f", equal at step {found.equal_at}"
+        if found.changed is not None and not found.outliers:
+            every = len(found.changed) == len(found.group)
+            text += "; it changed on " + ("all of them since" if every else f"{named('rank', found.changed)} only")
+    return f"{text}: {found.why}" if found.why else text
 
 
 def _others(against: Against | None) -> list[Finding]:
