@@ -1,4 +1,4 @@
-"""Why reduced gradients of one step differ between ranks: they were not reduced, or clipping passes on what one caused."""
+"""Why reduced gradients of a step differ between ranks: they were not reduced, or were clipped for another one."""
 
 from __future__ import annotations
 
