@@ -36,7 +36,7 @@ from tui_debugger.diagnose.ranks.layout import (
     recorded_layout,
     shard_of,
 )
-from tui_debugger.diagnose.ranks.spread import Spread, are_alike, is_norm, is_of_norm
+from tui_debugger.diagnose.ranks.spread import Spread, are_alike, are_nearly_equal, is_norm, is_of_norm
 from tui_debugger.diagnose.ranks.tied import Tie, ties
 from tui_debugger.diagnose.ranks.unequal_gradients import why_unequal
 from tui_debugger.diagnose.run import Run
@@ -428,12 +428,15 @@ class _Comparison:
         if any(spread is Spread.REPLICATED for spread in found.values()):
             norms = [(place, held) for place, held in apart if is_of_norm(place.node)]
             self._norms_apart = [place.node for place, held in norms if self._of_one_shape(place, held)]
-        own = () if declared else apart
-        near = [place for place, held in own if not is_expert(place.node) and self._alike(place, held)]
+        near = [
+            place for place, held in apart if not declared and not is_expert(place.node) and self._alike(place, held)
+        ]
         equal = sum(spread is Spread.REPLICATED for spread in found.values())
         # Where few weights are equal they may be parts that were drawn with one seed, or averaged now and then.
         most = equal >= _MOST * (equal + len(near))
         found |= dict.fromkeys(near, Spread.REPLICATED if most else Spread.VARYING)
+        # Whatever was recorded of the layout: no two parts of a weight are the same but for some elements.
+        found |= dict.fromkeys((place for place, held in apart if self._nearly_equal(place, held)), Spread.REPLICATED)
         parted = {_module(place) for place, spread in found.items() if spread is Spread.INDEPENDENT}
         self._beside_parts = {
             place
@@ -459,16 +462,25 @@ class _Comparison:
 
     def _alike(self, place: Place, held: Held) -> bool:
         """Tells whether a weight that differs between ranks began as one on all of them."""
+        return are_alike(self._values(self._differing(place, held)))
+
+    def _nearly_equal(self, place: Place, held: Held) -> bool:
+        """Tells whether a weight differs between ranks in few elements."""
+        return are_nearly_equal(self._values(self._differing(place, held)))
+
+    def _differing(self, place: Place, held: Held) -> list[TensorKey]:
+        """Returns the different ones of a weight; none where they were not told apart by their bytes."""
         firsts = [rank for rank, *_ in _classes(held)]
         if any(held[rank].by is not KnownBy.BYTES for rank in firsts):
-            return False
-        return self._are_alike([self._key(place, rank, self._step_of(place, held)) for rank in firsts])
+            return []
+        return [self._key(place, rank, self._step_of(place, held)) for rank in firsts]
 
-    def _are_alike(self, keys: Sequence[TensorKey]) -> bool:
+    def _values(self, keys: Sequence[TensorKey]) -> list[npt.NDArray[Any]]:
+        """Returns values; none where some cannot be read: that is told where they were first asked for."""
         try:
-            return are_alike([self._run.read(key, self._progress) for key in keys])
+            return [self._run.read(key, self._progress) for key in keys]
         except TdbgError:
-            return False  # what cannot be read is told where it was first asked for
+            return []
 
     def _step_of(self, place: Place, held: Held) -> int:
         return next(step for step in self._steps if self._held.get(step, {}).get(place) is held)
@@ -574,6 +586,8 @@ class _Comparison:
             of_weight = (
                 found.get(weight, ()) if weight is not None else [*layout.replicas, *_classes(held, varied=True)]
             )
+            if weight is None and len(_classes(held)) > 1 and self._nearly_equal(place, held):
+                of_weight = [tuple(held)]
             found[place] = _united(of_weight, held)
         for place, kind in self._kinds.items():
             if kind is Kind.DECLARED and (dims := read_dims(self._dims[place])) is not None:
@@ -730,7 +744,7 @@ class _Comparison:
                     places[place.node] = place
 
         def began_as_one(step: int, pair: Sequence[tuple[int, str]]) -> bool:
-            return self._are_alike([self._key(places[name], rank, step) for rank, name in pair])
+            return are_alike(self._values([self._key(places[name], rank, step) for rank, name in pair]))
 
         for tie in ties({step: weights[step] for step in self._steps if step in weights}, began_as_one):
             if any(tie.equal.values()):
