@@ -552,6 +552,9 @@ class _Comparison:
         signatures: dict[tuple[object, ...], list[int]] = {}
         # What must be equal says nothing of how ranks share the work where it is not.
         telling = [place for place in sorted(varied) if not self._must_be_equal(place, varied[place])]
+        if not any(nodes.wrapped_over for nodes in self._nodes.values()):  # parts that no wrapper puts together
+            varied |= (shards := self._first(Kind.SHARD))
+            telling += sorted(shards)
         for rank in self._ranks:
             held = (varied[place].get(rank) for place in telling)
             signature = tuple(None if each is None else (each.by, each.value) for each in held)

@@ -179,7 +179,7 @@ def rank_report(
     """
     first_bad = _first_bad(result)
     findings = [
-        *_broke(first_bad),
+        *_broke(first_bad, several=len(replicas.layout.ranks) > 1),
         *_shared(replicas),
         *_not_reduced(replicas),
         *_differ(replicas),
@@ -247,7 +247,7 @@ def _first_bad(result: CheckResult) -> dict[int, Hit]:
     return first
 
 
-def _broke(first_bad: dict[int, Hit]) -> list[Finding]:
+def _broke(first_bad: dict[int, Hit], *, several: bool) -> list[Finding]:
     if not first_bad:
         return []
     ordered = sorted(first_bad.values(), key=lambda hit: (*_when(hit), hit.key.rank))
@@ -256,7 +256,8 @@ def _broke(first_bad: dict[int, Hit]) -> list[Finding]:
     follow = [hit for hit in ordered if _when(hit) != _when(first)]
     ranks = tuple(hit.key.rank for hit in begins)
     what = contents(first.stats) or said_words(first)
-    text = f"{_who(ranks)} broke first: step {first.key.step}, {_place(first.key)}, {what}"
+    who = f"{_who(ranks)} broke first" if several else f"{_who(ranks)}, the only rank of the dump"
+    text = f"{who}: step {first.key.step}, {_place(first.key)}, {what}"
     if follow:
         at = follow[0]
         behind = sorted(hit.key.rank for hit in follow)
