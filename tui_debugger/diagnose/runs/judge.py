@@ -14,8 +14,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,8 +22,8 @@ from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
 from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Distance, error_over_expected
-from tui_debugger.diagnose.runs.kinds import factor_between
 from tui_debugger.diagnose.runs.matching import GRADIENTS, Match
+from tui_debugger.diagnose.runs.rescaled import without_rescaled
 from tui_debugger.diagnose.runs.results import (
     COVERED,
     NO_OUTPUT,
@@ -49,29 +47,20 @@ from tui_debugger.graph.categories import (
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import ProgressFn, Side
 from tui_debugger.sources.base import Argument
-from tui_debugger.text.numbers import and_more, plural
+from tui_debugger.text.numbers import plural
 
 SUSPICIOUS: Final = 1.7
 """Above it both sides are recomputed, where the operator is known: bfloat16 hides faults of 2 % from the first rule."""
 ONE_ELEMENT: Final = 200.0
 """The same for one element over its own size: much less even, but a single wrong one does not vanish in it."""
 
-_ASKED: Final = 200
-"""Nodes that are looked at to find out whether calls were recorded."""
-_FEW: Final = 3
-"""Names that a sentence lists."""
-_MANY: Final = 3
-"""Gradients that have to have one factor before that counts for one of all."""
-
 _SUMS: Final = frozenset({"add", "sub", "rsub", "sum", "reducesum", "mean", "reducemean", "addn", "biasaddgrad"})
 """Operators whose output may be much smaller than what it is made of."""
-_GRADIENT: Final = re.compile(r"Grad(?=#\d+$|$)")
-"""The end of the name of a module's gradient."""
-_SAYS_NOTHING: Final = frozenset({"unchanged"})
-"""Arguments of calls that do not tell what they compute: of gradients that a module's output gets."""
-_NO_INPUTS: Final = "it differs by more than anything before it; what goes into it was not recorded"
 _PRODUCTS: Final = frozenset({"matmul", "batchmatmul", "matmulv2", "batchmatmulv2", "mm", "bmm"})
 """Of those the ones that multiply their first two inputs."""
+_GRADIENT: Final = re.compile(r"Grad(?=#\d+$|$)")
+"""The end of the name of a module's gradient."""
+_NO_INPUTS: Final = "it differs by more than anything before it; what goes into it was not recorded"
 
 
 class Earlier(NamedTuple):
@@ -187,42 +176,16 @@ class StepJudge(ParameterCauses):
         )
 
     def _without_rescaled(self, judged: list[Judged]) -> list[Judged]:
-        """Takes back findings of gradients that are those of the first run times one factor for all of them.
-
-        What clips or unscales gradients multiplies all by a number that any of them may have changed: those that do not
-        have the factor are where the difference begins. Where all have it, the factor itself is the one finding.
-        """
+        """Takes back findings of gradients that are those of the first run times one factor for all of them."""
         names = self.flows[0].nodes.names
         gradients = {gradient_of(names[row]) for row in self.matching.to_b if self.sides[0].is_parameter(row)}
         found = [each for each in self.findings if each.kind is Kind.INTRODUCED and each.name in gradients]
-        factors = {each.row_a: self._factor(each) for each in found} if len(found) >= _MANY else {}
-        known = sorted(factor for factor in factors.values() if factor is not None)
-        if not known:
-            return judged
-        usual, unit = known[len(known) // 2], max(each.distance.unit for each in found if each.distance is not None)
-        near = abs(usual - 1) / 100 + 4 * unit
-        rescaled = {row for row, factor in factors.items() if factor is not None and abs(factor - usual) <= near}
-        if len(rescaled) < max(_MANY, len(found) / 2):
-            return judged
-        first = next(each for each in found if each.row_a in rescaled)
-        self.findings = [each for each in self.findings if each not in found or each.row_a not in rescaled]
-        if len(rescaled) == len(found):
-            many = plural(len(rescaled), "gradient")
-            text = f"{many} of parameters differ by one factor, as clipping or the scale of a loss makes it"
-            self.findings.append(replace(first, text=text))
-            rescaled.discard(first.row_a)
+        kept = without_rescaled(found, (self.files[0].run, self.files[1].run))
+        rows = {each.row_a for each in found} - {each.row_a for each in kept}
+        if rows:
+            self.findings = [each for each in self.findings if each not in found] + kept
         passed = Judgement.INHERITED
-        return [replace(each, judgement=passed) if each.match.a in rescaled else each for each in judged]
-
-    def _factor(self, finding: Finding) -> float | None:
-        """Returns the factor between both tensors of a finding; None where there is none."""
-        arrays = [
-            run.read(key) if key else None for run, key in zip((of.run for of in self.files), finding.keys, strict=True)
-        ]
-        one, other = arrays
-        if one is None or other is None or finding.distance is None or one.shape != other.shape:
-            return None
-        return factor_between(one, other, finding.distance.unit)
+        return [replace(each, judgement=passed) if each.match.a in rows else each for each in judged]
 
     def forget(self) -> None:
         """Lets go of what was judged two steps ago: nothing asks for it any more."""
@@ -471,7 +434,7 @@ class StepJudge(ParameterCauses):
 
     def _diverges(self, entry: Entry, worst: Distance, times: float) -> bool:
         """Tells whether a node reads what only one run made: the difference begins there."""
-        feeds = [feed for feed in entry.feeds if min(feed.holders) < 0 and self._is_one_sided(feed)]
+        feeds = [feed for feed in entry.feeds if min(feed.holders) < 0 and self.is_one_sided(feed)]
         for feed in feeds:
             region, _ = self.region(feed)
             if not self.blamed.issuperset(region):
@@ -506,7 +469,7 @@ class StepJudge(ParameterCauses):
                 continue
             self._look_at_input(entry, feed, distance)
             vague = vague or feed.holders[0] in self.suspected
-            vague = vague or self._is_only_bounded(feed, distance)
+            vague = vague or self.is_only_bounded(feed, distance)
             dx, ex, unit = max(dx, distance.relative), max(ex, distance.element), max(unit, distance.unit)
         if self.sides[0].backward(entry.match.a):
             forward = [
@@ -520,30 +483,8 @@ class StepJudge(ParameterCauses):
             if self.odd or (self.before is not None and self.before.odd):
                 dx = math.inf  # NaN may have come from any tensor before
             ex = math.inf if dx else ex
-        vague = vague or (dx > INTRODUCED * unit and self._is_composite(entry))
+        vague = vague or (dx > INTRODUCED * unit and self.is_composite(entry))
         return _Given(dx, ex, unit, unknown, vague)
-
-    def _is_only_bounded(self, feed: Feed, distance: Distance) -> bool:
-        """Tells whether an input may be further apart than its statistics: those of masks are alike."""
-        if distance.how is not ComparedBy.STATISTICS:
-            return False
-        drawn = feed.holders[0] >= 0 and is_random(self.flows[0].nodes.op_type(feed.holders[0]))
-        return drawn or distance.relative > INTRODUCED * distance.unit
-
-    def _is_composite(self, entry: Entry) -> bool:
-        """Tells whether a node may stand for several operators: how much these make of a difference is not known."""
-        if not self._calls_are_recorded:
-            return False
-        files, step = self.files[0], self.steps[0]
-        call = files.run.arguments(files.rank, step, entry.match.a)
-        return call is None or (not call.positional and not call.parameters and call.keywords.keys() <= _SAYS_NOTHING)
-
-    @cached_property
-    def _calls_are_recorded(self) -> bool:
-        """Whether the recorder says of any node which operator or module it is a call of."""
-        files, step = self.files[0], self.steps[0]
-        calls = (files.run.arguments(files.rank, step, row) for row in self.sides[0].rows)
-        return any(call is not None and (call.aten or call.parameters is not None) for call in islice(calls, _ASKED))
 
     def _drawn(self, feed: Feed) -> float:
         """Returns how far apart random numbers are that an operator of the forward pass keeps for its gradient."""
@@ -606,19 +547,7 @@ class StepJudge(ParameterCauses):
         if min(feed.holders) < 0:
             return False
         parameters = [of.is_parameter(row) for of, row in zip(self.sides, feed.holders, strict=True)]
-        return all(parameters) or (not any(parameters) and self._is_one_sided(feed))
-
-    def _is_one_sided(self, feed: Feed) -> bool:
-        """Tells whether only one run has a node that made an input; parts of several ranks are put together by some."""
-        return self.ranks == 1 and any(
-            row >= 0
-            and row in self.sides[side].place
-            and not self.sides[side].is_parameter(row)
-            and row not in (self.matching.to_a if side else self.matching.to_b)
-            and row not in self.files[side].elsewhere
-            and (side, row) not in self.finished
-            for side, row in enumerate(feed.holders)
-        )
+        return all(parameters) or (not any(parameters) and self.is_one_sided(feed))
 
     def _parameter_behind(self, entry: Entry, feed: Feed, distance: Distance) -> int:
         """Returns the parameter that has the values of an input in both runs, of those of its module first; else -1.
@@ -704,16 +633,8 @@ class StepJudge(ParameterCauses):
             row_b=row if side == 1 else -1,
             keys=(key, None) if side == 0 else (None, key),
             consumer=self.flows[0].nodes.names[entry.match.a],
-            text=f"only {'AB'[side]} has {names}{self._read_by(side, row)}; what comes out of it differs",
+            text=f"only {'AB'[side]} has {names}{self.read_by(side, row)}; what comes out of it differs",
         )
-
-    def _read_by(self, side: int, row: int) -> str:
-        """Returns which nodes of both runs a node reads, in a few words; empty where none is known."""
-        partner = self.matching.to_a if side else self.matching.to_b
-        read = [
-            self.flows[side].nodes.names[each] for each in sorted(self.sides[side].producers(row)) if each in partner
-        ]
-        return f", which reads {and_more(read, _FEW)}" if read else ""
 
     # -- parameters --------------------------------------------------------------------------------
 
@@ -825,25 +746,13 @@ class StepJudge(ParameterCauses):
                 text = f"it is switched off in {'AB'[idle.index(True)]}, where its output is its input"
         elif arguments := self._other_arguments(entry):
             kind, text = Kind.ARGUMENT, f"it is called with other arguments: {arguments}"
-        elif left := self._left_before(entry):
+        elif left := self.left_before(entry):
             self.suspected |= left
             text = text or (
                 f"its inputs agree, weights as step {self.steps[0] if self.before is None else self.before.steps[0]} "
                 "left them, and its output does not: it computes otherwise, or a weight was changed between"
             )
         return self._finding(kind, entry, at, worst, given=dx, times=times, text=text)
-
-    def _left_before(self, entry: Entry) -> set[int]:
-        """Returns the parameters that a node reads and of which only what the step before left was recorded."""
-        if self.sides[0].backward(entry.match.a):
-            return set()  # the forward pass has shown already what it read
-        return {
-            feed.holders[0]
-            for feed in entry.feeds
-            if feed.holders[0] >= 0
-            and self.sides[0].is_parameter(feed.holders[0])
-            and any(at is not None and at.step != step for at, step in zip(feed.at, self.steps, strict=True))
-        }
 
     def _other_arguments(self, entry: Entry) -> str:
         """Returns which plain arguments of a call differ: a number such as eps; empty where none is known to."""

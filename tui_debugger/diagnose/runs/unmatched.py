@@ -15,9 +15,12 @@ from tui_debugger.diagnose.runs.step import Feed, RunTensors
 from tui_debugger.diagnose.runs.unrecorded import UnrecordedTensors
 from tui_debugger.graph.table import real_consumers
 from tui_debugger.model import ProgressFn, Side, TensorKey
+from tui_debugger.text.numbers import and_more
 
 BLAMED: Final = "a difference begins here"
 """Covers a node that a finding names."""
+_FEW: Final = 3
+"""Names that a sentence lists."""
 _MOST_FOLLOWERS: Final = 8
 """Calls of one run only that are looked at behind a node whose outputs differ."""
 
@@ -154,6 +157,26 @@ class UnmatchedNodes(UnrecordedTensors):
                     seen.add((side, made))
                     waiting.append((side, made))
         return region, boundary
+
+    def is_one_sided(self, feed: Feed) -> bool:
+        """Tells whether only one run has a node that made an input; parts of several ranks are put together by some."""
+        return self.ranks == 1 and any(
+            row >= 0
+            and row in self.sides[side].place
+            and not self.sides[side].is_parameter(row)
+            and row not in (self.matching.to_a if side else self.matching.to_b)
+            and row not in self.files[side].elsewhere
+            and (side, row) not in self.finished
+            for side, row in enumerate(feed.holders)
+        )
+
+    def read_by(self, side: int, row: int) -> str:
+        """Returns which nodes of both runs a node reads, in a few words; empty where none is known."""
+        partner = self.matching.to_a if side else self.matching.to_b
+        read = [
+            self.flows[side].nodes.names[each] for each in sorted(self.sides[side].producers(row)) if each in partner
+        ]
+        return f", which reads {and_more(read, _FEW)}" if read else ""
 
     def turned_bad(self, side: int, row: int) -> bool:
         """Tells whether a node made NaN or infinities of finite inputs."""

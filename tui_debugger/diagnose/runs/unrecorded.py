@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Final
 
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.table import find_operator
-from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
+from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Distance
 from tui_debugger.diagnose.runs.results import Judged, Judgement, Options, Place
 from tui_debugger.diagnose.runs.step import Entry, Feed, RunTensors, StepTensors
 from tui_debugger.graph.categories import DRAWN_UPDATES, is_random, update_of
@@ -23,6 +24,10 @@ from tui_debugger.sources.base import TensorFlag
 _AGREES: Final = frozenset({Judgement.SAME, Judgement.ROUNDING})
 _KEEPS_VALUES: Final = frozenset({"reshape", "transpose", "expand", "copy", "fill"})
 """Kinds of operators whose output is their input in another order, or does not depend on any."""
+_SAYS_NOTHING: Final = frozenset({"unchanged"})
+"""Arguments of calls that do not tell what they compute: of gradients that a module's output gets."""
+_ASKED: Final = 200
+"""Nodes that are looked at to find out whether calls were recorded."""
 _NOTHING_DIFFERS: Final = Distance(ComparedBy.VALUES)
 
 
@@ -105,6 +110,40 @@ class UnrecordedTensors(StepTensors):
         if calls[0] is None or calls[1] is None or not calls[0].aten:
             return False
         return (calls[0].positional, calls[0].keywords) == (calls[1].positional, calls[1].keywords)
+
+    def is_only_bounded(self, feed: Feed, distance: Distance) -> bool:
+        """Tells whether an input may be further apart than its statistics: those of masks are alike."""
+        if distance.how is not ComparedBy.STATISTICS:
+            return False
+        drawn = feed.holders[0] >= 0 and is_random(self.flows[0].nodes.op_type(feed.holders[0]))
+        return drawn or distance.relative > INTRODUCED * distance.unit
+
+    def is_composite(self, entry: Entry) -> bool:
+        """Tells whether a node may stand for several operators: how much these make of a difference is not known."""
+        if not self._calls_are_recorded:
+            return False
+        files, step = self.files[0], self.steps[0]
+        call = files.run.arguments(files.rank, step, entry.match.a)
+        return call is None or (not call.positional and not call.parameters and call.keywords.keys() <= _SAYS_NOTHING)
+
+    @cached_property
+    def _calls_are_recorded(self) -> bool:
+        """Whether the recorder says of any node which operator or module it is a call of."""
+        files, step = self.files[0], self.steps[0]
+        calls = (files.run.arguments(files.rank, step, row) for row in self.sides[0].rows)
+        return any(call is not None and (call.aten or call.parameters is not None) for call in islice(calls, _ASKED))
+
+    def left_before(self, entry: Entry) -> set[int]:
+        """Returns the parameters that a node reads and of which only what the step before left was recorded."""
+        if self.sides[0].backward(entry.match.a):
+            return set()  # the forward pass has shown already what it read
+        return {
+            feed.holders[0]
+            for feed in entry.feeds
+            if feed.holders[0] >= 0
+            and self.sides[0].is_parameter(feed.holders[0])
+            and any(at is not None and at.step != step for at, step in zip(feed.at, self.steps, strict=True))
+        }
 
     # -- what nobody recorded ----------------------------------------------------------------------
 
