@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from tui_debugger.causes.by_design_steps import may_be_absorbed
 from tui_debugger.causes.rule import mark_hits
@@ -17,6 +17,7 @@ from tui_debugger.check.measure import Measurements
 from tui_debugger.check.received import (
     Judgement,
     Watched,
+    initial_values,
     judgement_of,
     places_without_statistics,
     watched_for_overflow,
@@ -262,7 +263,7 @@ class DrivenTraining:
         detour: it runs to the end of its step, whatever it was told.
         pauses: it is to stop at the end of its step.
         silent: how many steps ran without a result of their own, by the list and what it looked at in each.
-        covers: what is looked at in such a step, by list, graph, and whether its expressions had seen a step before.
+        covers: what is looked at in such a step, by list, graph, and the kind of step: see ``_kind_of_step``.
         accounted: the list and graph of the last step that is accounted for.
         last: the last step that is accounted for.
         step, said: the step that hits were reported of last, and those hits: of several stops within a step each
@@ -281,7 +282,7 @@ class DrivenTraining:
     detour: Detour | None = None
     pauses: bool = False
     silent: Counter[tuple[int, Coverage]] = field(default_factory=Counter)
-    covers: dict[tuple[int, int, bool], Coverage] = field(default_factory=dict)
+    covers: dict[tuple[object, ...], Coverage] = field(default_factory=dict)
     accounted: tuple[int, int] | None = None
     last: int = START
     step: tuple[int, int] | None = None
@@ -429,12 +430,9 @@ class Driver:
 
     def run(self, live: LiveRank, steps: int | None, stops: HitStops, progress: ProgressFn = no_progress) -> bool:
         """Lets one go on; False when what nobody had judged gave it a reason to stay. See ``LiveSession.run``."""
-        stop = live.standing
         self._of(live).pauses = False
-        if stop is not None:
-            judge = self._initial_findings if stop.step <= START else self._late_findings
-            if judge(live, stop, progress) and stops.on_hit:
-                return False
+        if self._unjudged_findings(live, progress) and stops.on_hit:
+            return False
         return self._go(live, steps, stops)
 
     def _go(self, live: LiveRank, steps: int | None, stops: HitStops) -> bool:
@@ -448,6 +446,14 @@ class Driver:
         with _running(driven):
             live.training.run(steps, stop_on_hit=stops.on_hit, stop_on_new_nodes=True, stop_at_nodes=stops.at_nodes)
         return True
+
+    def _unjudged_findings(self, live: LiveRank, progress: ProgressFn) -> bool:
+        """Has the values judged at which one stands, where nobody did; whether that found something new."""
+        stop = live.standing
+        if stop is None:
+            return False
+        judge = self._initial_findings if stop.step <= START else self._late_findings
+        return judge(live, stop, progress)
 
     def _initial_findings(self, live: LiveRank, stop: Stop, progress: ProgressFn) -> bool:
         """Has initial values judged where nobody did; whether that found something new."""
@@ -481,8 +487,7 @@ class Driver:
 
     def run_to_node(self, live: LiveRank, name: str) -> None:
         """Lets one run to a node."""
-        if (standing := live.standing) is not None:
-            self._late_findings(live, standing, no_progress)
+        self._unjudged_findings(live, no_progress)
         with self._lock:
             driven = self._of(live)
             self._give_list(live, driven)
@@ -568,6 +573,8 @@ class Driver:
             self._tell(LiveEvent(LiveKind.REFUSED, number, refusals[-1] if refusals else "a client was turned away"))
             return
         live = self._source.apply(training, event)
+        if happened.stop is not None:
+            happened = replace(happened, stop=live.located(happened.stop))
         driven = self._of(live)
         if driven.late is not None and (event is not Event.HITS or happened.stop != driven.late):
             self._file_late(live, driven)
@@ -591,16 +598,21 @@ class Driver:
         if live.graph is None:
             return
         if driven.watched is not None and driven.watched.graph is not live.graph:
+            same_rows = live.graph.extends(driven.watched.graph)
             self._new_nodes(live.number)
             with self._lock:
                 self._count_silent(live, driven, stop, ended=True)
-                self._known_results.drop_from(live.number, START)
+                if not same_rows:
+                    self._known_results.drop_from(live.number, START)
                 self._give_list(live, driven)
         count = len(live.graph.nodes)
         self._tell(LiveEvent(LiveKind.GRAPH, live.number, f"rank {live.number}: {plural(count, 'node')}"))
 
     def _stopped(self, live: LiveRank, driven: DrivenTraining, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
         self._source.stopped(live, stop)
+        if stop.opens:
+            self._before_first_run(live, driven, stop)
+            return
         target, driven.target = driven.target, None
         detour, driven.detour = driven.detour, None
         target = target if detour is None else detour.target
@@ -637,6 +649,19 @@ class Driver:
         text, driven.phase = _stop_text(live, stop, found), Phase.STOPPED
         self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, stop.ended, found))
 
+    def _before_first_run(self, live: LiveRank, driven: DrivenTraining, stop: Stop) -> None:
+        """Handles a training that stands before the first run of one more root graph: it has been given its list."""
+        self._count_silent(live, driven, stop, ended=True)
+        watched, target = driven.watched, driven.target
+        if watched is not None and (count := initial_values(watched, stop.root)):
+            what = "initial values of a network that came after the first step"
+            self._source.unjudged(live.number, what, count, f"first step {stop.step + 1}")
+        if stop.passing and self._goes_on(live, stop, target, driven.stops):
+            return
+        driven.target, driven.phase = None, Phase.STOPPED
+        text = f"rank {live.number}: after step {step_text(stop.step)}, before the first run of another network"
+        self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, stop.ended))
+
     @staticmethod
     def _may_be_by_design(driven: DrivenTraining, stop: Stop, found: PairResult | None) -> bool:
         """Tells whether a training stands inside a step for an Inf of which its end tells whether it is meant."""
@@ -664,12 +689,12 @@ class Driver:
     ) -> PairResult:
         """Fetches what speaks for the findings while the training stands; the result with what it says of each."""
         try:
-            bare = [(stop.step, place) for place in places_without_statistics(watched.graph, hits)]
+            bare = [(stop.step, place) for place in places_without_statistics(watched.graph, hits, stop.root)]
             statistics(live, bare, AT_STOPS, self._unless_closing)
             near = evidence(live, self._measurements(live.number), stop.step, found.hits)
             statistics(live, near, AT_STOPS, self._unless_closing)
             values(live, near, AT_STOPS, self._unless_closing)
-            told = with_statistics(watched.graph, live.kept(stop.step), hits)
+            told = with_statistics(watched.graph, live.kept(stop.step), hits, stop.root)
             found = self._file(live, stop, watched, told or hits)  # more is known of what it was made from
         except TdbgError as error:  # it went on, or away: what came is kept
             if not isinstance(error, CancelledError | LostError | NotStoppedError):
@@ -761,7 +786,8 @@ class Driver:
             self._source.unjudged(live.number, what, 1, f"first {strange} at step {stop.step}")
         if stop.node or self._of(live).step == (stop.step, watched.version):
             self._of(live).unfinished = stop if stop.node else None
-        judgement = judgement_of(live.number, stop, watched, received, self._source.notice)
+        first = _begins(live, stop.step, stop.root)
+        judgement = judgement_of(live.number, stop, watched, received, self._source.notice, first=first)
         if watched.graph is not live.graph:  # its rows are not those of now
             return judgement.result()
         by_design = 0
@@ -786,7 +812,8 @@ class Driver:
         """Keeps what a training found clean in a step with hits, and the parameters of the step before."""
         if stop.step > START:
             driven = self._of(live)
-            self._keep_silence(live, driven, stop.step - 1, watched)
+            for step in live.last_runs(stop.step):
+                self._keep_silence(live, driven, step, watched)
             driven.found_at = max(driven.found_at, stop.step)
         clean = judgement.clean
         if stop.node:  # the nodes behind it have not run, and parameters are judged at the end of the step
@@ -801,7 +828,8 @@ class Driver:
         silent = driven.since is not None and step > max(driven.since, driven.found_at)
         from_the_start = step == START and driven.knows_writes
         if step not in live.judged() and (silent or from_the_start):
-            live.keep_judged(watched.graph, step, watched_for_overflow(watched) & watched.graph.parameter)
+            looked = watched_for_overflow(watched, live.root(step))
+            live.keep_judged(watched.graph, step, looked & watched.graph.parameter)
 
     def _count_silent(self, live: LiveRank, driven: DrivenTraining, stop: Stop | None, *, ended: bool = False) -> None:
         """Accounts for steps that a training judged and had nothing to say about."""
@@ -811,24 +839,21 @@ class Driver:
         count = (stop.ended if ended else stop.step - 1) - driven.last
         list_ = (watched.version, id(watched.graph)) if watched is not None else None
         if watched is not None and count > 0:
-            new = list_ != driven.accounted
+            steps = range(driven.last + 1, driven.last + 1 + count)
+            kinds = _kinds_of_steps(live, steps, remembered=list_ == driven.accounted)
             with self._lock:
-                for remembered, steps in ((False, int(new)), (True, count - new)):
-                    if steps:
-                        first = driven.last + 1 if not remembered else stop.step
-                        coverage = self._silent_coverage(live, driven, watched, max(first, START + 1), remembered)
-                        driven.silent[watched.version, coverage] += steps
+                for kind, times in kinds.items():
+                    driven.silent[watched.version, self._silent_coverage(live, driven, watched, kind)] += times
         if (stop.ended if ended else stop.step) > driven.last:
             driven.accounted = list_
         driven.last = max(driven.last, stop.ended) if ended else stop.step
 
     @staticmethod
-    def _silent_coverage(
-        live: LiveRank, driven: DrivenTraining, watched: Watched, step: int, remembered: bool
-    ) -> Coverage:
-        key = (watched.version, id(watched.graph), remembered)
+    def _silent_coverage(live: LiveRank, driven: DrivenTraining, watched: Watched, kind: StepKind) -> Coverage:
+        key = (watched.version, id(watched.graph), kind)
         if key not in driven.covers:
-            judgement = judgement_of(live.number, Stop(0, step), watched, (), _ignore, remembered=remembered)
+            stop, remembered = Stop(0, START + 1, root=kind.root), kind.remembered
+            judgement = judgement_of(live.number, stop, watched, (), _ignore, remembered=remembered, first=kind.begins)
             driven.covers[key] = replace(judgement.coverage, steps=())
         return driven.covers[key]
 
@@ -866,6 +891,40 @@ _PHASES: Final = {  # it counts as stopped when the results of its step are ther
     Event.LOST: Phase.LOST,
     Event.DONE: Phase.DONE,
 }
+
+
+class StepKind(NamedTuple):
+    """What tells which tensors a silent training looked at in a step.
+
+    Attributes:
+        root: the root graph that ran; None: all of them.
+        begins: no step before ran that graph.
+        remembered: the training had the expressions of the list at the step before, too.
+    """
+
+    root: int | None
+    begins: bool
+    remembered: bool
+
+
+def _kinds_of_steps(live: LiveRank, steps: range, *, remembered: bool) -> Counter[StepKind]:
+    """How many of some steps are of each kind; ``remembered`` is of the first one."""
+    first, rest = steps[0], steps[1:]
+    kinds = Counter([_kind_of_step(live, first, remembered=remembered)])
+    if rest and live.root(first) is None and live.root(rest[-1]) is None:  # it has one network, or nobody knows
+        kinds[_kind_of_step(live, rest[0], remembered=True)] += len(rest)
+        return kinds
+    return kinds + Counter(_kind_of_step(live, step, remembered=True) for step in rest)
+
+
+def _kind_of_step(live: LiveRank, step: int, *, remembered: bool) -> StepKind:
+    root = live.root(step)
+    return StepKind(root, _begins(live, step, root), remembered)
+
+
+def _begins(live: LiveRank, step: int, root: int | None) -> bool:
+    """Tells whether no step before ran the root graph that ran in a step."""
+    return step <= START + 1 or (root is not None and live.run_before(root, step) <= START)
 
 
 _STANDS: Final = (Event.STOPPED, Event.HITS, Event.LOST, Event.DONE)
