@@ -794,6 +794,22 @@ def test_a_step_of_which_nothing_is_left_is_not_called_clean(live: Make) -> None
     assert it.session.known([(0, 4)]) is None
 
 
+def test_before_the_first_step_there_is_nothing_that_could_not_be_judged(live: Make) -> None:
+    """A training that came stands there by itself: no operator has run of which it could have kept a value."""
+    it = live(
+        values=lambda step: ones(step) if step > START else {WEIGHT: ones(0)[WEIGHT]}, features=wire.RUNS_TO_NODES
+    )
+    it.training.emit(Event.CONNECTED)
+    it.training.emit(Event.GRAPH)
+    it.training.come_back(START)
+    it.told.wait(LiveKind.STOPPED)
+    it.session.add_recommended()
+    it.session.run_to_node(0, it.session.nodes(0).find(RELU))
+    stop = it.told.wait(LiveKind.STOPPED, 2)
+    assert (stop.step, stop.ended) == (0, START)
+    assert lost(it) == []
+
+
 def test_hits_on_unknown_nodes_are_not_called_clean(live: Make) -> None:
     it = live(hits=overflow_at(1, "what/is/this"))
     it.arrive()
