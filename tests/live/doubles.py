@@ -118,8 +118,13 @@ class FakeTraining:
 
     # -- what drives it ------------------------------------------------------------------------------
 
-    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
+    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> int:
         self.watched = tuple(watchpoints)
+        return 0
+
+    @property
+    def listed(self) -> int:
+        return 0
 
     def _go(self, order: str) -> None:
         need_stopped(self.phase)

@@ -89,6 +89,7 @@ class NetworksTraining(RecordedTraining):
     """See the module. Every run of a network is a step, and the client names the network where it waits.
 
     Attributes:
+        before_step: called before each step, when the client was told to run it.
         before_first_run: called before the graph of a network is sent that comes later.
     """
 
@@ -98,6 +99,7 @@ class NetworksTraining(RecordedTraining):
         self.sent: set[int] = set()
         self.root = networks.order[0]
         self.before_first_run: Callable[[], None] = lambda: None
+        self.before_step: Callable[[int], None] = lambda _: None
 
     def _send(self, name: str, message: Any) -> Any:
         if name == "SendMetadata" and not message.training_done:
@@ -127,6 +129,8 @@ class NetworksTraining(RecordedTraining):
 
     def _go(self, command: Any) -> bool:
         following = self.networks.order.get(self._step + 1)
+        if command.run_level != wire.LEVEL_RECHECK:
+            self.before_step(self._step + 1)
         if command.run_level == wire.LEVEL_RECHECK or following is None:
             return super()._go(command)
         self.root = following

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.live.session.test_several_networks import DISC, GAN, GEN, playing
+from tests.patience import PATIENCE
 from tests.tui.driver import Driver
 from tests.tui.sizes import every_size
+from tui_debugger.session.live import LiveSession
 from tui_debugger.tui.app import TdbgApp
 from tui_debugger.tui.dialogs.pages import HistoryScreen
 from tui_debugger.tui.live import LiveControl
@@ -19,10 +22,17 @@ Dumps = Callable[[str], Path]
 
 
 @asynccontextmanager
-async def screen_of(path: Path, size: tuple[int, int] = (120, 40)) -> AsyncIterator[Driver]:
-    """Before the first step of a GAN whose discriminator runs first."""
+async def screen_of(
+    path: Path,
+    size: tuple[int, int] = (120, 40),
+    *,
+    recommended: bool = True,
+    before_step: Callable[[int], None] = lambda _: None,
+) -> AsyncIterator[Driver]:
+    """Before the first step of a training of several networks."""
     with playing(path) as live:
-        app = TdbgApp(live=LiveControl(live.session), recommended=True)
+        live.training.before_step = before_step
+        app = TdbgApp(live=LiveControl(live.session), recommended=recommended)
         async with app.run_test(size=size) as pilot:
             live.training.start()
             screen = Driver(app, pilot)
@@ -83,3 +93,30 @@ async def test_what_was_found_before_the_second_network_came_is_still_there(dump
         await run_to(screen, 6)
         origins = [hit.key.node for hit in screen.main.hits_pane.hits if hit.origin]
         assert [name.rpartition("/")[2] for name in origins] == ["Log-op191"]
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_watchpoints_that_are_added_while_it_runs_count_from_the_end_of_its_step(
+    dumps: Dumps, size: tuple[int, int]
+) -> None:
+    held, reached = {step: threading.Event() for step in (1, 3)}, set[int]()
+
+    def hold(step: int) -> None:
+        reached.add(step)
+        if step in held:
+            assert held[step].wait(PATIENCE)
+
+    async with screen_of(dumps(GAN), size, recommended=False, before_step=hold) as screen:
+        session = screen.main.session
+        assert isinstance(session, LiveSession)
+        await screen.press("c")
+        await screen.until(lambda: 1 in reached)
+        await screen.press("a")
+        await screen.until(lambda: bool(session.watchpoints.items()) and session.idle)
+        held[1].set()
+        await screen.until(lambda: "count from step 2 on" in screen.main.footer.notice)
+        held[3].set()
+        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
+        await screen.settled()
+        assert {hit.key.step for hit in screen.main.hits_pane.hits} == {3}

@@ -344,6 +344,8 @@ class Event(Enum):
     HITS = "hits"
     """The training reported hits while it goes on by itself (``stop_on_hit=False``), or in a recheck."""
     RUNNING = "running"
+    LISTED = "listed"
+    """It runs, and has the list of watchpoints that it was given meanwhile: it judges the next steps by that."""
     LOST = "lost"
     BACK = "back"
     """A lost training came back."""
@@ -395,8 +397,16 @@ class Training(Protocol):
     def notes(self) -> RunNotes:
         """The scalars that the program noted, by step."""
 
-    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
-        """The list as it should be. The client learns of the differences with the next ``run`` or ``recheck``."""
+    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> int:
+        """The list as it should be; returns its number, from 1.
+
+        The client learns of the differences with the next ``run`` or ``recheck``; one that runs when it asks for the
+        next time, after a step: see ``Event.LISTED``.
+        """
+
+    @property
+    def listed(self) -> int:
+        """The number of the list that the client has."""
 
     def run(
         self,

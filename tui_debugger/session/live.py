@@ -398,6 +398,7 @@ class LiveSession(Session):
             self._notify,
             measurements=self.measurements,
         )
+        self.watchpoints.on_change = self._driver.renew_lists
 
     # -- trainings ---------------------------------------------------------------------------------
 

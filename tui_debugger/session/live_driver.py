@@ -30,7 +30,17 @@ from tui_debugger.live import wire
 from tui_debugger.live.graph import remote_watchpoints
 from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.source import LiveSource
-from tui_debugger.live.wire import START, Event, Phase, ReceivedHit, Stop, Training, TrainingInfo, Trainings
+from tui_debugger.live.wire import (
+    START,
+    Event,
+    Phase,
+    ReceivedHit,
+    RemoteWatchpoint,
+    Stop,
+    Training,
+    TrainingInfo,
+    Trainings,
+)
 from tui_debugger.model import Coverage, OperandState, Progress, ProgressFn, Verdict, no_progress
 from tui_debugger.session.live_evidence import AT_STOPS, evidence, statistics, values
 from tui_debugger.text.numbers import plural
@@ -94,6 +104,8 @@ class LiveKind(Enum):
     HITS = "hits"
     """Hits came while it goes on, or in a recheck; they are in ``known`` as well."""
     RUNNING = "running"
+    LISTED = "listed"
+    """The training runs, and judges by the list of watchpoints as it is now from its next step on."""
     LOST = "lost"
     BACK = "back"
     DONE = "done"
@@ -139,12 +151,13 @@ _PATIENCE: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """An event with where the training stood, and what it reported, when it came."""
+    """An event with where the training stood, what it reported, and the number of its list, when it came."""
 
     training: Training | None
     event: Event
     stop: Stop | None = None
     hits: tuple[ReceivedHit, ...] = ()
+    listed: int = 0
 
 
 class EventQueue:
@@ -157,6 +170,8 @@ class EventQueue:
         resync: Callable[[], None],
         idle: Callable[[], None],
         missed: Callable[[Training], None],
+        *,
+        renew: Callable[[], None],
     ) -> None:
         """Starts to listen.
 
@@ -166,9 +181,12 @@ class EventQueue:
             resync: called there when events were lost: looks at all trainings.
             idle: called there when all that came was worked on.
             missed: called when the report of a training had to be dropped.
+            renew: called there when ``wake`` was.
         """
+        self._renew = renew
+        self._awake = threading.Event()
         self._handle, self._resync, self._idle, self._missed = handle, resync, idle, missed
-        self._queue: queue.Queue[Happened | None] = queue.Queue(_MOST)
+        self._queue: queue.Queue[Happened | bool] = queue.Queue(_MOST)
         self._lost = threading.Event()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, name="tdbg-live-events", daemon=True)
@@ -180,6 +198,12 @@ class EventQueue:
         """Tells whether all that came was worked on, and told."""
         return not self._queue.unfinished_tasks
 
+    def wake(self) -> None:
+        """Has ``renew`` called soon. Never waits: where the queue is full, its thread is awake."""
+        self._awake.set()
+        with suppress(queue.Full):
+            self._queue.put_nowait(True)
+
     def wait_until_idle(self, limit: float) -> None:
         """Waits until that is so, in any thread but that of the queue."""
         with self._queue.all_tasks_done:
@@ -190,17 +214,18 @@ class EventQueue:
         self._end()
         self._closed.set()
         with suppress(queue.Full):  # then the thread is awake
-            self._queue.put_nowait(None)
+            self._queue.put_nowait(False)
         if self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE)
 
     def _queue_event(self, training: Training | None, event: Event) -> None:
         reports = training is not None and event in (Event.STOPPED, Event.HITS)
         hits: Sequence[ReceivedHit] = training.hits if training is not None and reports else ()
-        stop = training.stop if training is not None else None
+        stop, listed = (training.stop, training.listed) if training is not None else (None, 0)
+        happened, block = Happened(training, event, stop, tuple(hits), listed), reports or event is Event.LISTED
         try:
             # What was found must not be lost: a training that reports faster than this works waits a little.
-            self._queue.put(Happened(training, event, stop, tuple(hits)), block=reports, timeout=_SLOWEST)
+            self._queue.put(happened, block=block, timeout=_SLOWEST)
         except queue.Full:
             self._lost.set()
             if reports and training is not None:
@@ -209,9 +234,13 @@ class EventQueue:
     def _work(self) -> None:
         while not self._closed.is_set():
             happened = self._queue.get()
-            if happened is None or self._closed.is_set():
+            if self._closed.is_set():
                 return
-            self._handle(happened)
+            if isinstance(happened, Happened):
+                self._handle(happened)
+            if self._awake.is_set():
+                self._awake.clear()
+                self._renew()
             if self._queue.empty():
                 self._idle()
             if self._lost.is_set() and self._queue.empty():
@@ -257,7 +286,8 @@ class DrivenTraining:
 
     Attributes:
         phase: what it is doing, as far as events were worked through.
-        watched: the list that it was given last.
+        watched: the list that it judges by.
+        coming: lists that it was given while it runs and does not judge by yet, by their numbers.
         target: the step at which it is to stop; None: at a hit.
         stops: where hits stop it, as it was told last.
         detour: it runs to the end of its step, whatever it was told.
@@ -277,6 +307,7 @@ class DrivenTraining:
 
     phase: Phase
     watched: Watched | None = None
+    coming: dict[int, Watched] = field(default_factory=dict)
     target: int | None = None
     stops: HitStops = field(default_factory=HitStops)
     detour: Detour | None = None
@@ -346,7 +377,7 @@ class Driver:
         self._driven: dict[int, DrivenTraining] = {}
         self._hits: dict[tuple[int, int], int] = {}
         self._strange: set[tuple[int, int]] = set()
-        self._queue = EventQueue(trainings, self._handle, self._resync, self._file_all, self._missed)
+        self._queue = EventQueue(trainings, self._handle, self._resync, self._file_all, self._missed, renew=self._renew)
         self._resync()
 
     def close(self) -> None:
@@ -357,6 +388,10 @@ class Driver:
     def on_new_nodes(self, do: Callable[[int], None]) -> None:
         """See ``LiveSession.on_new_nodes``."""
         self._new_nodes = do
+
+    def renew_lists(self) -> None:
+        """The list changed: trainings that run are sent it, those that stand when they go on."""
+        self._queue.wake()
 
     # -- what they are doing -----------------------------------------------------------------------
 
@@ -507,7 +542,7 @@ class Driver:
         driven = self._of(live)
         self._settle(live, driven)
         with self._lock:
-            driven.watched, driven.target = None, None
+            driven.watched, driven.coming, driven.target = None, {}, None
             if driven.phase is Phase.STOPPED:
                 driven.phase = Phase.RUNNING
         live.training.release()
@@ -545,8 +580,8 @@ class Driver:
         before = driven.watched
         if before is not None and before.graph is watched.graph and before.version == watched.version:
             return before  # naming a hundred thousand nodes anew at every step would take a while
-        pairs = zip(watched.watchpoints, watched.masks, strict=True)
-        live.training.set_watchpoints(remote_watchpoints(pairs, watched.graph.nodes, live.training.info))
+        driven.coming = {}
+        live.training.set_watchpoints(_as_sent(live, watched))
         stop = live.training.stop
         if before is not None and stop is not None and driven.phase is not Phase.RUNNING:
             self._keep_silence(live, driven, stop.step, before)
@@ -554,6 +589,37 @@ class Driver:
             driven.since = stop.step + (driven.phase is Phase.RUNNING)
         driven.watched = watched
         return watched
+
+    def _renew(self) -> None:
+        for live in self._source.all():
+            driven = self._of(live)
+            try:
+                with self._lock:
+                    self._renew_list(live, driven)
+            except Exception as error:  # noqa: BLE001 - as in _handle
+                self._broke(live, error)
+
+    def _renew_list(self, live: LiveRank, driven: DrivenTraining) -> None:
+        """Sends a training that runs the list as it is now; until it has that, it judges by the other."""
+        before = driven.watched
+        if before is None or live.graph is None or driven.phase is not Phase.RUNNING:
+            return
+        watched = self._watched(live)
+        newest = [before, *driven.coming.values()][-1]
+        if watched.version != newest.version:
+            driven.coming[live.training.set_watchpoints(_as_sent(live, watched))] = watched
+
+    def _listed(self, live: LiveRank, driven: DrivenTraining, stop: Stop, number: int) -> None:
+        """A training that runs has the list that was sent to it meanwhile."""
+        with self._lock:
+            if number not in driven.coming or driven.watched is None:
+                return
+            self._count_silent(live, driven, stop, ended=True)
+            self._keep_silence(live, driven, stop.step, driven.watched)
+            driven.watched, driven.since = driven.coming[number], stop.step
+            driven.coming = {each: watched for each, watched in driven.coming.items() if each > number}
+        text = f"rank {live.number}: the watchpoints as they are now count from step {stop.ended + 1} on"
+        self._tell(LiveEvent(LiveKind.LISTED, live.number, text))
 
     # -- what happened -----------------------------------------------------------------------------
 
@@ -588,6 +654,8 @@ class Driver:
             self._stopped(live, driven, happened.stop, happened.hits)
         elif event is Event.HITS and happened.stop is not None:
             self._reported(live, driven, happened.stop, happened.hits)
+        elif event is Event.LISTED and happened.stop is not None:
+            self._listed(live, driven, happened.stop, happened.listed)
         elif event in _KINDS:
             if event in (Event.LOST, Event.DONE):
                 self._count_silent(live, driven, happened.stop, ended=True)
@@ -710,7 +778,7 @@ class Driver:
         if driven.watched is not None and (missed := stop.step - driven.last - 1) > 0:
             first = f"first step {driven.last + 1}"
             self._source.unjudged(live.number, "steps that ran while the connection was lost", missed, first)
-        driven.watched, driven.unjudged = None, stop.count
+        driven.watched, driven.coming, driven.unjudged = None, {}, stop.count
 
     def _reported(self, live: LiveRank, driven: DrivenTraining, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
         if driven.watched is None:
@@ -891,6 +959,11 @@ _PHASES: Final = {  # it counts as stopped when the results of its step are ther
     Event.LOST: Phase.LOST,
     Event.DONE: Phase.DONE,
 }
+
+
+def _as_sent(live: LiveRank, watched: Watched) -> list[RemoteWatchpoint]:
+    pairs = zip(watched.watchpoints, watched.masks, strict=True)
+    return remote_watchpoints(pairs, watched.graph.nodes, live.training.info)
 
 
 class StepKind(NamedTuple):

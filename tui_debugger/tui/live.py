@@ -651,7 +651,7 @@ class LiveControl:
                 self._screen.say(f"{name} is back")
             elif event.kind is LiveKind.DONE:
                 self._screen.say(f"{name} has finished: {ENDED_HINT}")
-            elif event.kind in {LiveKind.DROPPED, LiveKind.HITS} and event.text:
+            elif event.kind in {LiveKind.DROPPED, LiveKind.HITS, LiveKind.LISTED} and event.text:
                 self._screen.say(event.text)
 
     def _tick(self) -> None:

@@ -155,6 +155,49 @@ def test_differences_of_the_list_go_before_the_next_run_one_at_a_time(
     ]
 
 
+class TestAListThatComesWhileItRuns:
+    """It is sent when the training asks for the next time, and whoever drives is told from which step on it counts."""
+
+    @pytest.fixture
+    def runs(self, conversation: Conversation, client: Client) -> Client:
+        client.enter()
+        conversation.run(None)
+        assert told(conversation, client) == (RunStep(), [])
+        return client
+
+    def test_is_known_from_the_next_step_on(self, conversation: Conversation, runs: Client) -> None:
+        number = conversation.watch([watchpoint(1)])
+        assert conversation.listed < number
+        runs.enter()
+        assert told(conversation, runs) == (Watch(watchpoint(1)), [])
+        runs.enter()
+        assert told(conversation, runs) == (RunStep(), [Event.LISTED])
+        assert conversation.listed == number
+        assert conversation.stop is not None
+        assert conversation.stop.step == 0, "the step that ended was judged by the list of before"
+        runs.enter()
+        assert told(conversation, runs) == (RunStep(), []), "once"
+
+    def test_waits_for_the_next_run_where_it_stops_before(self, conversation: Conversation, runs: Client) -> None:
+        conversation.watch([watchpoint(1)])
+        conversation.pause()
+        assert runs.enter() == [Event.STOPPED]
+        number = conversation.watch([watchpoint(1), watchpoint(2)])
+        conversation.run(1)
+        assert told(conversation, runs) == (Watch(watchpoint(1)), [])
+        runs.enter()
+        assert told(conversation, runs) == (Watch(watchpoint(2)), [])
+        runs.enter()
+        assert told(conversation, runs) == (RunStep(), []), "nobody has to be told"
+        assert conversation.listed == number
+
+
+def told(conversation: Conversation, client: Client) -> tuple[Command | None, list[Event]]:
+    """What a client that waits is answered, and what follows from that."""
+    command = client.told()
+    return command, conversation.after(command) if command is not None else []
+
+
 def test_the_name_for_everything_is_never_sent(conversation: Conversation, client: Client) -> None:
     client.enter()
     everything = RemoteWatchpoint(1, 13, (), (("*", "", ""),))

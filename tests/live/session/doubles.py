@@ -158,8 +158,13 @@ class ScriptedTraining:
 
     # -- Training ----------------------------------------------------------------------------------
 
-    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
+    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> int:
         self.watchpoints = tuple(watchpoints)
+        return 0
+
+    @property
+    def listed(self) -> int:
+        return 0
 
     def run(
         self,

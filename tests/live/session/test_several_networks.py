@@ -12,6 +12,7 @@ import pytest
 from tests.live.networks import Networks, NetworksTraining
 from tests.live.session.conftest import Told
 from tests.live.session.test_recorded_session import everything
+from tests.patience import PATIENCE
 from tui_debugger.check.types import CheckResult
 from tui_debugger.live.server import serve
 from tui_debugger.live.wire import START
@@ -192,6 +193,22 @@ def test_what_is_saved_has_both_graphs_their_runs_and_the_origins(dumps: Dumps, 
     assert found == origins(again) == origins(result)
     assert runs == [(step, order[step]) for step, _ in runs]
     assert {root for _, root in runs} == {0, 1}
+
+
+def test_a_watchpoint_that_is_made_while_it_runs_counts_from_the_end_of_that_step_on(gan: Playing) -> None:
+    session = gan.session
+
+    def add(step: int) -> None:
+        if step == 1:
+            session.watchpoints.add("tensor_overflow", selection=everything())
+            session.wait_until_idle(PATIENCE)
+
+    gan.training.before_step = add
+    assert gan.run(None) == 3, "where it hits"
+    assert gan.told.wait(LiveKind.LISTED).text == "rank 0: the watchpoints as they are now count from step 2 on"
+    result = session.so_far()
+    assert result is not None
+    assert (result.silent, result.coverage.steps) == (1, ((0, 3),)), "steps 0 and 1 had another list"
 
 
 class TestPausedBeforeTheFirstRun:

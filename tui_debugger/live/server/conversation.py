@@ -345,6 +345,7 @@ class Conversation:
         waiting: the call that waits for a command, None when there is none.
         released: it goes on by itself, for good.
         graph_runs: which root graph ran in each step.
+        listed: the number of the list that it has: see ``watch``.
     """
 
     def __init__(self, now: float, *, mismatch: bool = False, features: int = 0) -> None:
@@ -370,6 +371,8 @@ class Conversation:
         self._arrived_hits = False
         self._grown = False
         self._opens = False
+        self.listed = self._lists = 0
+        self._lists_meanwhile = False
 
     # What the client does ------------------------------------------------------------------------------------------
 
@@ -521,14 +524,23 @@ class Conversation:
 
     def after(self, command: Command) -> Events:
         """Returns what follows from a command that was just given."""
-        return self.finish() if isinstance(command, Exit) else []
+        if isinstance(command, Exit):
+            return self.finish()
+        if not isinstance(command, RunStep | RunNode | Recheck):
+            return []
+        self.listed, meanwhile = self._lists, self._lists_meanwhile
+        self._lists_meanwhile = False
+        return [Event.LISTED] if meanwhile and self.phase is Phase.RUNNING else []
 
     # What people want ----------------------------------------------------------------------------------------------
 
-    def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
-        """The list as it should be."""
+    def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> int:
+        """The list as it should be; returns its number."""
         if not self.released:
             self._wanted = as_sent(watchpoints)
+            self._lists += 1
+            self._lists_meanwhile = self.phase is Phase.RUNNING
+        return self._lists
 
     def run(
         self,

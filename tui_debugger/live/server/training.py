@@ -151,10 +151,15 @@ class RemoteTraining:
         """The scalars that the program noted, by step."""
         return self._notes
 
-    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
-        """The list as it should be."""
+    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> int:
+        """The list as it should be; returns its number."""
         with self._changed:
-            self._conversation.watch(watchpoints)
+            return self._conversation.watch(watchpoints)
+
+    @property
+    def listed(self) -> int:
+        """The number of the list that the client has."""
+        return self._conversation.listed
 
     def run(
         self,
