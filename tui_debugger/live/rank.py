@@ -334,6 +334,7 @@ class LiveRank:
         self._turns = Turns()
         self._graph: RankGraph | None = None
         self._keeping = ReceivedSteps()
+        self._added: frozenset[int] = frozenset()
         self._stop: Stop | None = None
         self._here = False
         self._tables: dict[int, tuple[object, LiveTable]] = {}
@@ -365,10 +366,10 @@ class LiveRank:
         return self.training.graph_runs.root(step, graph.roots)
 
     def located(self, stop: Stop) -> Stop:
-        """A stop with the root graph as it counts here: see ``root``."""
-        graph = self._graph
-        known = stop.opens and graph is not None and stop.root in graph.roots
-        return replace(stop, root=stop.root if known else self.root(stop.step))
+        """A stop with the root graph as it counts here: see ``root``; before a first run the one that came last."""
+        if not stop.opens:
+            return replace(stop, root=self.root(stop.step))
+        return replace(stop, root=next(iter(self._added)) if len(self._added) == 1 else stop.root)
 
     def first_run(self, root: int) -> int | None:
         """The first step that ran a root graph; None: none did so far."""
@@ -449,6 +450,7 @@ class LiveRank:
                 for step, kept in self._keeping.renumber(self._graph, graph):
                     self._discard(step, kept)
             self._tables.clear()
+            self._added = graph.roots - (self._graph.roots if self._graph is not None else frozenset())
             self._graph = graph
             if self._stop is not None:
                 self._keeping.stopped(self._stop.step)

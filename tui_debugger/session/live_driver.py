@@ -670,6 +670,7 @@ class Driver:
             self._new_nodes(live.number)
             with self._lock:
                 self._count_silent(live, driven, stop, ended=True)
+                driven.covers.clear()
                 if not same_rows:
                     self._known_results.drop_from(live.number, START)
                 self._give_list(live, driven)

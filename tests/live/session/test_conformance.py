@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -85,18 +86,34 @@ class TestTrainingOnTheWire(SourceConformance):
         every_value_can_be_read_or_is_known_to_be_elsewhere(source)
 
 
+@contextmanager
+def gan_at_step_5(path: Path) -> Iterator[LiveSource]:
+    with playing(path) as live:
+        live.start()
+        live.session.watchpoints.add("tensor_overflow", selection=everything())
+        live.session.read(TensorKey(0, "kernel_graph_0", "d_opt.disc.fc1.weight", Side.OUTPUT, 0, START))
+        for step in range(6):
+            assert live.run() == step
+        yield live.session.live
+
+
+@pytest.fixture(scope="module")
+def gan(dumps: Callable[[str], Path]) -> Iterator[LiveSource]:
+    with gan_at_step_5(dumps(GAN)) as source:
+        yield source
+
+
 class TestTrainingOfSeveralNetworks(SourceConformance):
     """The real server, and a generator and a discriminator whose graphs come one after the other."""
 
     @pytest.fixture
-    def source(self, dumps: Callable[[str], Path]) -> Iterator[Source]:
-        with playing(dumps(GAN)) as live:
-            live.start()
-            live.session.watchpoints.add("tensor_overflow", selection=everything())
-            live.session.read(TensorKey(0, "kernel_graph_0", "d_opt.disc.fc1.weight", Side.OUTPUT, 0, START))
-            for step in range(6):
-                assert live.run() == step
-            yield live.session.live
+    def source(self, gan: LiveSource) -> LiveSource:
+        return gan
+
+    @pytest.fixture
+    def fresh(self, dumps: Callable[[str], Path]) -> Iterator[LiveSource]:
+        with gan_at_step_5(dumps(GAN)) as source:
+            yield source
 
     def test_every_value_can_be_read_or_has_recorded_statistics(self, source: Source) -> None:
         every_value_can_be_read_or_is_known_to_be_elsewhere(source)
