@@ -55,7 +55,8 @@ from tui_debugger.model import (
     Watchpoint,
     no_progress,
 )
-from tui_debugger.session.live_driver import Driver, HitStops, LiveEvent, LiveKind, LiveState, unknown_rank
+from tui_debugger.session.live_driver import Driver, HitStops, unknown_rank
+from tui_debugger.session.live_events import LiveEvent, LiveKind, LiveState
 from tui_debugger.session.live_evidence import Budget, evidence, outputs, statistics, values
 from tui_debugger.session.session import Session
 from tui_debugger.sources.base import Changes, TensorFlag

@@ -16,7 +16,7 @@ from textual.widget import Widget
 
 from tui_debugger.errors import CancelledError
 from tui_debugger.live.wire import Phase, Stop
-from tui_debugger.session.live_driver import LiveEvent, LiveKind
+from tui_debugger.session.live_events import LiveEvent, LiveKind
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural, size
 from tui_debugger.text.tensors import step_text
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tui_debugger.model import Progress
     from tui_debugger.session import Session
     from tui_debugger.session.live import LiveSession
-    from tui_debugger.session.live_driver import LiveState
+    from tui_debugger.session.live_events import LiveState
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.checker import Checker
     from tui_debugger.tui.context import Context

@@ -39,7 +39,7 @@ from tui_debugger.model import (
     TensorStats,
     Verdict,
 )
-from tui_debugger.session import live_driver
+from tui_debugger.session import live_events
 from tui_debugger.session.live import LiveKind, LiveSession
 from tui_debugger.stats.blocks import measure_stats
 
@@ -864,7 +864,7 @@ def test_hits_of_a_step_that_come_one_by_one_are_one_result(live: Make) -> None:
 def test_reports_that_come_faster_than_they_are_taken_in_wait_and_are_none_lost(
     live: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_driver, "_MOST", 2)
+    monkeypatch.setattr(live_events, "_MOST", 2)
     it = live(hits=lambda step, watched: overflow_at(step, LOSS)(step, watched), end=50)
     it.arrive()
     it.session.add_recommended()
