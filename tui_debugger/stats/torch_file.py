@@ -630,7 +630,7 @@ class TorchValues:
         return self._view(decoded.reshape(-1, self._each), layout.dtype)
 
     def check(self, _: int) -> None:
-        """See ``npy.CheckedReader``."""
+        """See ``TensorFile.check``."""
         if isinstance(self._content, MemberFile):
             self._content.check(may_lack=True)
 
