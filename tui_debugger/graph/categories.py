@@ -288,6 +288,11 @@ def parameter_by_name(name: str, names: Container[str] = ()) -> Category:
     return Category.WEIGHT if _WEIGHT_LIKE.search(name) else Category.PARAMETER
 
 
+def is_parameter_name(name: str) -> bool:
+    """Tells whether a name alone says that it is a parameter's; ``parameter_by_name`` says which kind of one."""
+    return bool(_WEIGHT_LIKE.search(name) or _NORMALISATION.search(name)) or is_optimizer_state(name)
+
+
 def is_gradient(name: str) -> bool:
     """Tells whether an operator's full name (or the part of it a file name kept) lies in the backward pass."""
     return name[:1] in {"g", "G"} and _GRADIENT_NAME.match(name) is not None

@@ -204,13 +204,14 @@ class Session:
         """Returns what the source can do beyond reading."""
         return self.source.capabilities
 
-    def open(self, progress: ProgressFn = no_progress) -> None:
-        """Does the slow part of opening: finds the ranks and loads the first rank's nodes and tree."""
+    def open(self, progress: ProgressFn = no_progress, *, tree: bool = True) -> None:
+        """Does the slow part of opening: finds the ranks and loads the first rank's nodes, for a screen their tree."""
         ranks = self.ranks()
         if ranks:
             progress(Progress(0, 0, f"rank {ranks[0]}: reading the graph"))
             self.source.nodes(ranks[0], progress)
-            self.tree(ranks[0])
+            if tree:
+                self.tree(ranks[0])
 
     @property
     def inventory(self) -> Inventory:

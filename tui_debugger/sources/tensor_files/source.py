@@ -135,9 +135,10 @@ class _RankNodes(RankNodes):
             name = each.name
             first.setdefault(name, each)
             outputs[name] = max(outputs.get(name, 1), each.slot + 1 if each.side is Side.OUTPUT else 1)
-        fresh = {name: file_node(first[name], count) for name, count in outputs.items() if name not in self.rows}
+        fresh = [name for name in outputs if name not in self.rows]
         if fresh:
-            self.table, numbers = append_nodes(self.table, fresh.values())
+            made = (file_node(first[name], outputs[name]) for name in fresh)  # one at a time: there may be a million
+            self.table, numbers = append_nodes(self.table, made)
             self.rows.update(zip(fresh, numbers.tolist(), strict=True))
             self._categorise({self.rows[name]: first[name].row for name in fresh})
         placed = {self.rows[each.name]: each.part.text for each in arrays if each.part is not None}
