@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from tests.cli.running import Answer, run
 from tests.json_page import assert_described
-from tests.sources.arrays import write_arrays
+from tests.sources.arrays import write_arrays, write_safetensors
 
 Capsys = pytest.CaptureFixture[str]
 Array = npt.NDArray[np.float32]
@@ -251,3 +252,82 @@ def test_a_conversion_that_nothing_proves_cannot_be_judged(diff: Callable[..., A
         for name, value in vllm(hugging_face()).items()
     }
     assert diff(hugging_face(), other).code == 2
+
+
+# -- parts of tensor-parallel ranks ------------------------------------------------------------------
+
+
+def tensor_parallel(of: Weights, ranks: int = 2) -> list[Weights]:
+    """Each rank has its heads of q, k and v, its part of gate and up, and columns of the rows behind them."""
+    made: list[Weights] = [{} for _ in range(ranks)]
+    for rank, own in enumerate(made):
+        for name, value in of.items():
+            axis = 1 if any(each in name for each in ("o_proj.w", "down_proj.w")) else 0
+            parts = np.split(value, ranks, axis) if "_proj" in name else [value] * ranks
+            own[name] = parts[rank]
+    return [vllm(each) for each in made]
+
+
+@pytest.fixture
+def diff_parts(capsys: Capsys, tmp_path: Path) -> Callable[..., Answer]:
+    def compared(a: Mapping[str, object], ranks: list[Weights], *words: str) -> Answer:
+        write_arrays(tmp_path / "A", a, "safetensors")
+        for rank, values in enumerate(ranks):
+            (tmp_path / "B").mkdir(exist_ok=True)
+            write_safetensors(tmp_path / "B" / f"model_tp_rank_{rank}.safetensors", values)
+        return run(capsys, "diff", tmp_path / "A", tmp_path / "B", *words)
+
+    return compared
+
+
+def test_parts_of_fused_weights_are_proven_by_values(diff_parts: Callable[..., Answer]) -> None:
+    answer = diff_parts(hugging_face(), tensor_parallel(hugging_face()))
+    assert answer.code == 0, answer.out
+    assert " by value" in answer.out
+
+
+def test_the_wrong_part_of_a_fused_weight_is_named(diff_parts: Callable[..., Answer]) -> None:
+    wrong = hugging_face() | {KEY: hugging_face()[KEY] * np.float32(1.5)}
+    ranks = tensor_parallel(hugging_face())
+    answer = diff_parts(hugging_face(), [ranks[0], tensor_parallel(wrong)[1]], "--json")
+    assert (answer.code, answer.json["headline"]["node"], len(answer.json["findings"])) == (1, KEY, 1)
+    assert "of rank 1" in answer.json["headline"]["text"]
+
+
+def test_parts_that_nothing_proves_cannot_be_judged(diff_parts: Callable[..., Answer]) -> None:
+    ranks = tensor_parallel(hugging_face())
+    for name, value in ranks[1].items():
+        if "qkv" in name:
+            ranks[1][name] = random(*value.shape, seed=91)
+    assert diff_parts(hugging_face(), ranks).code == 2
+
+
+@pytest.mark.parametrize("name", ["model_tp_rank_0", "model_tp_rank_1", "mp_rank_00_model_states", "consolidated.00"])
+def test_the_file_of_one_rank_may_hold_parts_of_its_weights(capsys: Capsys, tmp_path: Path, name: str) -> None:
+    """Another shape of what may be a part is no difference: the other ranks are not there."""
+    write_arrays(tmp_path / "A", small(), "safetensors")
+    part = {each: value[:6] if "fc.weight" in each else value for each, value in small().items()}
+    (tmp_path / "B").mkdir()
+    write_safetensors(tmp_path / "B" / f"{name}.safetensors", part)
+    assert run(capsys, "diff", tmp_path / "A", tmp_path / "B").code == 2
+
+
+# -- what else a checkpoint has ------------------------------------------------------------------------
+
+
+def test_the_log_of_a_trainer_takes_part(diff: Callable[..., Answer], tmp_path: Path) -> None:
+    def logged(side: str, **numbers: float) -> None:
+        log = {"global_step": 20, "log_history": [{"step": 10, "loss": 2.0}, {"step": 20, **numbers}]}
+        (tmp_path / side).mkdir(exist_ok=True)
+        (tmp_path / side / "trainer_state.json").write_text(json.dumps(log))
+
+    logged("A", loss=1.0, train_runtime=60.0)
+    logged("B", loss=1.004, train_runtime=75.0)
+    assert diff(small(), small()).code == 0
+    logged("B", loss=1.5, train_runtime=60.0)
+    answer = diff(small(), small())
+    assert answer.code == 1
+    assert "loss at step 0: at step 20 the log of B says 1.5, that of A 1" in answer.out
+    answer = diff(small(), small() | {"encoder.l1.fc.weight": random(12, 8, seed=77)}, "--json")
+    assert answer.json["headline"]["node"] == "encoder.l1.fc.weight"
+    assert answer.json["notices"] == ["loss at step 20 the log of B says 1.5, that of A 1"]

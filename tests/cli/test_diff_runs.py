@@ -317,3 +317,32 @@ def test_squares_that_overflow_say_nothing_of_numpy(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "Warning" not in done.stderr
+
+
+@pytest.mark.parametrize("form", ["npz", "npy"])
+@pytest.mark.parametrize(("fault", "wrong"), [(1.0, []), (1.5, ["layer04"]), (float("nan"), ["layer04"])])
+def test_what_only_passes_on_is_told_by_the_order_of_layers(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str, fault: float, wrong: list[str]
+) -> None:
+    """Nobody recorded what feeds what."""
+    for side, factor in {"A": 1.0, "B": fault}.items():
+        values, layers = np.linspace(-1, 1, 64, dtype=np.float32), {}
+        for number in range(11):
+            values = np.tanh(values) * np.float32(factor if number == 4 else 1.0)
+            layers[f"layer{number:02d}"] = values
+        write_arrays(tmp_path / side / "step_0", layers, form)
+    answer = run(capsys, "diff", tmp_path / "A", tmp_path / "B", "--json")
+    assert [each["node"].rpartition("/")[2] for each in answer.json["findings"]] == wrong
+    assert answer.code == bool(wrong)
+
+
+def test_other_shapes_of_activations_are_said_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Another size of a batch: what follows from it is no doubt of its own."""
+    for side, batch in {"A": 4, "B": 8}.items():
+        layers = {f"layer{number:02d}": np.linspace(0, 1, 6 * batch).reshape(batch, 6) for number in range(11)}
+        write_arrays(tmp_path / side / "step_0", layers, "npz")
+    answer = run(capsys, "diff", tmp_path / "A", tmp_path / "B", "--json")
+    assert answer.code == 2
+    texts = [each["text"] for each in answer.json["reasons"] if "shapes differ" in each["text"]]
+    assert len(texts) == 1
+    assert "layer00:0: shapes differ [4, 6] and [8, 6], and so do 10 tensors behind it" in texts[0]

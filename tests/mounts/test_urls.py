@@ -87,7 +87,7 @@ def test_nothing_is_loaded_for_a_directory(arrays: Path) -> None:
         "print(*(name for name in sys.modules if 'mounts' in name or name in ('fsspec', 'aiohttp', 'tarfile')))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(arrays)], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "tui_debugger.mounts"
+    assert done.stdout.splitlines()[-1] == "tui_debugger.mounts.refusals tui_debugger.mounts"
 
 
 def test_recent_dumps_in_a_tar_and_at_a_url_are_not_gone(arrays: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.server
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import escape
 from http import HTTPStatus
@@ -17,8 +17,10 @@ class WebServer(http.server.ThreadingHTTPServer):
     """Serves a directory.
 
     Attributes:
+        host: how its URL names this machine.
         sent: bytes of files that it sent, by path.
         requests: (method, path) of each request.
+        answers: what answers for a part of the requests in whatever way, by a pattern of method and path.
         statuses: answers of a part of the paths, by a pattern.
         cut: patterns of paths of which half is sent before the connection ends.
         short: patterns of paths of which half is sent as if that were what was asked for.
@@ -29,12 +31,14 @@ class WebServer(http.server.ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = 100
 
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.folder = folder
+        self.folder, self.host = folder, "127.0.0.1"
         self.sent: dict[str, int] = {}
         self.requests: list[tuple[str, str]] = []
+        self.answers: dict[str, Callable[[http.server.BaseHTTPRequestHandler], None]] = {}
         self.statuses: dict[str, int] = {}
         self.cut: set[str] = set()
         self.short: set[str] = set()
@@ -45,7 +49,7 @@ class WebServer(http.server.ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"http://{self.host}:{self.server_address[1]}"
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that went away is none of the test's business."""
@@ -71,6 +75,11 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
     def _answer(self, *, content: bool) -> None:
         server, path = self.server, unquote(self.path)
         server.requests.append((self.command, path))
+        for pattern, answer in server.answers.items():
+            if re.search(pattern, f"{self.command} {path}"):
+                self.close_connection = True
+                answer(self)
+                return
         for pattern, status in server.statuses.items():
             if re.search(pattern, path):
                 self.send_error(status)

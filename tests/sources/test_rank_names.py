@@ -9,7 +9,15 @@ import pytest
 
 from tests.cli.running import run
 from tui_debugger.sources import open_source
-from tui_debugger.sources.rank_names import UNNAMED, confirmed, number_places, read_rank, sized_places
+from tui_debugger.sources.rank_names import (
+    UNNAMED,
+    confirmed,
+    megatron_numbers,
+    number_places,
+    rank_of_folder,
+    read_rank,
+    sized_places,
+)
 
 Capsys = pytest.CaptureFixture[str]
 NAMED = {
@@ -87,3 +95,22 @@ def test_a_file_that_data_parallel_ranks_share_is_that_of_the_first() -> None:
     ]
     places = [found.places for found in map(read_rank, names) if found is not None]
     assert [number_places(places)[each] for each in places] == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        *(("rank_3", 3), ("rank3", 3), ("rank", 0), ("worldsize8_global_rank5", 5)),
+        *(("rank_3_old", None), ("ranks", None), ("prank_3", None), ("rank_", None)),
+    ],
+)
+def test_a_directory_is_called_after_a_rank_and_nothing_else(name: str, rank: int | None) -> None:
+    assert rank_of_folder(name) == rank
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [("mp_rank_01", (1,)), ("mp_rank_01_002", (1, 2)), ("mp_rank_00_001_002", (0, 1, 2)), ("mp_rank_01_model", ())],
+)
+def test_megatrons_numbers_of_a_rank(name: str, numbers: tuple[int, ...]) -> None:
+    assert megatron_numbers(name) == numbers

@@ -50,7 +50,8 @@ class Content:
     Attributes:
         by: what it is known by.
         value: equal of equal tensors.
-        constant: all elements are the same, or NaN or Inf hides them: that two such tensors are equal says little.
+        constant: all elements are the same, or there is none, or NaN or Inf hides them: that two such tensors are equal
+            says little.
         error: why nothing is known.
     """
 
@@ -158,4 +159,4 @@ def _read(spec: ReadSpec) -> Content:
         digest, constant = digest_of(values, values.dtype.str, values.dtype.name, values.shape)
     except (TdbgError, OSError, ValueError, TypeError) as error:
         return Content(KnownBy.NOTHING, error=error.what if isinstance(error, TdbgError) else str(error))
-    return Content(KnownBy.BYTES, digest, constant)
+    return Content(KnownBy.BYTES, digest, constant or not values.size)

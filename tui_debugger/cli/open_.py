@@ -20,9 +20,9 @@ from tui_debugger.cli.options import (
     add_watches,
     add_work,
     at_least_zero,
+    begin_opening,
     given_path,
     given_watchpoints,
-    hide_ignored,
     screen_config,
     workers_of,
     working_directory,
@@ -110,7 +110,7 @@ def run(path: Path | None, arguments: argparse.Namespace, *, remember: bool = Fa
             terminal.
     """
     config = screen_config(arguments)
-    hide_ignored(arguments, config)
+    begin_opening(arguments, config)
     watches = given_watchpoints(arguments)
     more: Sequence[Path] = getattr(arguments, "more", ())
     there = _the_one_dump(path, more)

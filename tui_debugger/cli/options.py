@@ -518,13 +518,22 @@ def add_opening(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also look into installed environments, caches and the stores of version control",
     )
+    parser.add_argument(
+        "--redirect-to",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="let the web server of a URL redirect to this other host, or HOST:PORT (may be repeated)",
+    )
 
 
-def hide_ignored(arguments: argparse.Namespace, config: Config) -> None:
-    """Leaves out what the command line or the configuration ignores."""
+def begin_opening(arguments: argparse.Namespace, config: Config) -> None:
+    """Leaves out what the command line or the configuration ignores, and allows the redirects that it names."""
     from tui_debugger import opener
+    from tui_debugger.mounts.refusals import allow_redirects
 
     opener.hide((*config.ignore, *getattr(arguments, "ignore", ())))
+    allow_redirects(getattr(arguments, "redirect_to", ()))
 
 
 def add_work(parser: argparse.ArgumentParser) -> None:
@@ -598,7 +607,7 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     from tui_debugger.session.session import open_dump
 
     config = configured(arguments)
-    hide_ignored(arguments, config)
+    begin_opening(arguments, config)
     session = open_dump(
         path,
         workers=workers_of(arguments),

@@ -23,10 +23,11 @@ from tui_debugger.check.flow import Flow
 from tui_debugger.check.types import Pair, TensorRow
 from tui_debugger.diagnose.recompute.check import NotChecked, OperatorCheck, OutputCheck, check_operator
 from tui_debugger.diagnose.recompute.judge import NOT_UPDATED, unit_of
+from tui_debugger.diagnose.recompute.reader import EARLIER, NO_OUTPUT, ONLY_STATISTICS
 from tui_debugger.diagnose.recompute.table import kinds
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import CancelledError, TdbgError
-from tui_debugger.graph.categories import gradient_of, update_of
+from tui_debugger.graph.categories import BUFFER_UPDATE, INPUT_UPDATE, OPTIMIZER_UPDATE, gradient_of, update_of
 from tui_debugger.graph.table import CONSTANT, PARAMETER
 from tui_debugger.model import Progress, ProgressFn, Side, TensorKey, no_progress
 from tui_debugger.text.clean import clean
@@ -186,7 +187,6 @@ _CONTAINER: Final = "contains calls that are audited by themselves"
 _BACKWARD: Final = "backward"
 _NOTHING_MISSING: Final = frozenset({NO_STEP_BEFORE, _CONTAINER, "random"})
 """Reasons for which no other dump would have told more."""
-_EARLIER: Final = "the earlier value of input "
 
 
 def audit(
@@ -278,11 +278,11 @@ class _Audit:
         places = dict.fromkeys(zip(table.node.tolist(), table.round.tolist(), strict=True))
         there = {row for row, _ in places}
         updating = np.isin(
-            nodes.type_id, [at for at, name in enumerate(nodes.types) if update_of(name) or name in _ASSIGN]
+            nodes.type_id, [at for at, name in enumerate(nodes.types) if update_of(name) or name in _WRITE_ONLY]
         )
         late = sorted((int(nodes.order[row]), row) for row in np.flatnonzero(updating).tolist() if row not in there)
         found = [*places, *((row, 0) for _, row in late)]
-        types = [name in {PARAMETER, CONSTANT} for name in nodes.types]
+        types = [name in _NOTHING_COMPUTED for name in nodes.types]
         return [
             Item(row, of, nodes.names[row])
             for row, of in found
@@ -342,8 +342,10 @@ class _Audit:
 
     def _leave(self, rank: int, step: int, item: Item, result: NotChecked) -> None:
         reason, op_type = result.reason, self.run.nodes(rank).op_type(item.row)
-        if reason.startswith(_EARLIER) and self._is_first(rank, step):
+        if reason.startswith(EARLIER) and self._is_first(rank, step):
             reason = NO_STEP_BEFORE
+        if result.kind in _VIEWS and reason in _NO_OUTPUT:
+            return  # a view shows the memory of what is audited by itself
         if result.failed:
             self.doubts.append(f"rank {rank} step {step}: {item.name}: {reason}")
         known = bool(result.kind)
@@ -444,7 +446,12 @@ class _Audit:
                     )
 
 
-_ASSIGN: Final = frozenset({"Assign", "AssignAdd", "AssignSub"})
+_VIEWS: Final = frozenset({"reshape", "transpose", "expand", "split"})
+"""Kinds of operators that compute nothing."""
+_NO_OUTPUT: Final = frozenset({ONLY_STATISTICS, NO_OUTPUT})
+_NOTHING_COMPUTED: Final = frozenset({PARAMETER, CONSTANT, "LearningRate", BUFFER_UPDATE, INPUT_UPDATE})
+"""Types of nodes that stand for a value that is there."""
+_WRITE_ONLY: Final = frozenset({"Assign", "AssignAdd", "AssignSub", OPTIMIZER_UPDATE})
 
 
 def _is_alike(one: OutputCheck, other: OutputCheck) -> bool:

@@ -145,6 +145,8 @@ PARAMETER_GRADIENTS: Final = (PARAMETER_GRADIENT, "BiasGrad")
 """Types of the gradients of weights and of biases in msprobe's dumps."""
 ACTIVATION_GRADIENT, WEIGHT_GRADIENT, BIAS_GRADIENT = "ActivationGradient", "WeightGradient", "BiasGradient"
 """Types of gradients in dumps of files of torch: see ``sources/torch_dumps``."""
+NAMED_GRADIENT: Final = "Gradient"
+"""Type of what is called a gradient in plain files of tensors; of which tensor, its name may tell."""
 _GRADIENT_NAME = re.compile(r"gradients(?:/|--|_default|$)", re.IGNORECASE)
 
 

@@ -40,8 +40,8 @@ GRAPH_FILE = "tdbg/graph.proto"
 
 RANKS = "group_ranks"
 """Attribute of a node: the ranks between which it exchanges values."""
-ROLES = "input_names"
-"""Attribute of a node that our own client drew: which argument each of its inputs is, empty where that is none."""
+CALL = "call"
+"""Attribute of a node that our own client drew: its arguments, as JSON (see ``sources/mindspore/recorded_calls``)."""
 
 GRAPH_MESSAGES: Messages = {
     "TensorProto": """1 node_name bytes; 2 slot bytes; 3 tensor_content bytes; 4 dims int64*; 5 data_type int32;

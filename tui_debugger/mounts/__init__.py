@@ -14,6 +14,7 @@ from typing import Final
 
 from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, TdbgError, reason_of
+from tui_debugger.mounts.refusals import ElsewhereError
 
 _TAR: Final = ".tar"
 _COMPRESSED: Final = {
@@ -133,4 +134,6 @@ def _what_to_do(error: OSError) -> str:
         return "nothing lies there: check the URL, with its directories"
     if isinstance(error, PermissionError):
         return "the store wants other credentials, or they lack the right to list and read it"
+    if isinstance(error, ElsewhereError):
+        return f"if {error.host} is to be trusted, add --redirect-to {error.host}"
     return "check the address, the network, and that the server answers other programs"

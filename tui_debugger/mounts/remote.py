@@ -1,39 +1,50 @@
 """A URL as a directory, whose files are read in ranges through fsspec. Nothing is downloaded whole.
 
 Listings are asked for once and kept until the place is opened again. Bytes come in blocks, of which the last ones are
-kept; who reads on gets more at once. Whatever a store or a network does wrong is an OSError that says so, within
-``PATIENCE``, so that a tensor that cannot be had is an unreadable tensor.
+kept; who reads on gets more at once, and so does who asks for the sizes of one file after the other. Whatever a store
+or a network does wrong is an OSError that says so, within ``PATIENCE``, so that a tensor that cannot be had is an
+unreadable tensor. Nothing here is waited for when the program ends.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import mmap
 import os
-import re
 import stat as modes
 import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from hashlib import blake2b
-from http import HTTPStatus
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any, Final, TypeVar
-from urllib.parse import quote, unquote
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from urllib.parse import quote
 
 from tui_debugger.errors import TdbgError
+from tui_debugger.mounts.refusals import RefusedError
+
+if TYPE_CHECKING:
+    from tui_debugger.mounts.web import Web
 
 PATIENCE: Final = 30.0
-"""Seconds that an answer may take."""
+"""Seconds that an answer may take, or let nothing come."""
+GIVEN_UP: Final = 1024
+"""Requests in a row that fail, after which nothing more is asked until somebody looks anew."""
+SILENT: Final = 32
+"""As how many such requests one counts that nobody answers in time."""
+SLOWEST: Final = 1 << 17
+"""Bytes a second that a large answer may be expected to come with."""
 BLOCK: Final = 1 << 17
 """Bytes that are asked for at least: a request takes as long as the transfer of so many."""
 MOST_AHEAD: Final = 1 << 22
@@ -41,8 +52,9 @@ MOST_AHEAD: Final = 1 << 22
 KEPT: Final = 1 << 26
 """Bytes of blocks that are kept, of all stores together."""
 AT_ONCE: Final = 16
-"""Files of a directory whose sizes are asked for at the same time."""
+"""Files of a directory whose sizes are asked for at the same time, at most."""
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -111,18 +123,26 @@ class RemoteMount:
         self.root = root
         self.scheme = root.partition(":")[0]
         self.fetched = 0
-        self._web = self.scheme in {"http", "https"}
-        self._fs = _file_system(root)
+        self._web: Web | None = None
+        self._fs: Any = None
+        if self.scheme in {"http", "https"}:
+            self._web = _reached(root, _web)
+        else:
+            self._fs = _reached(root, lambda: _file_system(root))
         self._listings: dict[str, dict[str, Found] | OSError] = {}
         self._infos: dict[str, Found | OSError] = {}
+        self._unsized: dict[str, tuple[Iterator[str], int]] = {}
+        self._failed = 0
         self._number = _number(root)
 
     def forget(self, path: str) -> None:
         """Asks the store again for what lies at and below a path."""
-        for known in (self._listings, self._infos):
+        for known in (self._listings, self._infos, self._unsized):
             for each in [each for each in known if each == path or each.startswith(f"{path}/") or not path]:
                 known.pop(each, None)
-        self._fs.invalidate_cache()
+        self._failed = 0
+        if self._fs is not None:
+            self._fs.invalidate_cache()
 
     def stat(self, path: str) -> os.stat_result:
         """See ``opener.Mount``."""
@@ -145,39 +165,50 @@ class RemoteMount:
         Raises:
             OSError: they cannot be had, all of them.
         """
-        found: bytes = self.ask(lambda: self._bytes(url, first, end, size), url)
+        if self._web is None:
+            get = partial(_started, lambda: bytes(self._fs.cat_file(url, start=first, end=end)))
+        else:
+            get = partial(self._web.part, url, first, end, size, PATIENCE)
+        found = self.ask(get, url, end - first)
         self.fetched += len(found)
         if len(found) != end - first:
             raise OSError(errno.EIO, f"{len(found):,} of {end - first:,} bytes came: the connection was lost")
         return found
 
-    def _bytes(self, url: str, first: int, end: int, size: int) -> bytes:
-        if not self._web:
-            return bytes(self._fs.cat_file(url, start=first, end=end))
-        from fsspec.asyn import sync
-
-        return bytes(sync(self._fs.loop, _range, self._fs, url, first, end, size))
-
-    def ask(self, question: Callable[[], T], url: str) -> T:
+    def ask(self, question: Callable[[], futures.Future[T]], url: str, size: int = 0) -> T:
         """Returns what the store answers. A request that fails is made once more.
+
+        Args:
+            question: asks it.
+            url: what it is about.
+            size: bytes that the answer has.
 
         Raises:
             OSError: no answer in time, or an error; ``strerror`` says what.
         """
+        patience = PATIENCE + size / SLOWEST
+        if self._failed >= GIVEN_UP:
+            raise OSError(errno.EIO, "not asked for: all requests before it failed", url)
         try:
             try:
-                return _in_time(question)
-            except (TimeoutError, FileNotFoundError, PermissionError, ValueError):
+                found = _in_time(question, patience)
+            except (TimeoutError, FileNotFoundError, PermissionError, ValueError, RefusedError, TdbgError):
                 raise
             except Exception:  # noqa: BLE001 - whatever libraries of stores raise
-                return _in_time(question)
+                found = _in_time(question, patience)
+        except TdbgError:  # Ctrl-C
+            raise
         except Exception as error:
-            raise _as_os_error(error, url) from error
+            problem = _as_os_error(error, url)
+            self._failed += SILENT if isinstance(problem, TimeoutError) else 1
+            raise problem from error
+        self._failed = 0
+        return found
 
     def _url(self, path: str) -> str:
         if not path:
             return self.root
-        return f"{self.root}/{quote(path) if self._web else path}"
+        return f"{self.root}/{quote(path) if self._web is not None else path}"
 
     def _state(self, path: str, found: Found) -> os.stat_result:
         mode = modes.S_IFDIR | 0o555 if found.directory else modes.S_IFREG | 0o444
@@ -190,7 +221,7 @@ class RemoteMount:
         if not path:
             return Found(True, 0, 0)
         folder, _, name = path.rpartition("/")
-        if isinstance(self._listings.get(folder), dict) or self._web:
+        if isinstance(self._listings.get(folder), dict) or self._web is not None:
             try:
                 return self._listed(folder, name)
             except FileNotFoundError:
@@ -208,15 +239,28 @@ class RemoteMount:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.root}/{folder}/{name}")
         if found.directory or found.size >= 0:
             return found
-        unknown = [each for each, about in listing.items() if not about.directory and about.size < 0]
-        if len(unknown) > 1 and f"{folder}/{unknown[-1]}" not in self._infos:  # all at once, and each only once
-            with ThreadPoolExecutor(AT_ONCE, "tdbg sizes") as pool:
-                list(pool.map(lambda each: self._info(f"{folder}/{each}" if folder else each, fails=False), unknown))
-        return self._info(f"{folder}/{name}" if folder else name)
+        place = f"{folder}/" * bool(folder)
+        if f"{place}{name}" not in self._infos and self._failed < GIVEN_UP:
+            self._ask_for_sizes(folder, listing, f"{place}{name}")
+        return self._info(f"{place}{name}")
+
+    def _ask_for_sizes(self, folder: str, listing: dict[str, Found], path: str) -> None:
+        """Asks for the size of a file, and for those of some others in the same directory at the same time.
+
+        They are twice as many as the time before: who asks for one wants one, and who asks on wants all.
+        """
+        others, most = self._unsized.get(folder, (iter(list(listing)), 0))
+        self._unsized[folder] = others, min(2 * most + 1, AT_ONCE - 1)
+        place = path[: len(folder) + 1] if folder else ""
+        unknown = (f"{place}{each}" for each in others if not listing[each].directory and listing[each].size < 0)
+        paths = [path, *islice((each for each in unknown if each != path and each not in self._infos), most)]
+        if len(paths) > 1:
+            asked = [_started(partial(self._info, each, fails=False)) for each in paths]
+            futures.wait(asked)
 
     def _by_itself(self, path: str) -> Found:
         """Returns what the store says of a path whose directory it does not list."""
-        if self._web:  # what can be listed with a slash behind it is a directory
+        if self._web is not None:  # what can be listed with a slash behind it is a directory
             try:
                 self._listing(path)
             except OSError:
@@ -229,15 +273,19 @@ class RemoteMount:
         if known is None:
             url = self._url(path)
             try:
-                known = _found(self.ask(lambda: self._fs.info(url), url))
+                known = _found(self.ask(partial(self._about, url), url))
             except OSError as error:
                 known = error
-            self._infos[path] = known
+            if self._failed < GIVEN_UP:  # what is not asked for is not kept either
+                self._infos[path] = known
         if isinstance(known, OSError):
             if fails:
                 raise known
             return Found(False, -1, 0)
         return known
+
+    def _about(self, url: str) -> futures.Future[dict[str, Any]]:
+        return _started(partial(self._fs.info, url)) if self._web is None else self._web.about(url, PATIENCE)
 
     def _listing(self, path: str) -> dict[str, Found]:
         known = self._listings.get(path)
@@ -256,17 +304,19 @@ class RemoteMount:
         return known
 
     def _names(self, path: str) -> dict[str, Found]:
-        url = self._url(path) + "/" * self._web
+        url = self._url(path)
+        if self._web is not None:
+            names = self.ask(partial(self._web.names, f"{url}/", PATIENCE), f"{url}/")
+            now = time.time_ns()  # nothing is remembered of a directory
+            file, folder = Found(False, -1, now), Found(True, -1, now)
+            return {name: folder if directory else file for name, directory in names.items()}
         found: dict[str, Found] = {}
         base = str(self._fs._strip_protocol(url)).rstrip("/")  # noqa: SLF001 - how listings name files
-        for entry in self.ask(lambda: self._fs.ls(url, detail=True), url):
-            name, about = str(entry["name"]).rstrip("/"), _found(entry)
-            if not name.startswith(f"{base}/") or any(mark in name for mark in "?#" * self._web):
-                continue  # a link to elsewhere, or to another order of the same listing
-            name = unquote(name[len(base) + 1 :]) if self._web else name[len(base) + 1 :]
-            if name and "/" not in name and name not in {".", ".."} and "\0" not in name:
-                found[name] = about
-        if not found and not self._web and not self._info(path).directory:
+        for entry in self.ask(partial(_started, lambda: self._fs.ls(url, detail=True)), url):
+            place, _, name = str(entry["name"]).rstrip("/").rpartition("/")
+            if place == base and name not in {"", ".", ".."} and "\0" not in name:
+                found[name] = _found(entry)
+        if not found and not self._info(path).directory:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), url)
         return found
 
@@ -295,6 +345,8 @@ class RemoteFile:
             return b""
         self._ahead = min(max(2 * self._ahead, BLOCK), MOST_AHEAD) if first == self._next else 0
         self._next = end
+        if end - first > KEPT // 4:  # none of it would be kept
+            return self._mount.fetch(self._url, first, end, self.status.st_size)
         numbers = range(first // BLOCK, -(-end // BLOCK))
         blocks = [BLOCKS.get((*self._key, number)) for number in numbers]
         missing = [number for number, block in zip(numbers, blocks, strict=True) if block is None]
@@ -308,13 +360,12 @@ class RemoteFile:
         return whole[first - numbers[0] * BLOCK :][: end - first]
 
     def _fetched(self, start: int, stop: int) -> list[bytes]:
-        """Fetches blocks, and keeps them unless they are more than should be kept of one file."""
+        """Fetches blocks, and keeps them."""
         size = self.status.st_size
         content = self._mount.fetch(self._url, start * BLOCK, min(stop * BLOCK, size), size)
         found = [content[at : at + BLOCK] for at in range(0, len(content), BLOCK)]
-        if len(content) <= KEPT // 4:
-            for number, block in enumerate(found, start):
-                BLOCKS.put((*self._key, number), block)
+        for number, block in enumerate(found, start):
+            BLOCKS.put((*self._key, number), block)
         return found
 
     def mapped(self, first: int, size: int) -> tuple[mmap.mmap, int]:
@@ -336,17 +387,20 @@ NEEDS: Final = {
 """The schemes that are read, with the package that each needs besides fsspec."""
 
 
-def _file_system(root: str) -> Any:
-    """Returns what fsspec has for a URL."""
-    scheme = root.partition(":")[0]
-    options: dict[str, Any] = {"client_kwargs": {"trust_env": True}} if scheme in {"http", "https"} else {}
-    try:
-        from fsspec.core import url_to_fs
+def _reached(root: str, store: Callable[[], T]) -> T:
+    """Returns what reads such URLs.
 
-        if NEEDS[scheme] == "paramiko":
-            # fsspec trusts any server by itself; one that is too old for the option refuses to connect.
-            options["host_key_policy"] = _known_servers()
-        return _in_time(lambda: url_to_fs(root, **options)[0])
+    Raises:
+        TdbgError: see ``RemoteMount``.
+    """
+    scheme = root.partition(":")[0]
+    try:
+        from fsspec.asyn import get_loop
+
+        get_loop().set_default_executor(_Threads())  # looks up the addresses of hosts
+        return _in_time(partial(_started, store), PATIENCE)
+    except TdbgError:  # Ctrl-C
+        raise
     except ImportError as error:
         raise TdbgError(
             f"reading {scheme}:// needs a package that is not installed: {NEEDS[scheme]} ({error})",
@@ -359,30 +413,21 @@ def _file_system(root: str) -> Any:
         raise TdbgError(what, where=root, hint="check the address and your credentials") from error
 
 
-async def _range(fs: Any, url: str, first: int, end: int, size: int) -> bytes:
-    """Returns bytes of a file of a web server; what fsspec takes for them need not be those that were asked for.
+def _web() -> Web:
+    from fsspec.asyn import get_loop
 
-    Raises:
-        OSError: another part came, or one of a file of another size.
-        ValueError: the server sends no ranges; that is noticed before it sends the whole file.
-    """
-    session = await fs.set_session()
-    headers = {**fs.kwargs.get("headers", {}), "Range": f"bytes={first}-{end - 1}", "Accept-Encoding": "identity"}
-    options = {name: value for name, value in fs.kwargs.items() if name != "headers"}
-    async with session.get(fs.encode_url(url), headers=headers, **options) as answer:
-        answer.raise_for_status()
-        if answer.status == HTTPStatus.PARTIAL_CONTENT:
-            content_range = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-            if content_range is None or int(content_range[1]) != first or content_range[2] not in {str(size), "*"}:
-                raise OSError(errno.EIO, "another part came than was asked for: the file was written anew meanwhile")
-        elif first or end != size:
-            raise ValueError("no range requests")
-        elif answer.headers.get("Content-Length", str(size)) != str(size):
-            raise OSError(errno.EIO, "the file has another size than the server said")
-        return bytes(await answer.read())
+    from tui_debugger.mounts.web import Web
+
+    return Web(get_loop())
 
 
-_CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-\d+/(\d+|\*)", re.IGNORECASE)
+def _file_system(root: str) -> Any:
+    """Returns what fsspec has for a URL."""
+    from fsspec.core import url_to_fs
+
+    # fsspec trusts any server by itself; one that is too old for the option refuses to connect.
+    ssh = NEEDS[root.partition(":")[0]] == "paramiko"
+    return url_to_fs(root, **({"host_key_policy": _known_servers()} if ssh else {}))[0]
 
 
 def _known_servers() -> Any:
@@ -400,25 +445,39 @@ def _known_servers() -> Any:
     return type("KnownServers", (paramiko.MissingHostKeyPolicy,), {"missing_host_key": missing_host_key})()
 
 
-def _in_time(question: Callable[[], T]) -> T:
-    """Returns an answer, or stops to wait for it."""
-    answers: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
+class _Threads(futures.ThreadPoolExecutor):
+    """Gives each question a thread that the end of the program does not wait for; those of Python's own are joined."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> futures.Future[T]:
+        """Starts it."""
+        return _started(partial(fn, *args, **kwargs))
+
+
+def _started(question: Callable[[], T]) -> futures.Future[T]:
+    answer: futures.Future[T] = futures.Future()
+    answer.set_running_or_notify_cancel()
 
     def asking() -> None:
         try:
-            answers.put((True, question()))
+            found = question()
         except BaseException as error:  # noqa: BLE001 - it is raised where it was asked
-            answers.put((False, error))
+            answer.set_exception(error)
+        else:
+            answer.set_result(found)
 
     threading.Thread(target=asking, name="tdbg request", daemon=True).start()
+    return answer
+
+
+def _in_time(question: Callable[[], futures.Future[T]], patience: float) -> T:
+    """Returns an answer, or stops to wait for it."""
+    answer = question()
     try:
-        good, answer = answers.get(timeout=PATIENCE)
-    except Empty:
-        raise TimeoutError(errno.ETIMEDOUT, f"no answer within {PATIENCE:g} seconds") from None
-    if not good:
-        raise answer
-    found: T = answer
-    return found
+        return answer.result(patience)
+    except (futures.TimeoutError, asyncio.TimeoutError):  # the same as TimeoutError from Python 3.11 on
+        raise TimeoutError(errno.ETIMEDOUT, f"no whole answer within {patience:.3g} seconds") from None
+    finally:
+        answer.cancel()
 
 
 _CLASSES: Final = (
@@ -430,22 +489,18 @@ _CLASSES: Final = (
 
 def _as_os_error(error: Exception, url: str) -> OSError:
     """Returns an error of a library as one that says what happened in ``strerror``."""
-    if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
-        error = error.__cause__  # fsspec says so of whatever went wrong on the web
+    if isinstance(error, RefusedError):
+        return error
     status = getattr(error, "status", None) or getattr(getattr(error, "response", None), "status_code", None)
     for kind, statuses, number in _CLASSES:
         if isinstance(error, kind) or status in statuses:
             return kind(number, os.strerror(number), url)
     if isinstance(error, TimeoutError):
-        return TimeoutError(errno.ETIMEDOUT, error.strerror or f"no answer within {PATIENCE:g} seconds", url)
+        return TimeoutError(errno.ETIMEDOUT, error.strerror or "no answer in time", url)
     if isinstance(status, int):
         words = f"the server answers {status}"
-    elif isinstance(error, ValueError) and "range requests" in str(error):
-        words = "the server sends files only as a whole"
     elif type(error).__name__ == "ClientPayloadError":  # of aiohttp, which is imported where it is needed
         words = "the connection was lost before all bytes came"
-    elif type(error) is OSError and error.errno == errno.EIO and error.strerror:
-        words = error.strerror  # our own
     else:
         words = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(": ")
     return OSError(errno.EIO, words, url)

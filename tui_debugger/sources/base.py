@@ -341,6 +341,9 @@ class OtherArgument:
     text: str = ""
 
 
+NOT_RECORDED: Final = "not recorded"
+"""The kind of an argument of which only is known why it was not recorded: that is its text."""
+
 Argument = (
     TensorSlot
     | OtherArgument
@@ -365,12 +368,18 @@ class CallArguments:
         attributes: what belongs to the operator itself, in MindSpore's graphs; some of it says nothing of the values.
             None where it is no operator of a graph.
         parameters: those of a module, by name; None where it is no module.
+        doubt: why the recorded tensors may not be those that it read and made; empty where they are.
+        several: there were several such calls in the step: recorded tensors may be of different ones.
+        aten: of PyTorch's operators, by the names of its schema.
     """
 
     positional: tuple[Argument, ...] = ()
     keywords: Mapping[str, Argument] = field(default_factory=dict)
     attributes: Mapping[str, Argument] | None = None
     parameters: Mapping[str, Argument] | None = None
+    doubt: str = ""
+    several: bool = False
+    aten: bool = False
 
 
 class Capability(IntFlag):

@@ -34,6 +34,8 @@ _MOST_NAMED: Final = 3
 """Files of one directory that are reported one by one."""
 _MOST_ENTRIES: Final = 2_000_000
 """Entries that one inventory walks: more lie in no dump, but a link may lead into a file system."""
+_MOST_ASKED: Final = 1000
+"""Files of one directory that are looked at where each is a request over a network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +350,12 @@ class _InventoryWalk:
                 self._miss(path, dump, of)
                 continue
             names = [entry.name for entry in entries]
+            mount = opener.mount_of(path)
+            if mount is not None and mount.waits and len(entries) > _MOST_ASKED:
+                others = sum(not is_directory(entry) for entry in entries)
+                if others > _MOST_ASKED:
+                    self._miss(path, f"{others:,} more files: a request for each would be too many", of)
+                    entries = [entry for entry in entries if is_directory(entry)]
             environment = None if self._enter or path == self._start else environment_in(path, names)
             for entry in entries:
                 here = entry.path

@@ -30,6 +30,7 @@ SHARE: Final = re.compile(rf"{_EDGE}world_size{_MARK}(\d{{1,9}})[._\- ]rank{_MAR
 _RANK: Final = re.compile(rf"{_EDGE}rank{_MARK}(\d{{1,9}}){_END}", re.IGNORECASE)
 _ZERO: Final = re.compile(rf"^(?:(?:bf16|fp16)_)?zero_pp_rank_(\d{{1,9}})_mp_rank_(\d{{1,9}}){_END}")
 _MEGATRON: Final = re.compile(rf"^mp_rank_(\d{{2,9}})(?:_(\d{{3,9}}))?(?:_(\d{{3,9}}))?{_END}")
+_FOLDER: Final = re.compile(r"(?:rank_?|worldsize\d+_global_rank)(\d{1,9})|rank")
 _CONSOLIDATED: Final = re.compile(r"(?<=^consolidated)\.(\d\d)$")
 """The part of one tensor-parallel rank, as Meta writes models."""
 _AXIS: Final = rf"(?:dp|tp|pp|cp|ep|sp)(?:_rank)?{_MARK}\d{{1,6}}"
@@ -85,13 +86,32 @@ def _read_places(name: str) -> RankName | None:
     if (match := _ZERO.match(name)) is not None:
         return _named(name, match, places=((ZERO, int(match[1])), ("tp", int(match[2]))))
     if (match := _MEGATRON.match(name)) is not None:
-        numbers = [int(each) for each in match.groups() if each is not None]
+        numbers = _numbers_of(match)
         axes = ("tp", UNNAMED) if len(numbers) == 2 else ("tp", "pp", "ep")
         return _named(name, match, places=tuple(zip(axes, numbers, strict=False)))
     if (match := _AXES.search(name)) is not None:
         places = tuple((axis.lower(), int(number)) for axis, number in _ONE_AXIS.findall(match[0]))
         return _named(name, match, places=places, sure=len(places) > 1) if len(dict(places)) == len(places) else None
     return None
+
+
+def rank_of_folder(name: str) -> int | None:
+    """Returns the rank that a directory is called after, and after nothing else.
+
+    ``rank`` without a number, as msprobe calls that of a program of one process, is rank 0.
+    """
+    match = _FOLDER.fullmatch(name)
+    return None if match is None else int(match[1] or 0)
+
+
+def megatron_numbers(name: str) -> tuple[int, ...]:
+    """Returns the numbers in what Megatron calls a rank (``mp_rank_01_001``); none in another name."""
+    match = _MEGATRON.fullmatch(name)
+    return () if match is None else _numbers_of(match)
+
+
+def _numbers_of(match: re.Match[str]) -> tuple[int, ...]:
+    return tuple(int(each) for each in match.groups() if each is not None)
 
 
 def confirmed(names: Sequence[RankName | None]) -> list[RankName | None]:

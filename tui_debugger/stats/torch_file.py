@@ -8,7 +8,8 @@ is never laid out.
 
 Tensors are found by their place in what was saved: see ``saved_objects``. As ``ReadSpec.member`` a place is written as
 a JSON pointer is: ``/optimizer/state/[0]/exp_avg``. In ``[...]`` stands what is no text: the number of an item of a
-list, a number that is a key. A tensor that was saved by itself is at ``""``.
+list, a number that is a key, the first element and the shape of a part of a flat tensor. A tensor that was saved by
+itself is at ``""``.
 
 Of the checksums of an archive that of the pickle is checked, and that of a storage with as many zeros in it as the page
 has that a system may lose. torch checks none, and has an option to write none.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import ast
 import io
+import math
 import os
 import zipfile
 import zlib
@@ -161,6 +163,17 @@ def read_objects(path: str) -> Any:
 def member_of(path: Path) -> str:
     """Returns the text of the place of a tensor."""
     return "".join("/" + _escaped(key if type(key) is str else f"[{key!r}]", type(key) is str) for key in path)
+
+
+def member_of_range(path: Path, start: int, shape: tuple[int, ...]) -> str:
+    """Returns the text of the place of some elements of a flat tensor, as a tensor of their own.
+
+    Args:
+        path: the place of the flat tensor.
+        start: the number of the first element.
+        shape: the dimensions that they have.
+    """
+    return member_of((*path, (start, shape)))
 
 
 def path_of(member: str) -> Path:
@@ -490,8 +503,24 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Value
         raise unreadable(where, f"holds {len(tree.members):,} tensors, and others of its name one")
     ref = tree.members.get(next(iter(tree.members)) if spec.member == ONLY else spec.member)
     if ref is None:
+        ref = _range_in(tree, spec.member)
+    if ref is None:
         raise unreadable(where, "is not in the file", "the file was written anew: look again")
     return _values(tree, ref, (descriptor, status, spec.path), where)
+
+
+def _range_in(tree: Tree, member: str) -> TensorRef | None:
+    """Returns some elements of a flat tensor: see ``member_of_range``; None where there are none."""
+    try:
+        *place, (start, shape) = path_of(member)
+        ref = tree.members[member_of(tuple(place))]
+        end = start + math.prod(shape)
+    except (KeyError, TypeError, ValueError):
+        return None
+    if ref.problem or ref.values is not None or ref.stride != (1,) or start < 0 or end > ref.shape[0]:
+        return None
+    strides = tuple(math.prod(shape[at + 1 :]) for at in range(len(shape)))
+    return replace(ref, shape=shape, stride=strides, offset=ref.offset + start)
 
 
 def _values(tree: Tree, ref: TensorRef, file: _Open, where: str) -> ValueReader:

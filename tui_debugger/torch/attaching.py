@@ -504,6 +504,7 @@ class Attachment(Handle):
             return
         self._running |= optimizer is self._ends
         closure = any(callable(each) for each in (*args[1:], kwargs.get("closure")))
+        self._recording.flow.updating = not closure
         if isinstance(self._hooks, Operators):
             self._hooks.optimizing(True, closure=closure)
         if closure:
@@ -531,6 +532,7 @@ class Attachment(Handle):
     def _optimizer_is_done(self, optimizer: torch.optim.Optimizer) -> None:
         if isinstance(self._hooks, Operators):
             self._hooks.optimizing(False)
+        self._recording.flow.updating = False
         self._recording.evaluates(())
         if unscales(optimizer):
             self._guard(lambda: self._see_gradients(optimizer))

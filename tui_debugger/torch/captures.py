@@ -620,6 +620,10 @@ class Step:
             self._take_apart()
         return self._by_key.get(key)
 
+    def has(self, name: str) -> bool:
+        """Tells whether a node has a line of its own by now."""
+        return (name, 0) in self._by_key
+
     def clear(self) -> None:
         """Forgets the step; what is volatile stays known."""
         for each in self.entries:

@@ -38,10 +38,12 @@ class Exchange:
     Attributes:
         kind: its operator type.
         ranks: the processes that take part; empty: all, or nobody knows.
+        reduction: ``mean`` or ``sum``; empty: nobody knows.
     """
 
     kind: str
     ranks: tuple[int, ...] = ()
+    reduction: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +123,8 @@ def _world() -> int:
 
 def _look_at(module: nn.Module, names: Mapping[int, str], found: Distribution) -> None:
     if isinstance(module, nn.parallel.DistributedDataParallel):
-        exchange = Exchange(ALL_REDUCE, _ranks_of(module.process_group))
+        mean = "" if getattr(module, "_comm_hooks", True) else "mean"  # a hook may do anything
+        exchange = Exchange(ALL_REDUCE, _ranks_of(module.process_group), mean)
         ignored = {clean(name) for name in getattr(module, "parameters_to_ignore", ())}
         for name, parameter in module.module.named_parameters():
             if id(parameter) in names and clean(name) not in ignored:

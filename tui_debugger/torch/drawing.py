@@ -28,6 +28,7 @@ from tui_debugger.graph.categories import (
 from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.client.messages import Slot as DrawnSlot
 from tui_debugger.model import BIAS
+from tui_debugger.torch.arguments import AS_IT_CAME, Call, update_call
 from tui_debugger.torch.distributed import Distribution, Exchange
 from tui_debugger.torch.internals import readable
 from tui_debugger.torch.structure import (
@@ -62,6 +63,7 @@ class ExchangeGraph(GraphBuilder):
         """
         super().__init__()
         self._structure = structure
+        self._parameters = tree.parameters
         self._seen = structure.nodes
         self._distribution = distribution
         self._gathered = {gathered_of(name): each for name, each in distribution.gathered.items()}
@@ -158,12 +160,19 @@ class ExchangeGraph(GraphBuilder):
         exchange: Exchange = self._distribution.gradients[parameter]
         part, node = self._seen.get(local_of(parameter)), gradient_of(parameter)
         made = self._through(node, [each for each in inputs if each not in self._parts])
+        local = local_of(parameter)
         if part is not None:
-            made = self._through(node, self._structure.inputs_of(local_of(parameter)))
+            made = self._through(node, self._structure.inputs_of(local))
         elif parameter in self._of_weight:
             made = self._of_readers(self._of_weight[parameter])
-        super().add_node(local_of(parameter), op_type, made, _slots(part) if part is not None else None)
-        super().add_node(node, exchange.kind, [local_of(parameter)], outputs, ranks=exchange.ranks)
+        super().add_node(local, op_type, made, _slots(part) if part is not None else None)
+        if part is not None and len(getattr(self._parameters[parameter], "_backward_hooks", None) or ()) <= 1:
+            self.add_call(local, made, AS_IT_CAME.text(local, made, (), self._structure))  # no hooks but ours
+        super().add_node(node, exchange.kind, [local], outputs, ranks=exchange.ranks)
+        known = self._structure.calls.get(node)
+        if exchange.reduction and known is not None:
+            call = Call({**known.arguments, "reduction": exchange.reduction})
+            self.add_call(node, [local], call.text(node, [local], (), self._structure))
 
     def _of_readers(self, weights: Sequence[str]) -> list[str]:
         """Returns what the gradient of gathered weights is made of: what modules that read them got and got back."""
@@ -239,6 +248,7 @@ def draw(
             continue
         inputs = [name, gradient_of(name), rates.get(id(tree.parameters[name]), ""), *kept]
         graph.add_node(update_of(name), OPTIMIZER_UPDATE, inputs, [slot_of(tree.parameters[name])])
+        drawing.add_update_call(name, update_call(tree.parameters[name], optimizers, inputs, kept), inputs)
     for name, sources in structure.fed.items():
         kind = INPUT_UPDATE if name in structure.inputs else BUFFER_UPDATE
         drawing.add(change_of(name), kind, [name, *sources])
@@ -263,13 +273,15 @@ class _Drawing:
         slots = [node.outputs.get(slot, like.get(slot, _NOTHING)) for slot in range(max(node.outputs, default=-1) + 1)]
         self.add(name, node.kind, self._structure.inputs_of(name), slots, node.source)
         if name not in self._structure.doubted:
-            self.graph.add_roles(name, self._structure.roles.get(name, {}))
+            self._add_call(name, self._structure.inputs_of(name))
 
     def add_parameter_gradient(self, parameter: str, tensor: torch.Tensor) -> None:
         """Adds what an optimizer will use as the gradient of a parameter."""
         name = gradient_of(parameter)
         kind = BIAS_ADD_GRADIENT if _BIAS.search(parameter) else PARAMETER_GRADIENT
-        self.add(name, kind, self._structure.inputs_of_gradient(name), [slot_of(tensor)])
+        inputs = self._structure.inputs_of_gradient(name)
+        self.add(name, kind, inputs, [slot_of(tensor)])
+        self._add_call(name, inputs)
 
     def add_rates(self, optimizers: Iterable[torch.optim.Optimizer]) -> dict[int, str]:
         """The learning rates. Returns the node of each by ``id`` of the parameters that it is for."""
@@ -287,6 +299,19 @@ class _Drawing:
             if slot and node in self._structure.nodes:
                 self.graph.add_item(each, node, slot)
         self.graph.add_node(name, kind, made, slots, source)
+
+    def _add_call(self, name: str, inputs: Sequence[str]) -> None:
+        """The arguments of the node that was drawn last."""
+        structure = self._structure
+        call = structure.calls.get(name)
+        if call is not None and call.arguments:
+            made = [self._drawn(each) for each in inputs if each not in self._constants]
+            self.graph.add_call(name, made, call.text(name, inputs, self._constants, structure))
+
+    def add_update_call(self, parameter: str, call: Call | None, inputs: Sequence[str]) -> None:
+        """The arguments of the update of a parameter, which was drawn last."""
+        if call is not None:
+            self.graph.add_call(update_of(parameter), inputs, call.text("", inputs, (), self._structure))
 
     def _drawn(self, each: str) -> str:
         """Returns what the graph calls an input: constants have numbers there."""

@@ -14,7 +14,7 @@ import math
 import os
 import sys
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -102,10 +102,18 @@ class Flow:
         following: the step is followed.
         changed: weights and buffers that operators were seen to change.
         seeing: operators are seen. Else only what is the very output of a node is known.
+        updating: an optimizer runs: it is to write to weights.
     """
 
-    def __init__(self, *, doubts_found: bool = True) -> None:
-        """Nothing is known yet. ``doubts_found``: memory that is read as it was found is made of something unknown."""
+    def __init__(self, *, doubts_found: bool = True, touch: Callable[[Iterable[str]], None] = lambda _: None) -> None:
+        """Nothing is known yet.
+
+        Args:
+            doubts_found: memory that is read as it was found is made of something unknown.
+            touch: told the names of outputs and weights that the program writes to.
+        """
+        self._touch = touch
+        self.updating = False
         self._doubts_found = doubts_found
         self.changed: set[str] = set()
         self.following = True
@@ -113,6 +121,8 @@ class Flow:
         self._storages: dict[int, _Storage] = {}
         self._mixed: set[int] = set()
         """Storages in which something was put, outside of backward passes, that is made of more than was in them."""
+        self._written: set[int] = set()
+        """Storages to which the program wrote outside of backward passes, and no optimizer."""
         self._others: dict[int, tuple[weakref.ref[torch.Tensor], Made]] = {}
         self._parameters: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
         self._in_storage: dict[int, str] | None = None
@@ -122,6 +132,7 @@ class Flow:
         """Forgets the step."""
         self._storages.clear()
         self._mixed.clear()
+        self._written.clear()
         self._others.clear()
         self._in_storage = None
 
@@ -198,6 +209,28 @@ class Flow:
         if known is not None:
             return known
         return _NOBODY if has_fractions(tensor) else _CONSTANT
+
+    def itself(self, tensor: torch.Tensor) -> str:
+        """The output, weight or input that a tensor is, or shows all of in the same shape; empty where it is none."""
+        made = self.of(tensor)
+        if made.work or len(made.sources) != 1 or not made.sources[0] or made.sources[0].startswith("\0"):
+            return ""
+        if made.own:
+            return made.sources[0]
+        plain = internals.part_of(tensor)
+        address = internals.storage_of(plain)
+        if address is None:
+            return ""
+        place = place_of(plain)
+        for reference, name in self._parameters.values():
+            held = reference() if name == made.sources[0] else None
+            if held is not None and place_of(internals.part_of(held)) == place:
+                return name
+        return ""
+
+    def written(self, tensor: torch.Tensor) -> bool:
+        """Tells whether the program itself wrote to the memory of a tensor in this step."""
+        return internals.storage_of(internals.part_of(tensor)) in self._written
 
     def mixed(self, tensor: torch.Tensor) -> bool:
         """Tells whether the program itself brought more into a tensor, as clipping brings all gradients into each."""
@@ -287,11 +320,32 @@ class Flow:
         *,
         overwritten: bool = False,
     ) -> None:
+        self.touch(written)
         for tensor in written:
             self._change(tensor, made, overwritten=overwritten)
         for tensor in outputs:
             if all(tensor is not each for each in written):
                 self._set(tensor, made)
+
+    def touch(self, written: Iterable[torch.Tensor]) -> None:
+        """Notes that the program is writing to tensors: what was recorded in their memory is something else then."""
+        if self.updating:
+            return
+        for tensor in written:
+            plain = internals.part_of(tensor)
+            address = internals.storage_of(plain)
+            if address is not None and not internals.in_backward():
+                self._written.add(address)
+            found = {self.parameter(tensor)}
+            if address is not None:
+                found.add(self._parameter_at(address) or "")
+                start, end = range_of(place_of(plain))
+                for view in self._storages[address].views if address in self._storages else ():
+                    first, last = range_of(view.place)
+                    if view.made.own and first < end and start < last:
+                        found.update(view.made.sources)
+            if found := found - {""}:
+                self._touch(found)
 
     # -- memory --------------------------------------------------------------------------------------
 
@@ -343,6 +397,9 @@ class Flow:
         if storage is None:
             storage = self._storages[address] = _Storage(internals.hold_weakly(plain.untyped_storage()))
         place = place_of(plain)
+        if not made.own and not made.work:  # all of an output, in its own shape
+            itself = (view.made for view in storage.views if view.place == place and view.made.own)
+            made = next((each for each in itself if each.sources == made.sources), made)
         storage.views = [
             view for view in storage.views if view.place != place or (not anew and view.tensor() is not None)
         ]

@@ -24,6 +24,7 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from tui_debugger.torch.arguments import Call, Given, settings_of
 from tui_debugger.torch.calls import Calls, Guard, capturing, is_compiling
 from tui_debugger.torch.flow import has_fractions
 from tui_debugger.torch.internals import (
@@ -473,10 +474,11 @@ class ModuleHooks:
             with self._recording.at_work():
                 sources = functools.partial(self._sources, place, args, kwargs, tensors)
                 # What a tensor was before the module ran: a container returns the tensor that its last module made.
-                roles = self._roles(place, args, kwargs) if self._recording.flow.following else None
+                following = self._recording.flow.following
+                call = self._call_of(place, args, kwargs) if following else None
                 self._recording.made(name, place.kind, tensors, sources, no_grad=no_grad)
-                if roles is not None:
-                    self._recording.structure.add_roles(name, roles)
+                if following:
+                    self._recording.structure.add_call(name, call)
         self._makers.made(name, tensors)
         if not usual:
             self._recording.unexpected(name)
@@ -500,25 +502,27 @@ class ModuleHooks:
                 recording.made(*node, [tensor], sources, no_grad=self._calls.no_grad)
                 self._makers.made(node[0], [tensor])
 
-    def _roles(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
-        """Returns what the arguments of a call are called, by what is recorded of each.
+    def _call_of(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        """Returns what a module was called with.
 
-        Empty where the class does not tell what is computed, and where an argument is not itself recorded: a view, or
+        None where the class does not tell what is computed, and where an argument is not itself recorded: a view, or
         a tensor that a function made.
         """
         module = place.module
         if kwargs or len(args) != 1 or not isinstance(args[0], torch.Tensor) or not computes_as_its_class(module):
-            return {}
+            return None
         given = self._recording.seen_as(args[0])
         if not given or self._recording.flow.sources([args[0]]) != [given]:
-            return {}
-        found = {given: "input"}
-        for name, _ in module.named_parameters(recurse=False):
+            return None
+        if has_hooks(module, args[0]):  # they may make something else of gradients
+            self._recording.structure.touch([given, self._name(place)])
+        found = {**settings_of(module), "input": Given(given)}
+        for name, parameter in module.named_parameters(recurse=False):
             known = clean(f"{place.scope.replace('/', '.')}.{name}" if place.scope else name)
-            if known not in self._tree.parameters:
-                return {}
-            found[known] = name
-        return found
+            if known not in self._tree.parameters or part_of(parameter) is not parameter:
+                return None
+            found[name] = Given(known)
+        return Call(found, module=True)
 
     def _is_own_work(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Tells whether nothing is bad that a module with others inside can have made its outputs of.
@@ -601,6 +605,14 @@ def computes_as_its_class(module: nn.Module) -> bool:
     """Tells whether a module is one of PyTorch's own, and nobody changed what it computes or returns."""
     own = type(module).__module__.startswith("torch.nn.modules.") and "forward" not in vars(module)
     return own and not changed_by_hooks(module)
+
+
+def has_hooks(module: nn.Module, given: torch.Tensor) -> bool:
+    """Tells whether somebody else hooked into the gradients of a module or of its input."""
+    ours = hasattr(given, _MARK)
+    hooks = getattr(given, "_backward_hooks", None) or ()
+    backward = (getattr(module, name, None) for name in ("_backward_hooks", "_backward_pre_hooks"))
+    return len(hooks) > ours or any(backward)
 
 
 def held_by(module: nn.Module) -> Iterator[torch.Tensor]:

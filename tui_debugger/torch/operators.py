@@ -21,6 +21,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.torch import internals
+from tui_debugger.torch.arguments import call_of
 from tui_debugger.torch.calls import Calls, Guard, is_compiling, user_stack
 from tui_debugger.torch.captures import Operand
 from tui_debugger.torch.flow import PlaceInMemory, has_fractions, is_dense, place_of, range_of, written_by
@@ -81,6 +82,8 @@ class Operators:
         self._times: Counter[str] = Counter()
         self._times_bare: Counter[str] = Counter()
         self._forward: dict[int, tuple[str, str]] = {}
+        self._described: dict[str, list[str]] = {}
+        """By node the inputs with which its arguments were worked out last."""
         self._cloned = -1
         self._mode: internals.EveryOperator | None = None
         self._left: list[internals.EveryOperator] = []
@@ -231,11 +234,12 @@ class Operators:
             if later:
                 self._recording.began(name, kind, tensors, lambda: self._sources(func, kind, args, kwargs, forward))
                 return
+            self._recording.flow.touch(written)
             self._recording.made(
                 name,
                 kind,
                 tensors,
-                lambda: self._sources(func, kind, args, kwargs, forward),
+                lambda: self._described_sources(name, func, kind, (args, kwargs), forward),
                 lambda: self._stack(forward),
                 mutated={id(each) for each in written},
                 no_grad=no_grad,
@@ -277,6 +281,15 @@ class Operators:
             self._forward.setdefault(number, (scope, name))
         self._cloned = number if kind == "Clone" else -1
 
+    def _described_sources(self, name: str, func: Any, kind: str, given: tuple[Any, Any], forward: str) -> list[str]:
+        """Returns what an operator is given; notes its arguments where that is something new."""
+        found = self._sources(func, kind, *given, forward)
+        if self._described.get(name) != found:
+            self._described[name] = found
+            call = call_of(self._recording.flow, func, *given, _reads(func, kind, *given))
+            self._recording.structure.add_call(name, call)
+        return found
+
     def _sources(self, func: Any, kind: str, args: Any, kwargs: Any, forward: str) -> list[str]:
         """Returns what an operator is given. ``forward``: in the backward pass the operator that it differentiates."""
         flow = self._recording.flow
@@ -286,6 +299,13 @@ class Operators:
         made = self._recording.structure.nodes.get(forward)
         # Where a function has no value, its derivative has none: that is no fault of the derivative.
         return [*found, forward] if made is not None and made.kind in _WITH_POLES else found
+
+
+def _reads(func: Any, kind: str, args: Any, kwargs: Any) -> Callable[[torch.Tensor], bool]:
+    """Returns what tells whether an operator reads a tensor; of a batch norm that trains not its running statistics."""
+    statistics = written_by(func, args, kwargs) if "BatchNorm" in kind else ()
+    read = {id(each) for each in read_tensors(func, kind, args, kwargs)} - {id(each) for each in statistics}
+    return lambda tensor: id(tensor) in read
 
 
 # -- memory that nobody has filled ----------------------------------------------------------------------------------

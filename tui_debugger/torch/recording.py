@@ -21,6 +21,7 @@ from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.recorded import UnrecordedCounts
 from tui_debugger.model import OperandState
 from tui_debugger.stats.records import Record
+from tui_debugger.torch.arguments import AS_IT_CAME, as_it_came, gradient_call
 from tui_debugger.torch.captures import (
     EVERYTHING,
     NOWHERE,
@@ -237,7 +238,8 @@ class Recording:
         self.step = Step(room)
         self.passes = Passes(self.step, room)
         self.structure = Structure()
-        self.flow = Flow(doubts_found=not at_once)
+        self.flow = Flow(doubts_found=not at_once, touch=self.structure.touch)
+        self._called = False
         self.plans = Plans(Judge())
         self.learning = True
         self.measuring = False
@@ -273,6 +275,9 @@ class Recording:
 
     def begin_call(self) -> None:
         """The model is called with gradients."""
+        if self._called:
+            self.structure.repeat()
+        self._called = True
         self.step.begin_call()
         self.updated += self._evaluated if self._evaluations else ()
         self._evaluations += 1
@@ -335,6 +340,8 @@ class Recording:
         if self._at_once:
             self._await_backward_end()
         structure, known = self.structure, self._in_known_order(name, no_grad=no_grad)
+        if self._at_once and step.has(name):
+            structure.repeat(name)
         if name not in structure.nodes:
             structure.add(name, Node(kind, source=source()), self._last)
         if self.flow.following:
@@ -406,6 +413,7 @@ class Recording:
             structure.add(name, Node(kind, forward=forward), self._last)
         if self.flow.following:
             structure.add_inputs(name, structure.gone_through(self.flow.sources([gradient])))
+            structure.add_call(name, AS_IT_CAME)
             self.flow.lost(gradient)  # whatever it was made of, it is this node's from now on
         elif not known:
             structure.doubt(name)
@@ -448,17 +456,19 @@ class Recording:
 
     def _read_again(self) -> None:
         """Notes that something runs after an optimizer in the same step: the weights that it reads are not known."""
+        self.structure.touch(self.updated)
         for name in self.updated:
             self.structure.feed(name, [UNKNOWN])
         self.updated.clear()
 
-    def collected(self, parameter: str, name: str, gradient: torch.Tensor) -> None:
+    def collected(self, parameter: str, name: str, value: torch.Tensor, gradient: torch.Tensor) -> None:
         """The gradient of a parameter is what an optimizer will use now.
 
         Args:
             parameter: its name.
             name: of the node of the gradient.
-            gradient: the values.
+            value: the parameter.
+            gradient: its gradient.
         """
         self.updated.append(parameter)
         if self.flow.following:
@@ -466,6 +476,8 @@ class Recording:
             mixed = [UNKNOWN] if self.flow.mixed(gradient) else []
             sources = self.flow.sources([gradient])
             self.structure.add_gradient(name, [*self.structure.gone_through(sources), *mixed])
+            once = self._at_once and not mixed
+            self.structure.add_call(name, gradient_call(self.flow, gradient) if once else as_it_came(self.flow, value))
             line = self.step.line_at(split_output(sources[0]), gradient) if self._at_once and sources else None
             if line is not None:
                 self.step.collected[name] = Operand(sources, line)
@@ -558,7 +570,7 @@ class Recording:
         self.step.clear()
         self.flow.clear()
         self.updated.clear()
-        self._awaiting = False
+        self._awaiting = self._called = False
         self._order, self._order_bare, self._last = 0, 1, ""
         if self._surprised:
             self._surprises += 1

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from tui_debugger.torch import internals
+from tui_debugger.torch.arguments import Call
 from tui_debugger.torch.internals import part_of, type_name
 
 _WRAPPED: Final = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
@@ -280,8 +281,11 @@ class Structure:
         scaled: those of them that a gradient scaler made.
         of_gradients: nodes that the program computed of gradients and that get no gradient themselves, as norms.
         fed: by name of a buffer or an input of the model what its values were made of in a step.
-        roles: by node the name of the argument that each input is, of calls whose arithmetic the class of the module
-            tells; nothing where that was not the same in every step.
+        calls: by node its arguments: of operators, of modules whose class tells what they compute, of gradients.
+        touched: nodes, weights and inputs that the program writes to itself, so that what is recorded of them need not
+            be what was read.
+        repeated: the model is called several times in a step.
+        again: nodes that run several times in a step under one name.
         doubted: nodes that ran in an order that was not known, while nobody looked at what they were made of.
         gradients_doubted: the same of the gradients of all parameters.
         changed: something changed since this was reset.
@@ -296,7 +300,10 @@ class Structure:
         self.scaled: set[str] = set()
         self.of_gradients: set[str] = set()
         self.fed: dict[str, list[str]] = {}
-        self.roles: dict[str, Mapping[str, str]] = {}
+        self.calls: dict[str, Call] = {}
+        self.touched: set[str] = set()
+        self.repeated = False
+        self.again: set[str] = set()
         self.doubted: set[str] = set()
         self.gradients_doubted = False
         self.changed = self.fed_anew = False
@@ -332,11 +339,26 @@ class Structure:
             self.doubted.discard(name)
             self.changed = True
 
-    def add_roles(self, name: str, roles: Mapping[str, str]) -> None:
-        """Notes what the inputs of a node are called in this step."""
-        known = self.roles.setdefault(name, roles)
-        if known and known != roles:
-            self.roles[name], self.changed = {}, True
+    def add_call(self, name: str, call: Call | None) -> None:
+        """Notes the arguments of a node in this step; None: nothing tells them."""
+        known = self.calls.get(name)
+        merged = (call or Call()) if known is None else known.merged(call or Call())
+        if merged is not known:
+            self.calls[name], self.changed = merged, True
+
+    def touch(self, names: Iterable[str]) -> None:
+        """Notes that the program writes to some tensors itself."""
+        if new := set(names) - self.touched:
+            self.touched |= new
+            self.changed = True
+
+    def repeat(self, name: str = "") -> None:
+        """Notes that a node, or the model, runs once more in a step."""
+        if name and name not in self.again:
+            self.again.add(name)
+            self.changed = True
+        elif not name and not self.repeated:
+            self.repeated = self.changed = True
 
     def note_gradients(self, name: str, inputs: Iterable[str], *, trained: bool) -> None:
         """Notes whether a node was computed of gradients in this step. ``trained``: it will get a gradient itself."""

@@ -464,6 +464,8 @@ class Training:
         self._moving: list[str] = []
         self._masks: list[str] = []
         self._versions: dict[str, tuple[int, int, int]] = {}
+        self._begun = 0
+        """Steps at whose beginning weights were looked at."""
         recording.at_begin = lambda: self._notice_tampering(self._shards())
         self._names: set[str] = set()
         self._young: set[str] = set()
@@ -530,7 +532,7 @@ class Training:
                 kept.append((name, parameter))
         self.previous.keep(kept)
         # The program initialized all of them: whether it did so well is looked at once.
-        self._versions = {name: (0, -1, 0) for name, each in self.tree.parameters.items() if readable(each)}
+        self._versions = {name: _NEVER_SEEN for name, each in self.tree.parameters.items() if readable(each)}
 
     def learned(self) -> None:
         """The first recorded step is over."""
@@ -574,12 +576,26 @@ class Training:
         structure, shards = self.recording.structure, self._shards()
         asked = {name: known for name, known in self._versions.items() if name not in but}
         changed = [name for name, known in asked.items() if self._version(name, shards) != known]
+        self._begun += bool(asked)
         with self.recording.at_work():
+            structure.touch(name for name in changed if asked[name] != _NEVER_SEEN)
+            now_and_then = self._begun & (self._begun - 1) == 0  # a device is waited for
+            some = {
+                name for name in asked if name not in changed
+            }  # ``weight.data.clamp_()`` counts nowhere that it was
+            here = {name for name in some if now_and_then or self.tree.parameters[name].device.type == "cpu"}
+            structure.touch(name for name in here if self._is_another(name))
             bad = {name for name in changed if not bool(local(self.tree.parameters[name]).isfinite().all())}
         for name in asked:
             if name in bad:
                 structure.feed(name, ())  # for good: another graph would cost what is known of this step
             del self._versions[name]
+
+    def _is_another(self, name: str) -> bool:
+        """Tells whether a weight is not what it was at the end of the step, as far as that is kept."""
+        before, now = self.previous.get(name), dense(local(self.tree.parameters[name]))
+        same = before is None or before.shape != now.shape or before.dtype != now.dtype or before.device != now.device
+        return not same and before is not None and not torch.equal(before, now)
 
     def _notice_bad_weights(self) -> None:
         """Gradients are bad for the first time: a weight that is bad before its update was written by the program.
@@ -653,7 +669,7 @@ class Training:
             self._trained.add(name)
             self.expectation.saw_gradients([name])
             if optimizer is not None:
-                self.recording.collected(name, gradient_of(name), parameter.grad)
+                self.recording.collected(name, gradient_of(name), parameter, parameter.grad)
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
         waiting = self.recording.step.waiting
@@ -857,6 +873,10 @@ class Training:
     def _frozen(self) -> set[str]:
         """Parameters that want no gradient and never had one: frozen on purpose."""
         return {name for name, each in self.tree.parameters.items() if not each.requires_grad} - self._trained
+
+
+_NEVER_SEEN: Final = (0, -1, 0)
+"""The version of a weight of which nothing is known."""
 
 
 def _plain(buffer: torch.Tensor) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from tui_debugger.diagnose.recompute.table import CALLS, GRAPHS, LINEAR_GRADIENT, MODULES, kinds
+from tui_debugger.diagnose.recompute.table import ATEN, CALLS, GRADIENTS, GRAPHS, LINEAR_GRADIENT, MODULES, kinds
 
 
 class Floor(NamedTuple):
@@ -119,10 +119,31 @@ FLOORS: Final[dict[str, Floor]] = {
         "gradient of tanh",
         "gradient of sigmoid cross entropy",
     ),
+    **_of(
+        "the gradient, by element from what came in",
+        "u·|y| + 2⁻²⁴·(1 ... 16 times the sizes of the terms)",
+        "gradient of gelu",
+        "gradient of silu",
+        "gradient of softplus",
+        "gradient of leaky relu",
+    ),
+    **_of("the gradient, between two values", _ROUNDED, "gradient of hardtanh"),
+    **_of("what was kept gets its gradient, over 1 - p", "u·|y| twice", "gradient of dropout"),
+    **_of("the same elements", _EXACT, "gradient of copy", "gradient of reshape"),
+    **_of("the gradient of the loss", "u·|y| twice + 2⁻²⁴·2·|y|", "gradient of mse loss", "gradient of nll loss"),
+    **_of("the sum of what came to every row", _SUM, "gradient of embedding"),
+    **_of("dy - exp(y)·Σ dy", "u·|y| + 2⁻²⁴·√K·(|dy| + exp(y)·(3 + |y|)·|Σ dy|)", "gradient of log softmax"),
+    **_of("the gradient of a module's own weight, from that of its output", _PRODUCT, "gradient of weight"),
     **_of("the sum of what came in, by channel", _SUM, "gradient of bias"),
-    **_of("gradients of input, scale and shift", "u·|y| + " + _NORMAL.partition("+ ")[2], "gradient of layer norm"),
+    **_of(
+        "gradients of input, scale and shift",
+        "u·|y| + " + _NORMAL.partition("+ ")[2],
+        "gradient of layer norm",
+        "gradient of batch norm",
+    ),
     **_of("(dy - Σ dy·y)·y", "u·|y| + 2⁻²⁴·√K·|y|·(|dy| + √Σ(dy·y)²)", "gradient of softmax"),
     **_of("the parameter and the states after the update", _UPDATE, "adam", "adamw", "momentum", "sgd"),
+    **_of("the weight and the states after PyTorch's SGD, Adam or AdamW", _UPDATE, "optimizer"),
     **_of("the variable afterwards", "0, u·|y| where something is added", "assign"),
     **_of("the same elements in another place", _EXACT, "reshape", "transpose", "expand", "repeat", "flip", "roll"),
     **_of("the same elements in another place", _EXACT, "concatenate", "stack", "split", "index", "gather", "copy"),
@@ -139,7 +160,8 @@ FLOORS: Final[dict[str, Floor]] = {
 
 def operator_names(kind: str) -> list[str]:
     """The operators of a kind, as frameworks call them, without case and underscores."""
-    found = [name for table in (CALLS, GRAPHS, MODULES) for name, each in table.items() if each.kind == kind]
+    found = [name for table in (CALLS, GRAPHS, MODULES, ATEN) for name, each in table.items() if each.kind == kind]
+    found += [f"{name}Grad" for name, each in GRADIENTS.items() if each == kind]
     own = {LINEAR_GRADIENT: "linearbackward"}.get(kind, kind.replace(" ", ""))
     return list(dict.fromkeys(name.lower() for name in found)) or [own]
 

@@ -248,7 +248,7 @@ def test_large_outputs_are_computed_part_by_part(
     for call in calls:
         call.spoil = spoil
     whole = checked(calls)
-    monkeypatch.setattr("tui_debugger.diagnose.recompute.check._PART", 50)
+    monkeypatch.setattr("tui_debugger.diagnose.recompute.parts.PART", 50)
     parts = checked(calls)
     for key, one in whole.items():
         other = parts[key]

@@ -366,3 +366,10 @@ def test_two_runs_that_differ_are_never_the_same(faults: list[tuple[Key, str]]) 
     if not gone and all(np.array_equal(bad[key], good[key]) for key in bad):
         return
     assert compared(good, bad).exit_code != 0
+
+
+def test_the_forward_pass_comes_before_gradients_that_are_listed_first() -> None:
+    ops = (Op("Grad-op0", "Grad", category=Category.GRADIENT), *OPS)
+    runs = [forward(X, W, factor=factor) | {("Grad-op0", OUT, 0): X * np.float32(factor)} for factor in (1.0, 1.5)]
+    report = compared(runs[0], runs[1], ops=ops)
+    assert [finding.name for finding in report.findings] == ["Other-op2", "Grad-op0"]

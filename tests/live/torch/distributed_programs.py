@@ -35,7 +35,8 @@ class Job:
         kind: one of ``KINDS``.
         address: of the debugger.
         level: of ``attach``.
-        bad: what is bad in one process: ``batch``, ``weight``, ``head``; or empty.
+        bad: what is bad in one process: ``batch``, ``weight``, ``head``; ``drift``: a weight is another one after the
+            step, and no number is bad; or empty.
         at: the step in which it is.
         steps: how many there are.
         parts: batches of one step.
@@ -199,14 +200,14 @@ def average(parameters: Iterable[nn.Parameter]) -> None:
             parameter.grad /= dist.get_world_size()
 
 
-def spoil(model: nn.Module) -> None:
-    """Plants a NaN in what this process has of one weight."""
+def spoil(model: nn.Module, number: float = float("nan")) -> None:
+    """Plants a NaN, or another number, in what this process has of one weight."""
     with torch.no_grad():
         name, weight = next(
             (name, each) for name, each in model.named_parameters() if "blocks.1" in name and each.numel() > WIDTH
         )
         part = getattr(weight, "_local_tensor", weight)
-        part.view(-1)[:1] = float("nan")
+        part.view(-1)[:1] = number
     sys.stderr.write(f"spoilt {name}\n")
 
 
@@ -260,6 +261,8 @@ def losses(job: Job, address: str) -> list[str]:
         if job.kind == "manual":
             average(model.parameters())
         optimizer.step()
+        if bad and job.bad == "drift":
+            spoil(model, 9.0)
         optimizer.zero_grad()
         found.append(loss.item().hex())
     handle.detach()

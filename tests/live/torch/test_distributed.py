@@ -244,6 +244,37 @@ def test_a_healthy_training_is_clean(two: Trainings, capsys: Capture, kind: str,
     assert looked_at_all(found)
 
 
+VALUES = ["--watch", "TL max_gt=-1000"]
+"""Everything hits: the values of all tensors are saved."""
+
+
+@pytest.mark.turns("kind")
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2", "hybrid", "tensor_parallel"])
+def test_ranks_of_a_healthy_training_accuse_nobody(two: Trainings, capsys: Capture, kind: str, tmp_path: Path) -> None:
+    found = two.watch(capsys, tmp_path, kind, VALUES)
+    answer = run(capsys, "ranks", found.dump)
+    assert answer.code == 0, answer.out
+
+
+def test_norms_whose_gradients_nobody_reduces_are_a_doubt(two: Trainings, capsys: Capture, tmp_path: Path) -> None:
+    """They read parts of a sequence, and are no DTensors: each rank updates its own."""
+    found = two.watch(capsys, tmp_path, "sequence_parallel", VALUES)
+    answer = run(capsys, "ranks", found.dump)
+    assert answer.code == 2
+    assert "blocks.0.norm.weight" in answer.lines[0]
+
+
+@pytest.mark.parametrize(("kind", "what"), [("ddp", "weight"), ("hybrid", "shard of weight")])
+def test_a_weight_that_one_rank_has_otherwise_is_named(
+    two: Trainings, capsys: Capture, kind: str, what: str, tmp_path: Path
+) -> None:
+    """Replicas of a weight, and copies of a shard of it. What follows in the next step is not saved."""
+    found = two.watch(capsys, tmp_path, kind, VALUES, bad="drift", steps=3)
+    answer = run(capsys, "ranks", found.dump)
+    assert answer.code == 1
+    assert any(f"{what} blocks.1.up.weight:out:0 at step 2, equal at step 1" in line for line in answer.lines)
+
+
 @pytest.mark.turns("kind")
 @pytest.mark.parametrize("kind", ["ddp", "fsdp1", "fsdp2", "tensor_parallel"])
 def test_among_all_operators_a_bad_batch_is_the_only_origin(

@@ -33,6 +33,7 @@ TRUE: dict[str, dict[str, Places]] = {
     "an average by out=": {"module": at("teacher.weight") | at("teacher.bias"), "op": at("NoGrad/Div")},
     "an operator in place that runs once": {"module": set(), "op": at("Div")},
 }
+IN_THE_FIRST_STEP = ("two optimizers", "the data of a tied weight", "the data of a frozen weight")
 NOT_JUDGED = {("two optimizers", "module"), ("a closure", "module")}
 """Several passes of a step went through the module: nothing false is said, and maybe nothing at all."""
 
@@ -41,7 +42,7 @@ NOT_JUDGED = {("two optimizers", "module"), ("a closure", "module")}
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Said], Path]:
     """The level, what a session says of all programs and of their healthy twins, and what it saved."""
     directory = tmp_path_factory.mktemp(request.param) / "saved"
-    names = [*PROGRAMS, *(f"{name}{kind}" for kind in (HEALTHY, FIRST) for name in PROGRAMS)]
+    names = [*PROGRAMS, *(name + HEALTHY for name in PROGRAMS), *(name + FIRST for name in IN_THE_FIRST_STEP)]
     server = serve("127.0.0.1", 0)
     try:
         said = watched(server, names, request.param, "tests.live.torch.rewriting", directory)

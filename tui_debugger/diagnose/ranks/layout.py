@@ -240,6 +240,29 @@ def read_dims(text: str) -> Dims | None:
     return Dims(tuple(names), tuple(splits), tuple(squeezed), frozenset(replicated), data_axis) if names else None
 
 
+_COPY: Final = re.compile(r"copy \d+ of \d+(?:, )?")
+_COPIES: Final = re.compile(r"(?:copy \d+ of \d+(?:, )?)+ of \[")
+_SHARD: Final = re.compile(r"(?:shard \d|elements \d)")
+
+
+def is_whole(text: str) -> bool:
+    """Tells by the words of a placement whether a rank has all of a weight, and others have copies: ``copy 0 of 2``."""
+    return _COPIES.match(text) is not None
+
+
+def shard_of(text: str) -> tuple[str, bool] | None:
+    """Returns which part of a weight a rank has, in words that are the same on all ranks with that part.
+
+    Also whether the mesh has other ranks with copies of it; None where it is not known what the part is.
+
+    Args:
+        text: of the placement: ``copy 0 of 2, shard 1 of 2 along dimension 0 of [4, 32]``, with dimensions before it.
+    """
+    words = text.partition("; ")[2] if text.startswith(_PREFIX) else text
+    rest, copies = _COPY.subn("", words)
+    return (rest, copies > 0) if _SHARD.match(rest) and "of a sum" not in rest else None
+
+
 def _splits(text: str) -> tuple[Split, ...] | None:
     found = []
     for part in text.split(",") if text.strip() else ():

@@ -23,29 +23,36 @@ import numpy as np
 from tui_debugger.arrays import UInt8
 from tui_debugger.check.contents import Content, KnownBy
 from tui_debugger.check.types import Pair
+from tui_debugger.diagnose.ranks.batches import SharedBatch, shared_batches
 from tui_debugger.diagnose.ranks.layout import (
     MODEL,
     ParallelLayout,
     ToldBy,
     inferred_layout,
     is_expert,
+    is_whole,
     read_dims,
     recorded_layout,
+    shard_of,
 )
-from tui_debugger.diagnose.ranks.spread import Spread, are_alike, is_norm
+from tui_debugger.diagnose.ranks.spread import Spread, are_alike, is_norm, is_of_norm
+from tui_debugger.diagnose.ranks.tied import Tie, ties
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
     BIAS_GRADIENT,
+    NAMED_GRADIENT,
     PARAMETER_GRADIENTS,
     WEIGHT_GRADIENT,
     gives_all_the_same,
     gradient_of,
     is_collective,
     is_reducing,
+    parameter_by_name,
 )
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import TRAINABLE, ProgressFn, Side, TensorKey, no_progress
+from tui_debugger.model import TRAINABLE, Category, ProgressFn, Side, TensorKey, no_progress
+from tui_debugger.text.numbers import named
 
 
 class Kind(IntEnum):
@@ -59,6 +66,10 @@ class Kind(IntEnum):
     """The output of a collective operation that gives all ranks the same."""
     DECLARED = 4
     """The program said so."""
+    TIED = 5
+    """It is also a weight of another stage of the pipeline: see ``tied``."""
+    SHARD = 6
+    """The same part of a weight."""
 
 
 KIND_WORDS: Final = {
@@ -66,12 +77,16 @@ KIND_WORDS: Final = {
     Kind.GRADIENT: "reduced gradient",
     Kind.COLLECTIVE: "output of a collective operation",
     Kind.DECLARED: "tensor declared replicated",
+    Kind.TIED: "tied weight",
+    Kind.SHARD: "shard of weight",
 }
 KINDS_WORDS: Final = {
     Kind.WEIGHT: "weights",
     Kind.GRADIENT: "reduced gradients",
     Kind.COLLECTIVE: "outputs of collective operations",
     Kind.DECLARED: "declared replicated",
+    Kind.TIED: "tied weights",
+    Kind.SHARD: "shards of weights",
 }
 _GRADIENT_TYPES: Final = frozenset({*PARAMETER_GRADIENTS, WEIGHT_GRADIENT, BIAS_GRADIENT})
 _MOST: Final = 0.75
@@ -104,6 +119,7 @@ class Difference:
         changed: the ranks whose tensor changed since that step; None where that is not known.
         by: what they were compared by.
         first: no earlier step has this difference.
+        twin: of a tied weight the other one: its rank and its name.
     """
 
     kind: Kind
@@ -115,6 +131,7 @@ class Difference:
     changed: tuple[int, ...] | None = None
     by: KnownBy = KnownBy.BYTES
     first: bool = True
+    twin: tuple[int, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +167,9 @@ class Replicas:
         apart: weights that differed when they were first dumped, where nobody recorded whether they are shards.
         notes: what was not compared, and why, one sentence each.
         spreads: by weight what it is over the ranks, where that is known.
+        norms_apart: parameters of norms that differ from the start on ranks that have other weights in common.
+        loosened: weights that may be tied, and are not the same at every step.
+        shared: batches that several data-parallel ranks read.
     """
 
     layout: ParallelLayout
@@ -161,6 +181,9 @@ class Replicas:
     apart: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     spreads: Mapping[str, Spread] = field(default_factory=dict)
+    norms_apart: tuple[str, ...] = ()
+    loosened: tuple[Tie, ...] = ()
+    shared: tuple[SharedBatch, ...] = ()
 
     @property
     def went_apart(self) -> tuple[str, ...]:
@@ -230,24 +253,32 @@ class _Nodes:
             kinds[gradient[nodes.type_id]] = Kind.GRADIENT
         weight = np.isin(nodes.category, [int(each) for each in TRAINABLE])
         kinds[weight] = Kind.WEIGHT
-        for row in np.flatnonzero(weight).tolist():
-            own = nodes.find(gradient_of(nodes.names[row]))
-            if own >= 0:
-                kinds[own] = Kind.GRADIENT
+        for row, name in enumerate(nodes.names):
+            if nodes.types[nodes.type_id[row]] == NAMED_GRADIENT and parameter_by_name(name) is Category.WEIGHT:
+                kinds[row] = Kind.GRADIENT
+        rows = np.flatnonzero(weight).tolist()
+        gradients = {row: own for row in rows if (own := nodes.find(gradient_of(nodes.names[row]))) >= 0}
+        kinds[[*gradients.values()]] = Kind.GRADIENT
         for row, text in nodes.placements.items():
             told = read_dims(text) if text.startswith("dims ") else None
-            if told is None or told.split_axes:
-                kinds[row] = Kind.NONE  # a part of a larger tensor
+            if (told is None and not is_whole(text)) or (told is not None and told.split_axes):
+                kinds[row] = Kind.SHARD if weight[row] and shard_of(text) else Kind.NONE
             if dims and told is not None and told.replicated:
                 kinds[row] = Kind.DECLARED
+        self.shards_with: dict[str, frozenset[int]] = {}
+        """By weight the ranks that have parts and copies of it, as the reduction of its gradient says."""
         self.reduced_over: dict[str, tuple[int, ...]] = {}
         """By weight the ranks over which the recorder says that its gradient is reduced."""
-        for row in np.flatnonzero(weight).tolist():
-            own = nodes.find(gradient_of(nodes.names[row]))
-            if own >= 0 and kinds[row] == Kind.NONE:
+        for row, own in gradients.items():
+            group, name = tuple(sorted(nodes.group_ranks.get(own, ()))), nodes.names[row]
+            if kinds[row] in (Kind.NONE, Kind.SHARD):
                 kinds[own] = Kind.NONE
-            elif own >= 0 and own in nodes.group_ranks and same[nodes.type_id[own]]:
-                self.reduced_over[nodes.names[row]] = tuple(sorted(nodes.group_ranks[own]))
+                self.shards_with[name] = frozenset(group)
+            elif group and same[nodes.type_id[own]]:
+                self.reduced_over[name] = group
+        groups = {self.reduced_over.get(nodes.names[row], ()) for row in gradients}
+        self.wrapped_over = groups.pop() if len(groups) == 1 else ()
+        """The ranks over which the gradients of all weights are reduced, if these are the same ones."""
         for row, name in enumerate(nodes.names):
             if name.endswith(_SUMMAND):
                 whole = nodes.find(name.removesuffix(_SUMMAND))
@@ -277,6 +308,7 @@ class _Comparison:
         self._by: KnownBy | None = None
         self._unknown: dict[TensorKey, str] = {}
         self._spreads: dict[Place, Spread] = {}
+        self._norms_apart: list[str] = []
         self._same_outputs: dict[Place, Groups] = {}
         """By weight the ranks whose modules make the same at first."""
 
@@ -288,8 +320,17 @@ class _Comparison:
         self._spreads = self._spreads_of_weights(declared=recorded is not None)
         layout = recorded or self._inferred_layout()
         own = self._equal_at_first(layout)
-        differences = self._differences(own)
+        tied = [*self._ties()]
+        differences = [*self._differences(own), *self._untied(tied)]
+        differences.sort(key=lambda each: self._steps.index(each.key.step))
         not_reduced = [each for step in self._steps for each in self._not_reduced(step, own)]
+        wrapped = sorted({nodes.wrapped_over for nodes in self._nodes.values()})
+        shared = tuple(shared_batches(self._run, self._pairs, wrapped, self._progress))
+        for each in shared:
+            if each.always:
+                self._notes.append(
+                    f"{named('rank', each.ranks)} read the same batches: {each.key.node} is always equal"
+                )
         self._note_counts()
         return Replicas(
             layout,
@@ -301,6 +342,9 @@ class _Comparison:
             self._apart(layout),
             tuple(dict.fromkeys(self._notes)),
             {place.node: spread for place, spread in self._spreads.items()},
+            tuple(self._norms_apart),
+            tuple(tie for tie in tied if tie.parted and not tie.proven),
+            shared,
         )
 
     # -- what there is -----------------------------------------------------------------------------
@@ -376,6 +420,9 @@ class _Comparison:
                 apart.append((place, held))
             elif not all(each.constant for each in held.values()):
                 found[place] = Spread.REPLICATED
+        if any(spread is Spread.REPLICATED for spread in found.values()):
+            norms = [(place, held) for place, held in apart if is_of_norm(place.node)]
+            self._norms_apart = [place.node for place, held in norms if self._of_one_shape(place, held)]
         own = () if declared else apart
         near = [place for place, held in own if not is_expert(place.node) and self._alike(place, held)]
         equal = sum(spread is Spread.REPLICATED for spread in found.values())
@@ -385,16 +432,25 @@ class _Comparison:
 
     def _alike(self, place: Place, held: Held) -> bool:
         """Tells whether a weight that differs between ranks began as one on all of them."""
-        step = next(step for step in self._steps if self._held.get(step, {}).get(place) is held)
-        arrays = []
-        for rank, *_ in _classes(held):
-            if held[rank].by is not KnownBy.BYTES:
-                return False
-            try:
-                arrays.append(self._run.read(self._key(place, rank, step), self._progress))
-            except TdbgError:
-                return False  # what cannot be read is told where it was first asked for
-        return are_alike(arrays)
+        firsts = [rank for rank, *_ in _classes(held)]
+        if any(held[rank].by is not KnownBy.BYTES for rank in firsts):
+            return False
+        return self._are_alike([self._key(place, rank, self._step_of(place, held)) for rank in firsts])
+
+    def _are_alike(self, keys: Sequence[TensorKey]) -> bool:
+        try:
+            return are_alike([self._run.read(key, self._progress) for key in keys])
+        except TdbgError:
+            return False  # what cannot be read is told where it was first asked for
+
+    def _step_of(self, place: Place, held: Held) -> int:
+        return next(step for step in self._steps if self._held.get(step, {}).get(place) is held)
+
+    def _of_one_shape(self, place: Place, held: Held) -> bool:
+        step = self._step_of(place, held)
+        keys = [self._key(place, rank, step) for rank in held]
+        found = [row for key in keys for row in self._run.measure([self._run.row_of(key)], self._progress)]
+        return len({None if each.meta is None else each.meta.shape for each in found}) == 1
 
     def _must_be_equal(self, place: Place, held: Held) -> bool:
         return self._spreads.get(place) is Spread.REPLICATED and set(held) == set(self._ranks)
@@ -470,7 +526,8 @@ class _Comparison:
         weights = self._first(Kind.WEIGHT)
         # Where experts are called so, all other weights are the same on the ranks that share them.
         named = any(is_expert(place.node) for place in weights)
-        for place, held in weights.items():
+        own = self._own_experts(weights) if layout.told_by is not ToldBy.RECORDED else set[Place]()
+        for place, held in ((place, held) for place, held in weights.items() if place not in own):
             told = layout.dense_replicas if named and not is_expert(place.node) else layout.replicas
             groups = [
                 *told,
@@ -484,7 +541,9 @@ class _Comparison:
         by_gradient = {gradient_of(place.node): place for place in weights}
         for place, held in self._first(Kind.GRADIENT).items():
             weight = by_gradient.get(place.node)
-            of_weight = found[weight] if weight is not None else [*layout.replicas, *_classes(held, varied=True)]
+            of_weight = (
+                found.get(weight, ()) if weight is not None else [*layout.replicas, *_classes(held, varied=True)]
+            )
             found[place] = _united(of_weight, held)
         for place, kind in self._kinds.items():
             if kind is Kind.DECLARED and (dims := read_dims(self._dims[place])) is not None:
@@ -494,10 +553,47 @@ class _Comparison:
                     at = tuple(where[axis][0] for axis in layout.axes if axis in where and axis not in dims.replicated)
                     alike.setdefault(at, []).append(rank)
                 found[place] = tuple(tuple(each) for each in alike.values())
+            elif kind is Kind.SHARD:
+                found[place] = self._same_shards(place)
             elif kind is Kind.COLLECTIVE:
                 members = self._own_groups.get(place)
                 found[place] = tuple(sorted(members)) if members else layout.replicas
         return found
+
+    def _own_experts(self, weights: Mapping[Place, Held]) -> set[Place]:
+        """The weights of experts that were drawn with one seed, where most of them are not the same in the end.
+
+        Each rank has experts of its own then.
+        """
+        last = {place: held for step in self._steps for place, held in self._held.get(step, {}).items()}
+        drawn: dict[Place, bool] = {}
+        for place, held in weights.items():
+            groups = [group for group in _classes(held, varied=True) if len(group) > 1]
+            if groups and is_expert(place.node) and not self._reduced_over(place):
+                drawn[place] = all(_is_one(last[place], group) for group in groups)
+        apart = sum(not one for one in drawn.values())
+        if apart < max(_FEW, _MOST * len(drawn)):
+            return set()
+        self._notes.append("experts that began equal differ between ranks: each rank is taken to have its own")
+        return set(drawn)
+
+    def _same_shards(self, place: Place) -> Groups:
+        """The ranks that have one shard: those with what the mesh calls copies, and those whose values begin equal."""
+        held = self._first(Kind.SHARD).get(place, {})
+        shards: dict[str, dict[int, bool]] = {}
+        for rank in held:
+            nodes = self._nodes[rank].nodes
+            text, copies = shard_of(nodes.placements.get(nodes.find(place.node, place.graph), "")) or ("", False)
+            if text:
+                shards.setdefault(text, {})[rank] = copies
+        groups: list[tuple[int, ...]] = []
+        for ranks in shards.values():
+            if not is_expert(place.node):
+                groups += _classes({rank: held[rank] for rank in ranks}, varied=True)
+            for rank in (rank for rank, copies in ranks.items() if copies):
+                own = self._nodes[rank].shards_with.get(place.node, frozenset())
+                groups.append(tuple(own & ranks.keys()))
+        return _united(groups, held)
 
     def _apart(self, layout: ParallelLayout) -> tuple[str, ...]:
         if layout.told_by is ToldBy.RECORDED:
@@ -509,6 +605,9 @@ class _Comparison:
 
     def _differences(self, own: Mapping[Place, Groups]) -> list[Difference]:
         compared = [each for step in self._steps for each in self._compare(step, own)]
+        if early := self._reduced_later(compared):
+            self._notes.append(_LEFT_OUT[Kind.GRADIENT])
+            compared = [each for each in compared if each not in early]
         for kind, left_out in _LEFT_OUT.items():
             # Gradients differ before they are reduced, outputs before an operation that nobody waits for is done, and
             # those who take part in one may be others: most must be equal, and say something, for the rest to be wrong.
@@ -517,10 +616,23 @@ class _Comparison:
             if differing and sum(each.varied for each in of) - differing <= differing:
                 self._notes.append(left_out)
                 compared = [each for each in compared if each.kind is not kind or each.declared]
+        if not any(each.varied for each in compared):  # empty tensors, zeros: that these are equal says nothing
+            compared = [each for each in compared if len(each.parts) > 1]
         for each in compared:
             self._by = each.by if self._by is None else min(self._by, each.by)
             self._compared[each.kind] = self._compared.get(each.kind, 0) + 1
         return [self._difference(each) for each in compared if len(each.parts) > 1]
+
+    def _reduced_later(self, compared: Iterable[_Compared]) -> set[_Compared]:
+        """Gradients that differ while the update gave all ranks the same: a DTensor's is reduced in the optimizer."""
+        differing: set[_Compared] = set()
+        updated: set[tuple[str, int, tuple[int, ...]]] = set()
+        for each in compared:
+            if each.kind is Kind.GRADIENT and len(each.parts) > 1:
+                differing.add(each)
+            elif each.kind is Kind.WEIGHT and len(each.parts) == 1 and each.varied and is_whole(self._dims[each.place]):
+                updated.add((gradient_of(each.place.node), each.step, each.group))
+        return {each for each in differing if (each.place.node, each.step, each.group) in updated}
 
     def _compare(self, step: int, own: Mapping[Place, Groups]) -> Iterable[_Compared]:
         reduced = {gradient_of(name) for nodes in self._nodes.values() for name in nodes.reduced_over}
@@ -551,6 +663,39 @@ class _Comparison:
         at = outliers[0] if outliers else changed[0] if changed else group[0]
         key = self._key(place, at, found.step)
         return Difference(found.kind, key, group, parts, outliers, equal_at, changed, found.by, first)
+
+    # -- tied weights, and batches ---------------------------------------------------------------------
+
+    def _ties(self) -> Iterable[Tie]:
+        weights: dict[int, dict[str, Held]] = {}
+        places: dict[str, Place] = {}
+        for step, tensors in self._held.items():
+            for place, held in tensors.items():
+                if self._kinds[place] is Kind.WEIGHT and not place.slot and not place.round:
+                    weights.setdefault(step, {})[place.node] = held
+                    places[place.node] = place
+
+        def began_as_one(step: int, pair: Sequence[tuple[int, str]]) -> bool:
+            return self._are_alike([self._key(places[name], rank, step) for rank, name in pair])
+
+        for tie in ties({step: weights[step] for step in self._steps if step in weights}, began_as_one):
+            if any(tie.equal.values()):
+                self._compared[Kind.TIED] = self._compared.get(Kind.TIED, 0) + len(tie.equal)
+            yield tie
+
+    def _untied(self, tied: Iterable[Tie]) -> Iterable[Difference]:
+        for tie in (tie for tie in tied if tie.proven):
+            equal_at, first = None, True
+            for step, equal in tie.equal.items():
+                if equal:
+                    equal_at, first = step, True
+                    continue
+                place = next(each for each in self._held[step] if each.node == tie.weight[1])
+                group = tuple(sorted((tie.embedding[0], tie.weight[0])))
+                parts = tuple((rank,) for rank in group)
+                key = self._key(place, tie.weight[0], step)
+                yield Difference(Kind.TIED, key, group, parts, equal_at=equal_at, first=first, twin=tie.embedding)
+                first = False
 
     def _not_reduced(self, step: int, own: Mapping[Place, Groups]) -> Iterable[NotReduced]:
         """The gradients of replicas that went into no collective operation of the step."""

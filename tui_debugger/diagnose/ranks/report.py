@@ -118,6 +118,7 @@ class Subject(Enum):
 
     BATCH = "another batch"
     BROKE = "broke first"
+    SHARED = "one batch on several ranks"
     NOT_REDUCED = "not reduced"
     DIFFERS = "ranks differ"
     OTHER = "differs from the other run"
@@ -177,7 +178,13 @@ def rank_report(
         against: what that with another run came to.
     """
     first_bad = _first_bad(result)
-    findings = [*_broke(first_bad), *_not_reduced(replicas), *_differ(replicas), *_others(against)]
+    findings = [
+        *_broke(first_bad),
+        *_shared(replicas),
+        *_not_reduced(replicas),
+        *_differ(replicas),
+        *_others(against),
+    ]
     findings.sort(key=lambda each: (each.step, list(Subject).index(each.story)))
     doubts = [doubt.text for doubt in judgement.doubts]
     ranks = replicas.layout.ranks
@@ -192,6 +199,18 @@ def rank_report(
         doubts.append(
             f"{first_of([*map(clean, replicas.went_apart)], _MOST)}: began as one on all ranks and differ from the "
             "first dumped step on; that they must be equal was not recorded"
+        )
+    if replicas.norms_apart:
+        doubts.append(
+            f"{first_of([*map(clean, replicas.norms_apart)], _MOST)}: norms that differ between ranks which have other "
+            "weights in common; whether they must be equal was not recorded"
+        )
+    for tie in replicas.loosened:
+        step = next(step for step, equal in tie.equal.items() if not equal)
+        (rank, embedding), (there, weight) = tie.embedding, tie.weight
+        doubts.append(
+            f"{clean(weight)} of rank {there} began as {clean(embedding)} of rank {rank} and differs at step {step}; "
+            "whether they are tied was not recorded"
         )
     if against is not None and against.missing:
         doubts.append(f"{named('rank', against.missing)}: not in {against.path}")
@@ -231,10 +250,10 @@ def _first_bad(result: CheckResult) -> dict[int, Hit]:
 def _broke(first_bad: dict[int, Hit]) -> list[Finding]:
     if not first_bad:
         return []
-    ordered = sorted(first_bad.values(), key=lambda hit: (*hit.order, hit.key.rank))
+    ordered = sorted(first_bad.values(), key=lambda hit: (*_when(hit), hit.key.rank))
     first = ordered[0]
-    begins = [hit for hit in ordered if hit.order == first.order]
-    follow = [hit for hit in ordered if hit.order != first.order]
+    begins = [hit for hit in ordered if _when(hit) == _when(first)]
+    follow = [hit for hit in ordered if _when(hit) != _when(first)]
     ranks = tuple(hit.key.rank for hit in begins)
     what = contents(first.stats) or said_words(first)
     text = f"{_who(ranks)} broke first: step {first.key.step}, {_place(first.key)}, {what}"
@@ -245,12 +264,27 @@ def _broke(first_bad: dict[int, Hit]) -> list[Finding]:
     return [Finding(Subject.BROKE, first.key.step, ranks, first.key, text)]
 
 
+def _when(hit: Hit) -> tuple[int, bool, int]:
+    """Returns when a finding came; in one run of a graph an origin comes before what other ranks got from it."""
+    turn, at = hit.order
+    return turn, not hit.origin, at
+
+
 def _who(ranks: Sequence[int]) -> str:
     return named("Rank", sorted(ranks))
 
 
 def _place(key: TensorKey) -> str:
     return clean(place_text(key))
+
+
+def _shared(replicas: Replicas) -> list[Finding]:
+    found = []
+    for each in replicas.shared:
+        if not each.always:
+            text = f"{_who(each.ranks)} read one batch at step {each.key.step}: {_place(each.key)} is the same on them"
+            found.append(Finding(Subject.SHARED, each.key.step, each.ranks, each.key, text))
+    return found
 
 
 def _not_reduced(replicas: Replicas) -> list[Finding]:
@@ -281,7 +315,8 @@ def _differ(replicas: Replicas) -> list[Finding]:
 
 def difference_text(found: Difference) -> str:
     """Returns a sentence: which ranks differ in what, and whose tensor changed."""
-    what = f"{KIND_WORDS[found.kind]} {_place(found.key)} at step {found.key.step}"
+    twin = f" ({clean(found.twin[1])} on rank {found.twin[0]})" if found.twin is not None else ""
+    what = f"{KIND_WORDS[found.kind]} {_place(found.key)}{twin} at step {found.key.step}"
     if found.outliers:
         most = len(found.parts[0])
         who = f"{_who(found.outliers)} {'differs' if len(found.outliers) == 1 else 'differ'}"

@@ -8,6 +8,7 @@ one: two parts of a larger weight are no more alike than chance makes them. Cons
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Final
@@ -49,6 +50,19 @@ def is_norm(op_type: str) -> bool:
     """Tells whether an operator normalises what it gets, and multiplies it by a weight: ``LayerNorm``, ``RMSNorm``."""
     plain = plain_type(op_type)
     return plain.endswith("norm") and plain != "norm"
+
+
+_NORM: Final = re.compile(
+    r"(?:^|[./])(?!(?:q|k|query|key)_?(?:layer)?_?norm|norm_[qk][./])(?:\w*norm\w*|ln(?:_\w+|\d+)?)[./]"
+    r"(?:weight|bias|gamma|beta)$",
+    re.IGNORECASE,
+)
+"""Parameters of norms, but not those of queries and keys, which may be divided with the heads of attention."""
+
+
+def is_of_norm(name: str) -> bool:
+    """Tells by its name whether a parameter is that of a norm that all ranks have where they share the layers."""
+    return _NORM.search(name) is not None
 
 
 def _correlation(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float:

@@ -333,7 +333,7 @@ def embedding(
     return _moved(input[_inside(weight, len(input))])  # the form that ATen has: the table first
 
 
-@module("embedding", "Embedding", "EmbeddingLookup")
+@module("embedding", "EmbeddingLookup")
 def module_embedding(input: Array, weight: Any = None, embedding_table: Any = None) -> Expected:
     """Rows of a table."""
     table = weight if weight is not None else embedding_table

@@ -284,6 +284,11 @@ def gelu(input: Array, approximate: str = "none") -> Expected:
 
 
 @module("gelu", "GELU", split="elements", single=True)
+def module_gelu(input: Array, approximate: str = "") -> Any:
+    """Gelu in its form, where that was recorded."""
+    return gelu(input, approximate) if approximate else gelu_of_some_form(input)
+
+
 @graph("gelu", "GeLU", "Gelu", "FastGelu", split="elements", single=True)
 def gelu_of_some_form(input: Array) -> Alternatives:
     """Gelu where the form was not recorded."""

@@ -457,12 +457,14 @@ _NO_EPSILON: Final = "epsilon not recorded, and none of the usual ones fits"
 
 @module("layer norm", "LayerNorm")
 def module_layer_norm(
-    input: Array, weight: Any = None, bias: Any = None, gamma: Any = None, beta: Any = None
-) -> Alternatives:
-    """Normalised along the dimensions that its scale has; a module does not say its epsilon."""
+    input: Array, weight: Any = None, bias: Any = None, gamma: Any = None, beta: Any = None, eps: Any = None
+) -> Any:
+    """Normalised along the dimensions that its scale has; where its epsilon was not recorded, with a usual one."""
     scale, shift = (weight, bias) if weight is not None else (gamma, beta)
     if scale is None:
         raise CannotBindError("no scale: which dimensions are normalised was not recorded")
+    if eps is not None:
+        return layer_norm(input, scale.shape, scale, shift, eps)
     return Alternatives(
         *(layer_norm(input, scale.shape, scale, shift, each) for each in USUAL_EPSILONS), guessed=_NO_EPSILON
     )
@@ -890,7 +892,8 @@ def graph_tanh_grad(y: Array, dy: Array) -> Expected:
 
 
 @module("softmax", "Softmax")
-def module_softmax(input: Array) -> Expected:
-    """A module that does not say along which dimension."""
-    del input
-    raise CannotBindError("dimension not recorded")
+def module_softmax(input: Array, dim: Any = None) -> Expected:
+    """Along its dimension, where that was recorded."""
+    if dim is None:
+        raise CannotBindError("dimension not recorded")
+    return softmax(input, dim)

@@ -29,12 +29,23 @@ ALIASES: Final[Mapping[str, str]] = {
     "epsilon": "eps",
 }
 """Names of arguments that are spelled otherwise here and there; used where the signature knows the second only."""
-IGNORED: Final = frozenset({"inplace", "out", "name", "generator", "layout", "memory_format", "non_blocking", "copy"})
+IGNORED: Final = frozenset(
+    {
+        *("inplace", "out", "name", "generator", "layout", "memory_format", "non_blocking", "copy"),
+        *("device", "pin_memory"),
+    }
+)
 """Arguments that say nothing of the values."""
 
 
 ALL_REDUCE: Final = "all reduce"
 """The kind of what is computed from the inputs of all ranks: no function of one call."""
+UPDATE_OF_OPTIMIZER: Final = "optimizer"
+"""The kind of the update of a weight by an optimizer of PyTorch's own."""
+WEIGHT_GRADIENT: Final = "gradient of weight"
+"""The kind of the gradient of a module's own weight."""
+GRADIENTS: Final[dict[str, str]] = {}
+"""The kinds of gradients of modules' inputs, by class."""
 LINEAR_GRADIENT: Final = "gradient of linear"
 """The kind of the gradient of a module's input: the weight is that of another node."""
 
@@ -121,7 +132,7 @@ class Operator:
             name = key if key in known else ALIASES.get(key, key)
             if name in known:
                 named[name] = value
-            elif key not in IGNORED:
+            elif key not in IGNORED and not any(each.kind is each.VAR_KEYWORD for each in known.values()):
                 raise CannotBindError(f"argument not known: {key}")
         if len(positional) > _most(signature) and isinstance(positional[-1], bool):
             positional = positional[:-1]  # inplace, which comes last
@@ -159,6 +170,8 @@ CALLS: Final[dict[str, Operator]] = {}
 """Functions of PyTorch, and MindSpore's where they have the same signature, by plain name."""
 GRAPHS: Final[dict[str, Operator]] = {}
 """Operators of MindSpore's graphs, by lower-case name."""
+ATEN: Final[dict[str, Operator]] = {}
+"""Operators of PyTorch below autograd, by the type that our client gives them, with the arguments of their schemas."""
 MODULES: Final[dict[str, Operator]] = {}
 """Modules whose outputs follow from what is recorded of them, by class."""
 
@@ -193,6 +206,17 @@ def graph(
     return enter
 
 
+def aten(kind: str, *names: str, split: str = "", single: bool = False) -> Callable[[F], F]:
+    """Enters an operator below autograd under its types."""
+
+    def enter(function: F) -> F:
+        for name in names:
+            ATEN[name] = Operator(kind, function, split, single=single)
+        return function
+
+    return enter
+
+
 def module(kind: str, *names: str, split: str = "", single: bool = False) -> Callable[[F], F]:
     """Enters a module under the names of its classes."""
 
@@ -204,8 +228,10 @@ def module(kind: str, *names: str, split: str = "", single: bool = False) -> Cal
     return enter
 
 
-def find_operator(op_type: str, *, is_module: bool, is_graph: bool) -> Operator | None:
+def find_operator(op_type: str, *, is_module: bool, is_graph: bool, is_aten: bool = False) -> Operator | None:
     """Returns how to recompute operators of a type; None where that is not known."""
+    if is_aten:
+        return ATEN.get(op_type)
     if is_module:
         return MODULES.get(op_type)
     # A function of msprobe's that MindSpore made may be one of its operators: ``Primitive.norm.LayerNorm``.
@@ -215,5 +241,6 @@ def find_operator(op_type: str, *, is_module: bool, is_graph: bool) -> Operator 
 
 def kinds() -> tuple[str, ...]:
     """Every kind of operator that can be recomputed, in the order of the alphabet."""
-    tables = (CALLS, GRAPHS, MODULES)
-    return tuple(sorted({each.kind for table in tables for each in table.values()} | {ALL_REDUCE, LINEAR_GRADIENT}))
+    tables = (CALLS, GRAPHS, MODULES, ATEN)
+    others = {ALL_REDUCE, LINEAR_GRADIENT, UPDATE_OF_OPTIMIZER, *GRADIENTS.values(), WEIGHT_GRADIENT}
+    return tuple(sorted({each.kind for table in tables for each in table.values()} | others))

@@ -8,8 +8,8 @@ step before. Coefficients such as 0.999 are taken as float32: one less them is a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -146,6 +146,128 @@ def assign_add(variable: Array, value: Any) -> Any:
     if variable.dtype.kind in "iu":
         return (Expected(variable.astype(np.int64) + np.asarray(value).astype(np.int64), exact=True),)
     return (Expected(doubles(variable) + doubles(value)),)
+
+
+# -- PyTorch's optimizers --------------------------------------------------------------------------------------
+
+
+def _came(before: Float64, gradient: Array, weight_decay: float, maximize: bool) -> tuple[Float64, Float64]:
+    """The gradient with weight decay as a part of it, and what rounding has to do with that."""
+    came = -doubles(gradient) if maximize else doubles(gradient)
+    return came + weight_decay * before, np.abs(weight_decay * before)
+
+
+def _sgd(
+    parameter: Array,
+    gradient: Array,
+    rate: Any,
+    momentum_buffer: Any = None,
+    *,
+    momentum: float = 0.0,
+    dampening: float = 0.0,
+    weight_decay: float = 0.0,
+    nesterov: bool = False,
+    maximize: bool = False,
+    **_: Any,
+) -> Any:
+    """PyTorch's SGD, from the second step of a weight on."""
+    before, speed = doubles(parameter), float(rate)
+    came, size = _came(before, gradient, weight_decay, maximize)
+    size = size + np.abs(came)
+    if not momentum:
+        off = np.abs(before) + np.abs(speed) * size
+        return (Expected(before - speed * came, off, narrow=off),)
+    if momentum_buffer is None:
+        raise CannotBindError("the momentum was not recorded")
+    gathered = doubles(momentum_buffer) * momentum
+    after = gathered + (1 - dampening) * came
+    lost = np.hypot(gathered, size) * 2
+    moved = came + momentum * after if nesterov else after
+    off = np.abs(before) + np.abs(speed) * (lost + size) * 2
+    return Expected(before - speed * moved, off, narrow=off), Expected(after, lost, narrow=lost)
+
+
+def _adam(
+    parameter: Array,
+    gradient: Array,
+    rate: Any,
+    exp_avg: Any = None,
+    exp_avg_sq: Any = None,
+    after: Array | None = None,
+    *,
+    betas: Any = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+    decoupled: bool = False,
+    amsgrad: bool = False,
+    maximize: bool = False,
+    **_: Any,
+) -> Any:
+    """PyTorch's Adam and AdamW; which step of the optimizer it is, is told by what it made (``after``)."""
+    if exp_avg is None or exp_avg_sq is None or amsgrad or after is None:
+        raise CannotBindError("moments were not recorded, or the largest ones count")
+    before, speed = doubles(parameter), float(rate)
+    came, shifted = _came(before, gradient, 0.0 if decoupled else weight_decay, maximize)
+    first, second = (float(each) for each in betas)
+    m, v = doubles(exp_avg), doubles(exp_avg_sq)
+    one, other = first * m + (1 - first) * came, second * v + (1 - second) * came * came
+    lost = np.hypot(first * m, (1 - first) * (np.abs(came) + shifted)) + np.abs(m)
+    spread = 2 * np.abs(other) + np.abs(v) + 2 * (1 - second) * np.abs(came) * shifted
+    kept = before * (1 - speed * weight_decay) if decoupled else before
+
+    def move(step: Any, up: Any, root: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return speed / (1 - first**step) * up / (root / np.sqrt(1 - second**step) + eps)
+
+    root = np.sqrt(other)
+    step = _step_of(lambda at, some: move(at, one.reshape(-1)[some], root.reshape(-1)[some]), kept - doubles(after))
+    moved = np.nan_to_num(move(step, one, root))
+    off = np.abs(before) + np.nan_to_num(np.abs(move(step, lost, root)), posinf=0.0) + 4 * np.abs(moved)
+    return (
+        Expected(kept - moved, off, narrow=off),
+        Expected(one, lost, narrow=lost),
+        Expected(other, spread, narrow=spread),
+    )
+
+
+_STEPS: Final = np.concatenate([np.arange(1.0, 20_001.0), np.geomspace(20_001, 1e8, 2_000)])
+"""Steps that are tried: so late that their neighbours make the same, they are tried apart."""
+_ASKED: Final = 16
+"""Elements that tell which step it is."""
+
+
+def _step_of(move: Callable[[Any, Any], Any], moved: Float64) -> float:
+    """The step of the optimizer in which a weight moved most nearly as it did: its largest moves tell."""
+    flat = np.abs(np.nan_to_num(moved)).reshape(-1)
+    some = np.argsort(flat)[-_ASKED:]
+    off = np.abs(move(_STEPS[:, None], some[None, :]) - moved.reshape(-1)[some])
+    return float(_STEPS[int(np.argmin(np.median(np.nan_to_num(off, nan=np.inf), axis=1)))])
+
+
+def optimizer_update(
+    optimizer: str, after: Array, parameter: Array, gradient: Array, rate: Any, **more: Any
+) -> tuple[Any, ...]:
+    """What an optimizer of PyTorch's own makes of a weight and of what it keeps for that, in the order of ``STATES``.
+
+    Raises:
+        CannotBindError: it is not known what it does.
+    """
+    if after.shape != parameter.shape or gradient.shape != parameter.shape:
+        raise CannotBindError("shapes do not fit")
+    if more.get("differentiable") or optimizer not in STATES:
+        raise CannotBindError(f"optimizer not known: {optimizer}")
+    if optimizer == "SGD":
+        return tuple(_sgd(parameter, gradient, rate, **more))
+    decoupled = optimizer == "AdamW" or bool(more.pop("decoupled_weight_decay", False))
+    return tuple(_adam(parameter, gradient, rate, after=after, decoupled=decoupled, **more))
+
+
+STATES: Final[Mapping[str, tuple[str, ...]]] = {
+    "SGD": ("momentum_buffer",),
+    "Adam": ("exp_avg", "exp_avg_sq"),
+    "AdamW": ("exp_avg", "exp_avg_sq"),
+}
+"""What optimizers keep for a weight, by their class."""
 
 
 def all_reduced(inputs: Sequence[Array], reduction: str = "sum") -> Any:

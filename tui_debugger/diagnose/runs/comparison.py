@@ -14,11 +14,12 @@ from tui_debugger.diagnose.ranks.layout import ParallelLayout, recorded_layout
 from tui_debugger.diagnose.run import Run
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
 from tui_debugger.diagnose.runs.judge import Earlier, StepJudge
+from tui_debugger.diagnose.runs.logged import logged_differences
 from tui_debugger.diagnose.runs.matching import Rule
 from tui_debugger.diagnose.runs.results import Finding, Judged, Judgement, Kind, Options, Place, RunsReport, StepReport
 from tui_debugger.diagnose.runs.step import Noise, RunTensors
 from tui_debugger.errors import TdbgError
-from tui_debugger.model import PARAMETERS, Progress, ProgressFn, no_progress
+from tui_debugger.model import PARAMETERS, Category, Progress, ProgressFn, no_progress
 from tui_debugger.text.numbers import named, plural
 
 Group = tuple[tuple[int, ...], tuple[int, ...]]
@@ -117,7 +118,7 @@ class _Comparison:
         judges: dict[Group, StepJudge] = {}
         turn = {place: number for number, place in enumerate(sorted(places, key=lambda each: each.step_a))}
         for number, place in enumerate(sorted(places, key=lambda each: (turn[each], each.rank_a))):
-            first = min(self.findings, key=lambda each: (each.place.step_a, each.order), default=None)
+            first = min(self.findings, key=self._when, default=None)
             so_late = f", first difference at step {first.place.step_a}: {first.name}" if first is not None else ""
             self.progress(Progress(number, len(places), f"step {place.step_a}{so_late}"))
             group = places[place]
@@ -132,17 +133,40 @@ class _Comparison:
             judge.forget()
             so_far(self._report())
         self._merge_stages()
+        self._compare_logs()
         self._doubt()
         for pair in files.values():
             self._doubt_mates(pair)
         return self._report()
 
     def _report(self) -> RunsReport:
-        order = {step.place: number for number, step in enumerate(self.steps)}
-        step_order = {place: place.step_a for place in order}
-        rank_of = {place: place.rank_a for place in order}
-        found = sorted(self.findings, key=lambda each: (step_order[each.place], each.order, rank_of[each.place]))
+        found = sorted(self.findings, key=self._when)
         return RunsReport(self.runs, tuple(self.steps), tuple(found), tuple(self.doubts), tuple(self.notes), self.asked)
+
+    def _compare_logs(self) -> None:
+        """Compares what the programs logged; where tensors differ, too, that only is a note."""
+        if self.options.steps or self.options.only_steps is not None:
+            return
+        for ranks in dict.fromkeys(step.place[:2] for step in self.steps):
+            notes = [run.run_notes(rank) for run, rank in zip(self.runs, ranks, strict=True)]
+            differing = logged_differences(notes[0], notes[1])
+            if not differing:
+                continue
+            first = differing[0]
+            if self.findings:
+                self.notes.append(f"{first.name} {first.text}")
+                return
+            place = next(step.place for step in reversed(self.steps) if step.place[:2] == ranks)
+            both = (first.name, first.name), (None, None)
+            self.findings.append(Finding(Kind.LOGGED, place, 0.0, -1, -1, *both[0], both[1], None, text=first.text))
+            return
+
+    def _when(self, found: Finding) -> tuple[int, bool, float, int]:
+        """Returns what findings are sorted by: the step, the forward pass before the backward one, the order in it."""
+        side, row = (0, found.row_a) if found.row_a >= 0 else (1, found.row_b)
+        nodes = self.runs[side].nodes(found.place[side])
+        backward = row >= 0 and nodes.category_of(row) is Category.GRADIENT
+        return found.place.step_a, backward, found.order, found.place.rank_a
 
     def noise_notes(self) -> list[str]:
         """Returns what to know of the noise between a run and its repeat: how much, and where none is known."""

@@ -1,24 +1,27 @@
 """Weights that two runs name and cut differently: which of them make which, proven by what their rows hold.
 
 A checkpoint of one program holds q, k and v, another one a fused weight of all three, in blocks or head by head;
-experts are several weights or a stack, matrices are transposed, vocabularies are padded. In all of these a row of one
-weight is a row of another: rows are looked up by their digests. Weights of one name but for the numbers in it (layers,
-experts) are made alike, so that what most of them are made of tells what the others should be.
+experts are several weights or a stack, matrices are transposed, vocabularies are padded; ranks hold parts of all of
+them. In all of these a row of one weight is a row of another: rows are looked up by their digests. Weights of one name
+but for the numbers in it (layers, experts) are made alike, so that what most of them are made of tells what the others
+should be.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from tui_debugger.arrays import Array
+from tui_debugger.diagnose.runs.digests import digests, rows_and_width, rows_of
 from tui_debugger.diagnose.runs.distance import Distance, distance, unit_of
 from tui_debugger.diagnose.runs.kinds import kind_of_difference
+from tui_debugger.diagnose.runs.scaled import meant_apart, rounded
 from tui_debugger.stats.dtypes import name_of
 
 _ROUNDING: Final = 3.0
@@ -81,21 +84,26 @@ class Conversion:
     turned: bool = False
 
 
-def conversions(a: Mapping[str, Array], b: Mapping[str, Array]) -> list[Conversion]:
+def conversions(
+    a: Mapping[str, Array], b: Mapping[str, Array], *, made: int | None = None, fp8: tuple[str, str] = ("", "")
+) -> list[Conversion]:
     """Returns which weights of one run are made of which of the other, as far as values prove it.
 
     A weight of which only some rows are found is in no result: neither is what is made of it.
 
     Args:
         a: the weights of the first run that have no partner by name.
-        b: those of the second; the weights of the run that has fewer are made of the others.
+        b: those of the second.
+        made: the run whose weights the others make; None: the one that has fewer.
+        fp8: the types of elements in which the runs kept some of them beside scales; empty: a run did not.
     """
-    if len(b) > len(a):
-        found = _Conversions(b, a, "BA").found()
+    if made == 0 or (made is None and len(b) > len(a)):
+        found = _Conversions(b, a, "BA", fp8[::-1]).found()
         return [replace(each, side=0) for each in found]
-    return _Conversions(a, b, "AB").found()
+    return _Conversions(a, b, "AB", fp8).found()
 
 
+@lru_cache(maxsize=4096)
 def parsed(name: str) -> _Name:
     """Returns a name without the numbers that are words of it, and the numbers."""
     words = name.split(".")
@@ -104,19 +112,23 @@ def parsed(name: str) -> _Name:
 
 
 class _Conversions:
-    def __init__(self, a: Mapping[str, Array], b: Mapping[str, Array], sides: str) -> None:
-        self.a, self.b, self.sides = a, b, sides
+    def __init__(self, a: Mapping[str, Array], b: Mapping[str, Array], sides: str, fp8: tuple[str, str]) -> None:
+        self.a, self.b, self.sides, self.fp8 = a, b, sides, fp8
         types = {name_of(each.dtype): each.dtype for each in (*a.values(), *b.values()) if each.dtype.kind not in "biu"}
         self.coarse = types[max(types, key=lambda name: (unit_of((name,)), name))] if types else None
-        self.places: dict[bytes, list[_Place]] = defaultdict(list)
+        self.places: dict[int, list[_Place]] = defaultdict(list)
         self.layouts: dict[str, list[_Source | None] | None] = {}
         self.by_name = {parsed(name): name for name in a}
         self.vectors: dict[bytes, list[str]] = defaultdict(list)
+        self.used: dict[str, set[tuple[bool, int]]] = defaultdict(set)
         for name, array in a.items():
-            if array.ndim < 2 and (content := self._content(array)):
-                self.vectors[content].append(name)
-            for swapped in (False, True) if array.ndim > 1 else ():
-                for row, digest in enumerate(self._digests(_rows(array, swapped=swapped))):
+            if array.ndim < 2:
+                if content := self._content(array):
+                    self.vectors[content].append(name)
+                continue
+            both = digests(array, self.coarse, signs=any(fp8))
+            for swapped, of in ((False, both.rows), (True, both.columns)):
+                for row, digest in enumerate(of):
                     if digest is not None:
                         self.places[digest].append(_Place(name, swapped, row))
 
@@ -142,16 +154,6 @@ class _Conversions:
                 text = f"made of {source} or of another one with the same values"
                 yield Conversion(name, (source,), "", text, distance(self.a[source], self.b[name]))
 
-    def _digests(self, rows: Array) -> Iterator[bytes | None]:
-        """Yields what tells each row, as the coarser type has it; None of a row of one value, which many have."""
-        cast = rows if self.coarse is None or rows.dtype.kind in "biu" else rows.astype(self.coarse)
-        if not cast.size:
-            return
-        plain = (cast == cast[:, :1]).all(axis=1) if cast.shape[1] > 1 else cast[:, 0] == cast[0, 0]
-        raw = np.ascontiguousarray(cast).view(np.uint8).reshape(len(cast), -1)
-        for row, is_plain in zip(raw, plain.tolist(), strict=True):
-            yield None if is_plain else hashlib.blake2b(row.data, digest_size=12).digest()
-
     def _of_group(self, names: Sequence[str]) -> Iterator[Conversion]:
         """Yields the conversions to weights of one name but for its numbers."""
         shapes = {self.b[name].shape for name in names}
@@ -159,10 +161,16 @@ class _Conversions:
             for shape in shapes:
                 yield from self._of_group([name for name in names if self.b[name].shape == shape])
             return
-        for swapped in (False, True) if self.b[names[0]].ndim > 1 else (False,):
-            places = {name: self._located(name, swapped=swapped) for name in names}
-            template = parsed(names[0]).template
-            vectors = self.b[names[0]].ndim < 2
+        vectors = self.b[names[0]].ndim < 2
+        both = {} if vectors else {name: digests(self.b[name], self.coarse, signs=any(self.fp8)) for name in names}
+        template = parsed(names[0]).template
+        for swapped in (False,) if vectors else (False, True):
+            places: dict[str, Sequence[_Place | None]] = {
+                name: [None] * len(self.b[name])
+                if vectors
+                else self._located(name, both[name].columns if swapped else both[name].rows)
+                for name in names
+            }
             sources = self._of_vectors(template, names) if vectors else self._agreed(places)
             self.layouts[template] = sources
             if sources is None:
@@ -200,12 +208,12 @@ class _Conversions:
         cast = vector if self.coarse is None or vector.dtype.kind in "biu" else vector.astype(self.coarse)
         return b"" if not cast.size or bool((cast == cast[0]).all()) else cast.tobytes()
 
-    def _located(self, name: str, *, swapped: bool) -> list[_Place | None]:
+    def _located(self, name: str, rows: Sequence[int | None]) -> list[_Place | None]:
         """Returns where the first run has each row of a weight; of several places the one behind the last row."""
         own = parsed(name).numbers
         found: list[_Place | None] = []
         last: _Place | None = None
-        for digest in self._digests(_rows(self.b[name], swapped=swapped)):
+        for digest in rows:
             places = self.places.get(digest, []) if digest is not None else []
             following = [each for each in places if last is not None and each == last._replace(row=last.row + 1)]
             alike = [each for each in places if parsed(each.name).numbers[: len(own)] == own]
@@ -237,13 +245,14 @@ class _Conversions:
 
     def _filled(self, sources: list[_Source | None], name: str) -> list[_Source | None]:
         """Gives rows that were not found to the one weight beside that has as many rows left."""
-        for row, each in enumerate(sources):
-            before = sources[row - 1] if row and each is None else None
-            last = next((each for each in sources[row:] if each is not None), None)
-            if before is not None and last is not None and before[:3] == last[:3]:
-                ahead = next(of for of in range(row, len(sources)) if sources[of] is not None) - row
-                if before.row + ahead + 1 == last.row:  # between two rows of one weight are those between them
-                    sources[row] = before._replace(row=before.row + 1)
+        for row in range(1, len(sources)):
+            before = sources[row - 1]
+            if sources[row] is not None or before is None:
+                continue
+            ahead = next((of for of in range(row, len(sources)) if sources[of] is not None), row)
+            last = sources[ahead]
+            if last is not None and last == before._replace(row=before.row + 1 + ahead - row):
+                sources[row] = before._replace(row=before.row + 1)  # between two rows of one weight are those between
         missing = [row for row, each in enumerate(sources) if each is None]
         if not missing:
             return sources
@@ -258,9 +267,9 @@ class _Conversions:
             if numbers[: len(own)] != own[: len(numbers)]:
                 continue
             inner = numbers[len(own) :]
-            rows = _rows(self.a[whole], swapped=swapped)
-            left = [row for row in range(len(rows)) if row not in used.get((template, inner), ())]
-            if len(left) == len(missing) and rows.shape[1:] == _rows(self.b[name], swapped=False).shape[1:]:
+            rows, width = rows_and_width(self.a[whole], swapped=swapped)
+            left = [row for row in range(rows) if row not in used.get((template, inner), ())]
+            if len(left) == len(missing) and width == rows_and_width(self.b[name], swapped=False)[1]:
                 fits.append([_Source(template, inner, swapped, row) for row in left])
         begun = [each for each in fits if (each[0].template, each[0].inner) in used]
         chosen = begun if len(begun) == 1 else fits
@@ -278,38 +287,50 @@ class _Conversions:
         self, name: str, sources: Sequence[_Source | None], places: Sequence[_Place | None], *, swapped: bool
     ) -> Conversion | None:
         """Holds a weight against what it should be; None where the first run lacks some of that."""
-        own, rows = parsed(name).numbers, _rows(self.b[name], swapped=swapped)
-        expected = np.zeros_like(rows)
-        of: list[str] = []
-        for row, source in enumerate(sources):
-            if source is None:
-                of.append("")
-                if len(set(rows[row].tolist())) > 1:
-                    return None  # no padding
-                expected[row] = rows[row]
-                continue
-            whole = self._name(source, own)
-            made = _rows(self.a[whole], swapped=source.swapped) if whole is not None else None
-            if whole is None or made is None or source.row >= len(made) or made.shape[1:] != rows.shape[1:]:
+        own, rows = parsed(name).numbers, rows_of(self.b[name], swapped=swapped)
+        expected = np.empty_like(rows)
+        of = [self._name(source, own) if source is not None else "" for source in sources]
+        if None in of:
+            return None
+        parts: dict[tuple[str, bool], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+        for row, (whole, source) in enumerate(zip(of, sources, strict=True)):
+            if whole and source is not None:
+                parts[whole, source.swapped][0].append(row)
+                parts[whole, source.swapped][1].append(source.row)
+        for (whole, turned), (at, from_) in parts.items():
+            made = rows_of(self.a[whole], swapped=turned)
+            if max(from_) >= len(made) or made.shape[1:] != rows.shape[1:]:
                 return None
-            expected[row] = made[source.row].astype(rows.dtype)
-            of.append(whole)
+            expected[_span(at)] = made[_span(from_)].astype(rows.dtype, copy=False)
+            self.used[whole].update((turned, row) for row in from_)
+        plain = [row for row, each in enumerate(of) if not each]
+        padding = expected[plain] = rows[plain]
+        if not bool((padding == padding[:, :1]).all()):
+            return None
         names = tuple(dict.fromkeys(each for each in of if each))
-        types = name_of(self.a[names[0]].dtype), name_of(rows.dtype)
-        apart = distance(expected, rows, types)
-        turned = swapped or any(each is not None and each.swapped for each in sources)
+        turned = swapped or any(each for _, each in parts)
         how = f"made of {', '.join(names)}{', transposed' if turned else ''}"
+        apart = self._apart(expected, rows, names)
         if apart.relative <= _ROUNDING * apart.unit:
             return Conversion(name, names, "", how, apart, turned=turned)
         for each in names:
             own_rows = [row for row, whole in enumerate(of) if whole == each]
-            part = distance(expected[own_rows], rows[own_rows], types)
+            part = self._apart(expected[own_rows], rows[own_rows], names)
             if part.relative > _ROUNDING * part.unit:
                 text = self._wrong_text(
                     name, each, expected[own_rows], rows[own_rows], [places[row] for row in own_rows]
                 )
                 return Conversion(name, names, each, text, part, turned=turned)
         return Conversion(name, names, names[0], "values differ", apart)
+
+    def _apart(self, expected: Array, held: Array, names: Sequence[str]) -> Distance:
+        """Compares a weight, or a part of it, with what it should be."""
+        if any(self.fp8) and held.shape[-1] > 1:
+            both = [
+                rounded(each, name) if name else each for each, name in zip((expected, held), self.fp8, strict=True)
+            ]
+            return meant_apart(both[0], both[1]).distance
+        return distance(expected, held, (name_of(self.a[names[0]].dtype), name_of(held.dtype)))
 
     def _wrong_text(self, name: str, source: str, expected: Array, held: Array, places: Sequence[_Place | None]) -> str:
         """Returns how the part of a weight is wrong that should be of one source."""
@@ -332,24 +353,29 @@ class _Conversions:
 
     def _whole_only(self, made: list[Conversion]) -> list[Conversion]:
         """Leaves out what is made of weights of which rows are nowhere in the second run, unless these are padding."""
-        used: Counter[str] = Counter()
-        for each in made:
-            rows = len(_rows(self.b[each.made], swapped=False)) * _rows(self.b[each.made], swapped=False).shape[1]
-            if len(each.sources) == 1:
-                used[each.sources[0]] += rows
-            else:
-                for source in each.sources:
-                    used[source] += self.a[source].size
         short = {
-            name for name, count in used.items() if count < self.a[name].size and not self._ends_plain(name, count)
+            name
+            for each in made
+            for name in each.sources
+            if (count := self._used_elements(name)) < self.a[name].size and not self._ends_plain(name, count)
         }
         return [each for each in made if short.isdisjoint(each.sources)]
 
+    def _used_elements(self, name: str) -> int:
+        """Returns how many elements of a weight of the first run make weights of the second one."""
+        widths = {turned: rows_and_width(self.a[name], swapped=turned)[1] for turned in (False, True)}
+        return sum(widths[turned] for turned, _ in self.used[name])
+
     def _ends_plain(self, name: str, count: int) -> bool:
         """Tells whether a weight is padded: all behind its first elements is one value a row."""
-        rows = _rows(self.a[name], swapped=False)
+        rows = rows_of(self.a[name], swapped=False)
         rest = rows[count // max(rows.shape[1], 1) :]
         return bool(len(rest)) and bool((rest == rest[:, :1]).all())
+
+
+def _span(rows: list[int]) -> slice | list[int]:
+    """Returns rows that follow each other as a slice, which is read without a copy."""
+    return slice(rows[0], rows[-1] + 1) if rows == list(range(rows[0], rows[0] + len(rows))) else rows
 
 
 def _in_order(sources: Sequence[_Source | None]) -> bool:
@@ -361,11 +387,3 @@ def _in_order(sources: Sequence[_Source | None]) -> bool:
                 return False
             last[each[:3]] = each.row
     return True
-
-
-def _rows(array: Array, *, swapped: bool) -> Array:
-    """Returns a weight as rows: a vector as rows of one element, a stack of matrices as the rows of all of them."""
-    if array.ndim < 2:
-        return array.reshape(-1, 1)
-    turned = np.swapaxes(array, -1, -2) if swapped else array
-    return np.ascontiguousarray(turned).reshape(-1, turned.shape[-1])

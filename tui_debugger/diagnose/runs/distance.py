@@ -91,6 +91,7 @@ class Distance:
         replicas: of each run which of several ranks has the tensor that differs most, where all of a run were to have
             the same; -1 where no two tensors are what differs.
         unlike: the run, and which of its ranks, that does not have what others have that were to have the same.
+        meant: in what way the elements of one or both were taken for other values; empty where as they stand.
     """
 
     how: ComparedBy
@@ -111,6 +112,7 @@ class Distance:
     replicas: tuple[int, int] = (-1, -1)
     unlike: tuple[int, int] = (-1, -1)
     noise: float = 0.0
+    meant: str = ""
 
     @property
     def compared(self) -> bool:

@@ -22,34 +22,29 @@ from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
 from tui_debugger.diagnose.runs.matching import Match
-from tui_debugger.diagnose.runs.parameters import ParameterPairs
 from tui_debugger.diagnose.runs.results import (
     NO_OUTPUT,
     Finding,
     Judged,
     Judgement,
     Kind,
-    OneSided,
     Options,
     Place,
     StepReport,
 )
 from tui_debugger.diagnose.runs.step import Entry, Feed, Noise, RunTensors
 from tui_debugger.diagnose.runs.unmatched import BLAMED
+from tui_debugger.diagnose.runs.updates import INTRODUCED, ParameterCauses, error_over_expected
 from tui_debugger.graph.categories import (
     PARAMETER_GRADIENTS,
-    gradient_of,
-    is_collective,
     is_random,
     update_of,
 )
 from tui_debugger.graph.table import NodeFlag
-from tui_debugger.model import ProgressFn, Side, TensorKey
+from tui_debugger.model import ProgressFn, Side
 from tui_debugger.sources.base import Argument
 from tui_debugger.text.numbers import plural
 
-INTRODUCED: Final = 3.0
-"""Above it a node made a difference; healthy operators stay below 2, and what is passed on below 2.5."""
 SUSPICIOUS: Final = 1.7
 """Above it both sides are recomputed, where the operator is known: bfloat16 hides faults of 2 % from the first rule."""
 ONE_ELEMENT: Final = 200.0
@@ -92,7 +87,7 @@ class _Given(NamedTuple):
     unknown: bool
 
 
-class StepJudge(ParameterPairs):
+class StepJudge(ParameterCauses):
     """Judges one step of one rank."""
 
     def __init__(
@@ -104,12 +99,12 @@ class StepJudge(ParameterPairs):
         progress: ProgressFn,
     ) -> None:
         super().__init__(files, place, options, earlier.before, progress)
-        self.before, self.others = earlier.before, earlier.others
+        self.before: StepJudge | None = earlier.before
+        self.others = earlier.others
         self.noise = earlier.noise or {}
         self.dx_of: dict[int, float] = {}
-        self.causes: dict[int, bool] = {}
         self._held: tuple[dict[tuple[int, ...], dict[bytes, list[int]]], ...] = {}, {}
-        self.most = 0.0
+        self.odd = False
         self.found_before = False
         self.proven = set(earlier.before.proven) if earlier.before is not None else set()
 
@@ -244,6 +239,7 @@ class StepJudge(ParameterPairs):
         if (times > SUSPICIOUS or why) and self.options.tolerance is None:
             judgement, wrong = self._recomputed(entry, judgement, slot, worst)
         self.most = max(self.most, dy if math.isfinite(dy) else 0.0)
+        self.odd = self.odd or bool(worst.odd)
         if judgement is Judgement.INTRODUCED:
             finding = self._introduced(entry, slot, worst, given.dx, times)
             self.findings.append(replace(finding, side=wrong))
@@ -262,7 +258,7 @@ class StepJudge(ParameterPairs):
         ((slot, *at),) = entry.outputs
         for _, found in outputs:
             unit = max(given.unit, found.unit)
-            if found.compared and _ratio(found.relative, given.dx, unit) <= INTRODUCED:
+            if found.compared and error_over_expected(found.relative, given.dx, unit) <= INTRODUCED:
                 return outputs, ""
         for side, row in enumerate((entry.match.a, entry.match.b)):
             between: list[int] = []
@@ -273,7 +269,7 @@ class StepJudge(ParameterPairs):
                     continue
                 found = self.measured(made, at[1]) if side == 0 else self.measured(at[0], made)
                 unit = max(given.unit, found.unit)
-                if found.compared and _ratio(found.relative, given.dx, unit) <= INTRODUCED:
+                if found.compared and error_over_expected(found.relative, given.dx, unit) <= INTRODUCED:
                     name = self.flows[side].nodes.names[follower]
                     own = self.flows[1 - side].nodes.names[(entry.match.b, entry.match.a)[side]]
                     text = f"{own} of {'BA'[side]} makes at once what ends with it"
@@ -344,14 +340,14 @@ class StepJudge(ParameterPairs):
         A sum may be so much smaller than what it is made of that rounding alone makes all of it: then the size of what
         it is made of counts.
         """
-        times = _ratio(found.relative, given.dx, given.unit)
+        times = error_over_expected(found.relative, given.dx, given.unit)
         is_sum = found.relative > 0 and math.isfinite(found.relative) and self._is_sum(entry, found)
         if times > INTRODUCED and is_sum:
             expected = self._uncancelled(entry, found, given)
             times = min(times, found.relative * found.size / expected) if expected else times
         if is_sum:
             return times
-        return max(times, INTRODUCED * _ratio(found.element, given.element, given.unit) / ONE_ELEMENT)
+        return max(times, INTRODUCED * error_over_expected(found.element, given.element, given.unit) / ONE_ELEMENT)
 
     def _is_sum(self, entry: Entry, found: Distance) -> bool:
         """Tells whether an output is a sum of inputs, or of parts of one, as the gradient of a bias is."""
@@ -411,6 +407,8 @@ class StepJudge(ParameterPairs):
             dx = max([dx, *(self.dx_of.get(row, 0.0) for row in forward)])
         if self._is_without_inputs(entry):
             dx = max(dx, self.most, self.before.most if self.before is not None else 0.0)
+            if self.odd or (self.before is not None and self.before.odd):
+                dx = math.inf  # NaN may have come from any tensor before
             ex = math.inf if dx else ex
         return _Given(dx, ex, unit, unknown)
 
@@ -493,7 +491,7 @@ class StepJudge(ParameterPairs):
     def _cause_of_input(self, entry: Entry, feed: Feed, distance: Distance) -> None:
         """An input that no recorded node made: it is the cause unless something before it differs as much."""
         odd_before = any(math.isinf(each) for each in self.dy_of.values())
-        times = _ratio(distance.relative, self.most, distance.unit)
+        times = error_over_expected(distance.relative, self.most, distance.unit)
         if math.isinf(distance.relative):
             if odd_before:
                 return
@@ -508,7 +506,7 @@ class StepJudge(ParameterPairs):
         if boundary is None:
             boundary = self.most
         allowed = INTRODUCED * max(len(region), 1)
-        times = _ratio(distance.relative, boundary, distance.unit)
+        times = error_over_expected(distance.relative, boundary, distance.unit)
         if times <= allowed or (math.isinf(distance.relative) and math.isinf(boundary)):
             return
         infinite = math.isinf(distance.relative) and any(
@@ -566,127 +564,14 @@ class StepJudge(ParameterPairs):
             judgement = Judgement.INHERITED if self.causes.get(match.a) else Judgement.INTRODUCED
             judgement = Judgement.UNPROVEN if match.a in self.unproven else judgement
         return Judged(
-            match, judgement, order, 0.0, worst.relative, _ratio(worst.relative, 0.0, worst.unit), worst, slot
-        )
-
-    def _cause_of_parameter(
-        self, row: int, distance: Distance, entry: Entry | None = None, feed: Feed | None = None
-    ) -> None:
-        """Finds out why a parameter differs: it always did, or its update is another one."""
-        if row in self.causes:
-            return
-        if row in self.unproven:
-            self.causes[row] = True
-            return
-        other = self.matching.to_b.get(row, -1)
-        self.causes[row] = False
-        consumer = self.flows[0].nodes.names[entry.match.a] if entry is not None else ""
-        at = feed.at if feed is not None and None not in feed.at else self._parameter_at(row, other)
-        found = Finding(
-            Kind.PARAMETER,
-            self.place,
-            (entry.order if entry is not None else float(self.flows[0].nodes.order[row])) - 0.5,
-            row,
-            other,
-            self.flows[0].nodes.names[row],
-            self.flows[1].nodes.names[other] if other >= 0 else "",
-            (self._key(0, at[0], distance), self._key(1, at[1], distance)),
-            distance,
-            times=_ratio(distance.relative, 0.0, distance.unit),
-            consumer=consumer,
-        )
-        before = self.before
-        if before is None:
-            text = "it differs before the first compared step: another initialisation, checkpoint or input"
-            self.findings.append(replace(found, text=self._with_rank(text, distance, at)))
-            return
-        beside = [judge for each in self.others for judge in (each, each.before) if judge is not None]
-        beside = [judge for judge in beside if judge.steps == before.steps and judge is not before]
-        explained, text, link = before.explains_parameter(row, distance, beside)
-        if explained:
-            self.causes[row] = True
-            return
-        update = replace(found, kind=Kind.UPDATE, text=self._with_rank(text, distance, at))
-        self.findings.append(update if link is None else self._missing(before, link, found))
-
-    def _parameter_at(self, row: int, other: int) -> tuple[Located | None, Located | None]:
-        found = [
-            next((flow.located(step, of, Side.OUTPUT, slot) for slot in flow.slots(step, of, Side.OUTPUT)), None)
-            if of >= 0
-            else None
-            for flow, step, of in zip(self.flows, self.steps, (row, other), strict=True)
-        ]
-        return found[0], found[1]
-
-    def _with_rank(self, text: str, distance: Distance, at: tuple[Located | None, Located | None]) -> str:
-        """Returns a sentence that says as well which rank is unlike those that have the same."""
-        return f"{text} ({self._joined_text(distance, at)})" if distance.unlike[1] >= 0 else text
-
-    def explains_parameter(
-        self, row: int, now: Distance, beside: Sequence[StepJudge]
-    ) -> tuple[bool, str, OneSided | None]:
-        """Tells whether what this step did to a parameter explains how far apart it is at the next one.
-
-        Args:
-            row: of the parameter.
-            now: the distance of its values at the next step.
-            beside: this step of other ranks, which may share their gradients.
-
-        Returns:
-            Whether it does; else a sentence; and the call that one run left out, where there is one.
-        """
-        if now.relative <= INTRODUCED * (self.dy_of.get(row, 0.0) + now.unit):
-            return True, "", None
-        gradients = [found for judge in (self, *beside) if (found := judge.gradient_distance(row)) is not None]
-        if gradients:
-            far = max(gradients)
-            if now.relative <= max(INTRODUCED * (far + now.unit), 10 * math.sqrt(far)):
-                return True, "", None
-            link = self._left_out(row)
-            return (
-                False,
-                f"its gradient at step {self.steps[0]} agrees (distance {far:.2g}): the update is another one",
-                link,
-            )
-        most = max(judge.most for judge in (self, *beside))
-        lenient = max(INTRODUCED * (most + now.unit), 10 * math.sqrt(most)) if most else 0.0
-        if now.relative <= lenient or any(judge.findings for judge in (self, *beside)):
-            return True, "", None
-        return False, f"all that was recorded at step {self.steps[0]} agrees: the update is another one", None
-
-    def gradient_distance(self, row: int) -> float | None:
-        """Returns how far the gradients of a parameter are apart; None where they were not recorded in both runs."""
-        gradient = self.flows[0].nodes.find(gradient_of(self.flows[0].nodes.names[row]))
-        return self.dy_of.get(gradient) if gradient >= 0 else None
-
-    def _left_out(self, row: int) -> OneSided | None:
-        """The collective operation on the gradient of a parameter that only one run has."""
-        nodes = self.flows[0].nodes
-        gradient = nodes.find(gradient_of(nodes.names[row]))
-        for side, rows in ((0, self.matching.only_a), (1, self.matching.only_b)):
-            own = gradient if side == 0 else self.matching.to_b.get(gradient, -1)
-            of = self.flows[side].nodes
-            for each in rows:
-                if is_collective(of.op_type(each)) and own in self.sides[side].producers(each):
-                    return OneSided(side, each, of.names[each], int(of.order[each]))
-        return None
-
-    @staticmethod
-    def _missing(before: StepJudge, link: OneSided, found: Finding) -> Finding:
-        key = before.output_key(link.side, link.row)
-        return replace(
-            found,
-            kind=Kind.MISSING,
-            place=before.place,
-            order=float(link.order),
-            row_a=link.row if link.side == 0 else -1,
-            row_b=link.row if link.side == 1 else -1,
-            name=link.name,
-            other_name="",
-            keys=(key, None) if link.side == 0 else (None, key),
-            consumer=found.name,
-            text=f"only {'AB'[link.side]} has it, it is missing in {'BA'[link.side]}: "
-            f"the parameter {found.name} differs at the next step",
+            match,
+            judgement,
+            order,
+            0.0,
+            worst.relative,
+            error_over_expected(worst.relative, 0.0, worst.unit),
+            worst,
+            slot,
         )
 
     # -- modules and regions -----------------------------------------------------------------------
@@ -708,14 +593,14 @@ class StepJudge(ParameterPairs):
             dx = max((found.relative for found in own), default=0.0)
             if self._opaque(each, verdicts):
                 inner = self._inner(each.match)
-                times = _ratio(each.dy, dx, worst.unit)
+                times = error_over_expected(each.dy, dx, worst.unit)
                 if own and times > INTRODUCED * max(len(inner), 1) and all(found.compared for found in own):
                     finding = self._introduced(entry, each.slot, worst, dx, times)
                     self._found_inside(replace(finding, kind=Kind.REGION, text=self._inside_text(inner)), each)
             elif each.judgement is Judgement.INSIDE:
                 inside = self.containers[0].get(each.match.a, ())
                 dx = max([dx, *(max(self.dx_of.get(row, 0.0), self.dy_of.get(row, 0.0)) for row in inside)])
-                times = _ratio(each.dy, dx, worst.unit)
+                times = error_over_expected(each.dy, dx, worst.unit)
                 if times > INTRODUCED:
                     finding = self._introduced(entry, each.slot, worst, dx, times)
                     text = "its inputs agree, and so does what runs inside; its output does not"
@@ -788,59 +673,10 @@ class StepJudge(ParameterPairs):
             if one != other and all(_is_plain(each) for each in (one, other))
         )
 
-    def _key(self, side: int, at: Located | None, distance: Distance | None) -> TensorKey | None:
-        """Returns the tensor of a side; of replicas on several ranks the one that differs most."""
-        if at is None:
-            return None
-        files = self.files[side]
-        if distance is not None and distance.replicas[side] > 0:
-            files, at = files.parts(at)[distance.replicas[side]]
-        return files.flow.key(at)
-
-    def _finding(
-        self,
-        kind: Kind,
-        entry: Entry,
-        at: tuple[Located | None, Located | None],
-        distance: Distance | None,
-        *,
-        given: float = 0.0,
-        times: float = 0.0,
-        text: str = "",
-    ) -> Finding:
-        match = entry.match
-        names = self.flows[0].nodes.names[match.a], self.flows[1].nodes.names[match.b]
-        both = self._key(0, at[0], distance), self._key(1, at[1], distance)
-        rows = match.a, match.b
-        if distance is not None and distance.joined and kind is Kind.INTRODUCED:
-            text = f"{text or 'its inputs agree and its output does not'} ({self._joined_text(distance, at)})"
-        return Finding(kind, self.place, entry.order, *rows, *names, both, distance, given, times, text=text)
-
-    def _joined_text(self, distance: Distance, at: tuple[Located | None, Located | None]) -> str:
-        both = all(files.mates for files in self.files)
-        text = f"it is of {distance.joined}"
-        if not both:
-            text = f"in {'AB'[0 if self.files[0].mates else 1]} {text}"
-        side, number = distance.unlike
-        place = at[side]
-        if number < 0 or place is None:
-            return text
-        rank = self.files[side].parts(place)[number][0].rank
-        return f"{text}: rank {rank} of {'AB'[side]} differs most" if both else f"{text}: rank {rank} differs most"
-
 
 def _is_plain(argument: Argument) -> bool:
     """Tells whether an argument is a number: texts and lists are spelled differently by versions."""
     return isinstance(argument, int | float)
-
-
-def _ratio(made: float, given: float, unit: float) -> float:
-    """Returns error over what is expected: 0 where as much came in already."""
-    if not made or math.isinf(given):
-        return 0.0
-    if math.isinf(made):
-        return math.inf
-    return made / (given + unit) if given + unit else math.inf
 
 
 def _digest(array: Array) -> bytes:

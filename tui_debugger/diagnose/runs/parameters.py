@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Final
 
 from tui_debugger.arrays import Array
+from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.conversions import Conversion, conversions
-from tui_debugger.diagnose.runs.distance import Distance
+from tui_debugger.diagnose.runs.distance import Distance, not_compared
+from tui_debugger.diagnose.runs.kinds import kind_of_difference
 from tui_debugger.diagnose.runs.matching import Matching, Rule, renamed_scope
 from tui_debugger.diagnose.runs.results import Finding, Kind, OneSided, Options, Place
+from tui_debugger.diagnose.runs.scaled import (
+    OF_ACTIVATIONS,
+    Scaled,
+    may_be_scaled,
+    meant_apart,
+    scale_names,
+    scaled,
+)
 from tui_debugger.diagnose.runs.shards import NEAR
 from tui_debugger.diagnose.runs.step import Entry, RunTensors, StepTensors
 from tui_debugger.diagnose.runs.unmatched import UnmatchedNodes
 from tui_debugger.model import ProgressFn, Side
+from tui_debugger.sources.rank_names import read_rank
+from tui_debugger.stats.dtypes import name_of
 from tui_debugger.text.tensors import shape_text
 
 _FEW: Final = 3
 """Names that a sentence lists."""
+_OF_RANK: Final = " of rank "
 _Renamed = tuple[tuple[str, ...], tuple[str, ...]]
 """The scope of parameters in both runs, where names differ by it."""
 
@@ -31,6 +46,8 @@ class ParameterPairs(UnmatchedNodes):
         proven: renamed scopes of which some parameter has the same values in both runs.
         unproven: rows of the first run of parameters whose pairs nothing but the end of a name speaks for.
         converted: parameters of one run that others of the other run make.
+        scaled: of each run the weights that are kept beside scales, by their rows.
+        scale_texts: how such a weight differs, by rows of the first run.
     """
 
     def __init__(
@@ -46,16 +63,79 @@ class ParameterPairs(UnmatchedNodes):
         self.proven: set[_Renamed] = set()
         self.unproven: set[int] = set()
         self.converted: list[Conversion] = []
+        self.scaled: tuple[dict[int, Scaled], dict[int, Scaled]] = {}, {}
+        self.scale_texts: dict[int, str] = {}
 
     def with_proof(self, entries: Sequence[Entry]) -> list[Entry]:
         """Returns the pairs without those of parameters that values prove to be others; the unproven are doubtful."""
-        found = self._prove_renames(entries)
+        found = self._prove_renames(self._with_scales(entries))
         taken = self._convert(found)
         return [each for each in found if each.match.a not in taken]
 
+    def _with_scales(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Compares weights that are kept beside scales as they are meant; returns the pairs without the scales."""
+        scales = self._find_scales(0), self._find_scales(1)
+        if not any(scales):
+            return list(entries)
+        for entry in entries:
+            rows = entry.match.a, entry.match.b
+            if not any(row in of.values() for row, of in zip(rows, scales, strict=True)) or len(entry.outputs) != 1:
+                continue
+            ((_, *at),) = entry.outputs
+            found = self.distance(*at)
+            if found is None or len(set(found.shapes)) > 1:
+                continue
+            sides = [self.scaled[side].get(row, self.files[side].array(at[side])) for side, row in enumerate(rows)]
+            types = [may_be_scaled(each) for each in found.types]
+            key = (at[0].step, at[0].index), (at[1].step, at[1].index)
+            unread = any(
+                row in scales[n].values() and types[n] and row not in self.scaled[n] for n, row in enumerate(rows)
+            )
+            if unread or sides[0] is None or sides[1] is None:
+                self.distances[key] = not_compared("the shape of its scale does not fit", found.shapes, found.types)
+            elif any(isinstance(each, Scaled) for each in sides):
+                apart = meant_apart(sides[0], sides[1])
+                self.distances[key] = apart.distance
+                if apart.distance.relative > 3 * apart.distance.unit:
+                    whole = [each.whole() if isinstance(each, Scaled) else each for each in sides if each is not None]
+                    kind = kind_of_difference(whole[0], whole[1])[1]
+                    self.scale_texts[rows[0]] = apart.text or f"as its scale means it: {kind}"
+        return [each for each in entries if each.match.a not in scales[0] or each.match.b not in scales[1]]
+
+    def _find_scales(self, side: int) -> dict[int, int]:
+        """Finds the scales of weights; returns the rows of the weights by those of the scales."""
+        names = self.flows[side].nodes.names
+        rows = {names[row]: row for row in self.sides[side].rows}
+        found: dict[int, int] = {}
+        for name, row in rows.items() if self._holds_wholes(side) else ():
+            scale = next((rows[each] for each in scale_names(name) if each in rows), -1)
+            values, scales = (self._values(side, each) if scale >= 0 else None for each in (row, scale))
+            if values is None or scales is None or not may_be_scaled(name_of(values.dtype)):
+                continue
+            found[scale] = row
+            self.finished[side, scale] = f"the scale of {names[row]}"
+            if (weight := scaled(values, scales)) is not None:
+                self.scaled[side][row] = weight
+        for name, row in rows.items() if found else ():
+            if name.rpartition(".")[2] in OF_ACTIVATIONS:
+                self.finished[side, row] = "a scale of activations: no weight depends on it"
+        return found
+
+    def _values(self, side: int, row: int) -> Array | None:
+        """Returns the values of a parameter; None where they are not in one tensor, or cannot be read."""
+        at = self._only_tensor(side, row)
+        return self.files[side].array(at) if at is not None else None
+
+    def _only_tensor(self, side: int, row: int) -> Located | None:
+        """Returns where the values of a parameter are; None where there are several tensors, or none."""
+        slots = self.flows[side].slots(self.steps[side], row, Side.OUTPUT)
+        at = self.flows[side].located(self.steps[side], row, Side.OUTPUT, slots[0]) if len(slots) == 1 else None
+        return at if at is not None and at.index >= 0 else None
+
     def _convert(self, entries: Sequence[Entry]) -> set[int]:
         """Finds out which parameters without a proven partner make which; returns those whose pairs are given up."""
-        if not all(map(self._holds_wholes, (0, 1))):
+        split = [side for side in (0, 1) if self.files[side].mates]
+        if len(split) > 1 or not all(self._holds_wholes(side) for side in (0, 1) if side not in split):
             return set()
         unlike = [self._unlike_shapes(entry) for entry in entries if self.sides[0].is_parameter(entry.match.a)]
         turned = any(each is not None and each.shapes[0] == each.shapes[1][::-1] for each in unlike)
@@ -78,7 +158,13 @@ class ParameterPairs(UnmatchedNodes):
             return set()
         weights = [self._weights(side, of) for side, of in enumerate(rows)]
         arrays = [{name: array for name, (_, array) in of.items()} for of in weights]
-        found = [each for each in conversions(arrays[0], arrays[1]) if not self._is_foreign(each)]
+        fp8 = [self._small_type(side, of) for side, of in enumerate(rows)]
+        made = conversions(arrays[0], arrays[1], made=split[0] if split else None, fp8=(fp8[0], fp8[1]))
+        found = [each for each in made if not self._is_foreign(each)]
+        if split:  # of parts on several ranks all have to be known
+            known = Counter(weights[each.side][each.made][0] for each in found)
+            parts = Counter(row for row, _ in weights[split[0]].values())
+            found = [each for each in found if known[row := weights[each.side][each.made][0]] == parts[row]]
         used: tuple[set[int], set[int]] = set(), set()
         for each in found:
             row = weights[each.side][each.made][0]
@@ -95,6 +181,9 @@ class ParameterPairs(UnmatchedNodes):
                 self.blamed.update({(0, pair[0]), (1, pair[1])})
         self.converted = found
         given_up = {a for a, b in loose.items() if a in used[0] or b in used[1]}
+        for entry in entries:
+            for _, one, other in entry.outputs if entry.match.a in given_up else ():
+                self.distances.pop(((one.step, one.index), (other.step, other.index)), None)
         if given_up:
             gone = [match for match in self.matching.matches if match.a in given_up]
             self.matching = Matching(
@@ -107,7 +196,8 @@ class ParameterPairs(UnmatchedNodes):
 
     def _is_foreign(self, found: Conversion) -> bool:
         """Tells whether a parameter has the values of one of another name, though both runs name parameters alike."""
-        return len(found.sources) == 1 and not found.turned and found.made != found.sources[0] and self._named_alike
+        made = found.made.partition(_OF_RANK)[0]
+        return len(found.sources) == 1 and not found.turned and made != found.sources[0] and self._named_alike
 
     @property
     def _named_alike(self) -> bool:
@@ -118,15 +208,24 @@ class ParameterPairs(UnmatchedNodes):
         )
 
     def _weights(self, side: int, rows: Sequence[int]) -> Mapping[str, tuple[int, Array]]:
-        """Returns parameters that can be read, by name, as the user maps it: their rows and values."""
+        """Returns parameters that can be read, by name: their rows and values; those of several ranks each."""
         found: dict[str, tuple[int, Array]] = {}
         for row in rows:
-            slots = self.flows[side].slots(self.steps[side], row, Side.OUTPUT)
-            at = self.flows[side].located(self.steps[side], row, Side.OUTPUT, slots[0]) if len(slots) == 1 else None
-            array = self.files[side].array(at) if at is not None and at.index >= 0 else None
-            if array is not None and array.ndim:
-                found[self.flows[side].nodes.names[row]] = row, array
+            name = self.flows[side].nodes.names[row]
+            if row in self.scaled[side]:
+                found[name] = row, self.scaled[side][row].whole()
+                continue
+            at = self._only_tensor(side, row)
+            parts = self.files[side].parts(at) if at is not None else []
+            for files, place in parts:
+                array = files.array(place)
+                if array is not None and array.ndim:
+                    found[f"{name}{_OF_RANK}{files.rank}" if self.files[side].mates else name] = row, array
         return found
+
+    def _small_type(self, side: int, rows: Sequence[int]) -> str:
+        """Returns the type in which some parameters are kept beside scales; empty where none is."""
+        return next((name_of(of[row].values.dtype) for of in (self.scaled[side],) for row in rows if row in of), "")
 
     def _unlike_shapes(self, entry: Entry) -> Distance | None:
         """Returns the distance of a parameter that has another shape in the other run; None where it has the same."""
@@ -172,7 +271,7 @@ class ParameterPairs(UnmatchedNodes):
         """Tells whether a parameter has values in both runs that agree and that are not all the same."""
         for _, one, other in entry.outputs:
             found = self.distance(one, other)
-            if found is None or not found.compared or found.relative > NEAR:
+            if found is None or not found.compared or found.relative > max(NEAR, 3 * found.unit * bool(found.meant)):
                 continue
             array = self.files[0].array(one)
             if array is None or (array.size and bool((array != array.flat[0]).any())):
@@ -181,7 +280,8 @@ class ParameterPairs(UnmatchedNodes):
 
     def other_shape(self, entry: Entry) -> Finding | None:
         """Returns the difference that a whole parameter of another shape is; None of what may be a part of one."""
-        if entry.match.a in self.unproven or not all(map(self._holds_wholes, (0, 1))):
+        rows = entry.match.a, entry.match.b
+        if rows[0] in self.unproven or any(map(self._may_be_part, (0, 1), rows)):
             return None
         found = self._unlike_shapes(entry)
         if found is None:
@@ -194,6 +294,12 @@ class ParameterPairs(UnmatchedNodes):
         """Tells whether parameters of a run are whole: nothing says that several ranks share them."""
         files = self.files[side]
         return not files.mates and not files.place and files.rank == 0 and len(files.run.ranks()) == 1
+
+    def _may_be_part(self, side: int, row: int) -> bool:
+        """Tells whether a parameter may be a part of one: ranks share them, or the name of its file tells of a rank."""
+        at = self._only_tensor(side, row)
+        spec = self.files[side].spec(at) if at is not None else None
+        return not self._holds_wholes(side) or (spec is not None and read_rank(PurePath(spec.path).stem) is not None)
 
     def note_missing(self, one_sided: Sequence[OneSided]) -> None:
         """Makes parameters that only one run has a difference, where the other run has foreign ones in their stead.
@@ -210,9 +316,11 @@ class ParameterPairs(UnmatchedNodes):
             for side in (0, 1)
         ]
         fused = len(alone[0]) != len(alone[1])
-        if not all(alone) or not self._named_alike or fused or not all(map(self._holds_wholes, (0, 1))):
+        if not all(alone) or not self._named_alike or fused:
             return
         first = alone[0][0]
+        if any(self._may_be_part(side, alone[side][0].row) for side in (0, 1)):
+            return
         text = f"{_listed(alone[0])} only in A, and {_listed(alone[1])} only in B: no other name fits"
         found = self._difference(first.row, -1, text, None, float(first.order))
         self.findings.append(found)

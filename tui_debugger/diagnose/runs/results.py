@@ -49,6 +49,7 @@ class Kind(IntEnum):
     UPDATE = 5
     MISSING = 6
     REGION = 7
+    LOGGED = 8
 
     @property
     def word(self) -> str:

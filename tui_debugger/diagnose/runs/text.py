@@ -41,6 +41,7 @@ _WHAT: Final = {
     Kind.UPDATE: "a parameter was updated differently",
     Kind.MISSING: "one run leaves out a call",
     Kind.REGION: "what one run has in between makes the difference",
+    Kind.LOGGED: "the programs logged other numbers",
 }
 
 
@@ -99,6 +100,10 @@ def coverage_text(report: RunsReport) -> str:
         text += f", {statistics} by statistics only (equal statistics do not prove equal values)"
     if compared.get(ComparedBy.HASHES):
         text += f", {compared[ComparedBy.HASHES]} by hashes"
+    if scaled := sum(
+        judged.worst is not None and bool(judged.worst.meant) for step in report.steps for judged in step.judged
+    ):
+        text += f", {plural(scaled, 'weight')} as the elements times their scales mean, within their rounding"
     if compared.get(ComparedBy.NOT):
         text += f", {compared[ComparedBy.NOT]} could not be compared"
     one_sided = Counter(one.side for step in report.steps for one in step.one_sided)
@@ -149,8 +154,10 @@ def difference_words(report: RunsReport, finding: Finding) -> tuple[str, str]:
     """Returns what kind of difference a finding has: a word and a sentence."""
     if finding.keys[0] is None or finding.keys[1] is None or finding.distance is None:
         return "", ""
-    if finding.distance.how is not ComparedBy.VALUES or (
-        finding.distance.joined and min(finding.distance.replicas) < 0
+    if (
+        finding.distance.how is not ComparedBy.VALUES
+        or finding.distance.meant
+        or (finding.distance.joined and min(finding.distance.replicas) < 0)
     ):
         return "", ""  # no two tensors are what differs: parts of several ranks are
     try:
@@ -218,7 +225,7 @@ def headline_lines(report: RunsReport, kinds: Sequence[tuple[str, str]]) -> list
         lines.append(f"  read first by {clean(finding.consumer)}")
     side, row = (0, finding.row_a) if finding.row_a >= 0 else (1, finding.row_b)
     nodes = report.runs[side].nodes(finding.place[side])
-    lines += [f"  {text}" for text in stack_text(nodes.stack(row))]
+    lines += [f"  {text}" for text in (stack_text(nodes.stack(row)) if row >= 0 else ())]
     return [clean(line) for line in lines]
 
 

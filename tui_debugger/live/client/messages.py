@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from tui_debugger.graph.messages import RANKS, ROLES, type_name
+from tui_debugger.graph.messages import CALL, RANKS, type_name
 from tui_debugger.live import wire
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
 from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded
@@ -408,17 +408,19 @@ class GraphBuilder:
                 _set_type(node.output_type.sequence_type.elem_types.add(), slot)
         self._inputs.append((node, inputs))
 
-    def add_roles(self, name: str, roles: Mapping[str, str]) -> None:
-        """Says of the node that was added last which argument each of its inputs is.
+    def add_call(self, name: str, inputs: Sequence[str], text: str) -> None:
+        """Says of the node that was added last what it was called with.
 
         Args:
             name: of that node; nothing is said where another one was added.
-            roles: names of arguments by names of inputs; nothing is said where one of those is no input.
+            inputs: those that the text is about; nothing is said where the node has others.
+            text: its arguments.
         """
-        node, inputs = self._inputs[-1]
-        if roles and self._keys.get(name) == node.name and all(list(inputs).count(each) == 1 for each in roles):
-            found = node.attribute.add(name=ROLES.encode()).value.str_vals
-            found.extend(roles.get(each, "").encode() for each in inputs)
+        if not self._inputs:  # the first node may be drawn with another one, later
+            return
+        node, known = self._inputs[-1]
+        if self._keys.get(name) == node.name and list(known) == list(inputs):
+            node.attribute.add(name=CALL.encode()).value.str_val = text.encode()
 
     def add_item(self, name: str, node: str, slot: int) -> None:
         """Adds what takes one output out of the tuple that a node has. It has no values of its own."""

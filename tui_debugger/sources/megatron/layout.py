@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.sources.directories import NamesReader, names_in
+from tui_debugger.sources.rank_names import megatron_numbers
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
 
 if TYPE_CHECKING:
@@ -22,14 +23,15 @@ KINDS: Final = (ACTIVATIONS, DGRADS, WGRADS, PARAMS)
 """The kinds of tensors that are saved, in the order in which a step makes them."""
 TOKENS: Final = "tokens_per_expert"
 ITERATION: Final = re.compile(r"iter_(\d{7,18})")
-FILE: Final = re.compile(r"mp_rank_(\d{2,9})(?:_(\d{3,9}))?(?:_(\d{3,9}))?\.pth")
+FILE: Final = ".pth"
+"""The end of the name of a file of a rank: ``mp_rank_01_001.pth``."""
 _LEVELS_UP: Final = 3
 
 
 def _holds(directory: str) -> bool:
     """Tells whether a kind with an iteration with a file lies in a directory."""
     return any(
-        FILE.fullmatch(file)
+        file.endswith(FILE) and megatron_numbers(file.removesuffix(FILE))
         for kind in KINDS
         for name in names_in(f"{directory}/{kind}")
         if ITERATION.fullmatch(name)

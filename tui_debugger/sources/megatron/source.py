@@ -21,6 +21,7 @@ from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.base import RankPlaces
 from tui_debugger.sources.graphless import state_of_files
 from tui_debugger.sources.megatron.layout import ACTIVATIONS, DGRADS, FILE, ITERATION, KINDS, PARAMS, TOKENS, WGRADS
+from tui_debugger.sources.rank_names import megatron_numbers, rank_of_folder
 from tui_debugger.sources.torch_dumps import (
     Layout,
     Listing,
@@ -38,7 +39,8 @@ from tui_debugger.text.numbers import first_of, plural
 
 _SIDED: Final = re.compile(r"(input|output)(\d{1,4})")
 _FIRST_CHUNK: Final = "model_chunk0"
-_TOKEN_FILE: Final = re.compile(r"rank(\d{1,9})\.jsonl")
+_LINES: Final = ".jsonl"
+"""The end of the name of a file of what experts got: ``rank0.jsonl``."""
 _LAST_MICRO_BATCH: Final = (
     "of activations and their gradients there is only the last micro-batch of an iteration, weight gradients are of "
     "all: what went wrong in an earlier one shows in weight gradients alone"
@@ -75,9 +77,8 @@ class MegatronSource(TorchDumpSource):
                 if match is None:
                     continue
                 for file in layout.names(f"{path}/{name}"):
-                    numbers = FILE.fullmatch(file)
-                    if numbers is not None:
-                        rank = tuple(int(each) for each in numbers.groups() if each is not None)
+                    rank = megatron_numbers(file.removesuffix(FILE)) if file.endswith(FILE) else ()
+                    if rank:
                         found.setdefault(rank, {}).setdefault(int(match[1]), []).append(f"{path}/{name}/{file}")
                         kinds.add(kind)
                         if kind == PARAMS:
@@ -145,21 +146,21 @@ class MegatronSource(TorchDumpSource):
         path = os.fspath(self._root / TOKENS)
         found: dict[int, RunNotes] = {}
         for name in layout.names(path):
-            match = _TOKEN_FILE.fullmatch(name)
-            if match is None:
+            rank = rank_of_folder(name.removesuffix(_LINES)) if name.endswith(_LINES) else None
+            if rank is None:
                 continue
             try:
                 lines = list(read_lines(Path(path, name), cut=True))
             except OSError as error:
                 layout.miss(f"{path}/{name}", why_not(f"{path}/{name}", error))
                 continue
-            notes = self._notes.get(int(match[1])) or RunNotes()
+            notes = self._notes.get(rank) or RunNotes()
             told = [_tokens_of(line) for line in lines if line.strip()]
             notes.add(note for note in told if note is not None)
             if not told or None in told:
                 why = f"{plural(told.count(None), 'line')} that tell of no tokens" if told else "empty"
                 layout.miss(f"{path}/{name}", why)
-            found[int(match[1])] = notes
+            found[rank] = notes
         left = sorted(set(found).difference(layout.units))
         if left:
             layout.notices.append(

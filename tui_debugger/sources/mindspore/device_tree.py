@@ -32,12 +32,12 @@ from tui_debugger.sources.mindspore.layout import (
     is_number,
     relative,
 )
+from tui_debugger.sources.rank_names import rank_of_folder
 
 TIME: Final = re.compile(r"\d{14}")
 """When training began."""
 _STEP: Final = re.compile(r"(?:step_?)?(\d{1,9})")
 _STEP_BELOW: Final = re.compile(r"step_?(\d{1,9})")
-_RANK: Final = re.compile(r"(?:rank_?|worldsize\d+_global_rank)(\d{1,9})")
 _DUMPED: Final = re.compile(r"[0-9a-f]+|.+\.(?:npy|csv)|.+\.\d+\.\d{13,}(?:\.\d+)*")
 """Names of files that a device, or a converter, writes."""
 _OF_DEVICE: Final = re.compile(
@@ -110,15 +110,20 @@ def _first_time(directory: Path) -> Path | None:
     return next((time for time in _times(directory, []) if _has_devices(time)), None)
 
 
-def _times(directory: Path, above: list[re.Pattern[str]]) -> Iterator[Path]:
+def _times(directory: Path, above: list[str]) -> Iterator[Path]:
     """Yields directories of times, at most one level of steps and one of ranks below a directory."""
     for name in islice(directories_in(directory), _MOST):
         if TIME.fullmatch(name):
             yield directory / name
         else:
-            level = next((each for each in (_STEP, _RANK) if each not in above and each.fullmatch(name)), None)
-            if level is not None:
+            level = _level(name)
+            if level is not None and level not in above:
                 yield from _times(directory / name, [*above, level])
+
+
+def _level(name: str) -> str | None:
+    """Tells whether a directory is that of a ``step`` or of a ``rank``."""
+    return "step" if _STEP.fullmatch(name) else "rank" if rank_of_folder(name) is not None else None
 
 
 def _has_devices(time: Path) -> bool:
@@ -138,9 +143,9 @@ def _has_files(directory: Path, levels: int) -> bool:
 
 def _top_of(place: Path) -> Path:
     """Returns the directory above those of a step and of a rank."""
-    levels = [_STEP, _RANK]
-    while (level := next((each for each in levels if each.fullmatch(place.name)), None)) is not None:
-        levels.remove(level)
+    above: list[str] = []
+    while (level := _level(place.name)) is not None and level not in above:
+        above.append(level)
         place = place.parent
     return place
 
@@ -203,8 +208,8 @@ def _each_device(
                     yield rank or 0, int(below[1]), device
         elif step is None and (number := _STEP.fullmatch(here.name)) is not None:
             yield from _each_device(reader, here, rank, int(number[1]))
-        elif rank is None and (number := _RANK.fullmatch(here.name)) is not None:
-            yield from _each_device(reader, here, int(number[1]), step)
+        elif rank is None and (own := rank_of_folder(here.name)) is not None:
+            yield from _each_device(reader, here, own, step)
 
 
 def _leaves(reader: DirectoryReader, path: Path, step: int | None, below: tuple[str, ...]) -> Iterator[_Leaf]:

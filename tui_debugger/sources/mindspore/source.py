@@ -15,12 +15,13 @@ from typing import Any
 from tui_debugger import opener
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import BadGraphError
-from tui_debugger.graph.messages import ROLES, ParsedGraph, read_graph
+from tui_debugger.graph.messages import CALL, ParsedGraph, read_graph
 from tui_debugger.graph.table import NodeTable, real_inputs
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress
 from tui_debugger.notes import RunNotes
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
 from tui_debugger.sources.base import (
+    NOT_RECORDED,
     Argument,
     CallArguments,
     Capability,
@@ -349,7 +350,7 @@ class MindSporeSource:
             return None
         attributes = self._attributes_of(rank).get((nodes.graph_of(row).name, nodes.names[row]), ())
         if self._metadata.program and not self._metadata.program.startswith("MindSpore"):
-            return named_arguments(nodes, row, dict(attributes).get(ROLES, ""))
+            return recorded_call(dict(attributes).get(CALL, ""))
         return graph_arguments(nodes, row, attributes)
 
     def _attributes_of(self, rank: int) -> OperatorAttributes:
@@ -501,16 +502,34 @@ def graph_arguments(nodes: NodeTable, row: int, attributes: Iterable[tuple[str, 
     return CallArguments(tuple(positional), attributes={name: _value(text) for name, text in attributes})
 
 
-def named_arguments(nodes: NodeTable, row: int, roles: str) -> CallArguments | None:
-    """Returns the arguments of a module that our own client recorded; None where it did not say which input is which.
-
-    The inputs stand in the order in which they came to be known: their places say nothing.
-    """
-    names = _value(roles) if roles else ()
-    if not isinstance(names, tuple) or not names or len(names) != len(real_inputs(nodes, row)):
+def recorded_call(text: str) -> CallArguments | None:
+    """Returns what our own client wrote of a call; None where it did not say anything."""
+    try:
+        said = json.loads(_value(text)) if text else {}  # type: ignore[arg-type]  # another type is an error as well
+    except (ValueError, TypeError, RecursionError):
         return None
-    found: dict[str, Argument] = {str(name): TensorSlot(slot) for slot, name in enumerate(names) if name}
-    return CallArguments(keywords={"input": found.pop("input")}, parameters=found) if "input" in found else None
+    arguments = said.get("arguments") if isinstance(said, dict) else None
+    if not isinstance(arguments, dict):
+        return None
+    found = {str(name): _said(each) for name, each in arguments.items()}
+    unsure = ", ".join(map(str, said["unsure"])) if isinstance(said.get("unsure"), list) else ""
+    doubt = f"the program writes to {unsure} itself" if unsure else ""
+    settings: dict[str, Argument] = {}
+    parameters: dict[str, Argument] | None = None
+    if said.get("module"):
+        settings = {name: each for name, each in found.items() if not isinstance(each, TensorSlot)}
+        parameters = {name: each for name, each in found.items() if name != "input" and name not in settings}
+        found = {name: each for name, each in found.items() if name == "input"}
+    return CallArguments((), found, settings or None, parameters, doubt, bool(said.get("passes")), parameters is None)
+
+
+def _said(value: object) -> Argument:
+    if isinstance(value, dict):
+        if isinstance(value.get("in"), int):
+            return TensorSlot(value["in"])
+        missing = "no" in value
+        return OtherArgument(NOT_RECORDED if missing else "type", str(value.get("no" if missing else "type", "")))
+    return tuple([_said(each) for each in value]) if isinstance(value, list) else _plain(value)
 
 
 def _value(text: str) -> Argument:

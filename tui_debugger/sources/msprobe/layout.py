@@ -14,6 +14,7 @@ from typing import Final
 
 from tui_debugger.sources.directories import Layout, NamesReader, directories_in, names_in
 from tui_debugger.sources.paths import leads_back
+from tui_debugger.sources.rank_names import rank_of_folder
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
 from tui_debugger.text.numbers import first_of
 
@@ -22,7 +23,6 @@ SAVED: Final = "debug.json"
 """The tensors that the program saved by name (level debug)."""
 TENSORS: Final = "dump_tensor_data"
 _STEP: Final = re.compile(r"step_?(\d{1,18})")
-_RANK: Final = re.compile(r"rank_?(\d{1,9})?")
 _PROCESS: Final = re.compile(r"(?:proc|pid)_?(\d{1,18})")
 _LEVELS_UP: Final = 3
 
@@ -31,7 +31,7 @@ def read_layout(root: Path) -> Layout[str]:
     """Lists the directories of the steps and of their ranks."""
     layout: Layout[str] = Layout(os.fspath(root))
     if _holds_calls(layout.root):  # the files of one step alone
-        step, rank = _number(_STEP, root.parent.name), _number(_RANK, root.name)
+        step, rank = _number(_STEP, root.parent.name), rank_of_folder(root.name)
         layout.units[rank or 0] = {step or 0: layout.root}
         layout.directories.append(layout.root)
         return layout
@@ -44,8 +44,8 @@ def read_layout(root: Path) -> Layout[str]:
             continue
         step = int(match[1])
         for each in layout.names(path, step=step):
-            if (match := _RANK.fullmatch(each)) is not None:
-                _place(layout, layout.units, int(match[1] or 0), step, f"{path}/{each}")
+            if (rank := rank_of_folder(each)) is not None:
+                _place(layout, layout.units, rank, step, f"{path}/{each}")
             elif (match := _PROCESS.fullmatch(each)) is not None:
                 _place(layout, processes, step, int(match[1]), f"{path}/{each}")
             elif _holds_calls(f"{path}/{each}") and not leads_back(f"{path}/{each}", layout.root):
@@ -107,12 +107,12 @@ def _is_named(directory: str) -> bool:
 
 
 def _is_of_rank(name: str) -> bool:
-    return (_RANK.fullmatch(name) or _PROCESS.fullmatch(name)) is not None
+    return rank_of_folder(name) is not None or _PROCESS.fullmatch(name) is not None
 
 
 def _number(pattern: re.Pattern[str], name: str) -> int | None:
     match = pattern.fullmatch(name)
-    return int(match[1] or 0) if match is not None else None
+    return int(match[1]) if match is not None else None
 
 
 def _root_at(place: Path) -> Path | None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tui_debugger import opener
 from tui_debugger.opener import why_not
 from tui_debugger.sources.directories import NamesReader, directories_in, is_directory, names_in
+from tui_debugger.sources.rank_names import rank_of_folder
 from tui_debugger.sources.registry import Edges, Has, Order, Shows
 
 if TYPE_CHECKING:
@@ -31,13 +32,11 @@ FX_FILE: Final = re.compile(
     r"(?P<node>.+)-(?P<call>\w+\.\w[\w.]*)\.(?P<side>INPUT|OUTPUT)\.(?P<slot>\d{1,4})\.(?P<when>\d{14,26})\.npy"
 )
 _FX_TOPS: Final = ("msprobe_fx_dump", "data_dump")
-_FX_RANK: Final = re.compile(r"worldsize\d+_global_rank(\d{1,9})")
 _TOKEN: Final = re.compile(r"\d{1,11}")
 _MODULE: Final = re.compile(r"gm_\w+_dump")
 _PROCESS: Final = re.compile(r"(-?\d{1,9})_\d{1,18}")
 ATB_FILE: Final = re.compile(r"(in|out)tensor(\d{1,4})\.bin", re.IGNORECASE)
 _SINGLE_STEP: Final = re.compile(r"step(\d{1,9})")
-_SINGLE_RANK: Final = re.compile(r"rank(\d{1,9})?")
 _SINGLE_BATCH: Final = re.compile(r"micro_step(\d{1,9})")
 _FEW: Final = 50
 _LEVELS: Final = 64
@@ -103,8 +102,8 @@ def _in_order(name: str) -> tuple[int, list[tuple[int, str]]]:
 
 def says_fx(name: str, place: Place) -> Place | None:
     """What a directory of FX says."""
-    if (rank := _FX_RANK.fullmatch(name)) is not None and place.rank is None:
-        return place._replace(rank=int(rank[1]))
+    if (rank := rank_of_folder(name)) is not None and place.rank is None:
+        return place._replace(rank=rank)
     if _TOKEN.fullmatch(name) and place.step is None:
         return place._replace(step=int(name))
     if name in _FX_TOPS or _MODULE.fullmatch(name):
@@ -130,8 +129,8 @@ def says_single(name: str, place: Place) -> Place | None:
         return place if name == "data" else None
     if (step := _SINGLE_STEP.fullmatch(name)) is not None and place.step is None and place.scope:
         return place._replace(step=int(step[1]))
-    if (rank := _SINGLE_RANK.fullmatch(name)) is not None and place.step is not None:
-        return place._replace(rank=int(rank[1] or 0))
+    if (rank := rank_of_folder(name)) is not None and place.step is not None:
+        return place._replace(rank=rank)
     batch = _SINGLE_BATCH.fullmatch(name)
     if batch is not None and not int(batch[1]):
         return place  # SingleSave.save writes one even where there are no others
@@ -165,7 +164,7 @@ def _holds_single(directory: str) -> bool:
         for step in islice(directories_in(f"{data}/{key}"), 2)
         if _SINGLE_STEP.fullmatch(step)
         for rank in islice(directories_in(f"{data}/{key}/{step}"), 2)
-        if _SINGLE_RANK.fullmatch(rank)
+        if rank_of_folder(rank) is not None
     )
 
 

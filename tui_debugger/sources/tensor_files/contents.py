@@ -5,6 +5,7 @@ Of a checkpoint that many ranks wrote a part of, one file stands for all: its in
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -143,11 +144,19 @@ def _archive(path: str) -> Iterator[FileTensor]:
 
 
 def _saved_by_torch(path: str) -> Iterator[FileTensor]:
-    from tui_debugger.stats.torch_file import member_of, read_tree, tensors  # not where there are none
+    from tui_debugger.sources.tensor_files.zero_partitions import named_ranges, place_of  # not where there are none
+    from tui_debugger.stats.torch_file import member_of, member_of_range, read_tree, tensors
 
-    for place, ref in tensors(read_tree(path)):
-        spec = ReadSpec("", "pt", member=member_of(place))
-        yield FileTensor(tuple(str(key) for key in place), spec, ref.part, ref.nbytes)
+    tree = read_tree(path)
+    named = named_ranges(path, tree)
+    for place, ref in tensors(tree):
+        for each in named.get(place, ()):
+            spec = ReadSpec("", "pt", member=member_of_range(place, each.start, each.shape))
+            nbytes = ref.nbytes // ref.shape[0] * math.prod(each.shape)
+            yield FileTensor(place_of(place, each.name), spec, each.part, nbytes)
+        if place not in named:
+            spec = ReadSpec("", "pt", member=member_of(place))
+            yield FileTensor(tuple(str(key) for key in place), spec, ref.part, ref.nbytes)
 
 
 def _logged(path: str) -> Iterator[FileTensor]:

@@ -14,7 +14,7 @@ from typing import Final
 from tui_debugger import opener
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.build import FileNode, clean_path
-from tui_debugger.graph.categories import is_parameter_name
+from tui_debugger.graph.categories import NAMED_GRADIENT, is_parameter_name
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import (
     Progress,
@@ -54,6 +54,7 @@ from tui_debugger.sources.tensor_files.layout import (
     is_shard,
     natural,
 )
+from tui_debugger.sources.tensor_files.zero_partitions import file_with_names
 from tui_debugger.stats.dtensor import TensorPart
 from tui_debugger.stats.dtypes import has_no_name
 from tui_debugger.stats.formats import Holds, may_hold_tensors
@@ -191,7 +192,7 @@ def file_node(found: FoundArray, outputs: int) -> FileNode:
     if _is_parameter(name):
         return FileNode(GRAPH, ROOT, name, path, PARAMETER, outputs)
     if _GRADIENT.search(name):
-        return FileNode(GRAPH, ROOT, name, f"Gradients/{path}", "Gradient", outputs)
+        return FileNode(GRAPH, ROOT, name, f"Gradients/{path}", NAMED_GRADIENT, outputs)
     return FileNode(GRAPH, ROOT, name, path, "Array", outputs)
 
 
@@ -434,6 +435,8 @@ class StepLister:
         if holds_several(path):
             self._state.append(path)
             self._together.setdefault(folder, set()).add(name)
+        if names := file_with_names(path):
+            self._state.append(names)
         try:
             found = held_by(path)
         except UnreadableTensorError as error:

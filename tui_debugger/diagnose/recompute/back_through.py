@@ -1,0 +1,215 @@
+"""Gradients that came back through modules of PyTorch's own, as our client records them at level "module".
+
+The gradient of a module's output is recorded by itself, and so is that of each weight. A rule applies where one module
+alone read a tensor: its class tells what it makes of the gradient of its output.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tui_debugger.arrays import Array
+from tui_debugger.diagnose.recompute import aten, products, reductions
+from tui_debugger.diagnose.recompute.convolutions import graph_conv_filter, graph_conv_input, per_dimension
+from tui_debugger.diagnose.recompute.judge import Expected, doubles
+from tui_debugger.diagnose.recompute.table import GRADIENTS, CannotBindError
+from tui_debugger.graph.categories import OPTIMIZER_UPDATE, gradient_of
+from tui_debugger.graph.table import PARAMETER, NodeTable, real_consumers, real_inputs
+
+_GRADIENTS: Final = "Gradients/"
+_OF_OUTPUT: Final = re.compile(r"(.*)Grad((?:#\d+)*)")
+
+
+def forward_name(gradient: str) -> str:
+    """The node whose output's gradient a node is; empty for another one."""
+    match = _OF_OUTPUT.fullmatch(gradient.removeprefix(_GRADIENTS)) if gradient.startswith(_GRADIENTS) else None
+    return match[1] + match[2] if match is not None else ""
+
+
+def parameter_of(nodes: NodeTable, row: int) -> int:
+    """The weight whose gradient a node is; -1 for another one."""
+    return nodes.memo(_weights).get(nodes.names[row], -1)
+
+
+def _weights(nodes: NodeTable) -> dict[str, int]:
+    at = nodes.types.index(PARAMETER) if PARAMETER in nodes.types else -1
+    rows = np.flatnonzero(nodes.type_id == at).tolist()
+    named = ((gradient_of(nodes.names[row]), row) for row in rows)
+    return {each: row for name, row in named for each in (name, f"{name}/local")}
+
+
+def only_reader(nodes: NodeTable, row: int) -> int:
+    """The one node of the forward pass that reads a tensor.
+
+    Raises:
+        CannotBindError: there is none, or several.
+    """
+    readers = {
+        reader
+        for reader, _ in real_consumers(nodes, row)
+        if not nodes.names[reader].startswith(_GRADIENTS) and nodes.op_type(reader) != OPTIMIZER_UPDATE
+    }
+    if len(readers) != 1:
+        raise CannotBindError(f"{len(readers)} nodes read what it is the gradient of, not one")
+    return readers.pop()
+
+
+def gradient_into(nodes: NodeTable, row: int, reader: int) -> int:
+    """The node of the gradient of a module's output, of which alone another gradient was made.
+
+    Raises:
+        CannotBindError: it was made of others as well.
+    """
+    came = {each for each, _ in real_inputs(nodes, row) if each >= 0 and nodes.names[each].startswith(_GRADIENTS)}
+    if len(came) != 1 or forward_name(nodes.names[found := came.pop()]) != nodes.names[reader]:
+        raise CannotBindError("it was not made of the gradient of one module's output alone")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A module that ran, and the gradient that came to its output.
+
+    Attributes:
+        came: the gradient.
+        of: its input, its output and its weights by name, as far as they were recorded; anything else is a reason.
+        settings: the values of its attributes.
+    """
+
+    came: Array
+    of: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Array:
+        """A tensor.
+
+        Raises:
+            CannotBindError: it was not recorded.
+        """
+        found = self.of.get(name)
+        if not isinstance(found, np.ndarray):
+            raise CannotBindError(f"its {name} was not recorded")
+        return found
+
+    def setting(self, name: str) -> Any:
+        """The value of an attribute.
+
+        Raises:
+            CannotBindError: it was not recorded.
+        """
+        if name not in self.settings:
+            raise CannotBindError(f"its {name} was not recorded")
+        return self.settings[name]
+
+
+_Rule = Callable[[Ran], Any]
+INPUTS: Final[dict[str, _Rule]] = {}
+"""The gradient of a module's input, by class."""
+WEIGHTS: Final[dict[tuple[str, str], _Rule]] = {}
+"""The gradient of a module's own weight, by class and name."""
+
+
+def _input(kind: str, *classes: str) -> Callable[[_Rule], _Rule]:
+    def enter(rule: _Rule) -> _Rule:
+        INPUTS.update(dict.fromkeys(classes, rule))
+        GRADIENTS.update(dict.fromkeys(classes, f"gradient of {kind}"))
+        return rule
+
+    return enter
+
+
+_input("linear", "Linear")(lambda ran: products.product_of(ran.came, ran["weight"]))
+_input("relu", "ReLU")(lambda ran: aten.threshold_backward(ran.came, ran["output"], 0.0))
+_input("gelu", "GELU")(lambda ran: aten.gelu_backward(ran.came, ran["input"], ran.setting("approximate")))
+_input("silu", "SiLU")(lambda ran: aten.silu_backward(ran.came, ran["input"]))
+_input("sigmoid", "Sigmoid")(lambda ran: aten.sigmoid_backward(ran.came, ran["output"]))
+_input("tanh", "Tanh")(lambda ran: aten.tanh_backward(ran.came, ran["output"]))
+_input("softmax", "Softmax")(lambda ran: reductions.graph_softmax_grad(ran["output"], ran.came, ran.setting("dim")))
+_input("log softmax", "LogSoftmax")(lambda ran: aten.log_softmax_backward(ran.came, ran["output"], ran.setting("dim")))
+_input("leaky relu", "LeakyReLU")(
+    lambda ran: aten.leaky_relu_backward(ran.came, ran["input"], ran.setting("negative_slope"))
+)
+_input("softplus", "Softplus")(
+    lambda ran: aten.softplus_backward(ran.came, ran["input"], ran.setting("beta"), ran.setting("threshold"))
+)
+_input("copy", "Identity")(lambda ran: Expected(ran.came, exact=True))
+_input("reshape", "Flatten", "Unflatten")(lambda ran: Expected(ran.came.reshape(ran["input"].shape), exact=True))
+_input("layer norm", "LayerNorm")(lambda ran: _of_layer_norm(ran)[0])
+_input("batch norm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d")(lambda ran: _of_batch_norm(ran)[0])
+_input("conv", "Conv2d")(
+    lambda ran: graph_conv_input(ran.came, ran["weight"], tuple(ran["input"].shape), **_convolved(ran))
+)
+GRADIENTS["Conv2d"] = "conv gradient"
+
+
+@_input("dropout", "Dropout")
+def _dropout(ran: Ran) -> Expected:
+    """What was kept gets its gradient, scaled; of an input of zero nobody sees whether it was kept."""
+    came, share = doubles(ran.came), float(ran.setting("p"))
+    if not ran.setting("training") or not share:
+        return Expected(came)
+    scaled = came / (1 - share) if share < 1 else came * 0
+    value = np.where(ran["output"] != 0, scaled, 0.0)
+    return Expected(value, narrow=np.abs(scaled), either=np.where(ran["input"] == 0, scaled - value, value))
+
+
+def _of_layer_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
+    data = doubles(ran["input"])
+    at = data.ndim - len(ran.setting("normalized_shape"))
+    scale = doubles(ran["weight"]) if "weight" in ran.of else 1.0
+    axes, rest = tuple(range(at, data.ndim)), tuple(range(at))
+    return aten.normalised_backward(ran.came, ran["input"], scale, ran.setting("eps"), axes, rest)
+
+
+def _of_batch_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
+    if not ran.setting("training"):
+        raise CannotBindError("with running means")
+    data = doubles(ran["input"])
+    axes = (0, *range(2, data.ndim))
+    scale = doubles(ran["weight"]).reshape(1, -1, *[1] * (data.ndim - 2)) if "weight" in ran.of else 1.0
+    return aten.normalised_backward(ran.came, ran["input"], scale, ran.setting("eps"), axes, axes)
+
+
+def _convolved(ran: Ran) -> dict[str, Any]:
+    around = ran.setting("padding")
+    if ran.setting("groups") != 1 or ran.setting("padding_mode") != "zeros" or isinstance(around, str):
+        raise CannotBindError("in groups, or padding that is no number of zeros")
+    pad = tuple(each for size in per_dimension(around, 2) for each in (size, size))
+    return {"pad_mode": "pad", "pad": pad, "stride": ran.setting("stride"), "dilation": ran.setting("dilation")}
+
+
+def _rows(array: Array) -> Array:
+    return array.reshape(-1, array.shape[-1])
+
+
+def _embedding(ran: Ran) -> Expected:
+    if ran.setting("max_norm") is not None or ran.setting("sparse"):
+        raise CannotBindError("rows that are scaled, or sparse")
+    padding = ran.setting("padding_idx")
+    rows = len(ran["weight"])
+    frequency = ran.setting("scale_grad_by_freq")
+    return aten.embedding_backward(ran.came, ran["input"], rows, -1 if padding is None else padding, frequency)
+
+
+WEIGHTS["Linear", "weight"] = lambda ran: products.product_of(_rows(ran.came).T, _rows(ran["input"]))
+WEIGHTS["Linear", "bias"] = lambda ran: reductions.total(doubles(_rows(ran.came)), (0,), False)
+WEIGHTS["Conv2d", "weight"] = lambda ran: graph_conv_filter(ran.came, ran["input"], **_convolved(ran)).function(
+    ran["weight"].shape
+)
+WEIGHTS["Conv2d", "bias"] = lambda ran: reductions.total(doubles(ran.came), (0, 2, 3), False)
+WEIGHTS["Embedding", "weight"] = _embedding
+
+
+def _enter_norms(classes: Iterable[str], gradients: Callable[[Ran], Sequence[Expected]]) -> None:
+    for each in classes:
+        WEIGHTS[each, "weight"] = lambda ran: gradients(ran)[1]
+        WEIGHTS[each, "bias"] = lambda ran: gradients(ran)[2]
+
+
+_enter_norms(("LayerNorm",), _of_layer_norm)
+_enter_norms(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"), _of_batch_norm)

@@ -1,0 +1,187 @@
+"""The outcome of a check: outputs held against what is expected of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from tui_debugger.arrays import Array
+from tui_debugger.diagnose.recompute.judge import (
+    ACCUMULATED,
+    Expected,
+    Judge,
+    OutputCheck,
+    unit_of,
+)
+from tui_debugger.diagnose.recompute.probing import MOST_TO_TELL, Probed
+from tui_debugger.diagnose.runs.kinds import MOST, kind_of_difference
+from tui_debugger.errors import TdbgError
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCheck:
+    """The outputs of a node, each held against arithmetic.
+
+    Attributes:
+        kind: of operator, by the same word for every framework: ``linear``, ``layer norm`` ...
+        outputs: those that were recorded and are known.
+        nbytes: of the recorded inputs and outputs that were read.
+    """
+
+    kind: str
+    outputs: tuple[OutputCheck, ...]
+    nbytes: int = 0
+
+    @property
+    def wrong(self) -> bool:
+        """Tells whether any output is wrong."""
+        return any(each.wrong for each in self.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class NotChecked:
+    """A node that was not recomputed.
+
+    Attributes:
+        reason: why: ``operator not known: foo``, ``input 1 was not dumped`` ...
+        kind: of operator, where that is known; else empty.
+        failed: what was recorded could not be read.
+    """
+
+    reason: str
+    kind: str = ""
+    failed: bool = False
+
+
+SURELY_MEANT: Final = 0.8
+"""The share of elements beside zeros that fit where the recorded values are those that were read."""
+
+
+def why(error: Exception) -> str:
+    """Tells why something was not checked."""
+    if isinstance(error, MemoryError):
+        return "too large for the memory"
+    return f"cannot be read: {error.what}" if isinstance(error, TdbgError) else str(error)
+
+
+def badness(checks: Sequence[OutputCheck]) -> tuple[bool, float]:
+    """How bad outputs are, to be compared."""
+    return any(each.wrong for each in checks), max(each.r for each in checks)
+
+
+def shape_of(result: Any) -> Any:
+    """The shapes of what is expected, for people."""
+    return [
+        each.shape if isinstance(each, Probed) else np.shape(each.value)
+        for each in (result if isinstance(result, tuple) else (result,))
+        if isinstance(each, Expected | Probed)
+    ]
+
+
+def judged(
+    result: Any, outputs: Mapping[int, Array], widest: float, *, reshaped: bool = False
+) -> tuple[OutputCheck, ...]:
+    """Holds outputs against what is expected of them; nothing where no shape fits.
+
+    Args:
+        result: of the operator.
+        outputs: by slot.
+        widest: see ``Judge``.
+        reshaped: outputs may have another shape of the same size: a compiler took out what reshaped them.
+    """
+    expected = result if isinstance(result, tuple) else (result,)
+    checks = []
+    for slot, found in outputs.items():
+        each = expected[slot] if slot < len(expected) else None
+        if each is None:
+            continue
+        if isinstance(each, Probed):
+            judge = Judge(found.dtype, found.shape, widest)
+            if each.judge(judge, np.asarray(found)):
+                check = judge.result(slot)
+                told = check.wrong and found.size <= MOST and each.work <= MOST_TO_TELL
+                checks.append(replace(check, difference=difference(each.exact(), found)) if told else check)
+                continue
+            each = each.exact()
+        fitted = fitted_to(each, found.shape, reshaped=reshaped)
+        if fitted is None:
+            return ()
+        checks.append(_judge(fitted, found, slot, widest))
+    return tuple(checks)
+
+
+def fitted_to(expected: Expected, shape: tuple[int, ...], *, reshaped: bool) -> Expected | None:
+    """Returns what is expected, in the recorded shape where that differs by dimensions of size 1, or a reshape."""
+    value = np.asarray(expected.value)
+    if value.shape == shape:
+        return expected
+    expected = expected.complete()
+    plain = [size for size in value.shape if size != 1], [size for size in shape if size != 1]
+    if value.size != math.prod(shape) or not (reshaped or plain[0] == plain[1]):
+        return None
+
+    def shaped(part: Any) -> Any:
+        return np.broadcast_to(part, value.shape).reshape(shape) if np.ndim(part) else part
+
+    either = None if expected.either is None else shaped(expected.either)
+    return Expected(
+        value.reshape(shape),
+        shaped(expected.size),
+        expected.terms,
+        shaped(expected.narrow),
+        shaped(expected.partial),
+        exact=expected.exact,
+        peak=expected.peak,
+        either=either,
+        ignored=None if expected.ignored is None else shaped(expected.ignored),
+        cast=expected.cast,
+    )
+
+
+def _judge(expected: Expected, found: Array, slot: int, widest: float) -> OutputCheck:
+    judge = Judge(found.dtype, found.shape, widest)
+    judge.take(expected, np.asarray(found))
+    check = judge.result(slot)
+    return replace(check, difference=difference(expected, np.asarray(found))) if check.wrong else check
+
+
+def fits_mostly(expected: Expected, found: Array, beside_zeros: float = 0.0) -> bool:
+    """Tells whether most elements are right: then the form is the one that was meant, and what is wrong is a fault.
+
+    ``beside_zeros``: the share of those that are not zero in both, which must be right; 0: half of all.
+    """
+    whole, unit = expected.complete(), unit_of(found.dtype) or 0.0
+    if np.shape(whole.value) != found.shape:
+        return False
+    with np.errstate(all="ignore"):
+        inside = min(ACCUMULATED, unit) * math.sqrt(max(whole.terms, 1.0))
+        explained = unit * (np.abs(whole.value) + whole.narrow) + inside * np.asarray(whole.size)
+        off = np.abs(found.astype(np.float64) - whole.value)
+        near = off <= 8 * explained
+        if whole.either is not None:
+            near |= np.abs(found.astype(np.float64) - whole.either) <= 8 * explained
+    if not beside_zeros:
+        return bool(np.mean(near) > 0.5)
+    some = np.isfinite(off) & ((found != 0) | (np.asarray(whole.value) != 0))
+    return bool(np.any(some)) and float(np.mean(near[some])) >= beside_zeros
+
+
+def difference(expected: Expected, found: Array) -> tuple[str, str]:
+    """Tells how what was recorded follows from what is expected, in a word and a sentence."""
+    unit, expected = unit_of(found.dtype) or 0.0, expected.complete()
+    with np.errstate(all="ignore"):
+        right, seen = (np.asarray(each).astype(np.float64) for each in (expected.value, found))
+        right = np.broadcast_to(right, seen.shape)
+        inside = min(ACCUMULATED, unit) * math.sqrt(max(expected.terms, 1.0))
+        rounding = unit * (np.abs(right) + expected.narrow) + inside * np.asarray(expected.size)
+        near = np.abs(seen - right) <= 4 * rounding  # that says nothing here
+        word, text = kind_of_difference(right, np.where(near, right, seen), unit)
+    if word == "rounding":
+        return "values", "more than rounding explains"
+    named = {"A": "what is expected", "B": "what was recorded"}
+    return word, re.sub(r"\b[AB]\b", lambda match: named[match[0]], text)

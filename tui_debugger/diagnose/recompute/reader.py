@@ -1,0 +1,209 @@
+"""Reads the recorded tensors of one node, and binds them to the arguments of an operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tui_debugger.arrays import Array
+from tui_debugger.check.types import TensorRow
+from tui_debugger.diagnose.recompute.judge import (
+    Expected,
+    unit_of,
+)
+from tui_debugger.diagnose.recompute.table import (
+    ATEN,
+    CannotBindError,
+    Missing,
+    Operator,
+)
+from tui_debugger.diagnose.run import Run
+from tui_debugger.graph.table import real_inputs
+from tui_debugger.model import Side, TensorKey
+from tui_debugger.sources.base import NOT_RECORDED, Argument, CallArguments, OtherArgument, TensorSlot
+
+
+class Reader:
+    """The recorded tensors of one node.
+
+    Attributes:
+        widest: the unit of rounding of the most exact input that was read.
+        written: the inputs that it writes over, in the order of its outputs.
+        nbytes: of what was read.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        at: tuple[int, int, int, int],
+        writes: tuple[int, ...] = (),
+        instead: Mapping[tuple[str, int], Array] | None = None,
+        depth: int = 0,
+        *,
+        own: bool = False,
+    ) -> None:
+        """Reads the tensors of one node.
+
+        Args:
+            run: the run.
+            at: rank, step, row and round.
+            writes: the inputs that it writes over.
+            instead: see ``check_operator``.
+            depth: of moves behind it.
+            own: our own client recorded them: inputs are as they were before the node ran.
+        """
+        self.depth, self._own = depth, own
+        self.run = run
+        self.rank, self.step, self.row, self.round = at
+        self.rows = run.tensor_rows(*at)
+        self._inputs = {each.slot: each for each in self.rows if each.role == "in"}
+        self.widest = math.inf
+        self.written = writes
+        self.nbytes = 0
+        self._instead = instead or {}
+
+    def input(self, slot: int) -> Array:
+        """The values of an input.
+
+        Raises:
+            CannotBindError: they were not recorded.
+        """
+        if (given := self._instead.get(("in", slot))) is not None:
+            return self._taken(given)
+        row = self._inputs.get(slot)
+        if row is None or not row.has_value:
+            if (moved := self._moved(slot)) is not None:
+                return self._taken(moved)
+            only = row is not None and row.recorded
+            raise CannotBindError(
+                f"of input {slot} there are only statistics" if only else f"input {slot} was not dumped"
+            )
+        if row.uncertain:
+            raise CannotBindError(f"which file holds input {slot} is not certain")
+        before = slot in self.written and not self._own
+        return self._taken(self.run.read(self._before(slot) if before else row.key))
+
+    def _moved(self, slot: int) -> Array | None:
+        """An input that was not recorded, made of what was: its producer only moves values. None where it does more."""
+        nodes = self.run.nodes(self.rank)
+        holders = real_inputs(nodes, self.row)
+        producer, made = holders[slot] if slot < len(holders) else (-1, 0)
+        call = self.run.arguments(self.rank, self.step, producer, self.round) if producer >= 0 else None
+        operator = ATEN.get(nodes.op_type(producer)) if call is not None and call.aten else None
+        if call is None or operator is None or operator.kind not in _MOVES or self.depth >= _DEEPEST:
+            return None
+        if call.doubt:
+            raise CannotBindError(call.doubt)
+        reader = Reader(self.run, (self.rank, self.step, producer, self.round), depth=self.depth + 1)
+        result = called(operator, *bound(operator, call, reader))
+        found = result[made] if isinstance(result, tuple) and made < len(result) else result
+        return np.asarray(found.value) if isinstance(found, Expected) and found.exact else None
+
+    def _taken(self, found: Array) -> Array:
+        self.nbytes += found.nbytes
+        unit = unit_of(found.dtype)
+        if unit is not None and found.ndim:
+            self.widest = min(self.widest, unit)
+        return found
+
+    def output(self, slot: int, row: TensorRow) -> Array:
+        """The values of an output."""
+        given = self._instead.get(("out", slot))
+        found = self.run.read(row.key) if given is None else given
+        self.nbytes += found.nbytes
+        return found
+
+    def _before(self, slot: int) -> TensorKey:
+        """A parameter that is written over as it was before: its own input was recorded when that had happened.
+
+        Raises:
+            CannotBindError: that was not recorded.
+        """
+        after = next((each.key for each in self.rows if each.role == "param" and each.slot == slot), None)
+        unknown = CannotBindError(f"{EARLIER}input {slot} was not dumped")
+        flow = self.run.flow(self.rank)
+        row = flow.nodes.find(after.node, after.graph) if after is not None else -1
+        if after is None or row < 0:
+            raise unknown
+        at = flow.before(row, Side.OUTPUT, after.slot, self.step, self.round)
+        if at is None or not flow.is_left_by(at, row, self.step, self.round):
+            raise unknown
+        return flow.key(at)
+
+    def argument(self, value: Argument) -> Any:
+        """An argument with its tensors read, ``Missing`` where they were not recorded."""
+        if isinstance(value, TensorSlot):
+            try:
+                return self.input(value.slot)
+            except CannotBindError as error:
+                return Missing(str(error))
+        if isinstance(value, tuple):
+            return tuple([self.argument(each) for each in value])
+        if isinstance(value, dict):
+            return {key: self.argument(each) for key, each in value.items()}
+        if isinstance(value, OtherArgument) and value.kind == NOT_RECORDED:
+            return Missing(f"an argument {value.text}")
+        return Ellipsis if isinstance(value, OtherArgument) and value.kind == "ellipsis" else value
+
+    def outputs(self) -> dict[int, TensorRow]:
+        """The recorded outputs by slot; of operators that write over parameters, the parameters afterwards.
+
+        Such an operator has outputs of its own that nobody fills.
+        """
+        if self.written:
+            after = {each.slot: each for each in self.rows if each.role == "param" and each.has_value}
+            return {at: after[slot] for at, slot in enumerate(self.written) if slot in after}
+        return {each.slot: each for each in self.rows if each.role == "out" and each.has_value and not each.uncertain}
+
+    def why_no_output(self) -> str:
+        """Tells why there is no output."""
+        out = [each for each in self.rows if each.role == "out"]
+        if any(each.uncertain for each in out):
+            return "which file holds the output is not certain"
+        return ONLY_STATISTICS if any(each.recorded for each in out) else NO_OUTPUT
+
+
+def bound(operator: Operator, call: CallArguments, reader: Reader) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with which an operator is computed.
+
+    Raises:
+        CannotBindError: not all are known.
+    """
+    positional = [reader.argument(each) for each in call.positional]
+    keywords = {key: reader.argument(each) for key, each in call.keywords.items()}
+    parameters = {key: reader.argument(each) for key, each in (call.parameters or {}).items()}
+    attributes = {key: each for key, each in (call.attributes or {}).items() if not isinstance(each, OtherArgument)}
+    args, named = operator.bind(positional, keywords, attributes, parameters)
+    for each in (*args, *named.values()):
+        if isinstance(each, OtherArgument) and operator.kind not in _TYPES_DO_NOT_MATTER:
+            raise CannotBindError(f"an argument that was not recorded: {each.kind or each.text}")
+    return args, named
+
+
+_MOVES: Final = frozenset({"reshape", "transpose", "expand", "copy", "index", "split", "gather"})
+"""Kinds of operators that only move values."""
+_DEEPEST: Final = 8
+"""The most moves one behind the other."""
+ONLY_STATISTICS: Final = "only statistics"
+NO_OUTPUT: Final = "output was not dumped"
+"""Reasons why something was not checked."""
+EARLIER: Final = "the earlier value of "
+"""The beginning of a reason why something was not checked."""
+_TYPES_DO_NOT_MATTER: Final = frozenset({"cast", "copy", "sum", "mean", "fill", "softmax", "log softmax", "norm"})
+"""Kinds of operators whose arguments of other types say which type the output has, which the output shows."""
+
+
+def called(operator: Operator, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """What an operator makes of its arguments.
+
+    Raises:
+        CannotBindError: they do not fit.
+    """
+    with np.errstate(all="ignore"):
+        try:
+            return operator.function(*args, **named)
+        except (ValueError, IndexError, TypeError) as error:
+            raise CannotBindError(f"arguments do not fit: {error}") from error

@@ -1,0 +1,57 @@
+"""The numbers that two programs logged of their steps, such as losses: where each of them begins to differ."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from tui_debugger.notes import Notes, RunNotes
+from tui_debugger.text.numbers import number
+
+_OF_MACHINES: Final = re.compile(r"time|second|speed|throughput|flos|flops|memory|elapsed|duration", re.IGNORECASE)
+"""Names of numbers that differ between healthy repeats."""
+_STEADY: Final = re.compile(r"loss|learning_rate|(?:^|[_/])lr(?:$|[_/])", re.IGNORECASE)
+_CLOSE: Final = 0.01
+"""The part by which a loss or a learning rate may differ."""
+_LOOSE: Final = 0.1
+"""The part by which other numbers may, such as norms of gradients that nearly cancel."""
+
+
+class LoggedDifference(NamedTuple):
+    """The first step at which both programs logged other numbers of one name."""
+
+    step: int
+    name: str
+    values: tuple[float, float]
+
+    @property
+    def text(self) -> str:
+        """The step and both numbers."""
+        one, other = map(number, self.values)
+        return f"at step {self.step} the log of B says {other}, that of A {one}"
+
+
+def logged_differences(a: RunNotes, b: RunNotes) -> list[LoggedDifference]:
+    """Returns where logged numbers begin to differ, earliest first."""
+    return sorted(_differences(dict(a.all()), dict(b.all())))
+
+
+def _differences(a: dict[int, Notes], b: dict[int, Notes]) -> Iterator[LoggedDifference]:
+    found: set[str] = set()
+    for step in sorted(a.keys() & b.keys()):
+        for name in a[step].keys() & b[step].keys() - found:
+            one, other = a[step][name], b[step][name]
+            if isinstance(one, int | float) and isinstance(other, int | float) and _differ(name, one, other):
+                found.add(name)
+                yield LoggedDifference(step, name, (float(one), float(other)))
+
+
+def _differ(name: str, one: float, other: float) -> bool:
+    if _OF_MACHINES.search(name) or one == other:
+        return False
+    if not (math.isfinite(one) and math.isfinite(other)):
+        return not (math.isnan(one) and math.isnan(other))
+    close = _CLOSE if _STEADY.search(name) else _LOOSE
+    return abs(one - other) > close * max(abs(one), abs(other))

@@ -1,0 +1,305 @@
+"""Weights that are kept in one byte an element beside scales: a scale for all, for each row, or for blocks.
+
+What such a weight means is its elements times their scales. A healthy copy of a weight is off by the rounding of each
+element, which is known; a wrong scale shows in the elements that share it: they are all off by one factor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Array
+from tui_debugger.diagnose.runs.distance import ComparedBy, Distance, unit_of
+from tui_debugger.stats.dtypes import dtype_of, name_of
+
+Wide = npt.NDArray[np.float64]
+
+_ENDS: Final = ("_scale_inv", "_scale")
+_BLOCKS: Final = (128, 64, 32, 16, 256, 512)
+"""Sizes of blocks that share a scale, usual ones first."""
+OF_ACTIVATIONS: Final = ("input_scale", "input_scale_inv", "output_scale", "k_scale", "v_scale", "activation_scale")
+"""Ends of names of scales that no weight is multiplied by."""
+_ROUNDINGS: Final = 2.0
+"""Roundings of an element: a weight may have been cast anew with another scale."""
+_FACTOR: Final = 1 / 128
+"""By so much a scale may be off that is kept in bfloat16."""
+_UNSURE: Final = 3.6
+"""Six deviations of a factor: errors of rounding are spread evenly, their deviation is 0.6 of the largest."""
+_PIECE: Final = 1 << 20
+"""Elements that are looked at together."""
+
+
+def scale_names(weight: str) -> Iterator[str]:
+    """Yields how the scale of a weight may be called."""
+    for end in _ENDS:
+        yield f"{weight}{end}"
+    if weight.endswith(".weight"):
+        yield from (f"{weight.removesuffix('.weight')}.{end[1:]}" for end in _ENDS)
+
+
+def may_be_scaled(dtype: str) -> bool:
+    """Tells whether elements of a type are kept beside scales."""
+    return dtype.startswith("float8") or dtype == "int8"
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A weight and its scales.
+
+    Attributes:
+        values: the elements.
+        scales: with as many dimensions; each of their elements belongs to a block of ``values``.
+        blocks: the size of a block along each dimension.
+    """
+
+    values: Array
+    scales: Wide
+    blocks: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the weight."""
+        return self.values.shape
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many blocks there are along each dimension."""
+        return self.scales.shape
+
+    @cached_property
+    def smallest(self) -> float:
+        """What rounding may make of an element beside a part of its size, as a part of its scale."""
+        if self.values.dtype.kind == "i":
+            return 0.5
+        values = np.arange(256, dtype=np.uint8).view(self.values.dtype).astype(np.float64)
+        return float(values[values > 0].min()) / 2
+
+    def rows(self, first: int, last: int) -> tuple[Wide, Wide]:
+        """Returns some rows as they are meant, and how far rounding may have moved each element."""
+        scales = self.scales[np.ix_(*(self._of(axis, first, last) for axis in range(self.values.ndim)))]
+        meant = self.values[first:last].astype(np.float64) * scales
+        unit = unit_of((name_of(self.values.dtype),)) if self.values.dtype.kind != "i" else 0.0
+        return meant, np.maximum(np.abs(meant) * unit, np.abs(scales) * self.smallest)
+
+    def whole(self) -> npt.NDArray[np.float32]:
+        """Returns the weight as it is meant."""
+        found = np.empty(self.shape, np.float32)
+        for first, last in pieces(self.shape):
+            found[first:last] = self.rows(first, last)[0]
+        return found
+
+    def _of(self, axis: int, first: int, last: int) -> npt.NDArray[np.intp]:
+        """Returns the places of the scales of rows, or of all along another dimension."""
+        numbers = np.arange(first, last) if axis == 0 else np.arange(self.shape[axis])
+        return numbers // self.blocks[axis]
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """Rows as they are meant, which were rounded to a smaller type before: each row for itself.
+
+    Attributes:
+        values: the elements.
+        unit: the part of an element that rounding may make.
+        least: what rounding may make of any element.
+    """
+
+    values: Array
+    unit: float
+    least: float
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the rows."""
+        return self.values.shape
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Each row is a block."""
+        return (1, *self.shape[1:])
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many blocks there are along each dimension."""
+        return (self.shape[0], *(1 for _ in self.shape[1:]))
+
+    def rows(self, first: int, last: int) -> tuple[Wide, Wide]:
+        """Returns what ``Scaled.rows`` does."""
+        meant = self.values[first:last].astype(np.float64)
+        return meant, np.maximum(np.abs(meant) * self.unit, self.least)
+
+
+def rounded(values: Array, dtype: str) -> Rounded:
+    """Returns rows that were kept in a type of one byte an element."""
+    levels = np.arange(256, dtype=np.uint8).view(dtype_of(dtype) or np.uint8).astype(np.float64)
+    levels = np.abs(levels[np.isfinite(levels) & (levels != 0)])
+    largest = float(np.abs(values.astype(np.float64)).max(initial=0.0))
+    unit = unit_of((dtype,)) if dtype != "int8" else 0.0
+    return Rounded(values, unit, largest / float(levels.max()) * float(levels.min()) / 2)
+
+
+def scaled(values: Array, scales: Array) -> Scaled | None:
+    """Returns a weight with its scales; None where these do not fit it."""
+    blocks = _blocks(values.shape, scales.shape)
+    if not values.size or blocks is None or scales.dtype.kind in "bc":
+        return None
+    if scales.size == 1:
+        spread = scales.reshape((1,) * values.ndim)
+    else:
+        spread = scales.reshape((*scales.shape, *(1,) * (values.ndim - scales.ndim)))
+    return Scaled(values, spread.astype(np.float64), blocks)
+
+
+def _blocks(shape: tuple[int, ...], scales: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Returns how many elements share a scale along each dimension; None where that cannot be told."""
+    if math.prod(scales) == 1:
+        return shape
+    if not 0 < len(scales) <= len(shape):
+        return None
+    found = []
+    for size, count in zip(shape, (*scales, *(1,) * (len(shape) - len(scales))), strict=True):
+        even = (size // count,) if count and not size % count else ()
+        usual = [block for block in _BLOCKS if -(-size // block) == count]
+        fits = [*even, *usual] if len(scales) < len(shape) or count in {1, size} else [*usual, *even]
+        if not fits:
+            return None
+        found.append(fits[0])
+    return tuple(found)
+
+
+def pieces(shape: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yields the first row, and the one behind the last, of pieces of a weight."""
+    each = max(_PIECE // max(math.prod(shape[1:]), 1), 1)
+    for first in range(0, shape[0], each):
+        yield first, min(first + each, shape[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Two weights, of which one or both are scaled.
+
+    Attributes:
+        distance: of what they mean; its ``unit`` is such that the usual rule holds.
+        text: which scale is wrong; empty where none is known to be.
+    """
+
+    distance: Distance
+    text: str
+
+
+def meant_apart(a: Array | Scaled | Rounded, b: Array | Scaled | Rounded) -> Apart:
+    """Compares two weights of one shape as they are meant, at least one of them scaled."""
+    types = tuple(name_of((each.values if isinstance(each, Scaled | Rounded) else each).dtype) for each in (a, b))
+    grid = max((each for each in (a, b) if isinstance(each, Scaled | Rounded)), key=lambda each: math.prod(each.counts))
+    sides = tuple(map(_reader, (a, b)))
+    found = _Groups(grid.blocks, grid.counts)
+    for first, last in pieces(a.shape):
+        found.look(first, *(read(first, last) for read in sides))
+    relative = math.sqrt(found.square / size) if (size := max(found.squares)) else 0.0
+    excess, text = found.judged(a.shape)
+    if found.odd:
+        relative = excess = math.inf
+    unit = relative / (3 * excess) if 0 < excess < math.inf else 0.0
+    distance = Distance(
+        ComparedBy.VALUES,
+        max(relative, math.ulp(0.0) if found.differing else 0.0),
+        odd=found.odd,
+        differing=found.differing,
+        count=math.prod(a.shape),
+        unit=unit,
+        size=math.sqrt(size),
+        types=(types[0], types[1]),
+        shapes=(a.shape, b.shape),
+        meant="times its scales",
+    )
+    return Apart(distance, text)
+
+
+def _reader(of: Array | Scaled | Rounded) -> Callable[[int, int], tuple[Wide, Wide]]:
+    if isinstance(of, Scaled | Rounded):
+        return of.rows
+    unit = unit_of((name_of(of.dtype),))
+
+    def read(first: int, last: int) -> tuple[Wide, Wide]:
+        values = of[first:last].astype(np.float64)
+        return values, np.abs(values) * unit
+
+    return read
+
+
+class _Groups:
+    """Sums over the elements that share a scale.
+
+    Attributes:
+        worst: the largest error of an element over what rounding may make.
+        odd, differing, square, squares: as of ``Distance``.
+    """
+
+    def __init__(self, blocks: tuple[int, ...], shape: tuple[int, ...]) -> None:
+        self.blocks = blocks
+        self.worst = 0.0
+        self.odd = self.differing = 0
+        self.square = 0.0
+        self.squares = [0.0, 0.0]
+        self._sums = np.zeros((5, *shape))
+
+    def look(self, first: int, one: tuple[Wide, Wide], other: tuple[Wide, Wide]) -> None:
+        """Adds rows from a number on."""
+        (x, x_error), (y, y_error) = one, other
+        finite = np.isfinite(x) & np.isfinite(y)
+        if not finite.all():
+            self.odd += int(np.count_nonzero(~finite & ~(np.isnan(x) & np.isnan(y)) & (x != y)))
+            x, y, x_error, y_error = (np.where(finite, each, 0.0) for each in (x, y, x_error, y_error))
+        d, error = np.abs(x - y), x_error + y_error
+        self.differing += int(np.count_nonzero(d))
+        with np.errstate(all="ignore"):
+            self.worst = max(self.worst, float(np.nan_to_num(d / error, posinf=math.inf).max(initial=0.0)))
+        groups = slice(first // self.blocks[0], (first + len(x) - 1) // self.blocks[0] + 1)
+        for at, products in enumerate((d * d, error * error, x * x, x * y, (x * error) ** 2)):
+            self._sums[at, groups] += self._added(first, products)
+        self.square += float(np.vdot(d, d))
+        self.squares = [self.squares[0] + float(np.vdot(x, x)), self.squares[1] + float(np.vdot(y, y))]
+
+    def _added(self, first: int, products: Wide) -> Wide:
+        """Returns the sums over blocks."""
+        for axis, block in enumerate(self.blocks):
+            start = -(first % block) if axis == 0 else 0
+            starts = np.maximum(np.arange(start, products.shape[axis], block), 0)
+            products = np.add.reduceat(products, starts, axis=axis)
+        return products
+
+    def judged(self, shape: tuple[int, ...]) -> tuple[float, str]:
+        """Returns the largest error over what is expected, and which scale is wrong."""
+        d2, error2, x2, xy, moved2 = self._sums
+        with np.errstate(all="ignore"):
+            excess = max(self.worst / _ROUNDINGS, float(np.nan_to_num(np.sqrt(d2 / error2)).max(initial=0.0)))
+            factor = np.where(x2 > 0, xy / x2, 1.0)
+            allowed = _FACTOR + _UNSURE * np.sqrt(moved2) / np.where(x2 > 0, x2, 1.0)
+            # elements that a wrong scale moved are off by nothing else
+            left = np.sqrt(np.maximum(d2 - (factor - 1) ** 2 * x2, 0) / np.where(error2 > 0, error2, 1.0))
+        off = np.abs(factor - 1) / allowed
+        excess = max(excess, float(off.max(initial=0.0)))
+        wrong = np.argwhere((off > 1) & (left <= 1))
+        if not len(wrong):
+            return excess, ""
+        at = tuple(int(each) for each in wrong[int(np.argmax(off[tuple(wrong.T)]))])
+        return excess, f"{self._place(at, shape, len(wrong))}: B is A times {factor[at]:.4g}"
+
+    def _place(self, at: tuple[int, ...], shape: tuple[int, ...], wrong: int) -> str:
+        if self._sums[0].size == 1:
+            return "its scale"
+        words = []
+        for axis, (number, block) in enumerate(zip(at, self.blocks, strict=True)):
+            if block < shape[axis]:
+                last = min((number + 1) * block, shape[axis]) - 1
+                of = f"dimension {axis}" if len(shape) != 2 else ("row", "column")[axis] + "s" * (block > 1)
+                words.append(f"{of} {number * block}{f'-{last}' if block > 1 else ''}")
+        more = f" (and {wrong - 1} more of {self._sums[0].size} scales)" if wrong > 1 else ""
+        return f"the scale of {', '.join(words)}{more}"

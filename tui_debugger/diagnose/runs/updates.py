@@ -1,0 +1,216 @@
+"""The parameters that differ: why, by the step before of both runs, and the findings that say so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from tui_debugger.check.flow import Located
+from tui_debugger.diagnose.runs.distance import Distance
+from tui_debugger.diagnose.runs.parameters import ParameterPairs
+from tui_debugger.diagnose.runs.results import Finding, Kind, OneSided, Options, Place
+from tui_debugger.diagnose.runs.step import Entry, Feed, RunTensors
+from tui_debugger.graph.categories import gradient_of, is_collective
+from tui_debugger.model import ProgressFn, Side, TensorKey
+
+INTRODUCED: Final = 3.0
+"""Above it a node made a difference; healthy operators stay below 2, and what is passed on below 2.5."""
+
+
+class ParameterCauses(ParameterPairs):
+    """The parameters of a step, and those of the steps before.
+
+    Attributes:
+        before: the step before of the same rank; None at the first one.
+        others: the last judged steps of other ranks.
+        causes: whether what was recorded explains that a parameter differs, by rows of the first run.
+        most: the largest distance so far.
+    """
+
+    def __init__(
+        self,
+        files: tuple[RunTensors, RunTensors],
+        place: Place,
+        options: Options,
+        before: ParameterCauses | None,
+        progress: ProgressFn,
+    ) -> None:
+        super().__init__(files, place, options, before, progress)
+        self.before: ParameterCauses | None = before
+        self.others: Sequence[ParameterCauses] = ()
+        self.causes: dict[int, bool] = {}
+        self.most = 0.0
+
+    def _cause_of_parameter(
+        self, row: int, distance: Distance, entry: Entry | None = None, feed: Feed | None = None
+    ) -> None:
+        """Finds out why a parameter differs: it always did, or its update is another one."""
+        if row in self.causes:
+            return
+        if row in self.unproven:
+            self.causes[row] = True
+            return
+        other = self.matching.to_b.get(row, -1)
+        self.causes[row] = False
+        consumer = self.flows[0].nodes.names[entry.match.a] if entry is not None else ""
+        at = feed.at if feed is not None and None not in feed.at else self._parameter_at(row, other)
+        found = Finding(
+            Kind.PARAMETER,
+            self.place,
+            (entry.order if entry is not None else float(self.flows[0].nodes.order[row])) - 0.5,
+            row,
+            other,
+            self.flows[0].nodes.names[row],
+            self.flows[1].nodes.names[other] if other >= 0 else "",
+            (self._key(0, at[0], distance), self._key(1, at[1], distance)),
+            distance,
+            times=error_over_expected(distance.relative, 0.0, distance.unit),
+            consumer=consumer,
+        )
+        before = self.before
+        if before is None:
+            text = self.scale_texts.get(row, "")
+            text = text or "it differs before the first compared step: another initialisation, checkpoint or input"
+            self.findings.append(replace(found, text=self._with_rank(text, distance, at)))
+            return
+        beside = [judge for each in self.others for judge in (each, each.before) if judge is not None]
+        beside = [judge for judge in beside if judge.steps == before.steps and judge is not before]
+        explained, text, link = before.explains_parameter(row, distance, beside)
+        if explained:
+            self.causes[row] = True
+            return
+        update = replace(found, kind=Kind.UPDATE, text=self._with_rank(text, distance, at))
+        self.findings.append(update if link is None else self._missing(before, link, found))
+
+    def _parameter_at(self, row: int, other: int) -> tuple[Located | None, Located | None]:
+        found = [
+            next((flow.located(step, of, Side.OUTPUT, slot) for slot in flow.slots(step, of, Side.OUTPUT)), None)
+            if of >= 0
+            else None
+            for flow, step, of in zip(self.flows, self.steps, (row, other), strict=True)
+        ]
+        return found[0], found[1]
+
+    def _with_rank(self, text: str, distance: Distance, at: tuple[Located | None, Located | None]) -> str:
+        """Returns a sentence that says as well which rank is unlike those that have the same."""
+        return f"{text} ({self._joined_text(distance, at)})" if distance.unlike[1] >= 0 else text
+
+    def explains_parameter(
+        self, row: int, now: Distance, beside: Sequence[ParameterCauses]
+    ) -> tuple[bool, str, OneSided | None]:
+        """Tells whether what this step did to a parameter explains how far apart it is at the next one.
+
+        Args:
+            row: of the parameter.
+            now: the distance of its values at the next step.
+            beside: this step of other ranks, which may share their gradients.
+
+        Returns:
+            Whether it does; else a sentence; and the call that one run left out, where there is one.
+        """
+        if now.relative <= INTRODUCED * (self.dy_of.get(row, 0.0) + now.unit):
+            return True, "", None
+        gradients = [found for judge in (self, *beside) if (found := judge.gradient_distance(row)) is not None]
+        if gradients:
+            far = max(gradients)
+            if now.relative <= max(INTRODUCED * (far + now.unit), 10 * math.sqrt(far)):
+                return True, "", None
+            link = self._left_out(row)
+            return (
+                False,
+                f"its gradient at step {self.steps[0]} agrees (distance {far:.2g}): the update is another one",
+                link,
+            )
+        most = max(judge.most for judge in (self, *beside))
+        lenient = max(INTRODUCED * (most + now.unit), 10 * math.sqrt(most)) if most else 0.0
+        if now.relative <= lenient or any(judge.findings for judge in (self, *beside)):
+            return True, "", None
+        return False, f"all that was recorded at step {self.steps[0]} agrees: the update is another one", None
+
+    def gradient_distance(self, row: int) -> float | None:
+        """Returns how far the gradients of a parameter are apart; None where they were not recorded in both runs."""
+        gradient = self.flows[0].nodes.find(gradient_of(self.flows[0].nodes.names[row]))
+        return self.dy_of.get(gradient) if gradient >= 0 else None
+
+    def _left_out(self, row: int) -> OneSided | None:
+        """The collective operation on the gradient of a parameter that only one run has."""
+        nodes = self.flows[0].nodes
+        gradient = nodes.find(gradient_of(nodes.names[row]))
+        for side, rows in ((0, self.matching.only_a), (1, self.matching.only_b)):
+            own = gradient if side == 0 else self.matching.to_b.get(gradient, -1)
+            of = self.flows[side].nodes
+            for each in rows:
+                if is_collective(of.op_type(each)) and own in self.sides[side].producers(each):
+                    return OneSided(side, each, of.names[each], int(of.order[each]))
+        return None
+
+    @staticmethod
+    def _missing(before: ParameterCauses, link: OneSided, found: Finding) -> Finding:
+        key = before.output_key(link.side, link.row)
+        return replace(
+            found,
+            kind=Kind.MISSING,
+            place=before.place,
+            order=float(link.order),
+            row_a=link.row if link.side == 0 else -1,
+            row_b=link.row if link.side == 1 else -1,
+            name=link.name,
+            other_name="",
+            keys=(key, None) if link.side == 0 else (None, key),
+            consumer=found.name,
+            text=f"only {'AB'[link.side]} has it, it is missing in {'BA'[link.side]}: "
+            f"the parameter {found.name} differs at the next step",
+        )
+
+    # -- findings ---
+
+    def _key(self, side: int, at: Located | None, distance: Distance | None) -> TensorKey | None:
+        """Returns the tensor of a side; of replicas on several ranks the one that differs most."""
+        if at is None:
+            return None
+        files = self.files[side]
+        if distance is not None and distance.replicas[side] > 0:
+            files, at = files.parts(at)[distance.replicas[side]]
+        return files.flow.key(at)
+
+    def _finding(
+        self,
+        kind: Kind,
+        entry: Entry,
+        at: tuple[Located | None, Located | None],
+        distance: Distance | None,
+        *,
+        given: float = 0.0,
+        times: float = 0.0,
+        text: str = "",
+    ) -> Finding:
+        match = entry.match
+        names = self.flows[0].nodes.names[match.a], self.flows[1].nodes.names[match.b]
+        both = self._key(0, at[0], distance), self._key(1, at[1], distance)
+        rows = match.a, match.b
+        if distance is not None and distance.joined and kind is Kind.INTRODUCED:
+            text = f"{text or 'its inputs agree and its output does not'} ({self._joined_text(distance, at)})"
+        return Finding(kind, self.place, entry.order, *rows, *names, both, distance, given, times, text=text)
+
+    def _joined_text(self, distance: Distance, at: tuple[Located | None, Located | None]) -> str:
+        both = all(files.mates for files in self.files)
+        text = f"it is of {distance.joined}"
+        if not both:
+            text = f"in {'AB'[0 if self.files[0].mates else 1]} {text}"
+        side, number = distance.unlike
+        place = at[side]
+        if number < 0 or place is None:
+            return text
+        rank = self.files[side].parts(place)[number][0].rank
+        return f"{text}: rank {rank} of {'AB'[side]} differs most" if both else f"{text}: rank {rank} differs most"
+
+
+def error_over_expected(made: float, given: float, unit: float) -> float:
+    """Returns error over what is expected: 0 where as much came in already."""
+    if not made or math.isinf(given):
+        return 0.0
+    if math.isinf(made):
+        return math.inf
+    return made / (given + unit) if given + unit else math.inf
