@@ -108,6 +108,9 @@ class OneByOne:
                 values.append((each.node, each.slot, each.side, place, state, constant, missing))
                 judged.append((each, state, constant, missing))
             start = self._start(made, judged)
+            if start is Start.MADE and any(self._is_intended(self._judge(each)[0]) for each in made.sources):
+                designs = self._designs.setdefault(self._step, StepDesigns(self._measurements, self._step))
+                start = Start.TAINTED if designs.of_round(round_).broke_before(row) else start
             own = self._flow.located(self._step, row, side, slot, round_)
             if start is not Start.TAINTED and self._is_intended(own):
                 start = Start.DESIGNED
@@ -304,7 +307,8 @@ class OneByOne:
         told = source.constant and source.holder in self._nodes.constants
         if told and overflow and state is State.UNKNOWN:
             held = stated(self._nodes, source.holder)
-            state = State.UNKNOWN if held is None else State.BAD if held.nan else State.CLEAN
+            bad = held is not None and held.nan and not draws_updates(self._nodes)
+            state = State.UNKNOWN if held is None else State.BAD if bad else State.CLEAN
         attribute = self._is_attribute(source) or self._is_given(source)
         missing = state is State.UNKNOWN and (source.constant or not attribute) and (overflow or not told)
         return at, state, source.constant or attribute, missing

@@ -176,7 +176,16 @@ def test_every_option_is_in_the_help(capsys: Capsys, monkeypatch: pytest.MonkeyP
     help_text = capsys.readouterr().out
     options = {text for action in parser_of("check")._actions for text in action.option_strings}
     assert options == {
-        *("-h", "--help", "--watch", "--watch-file", "--recommended", "--fail-on", "--allow-unreadable"),
+        *(
+            "-h",
+            "--help",
+            "--watch",
+            "--watch-file",
+            "--recommended",
+            "--fail-on",
+            "--redirect-to",
+            "--allow-unreadable",
+        ),
         *("--allow-unmatched", "--limit", "--rank", "--step", "--filter", "--graph", "--json"),
         *("--jobs", "--executor", "--no-cache", "--no-config", "--shard", "--part", "--ignore"),
         "--no-default-ignore",

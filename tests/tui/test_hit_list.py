@@ -291,7 +291,7 @@ async def test_every_count_on_the_screen_is_of_the_same_findings(
 async def test_calls_stand_with_their_scopes_below_whole_counts(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(TWO_RANKS, size=size) as screen:
         await screen.press("4")
-        assert "4 Hits 921 · at step 3: 207 · 92 without a finding · " in screen.text, "no word without its number"
+        assert "4 Hits 1,001 · at step 3: 223 · 92 without a finding · " in screen.text, "no word without its number"
         (title,) = (line for line in screen.lines if " slot" in line and " node" in line)
         names = slice(title.index(" node") + 1, title.index(" slot"))
         calls = [line[names].strip() for line in screen.lines if "linear" in line[names] and "weight" not in line]

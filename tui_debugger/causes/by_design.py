@@ -59,7 +59,14 @@ from tui_debugger.causes.by_design_table import (
     WEIGHS,
     Work,
 )
-from tui_debugger.graph.categories import draws_updates, is_backward, plain_type
+from tui_debugger.graph.categories import (
+    BUFFER_UPDATE,
+    INPUT_UPDATE,
+    assigned,
+    draws_updates,
+    is_backward,
+    plain_type,
+)
 from tui_debugger.graph.table import NodeFlag, NodeTable, real_consumers, real_inputs
 from tui_debugger.model import (
     PARAMETERS,
@@ -131,6 +138,33 @@ class Designs:
                 self._absorbed[place] = self._absorbing(row, slot, depth)
         return self._absorbed[place]
 
+    def broke_before(self, row: int) -> bool:
+        """Tells whether the intended Inf that a node was given made a node bad that comes first, in a training.
+
+        A row that is masked as a whole begins at its softmax: what else is made of the mask only shows it once more. So
+        what weighs comes first, then the rest of the forward pass, and the backward pass last.
+        """
+        sources: dict[tuple[int, int], None] = {}
+        pending = [row] if draws_updates(self._nodes) else []
+        while pending and len(sources) < _DEPTH:
+            for each in real_inputs(self._nodes, pending.pop()):
+                if each[0] >= 0 and each not in sources and self.intended(*each):
+                    sources[each] = None
+                    pending.append(each[0])
+        readers = {reader for each in sources for reader, _ in self._readers(*each)}
+        readers = {each for each in readers if self._order(each) < self._order(row)}
+        return any(map(self._breaks, sorted(readers)))
+
+    def _order(self, row: int) -> tuple[bool, bool, int]:
+        return self._is_backward(row), WEIGHS.fullmatch(self._kind(row)) is None, row
+
+    def _breaks(self, row: int) -> bool:
+        """Tells whether a node made something bad, and was given nothing that is bad but intended Inf."""
+        held, given = self._given(row)
+        outputs = self._outputs(row).items()
+        bad = any(each.nan or (each.infinite and not self.intended(row, at)) for at, each in outputs)
+        return bad and self._all_intended(held, given, range(len(held)), 0)
+
     # -- intended ------------------------------------------------------------------------------------
 
     def may_be_intended(self, row: int) -> bool:
@@ -171,7 +205,7 @@ class Designs:
             return constant is None or _has_signs(out, [constant])
         if category is Category.PARAMETER:
             # A mask may be fed as data; any other Inf in the data is a fault of the data.
-            return not out.positive and self._is_mask(row, slot, depth)
+            return (not out.positive and self._is_mask(row, slot, depth)) or self._is_put_in(row, out, depth)
         if kind in FRESH and not self._is_made_of_others(row):
             return out.count == out.positive + out.negative or (not out.positive and self._is_mask(row, slot, depth))
         if self._is_filler(row, slot):
@@ -181,6 +215,15 @@ class Designs:
         else:
             passed_on = kind in OPERATORS and self._comes_from_operands(row, slot, out, depth)
         return passed_on or self._overflows_a_mask(row, slot, out, depth) or self._is_pole(row, slot, out)
+
+    def _is_put_in(self, row: int, out: Elements, depth: int) -> bool:
+        """Tells whether operators of this step were told to write what is infinite in a buffer."""
+        made = assigned(self._nodes, row) if row >= 0 else None
+        if not made or min(made) < 0:
+            return False
+        held = [(each, 0) for each in made]
+        given = [self._contents(*each) for each in held]
+        return _has_signs(out, given) and self._all_intended(held, given, range(len(held)), depth)
 
     def _is_filler(self, row: int, slot: int) -> bool:
         """Tells whether an output is what fused attention keeps for its own backward pass, beside a finite result.
@@ -223,8 +266,16 @@ class Designs:
         return self._masks[key]
 
     def _consumers(self, row: int, slot: int) -> list[tuple[int, int]]:
-        """What reads an output (node row, input). An input that nothing made is read by its own node alone."""
-        return real_consumers(self._nodes, row, slot) if row >= 0 else [unmade(row, slot)]
+        """What reads an output (node row, input). An input that nothing made is read by its own node alone.
+
+        A buffer is not read by what changes it: that is drawn to show what the buffer is made of.
+        """
+        if row < 0:
+            return [unmade(row, slot)]
+        return [each for each in real_consumers(self._nodes, row, slot) if each[1] or not self._is_change(each[0])]
+
+    def _is_change(self, row: int) -> bool:
+        return self._nodes.op_type(row) in {BUFFER_UPDATE, INPUT_UPDATE}
 
     def _is_backward(self, row: int) -> bool:
         return row >= 0 and (is_backward(self._nodes.op_type(row)) or self._nodes.category_of(row) is Category.GRADIENT)
@@ -402,6 +453,10 @@ class Designs:
         found: set[str] = {NOTHING} if unread else set()
         for consumer, position in readers:
             kind, outputs = self._kind(consumer), self._outputs(consumer)
+            if self._is_change(consumer):
+                changed = real_inputs(self._nodes, consumer)[0]
+                outputs = {0: held} if (held := self._contents(*changed)) is not None else {}
+                consumer = changed[0]  # noqa: PLW2901 - the buffer stands for what is drawn to change it
             if not outputs:
                 return frozenset()
             for at, contents in outputs.items():
@@ -564,7 +619,12 @@ def same_infinities(one: Elements, other: Elements) -> bool:
     """Tells whether two tensors have as many Inf of each sign; where they were not counted, whether both have some."""
     if one.counted and other.counted:
         return (one.positive, one.negative) == (other.positive, other.negative)
-    return _has_signs(one, [other]) and _has_signs(other, [one])
+    return same_signs(one, other)
+
+
+def same_signs(one: Elements, other: Elements | None) -> bool:
+    """Tells whether two tensors hold Inf of the same signs."""
+    return _has_signs(one, [other]) and (other is None or _has_signs(other, [one]))
 
 
 def _only_moves(kind: str, given: Sequence[Elements | None], out: Elements) -> bool:
@@ -585,12 +645,17 @@ def _only_moves(kind: str, given: Sequence[Elements | None], out: Elements) -> b
     )
 
 
-def _adds_none(kind: str, given: Sequence[Elements | None], out: Elements) -> bool:
+def _adds_none(kind: str, operands: Sequence[Elements | None], out: Elements) -> bool:
     """Tells whether an operator that computes put out no Inf of its own.
 
     The result has the share of Inf that its infinite input has, however that was broadcast. Of several inputs it may
-    have more, up to all together: it adds none where its finite inputs are too small to overflow.
+    have more, up to all together: it adds none where its finite inputs are too small to overflow. What a graph lists
+    behind the operands was written into some elements of an operand: the result has no more than all of these.
     """
+    given, parts = operands[: _computed(kind)], operands[_computed(kind) :]
+    written = [each for each in parts if each is not None and each.infinite]
+    if written:
+        return _has_signs(out, operands) and _are_in_parts(given, written, out)
     infinite = [each for each in given if each is not None and each.infinite]
     if not all(each.counted for each in (out, *infinite)):  # a mask may hide an overflow beside it
         return (kind not in PRODUCTS or len(given) == 1) and _has_signs(out, infinite)
@@ -605,6 +670,24 @@ def _adds_none(kind: str, given: Sequence[Elements | None], out: Elements) -> bo
         return False
     bound = math.prod(peaks) if kind in PRODUCTS else math.fsum(peaks)
     return max(shares) <= share <= sum(shares) and bound <= out.largest / 2  # rounding aside
+
+
+def _computed(kind: str) -> int:
+    """The number of operands with which an operator computes."""
+    return 3 if kind in SUMS_WITH_PRODUCTS else 1 if kind in CONVERTS or kind == "neg" else 2
+
+
+def _are_in_parts(given: Sequence[Elements | None], written: Sequence[Elements], out: Elements) -> bool:
+    """Tells whether a result has so few Inf that all may come from its operands and from what was written into them."""
+    known = [each for each in (out, *given, *written) if each is not None]
+    counts = [each.count for each in given if each is not None and each.count > 1]
+    if not counts or not all(each.counted or not each.infinite for each in known):
+        return True
+    held = sum(each.positive + each.negative for each in written)
+    share = Fraction(held, min(each for each in counts)) + sum(
+        Fraction(each.positive + each.negative, each.count) for each in given if each is not None and each.count
+    )
+    return Fraction(out.positive + out.negative, max(out.count, 1)) <= share
 
 
 _NUMBER: Final = re.compile(r"[^\s(),\[\]]+")

@@ -5,6 +5,7 @@ The step may come from a dump or from a training.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -18,6 +19,7 @@ from tui_debugger.causes.by_design import (
     is_infinite,
     is_known,
     same_infinities,
+    same_signs,
     stated,
     unmade,
 )
@@ -27,7 +29,8 @@ from tui_debugger.causes.by_design_table import (
 from tui_debugger.check.flow import Holder
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.measure import Measurements
-from tui_debugger.graph.table import real_consumers
+from tui_debugger.graph.categories import assigned, draws_updates
+from tui_debugger.graph.table import real_consumers, real_inputs
 from tui_debugger.model import (
     PARAMETERS,
     AtLeast,
@@ -92,7 +95,7 @@ class StepDesigns(Designs):
 
     def intended_at(self, row: int, side: Side, slot: int) -> bool:
         """``intended`` of an input or output of a node."""
-        if side is Side.INPUT:
+        if side is Side.INPUT and not draws_updates(self._nodes):
             row_of = self._flow.holder(row, slot).row
             if not self.may_be_intended(row_of):
                 return False
@@ -133,7 +136,16 @@ class StepDesigns(Designs):
         wrote, got = self._held(holder.row, holder.slot), self._file(row, side, slot)
         if wrote is None or got is None or got.nan:
             return None
-        return (holder.row, holder.slot) if same_infinities(got, wrote) else None
+        if same_infinities(got, wrote):
+            return holder.row, holder.slot
+        # An Inf that was written into some elements since: what wrote it is listed behind the operands.
+        found = self._put_in_part(row, slot)
+        return next((each for each in found if not got.counted or same_signs(got, self._held(*each))), None)
+
+    def _put_in_part(self, row: int, slot: int) -> list[tuple[int, int]]:
+        """The other inputs of an operator of a training that are infinite by design."""
+        others = real_inputs(self._nodes, row) if draws_updates(self._nodes) else []
+        return [each for at, each in enumerate(others) if at != slot and each[0] >= 0 and self.intended(*each)]
 
     def _held(self, row: int, slot: int) -> Elements | None:
         """Returns what an output holds, by its own file or else a consumer's; of a constant what the graph says."""
@@ -150,7 +162,12 @@ class StepDesigns(Designs):
             return self._constant(row, slot)
         if self._nodes.category_of(row) in PARAMETERS and self._flow.updated(row):
             before = self._flow.locate_held(self._step, Holder(row, slot), self._round)
-            return None if before is None else elements_of(self._record(before.index, before.step))
+            held = None if before is None else elements_of(self._record(before.index, before.step))
+            # What reads a buffer that operators of the step change may have read what they put there.
+            put = self._file(row, Side.OUTPUT, slot) if assigned(self._nodes, row) else None
+            if held is None or put is None or not put.infinite:
+                return held or put
+            return put if held == put else replace(put, nan=put.nan + held.nan, counted=False)
         found = self._file(row, Side.OUTPUT, slot)
         if found is None:
             for consumer, at in real_consumers(self._flow.nodes, row, slot):

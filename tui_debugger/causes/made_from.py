@@ -212,8 +212,8 @@ class _Filling:
     def _written_while_others_were_bad(self, tensors: Rows) -> None:
         """What a program wrote while other tensors were bad may have been made of those.
 
-        Averages are made of weights, before the step begins. What a model is called with may be made of what it
-        returned in the step before, as a state that is carried over is.
+        An average is made of weights before the step begins. An input of the model may be made of an output of the
+        step before: a recurrent state that the program carries over.
         """
         start = tensors["start"] == Start.SOURCE.code
         for number in np.flatnonzero(start & (tensors["parameter"] >= 0)).tolist():
@@ -529,7 +529,7 @@ class _Filling:
 
 
 def may_read_later(nodes: NodeTable, row: int, reader: int) -> bool:
-    """Tells whether a node may have read what a parameter holds after the step, not what it held before.
+    """Tells whether a node may have read the value of a parameter after the step, not the value before the step.
 
     The program itself wrote it, another module changes that buffer, or the weight is read before and after its
     optimizer ran: nothing tells which of the values a node got.

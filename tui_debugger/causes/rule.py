@@ -106,6 +106,7 @@ class _Judge:
         if not self._criterion.overflow:
             missing &= ~values["stated"]
         start = self._decide(state, constant, missing)
+        self._pass_on(start, designed)
         return Ruling(start, state, step, index, constant, missing, overwritten, designed)
 
     def _decide(self, state: Int8, constant: Mask, missing: Mask) -> Int8:
@@ -130,6 +131,14 @@ class _Judge:
             may_be = np.where(start != Start.TAINTED.code, self._tensors["index"], -1)
             start[self._designed(np.full(len(causes), BAD), steps, may_be)] = Start.DESIGNED.code
         return start
+
+    def _pass_on(self, start: Int8, designed: Mask) -> None:
+        """Of several tensors that an intended Inf made bad only those of the first node are origins."""
+        made = self._causes.any_of(designed) & (start == Start.MADE.code)
+        for number in np.flatnonzero(made).tolist():
+            of = self._tensors[number]
+            if self._designs_of(self._causes.step).of_round(int(of["round"])).broke_before(int(of["row"])):
+                start[number] = Start.TAINTED.code
 
     # -- what is known -------------------------------------------------------------------------------
 
@@ -161,7 +170,9 @@ class _Judge:
         told = self._values["told"]
         state[told == OperandState.CLEAN] = CLEAN
         state[told == OperandState.NAN] = BAD
-        state[(told == OperandState.INFINITE) & ~designed & (self._values["index"] >= 0)] = BAD
+        # What was told to write an Inf into a tensor stands beside it.
+        written = self._causes.any_of(designed)[self._values["of"]] & (state == CLEAN)
+        state[(told == OperandState.INFINITE) & ~designed & ~written & (self._values["index"] >= 0)] = BAD
 
     def _stated(self) -> tuple[Int64, Int8]:
         """The values of constants that the graph states, by number, and their states."""
@@ -169,7 +180,9 @@ class _Judge:
         nodes = self._causes.flow.nodes
         rows, which = np.unique(self._values["holder"][at], return_inverse=True)
         held = [stated(nodes, row) for row in rows.tolist()]
-        states = [UNKNOWN if each is None else BAD if each.nan else CLEAN for each in held]
+        # In a graph of our client a constant is a number of the program: the operator that got it brings it in.
+        nan = CLEAN if draws_updates(nodes) else BAD
+        states = [UNKNOWN if each is None else nan if each.nan else CLEAN for each in held]
         return at, np.array(states, np.int8)[which]
 
     def _measure(self, step: Int64, index: Int64, wanted: Mask) -> None:
@@ -240,10 +253,13 @@ class _Judge:
         return found
 
     def _is_intended(self, step: int, index: int) -> bool:
+        at = self._causes.located(step, index)
+        return at is not None and self._designs_of(step).of_round(at.round).intended_at(at.row, at.side, at.slot)
+
+    def _designs_of(self, step: int) -> StepDesigns:
         if step not in self._designs:
             self._designs[step] = StepDesigns(self._measurements, step)
-        at = self._causes.located(step, index)
-        return at is not None and self._designs[step].of_round(at.round).intended_at(at.row, at.side, at.slot)
+        return self._designs[step]
 
     def _are_attributes(self, step: Int64, index: Int64) -> Mask:
         """Without a graph: an operator's flag or axis rather than a tensor."""

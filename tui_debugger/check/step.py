@@ -153,7 +153,7 @@ class DuplicateInputs:
         # Equal statistics mean equal values, but zeros and scalars equal something else by chance.
         varied = ~np.isnan(rows["variance"]) & (rows["variance"] != 0)
         self._telling: Mask = varied & ~bad
-        """Subjects whose statistics alone tell them from others: NaN hides how values are, and where it stands."""
+        """Subjects whose statistics prove an equal tensor: with NaN, equal statistics leave values and places open."""
         self._equal_held = self._equal(*files.held)
         of, own = subjects.own
         telling = self._telling[of] | (bad[of] & (subjects.holder[of] >= 0))
@@ -262,7 +262,7 @@ class DuplicateInputs:
         answered[later[open_rows[later] & self._telling[later]]] = True
 
     def _types(self, subject: Int64) -> Int64:
-        """A number for each subject, shared by those of an equal element type: another one is no copy but a cast."""
+        """Numbers the element type of each subject: a tensor of another element type is a cast, and no copy."""
         records = self._files.records
         numbers: dict[str, int] = {}
         types = [numbers.setdefault(meta.dtype, len(numbers)) for meta in records.metas]

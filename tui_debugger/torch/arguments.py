@@ -6,111 +6,21 @@ to make) is ``Unknown``. They are worked out once for a node, and again only whe
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import nn
 
 from tui_debugger.torch import internals
+from tui_debugger.torch.node_calls import Call, Given, Unknown
 
 if TYPE_CHECKING:
     from tui_debugger.torch.flow import Flow
-    from tui_debugger.torch.structure import Structure
 
 _PLAIN: Final = (bool, int, float, str, type(None))
 _LONGEST: Final = 64
 """Numbers of a list that are told."""
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """An argument that is a recorded tensor.
-
-    Attributes:
-        source: the input of the node that it is.
-        place: of that among the inputs; -1: wherever it stands.
-    """
-
-    source: str
-    place: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """An argument that is not recorded.
-
-    Attributes:
-        why: not.
-    """
-
-    why: str
-
-
-OTHERS: Final = Unknown("is another one in some steps")
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """The arguments of a node.
-
-    Attributes:
-        arguments: by name: ``Given``, ``Unknown``, a list of them, or the value.
-        module: it is a module: values are those of its attributes.
-    """
-
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    module: bool = False
-
-    def merged(self, other: Call) -> Call:
-        """The same for both of two calls: what differs is unknown."""
-        if other.arguments == self.arguments:
-            return self
-        one, two = self.arguments, other.arguments
-        keys = (*one, *(each for each in two if each not in one))
-        both = {key: one[key] if key in one and key in two and _same(one[key], two[key]) else OTHERS for key in keys}
-        return Call(both, self.module)
-
-    def text(self, name: str, inputs: Sequence[str], left_out: Collection[str], structure: Structure) -> str:
-        """What the graph says of the call.
-
-        Args:
-            name: of the node.
-            inputs: of the node.
-            left_out: those of them that are not drawn.
-            structure: what was seen of the step.
-        """
-        kept = [at for at, each in enumerate(inputs) if each not in left_out]
-        touched, again = structure.touched, structure.again
-        unsure = [name] if name in touched else []
-        several = structure.repeated or name in again or not again.isdisjoint(inputs)
-
-        def told(value: Any) -> Any:
-            if isinstance(value, list | tuple):
-                return [told(each) for each in value]
-            if isinstance(value, Unknown):
-                return {"no": value.why}
-            if not isinstance(value, Given):
-                return value
-            place = value.place
-            if place < 0 and list(inputs).count(value.source) == 1:
-                place = list(inputs).index(value.source)
-            if not 0 <= place < len(inputs) or inputs[place] != value.source or place not in kept:
-                return {"no": OTHERS.why if place not in kept or place < 0 else "is not recorded"}
-            if value.source in touched:
-                unsure.append(value.source)
-            return {"in": kept.index(place)}
-
-        found = {key: told(each) for key, each in self.arguments.items()}
-        more = {"module": True} if self.module else {}
-        more |= {"passes": True} if several else {}
-        return json.dumps({"arguments": found, **more, **({"unsure": unsure} if unsure else {})})
-
-
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and (one == other or (one != one and other != other))  # noqa: PLR0124 - NaN
 
 
 def call_of(flow: Flow, func: Any, args: Any, kwargs: Any, read: Callable[[torch.Tensor], bool]) -> Call | None:

@@ -28,9 +28,10 @@ from tui_debugger.graph.categories import (
 from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.client.messages import Slot as DrawnSlot
 from tui_debugger.model import BIAS
-from tui_debugger.torch.arguments import AS_IT_CAME, Call, update_call
+from tui_debugger.torch.arguments import AS_IT_CAME, update_call
 from tui_debugger.torch.distributed import Distribution, Exchange
 from tui_debugger.torch.internals import readable
+from tui_debugger.torch.node_calls import Call
 from tui_debugger.torch.structure import (
     UNKNOWN,
     Node,
@@ -167,12 +168,12 @@ class ExchangeGraph(GraphBuilder):
             made = self._of_readers(self._of_weight[parameter])
         super().add_node(local, op_type, made, _slots(part) if part is not None else None)
         if part is not None and len(getattr(self._parameters[parameter], "_backward_hooks", None) or ()) <= 1:
-            self.add_call(local, made, AS_IT_CAME.text(local, made, (), self._structure))  # no hooks but ours
+            self.add_call(local, made, self._structure.text_of(AS_IT_CAME, local, made))  # no hooks but ours
         super().add_node(node, exchange.kind, [local], outputs, ranks=exchange.ranks)
         known = self._structure.calls.get(node)
         if exchange.reduction and known is not None:
             call = Call({**known.arguments, "reduction": exchange.reduction})
-            self.add_call(node, [local], call.text(node, [local], (), self._structure))
+            self.add_call(node, [local], self._structure.text_of(call, node, [local]))
 
     def _of_readers(self, weights: Sequence[str]) -> list[str]:
         """Returns what the gradient of gathered weights is made of: what modules that read them got and got back."""
@@ -306,12 +307,12 @@ class _Drawing:
         call = structure.calls.get(name)
         if call is not None and call.arguments:
             made = [self._drawn(each) for each in inputs if each not in self._constants]
-            self.graph.add_call(name, made, call.text(name, inputs, self._constants, structure))
+            self.graph.add_call(name, made, structure.text_of(call, name, inputs, self._constants))
 
     def add_update_call(self, parameter: str, call: Call | None, inputs: Sequence[str]) -> None:
         """The arguments of the update of a parameter, which was drawn last."""
         if call is not None:
-            self.graph.add_call(update_of(parameter), inputs, call.text("", inputs, (), self._structure))
+            self.graph.add_call(update_of(parameter), inputs, self._structure.text_of(call, "", inputs))
 
     def _drawn(self, each: str) -> str:
         """Returns what the graph calls an input: constants have numbers there."""

@@ -39,6 +39,27 @@ MOVES: Final = frozenset(
     }
 )
 """Kinds of operators that make nothing bad of what is not, whatever the values are."""
+_WRITES_NUMBERS: Final = frozenset(
+    {
+        "ConstantPadNd",
+        "Fill",
+        "FillDiagonal",
+        "Full",
+        "FullLike",
+        "IndexFill",
+        "MaskedFill",
+        "NewFull",
+        "Scatter",
+        "Where",
+    }
+)
+"""Kinds of operators that put a number of the program in the place of some elements."""
+_KEEPS_LOW: Final = (MOVES - {"Relu", "Neg", "Abs", "Zero", "Zeros", "ZerosLike", "OnesLike", "NewZeros"}) | {
+    *("Add", "Sub", "Mul", "Div", "ToCopy"),
+}
+"""Kinds of operators that keep an element of -Inf: they lay it over others, or scale it."""
+_LOW: Final = -65504.0
+"""The lowest number of the smallest type: what is lower may become -Inf."""
 OVERWRITES: Final = frozenset({"Copy", "Fill", "Zero"})
 """Kinds of operators that leave nothing in a tensor of what it was."""
 ALLOCATES: Final = frozenset({"Empty", "EmptyLike", "EmptyStrided", "EmptyPermuted", "NewEmpty", "NewEmptyStrided"})
@@ -58,11 +79,13 @@ class Made:
         work: kind of the operator that computed something of the sources; of several the last one, as ``LogFunction``;
             empty where values only moved.
         own: it is the output of a node itself.
+        masked: the program itself put elements there that are so low that a softmax gives them no weight.
     """
 
     sources: tuple[str, ...] = ()
     work: str = ""
     own: bool = False
+    masked: bool = False
 
 
 def _together(last: str, before: Sequence[str]) -> str:
@@ -155,7 +178,7 @@ class Flow:
         """A node made a tensor. What an inner node made stays its own when an outer one returns it."""
         known = self._find(tensor)
         if known is None or not known.own:
-            self._set(tensor, Made((output,), own=True), anew=True)
+            self._set(tensor, Made((output,), own=True, masked=known is not None and known.masked), anew=True)
 
     def replaced(self, tensor: torch.Tensor, output: str) -> None:
         """A node changed a tensor in place: it is its own from now on, and what looks into it is made of it, too."""
@@ -170,7 +193,7 @@ class Flow:
     def doubt(self, tensor: torch.Tensor) -> None:
         """Notes that a tensor was also made of something that is not recorded."""
         made = self.of(tensor)
-        self._set(tensor, Made(tuple(unique([*made.sources, UNKNOWN]))), anew=True)
+        self._set(tensor, Made(tuple(unique([*made.sources, UNKNOWN])), masked=made.masked), anew=True)
 
     def overwrite(self, memory: Iterable[int]) -> None:
         """Other values lie in some storages (see ``internals.storage_of``) than those that were made there."""
@@ -276,6 +299,10 @@ class Flow:
             read = [each for each in given if all(each is not other for other in written)]
             if _AS_FOUND in made.sources and written and not any(_AS_FOUND in self.of(each).sources for each in read):
                 made = replace(made, sources=tuple(each for each in made.sources if each != _AS_FOUND))
+        if kind in _WRITES_NUMBERS and any(map(_is_low, (*args, *kwargs.values()))):
+            made = replace(made, masked=True)
+        elif kind == "LiftFresh" and len(outputs) == 1 and _is_low_tensor(outputs[0]):
+            made = Made(masked=True)
         self._hand_on(made, outputs, written, overwritten=kind in OVERWRITES)
 
     def _each(
@@ -301,8 +328,9 @@ class Flow:
     def _union(self, kind: str, tensors: Iterable[torch.Tensor]) -> Made:
         parts = [(self.of(each), has_fractions(each)) for each in tensors]
         sources = unique(each for part, _ in parts for each in part.sources)
+        masked = kind in _KEEPS_LOW and any(part.masked for part, _ in parts[: 1 if kind in {"Sub", "Div"} else None])
         if not sources:
-            return _CONSTANT
+            return Made(masked=True) if masked else _CONSTANT
         # Where to look was computed as well: that makes nothing bad.
         works = [part.work for part, fractions in parts if fractions and part.work]
         work = _together(kind, works) if kind not in MOVES or len(works) > 1 else "".join(works)
@@ -310,7 +338,7 @@ class Flow:
             sources = [each.removeprefix(_SEED) for each in sources]
         if len(sources) > MOST:
             sources = unique([*sources[:MOST], UNKNOWN])
-        return Made(tuple(unique(sources)), work)
+        return Made(tuple(unique(sources)), work, masked=masked)
 
     def _hand_on(
         self,
@@ -384,7 +412,8 @@ class Flow:
             return None
         works = [view.made.work for view in others if view.made.work]
         work = _together(works[-1], works[:-1]) if works else ""
-        return Made(tuple(unique(each for view in others for each in view.made.sources)), work)
+        sources = tuple(unique(each for view in others for each in view.made.sources))
+        return Made(sources, work, masked=any(view.made.masked for view in others))
 
     def _set(self, tensor: torch.Tensor, made: Made, *, anew: bool = False) -> None:
         """Notes how a tensor came to be; ``anew``: also for others at the same place, which hold the same values."""
@@ -431,7 +460,8 @@ class Flow:
                 else:
                     sources = unique([*(each for each in view.made.sources if each != _AS_FOUND), *made.sources])
                     works = [each for each in (view.made.work, made.work) if each]
-                    view.made = Made(tuple(sources), _together(works[-1], works[:-1]) if works else "")
+                    work = _together(works[-1], works[:-1]) if works else ""
+                    view.made = Made(tuple(sources), work, masked=view.made.masked or made.masked)
         self._set(tensor, made, anew=True)
 
     def _parameter_at(self, address: int) -> str | None:
@@ -458,6 +488,15 @@ def _updates_statistics(func: Any, args: Any) -> bool:
     """Tells whether an operator is a batch norm that trains: it changes its running statistics without reading them."""
     name = internals.name_of(func)
     return "batch_norm" in name and "backward" not in name and ("with_update" in name or args[5:6] == (True,))
+
+
+def _is_low(value: Any) -> bool:
+    return isinstance(value, float | int) and value <= _LOW
+
+
+def _is_low_tensor(tensor: torch.Tensor) -> bool:
+    """Tells whether a tensor is one number of the program that is very low. It lies in the memory of the host."""
+    return tensor.device.type == "cpu" and tensor.numel() == 1 and has_fractions(tensor) and _is_low(tensor.item())
 
 
 def has_fractions(tensor: torch.Tensor) -> bool:

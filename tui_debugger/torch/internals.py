@@ -750,4 +750,7 @@ def chunks(tensor: torch.Tensor) -> Iterator[bytes]:
     """The elements, little-endian and in C order."""
     plain = dense(tensor).resolve_conj().resolve_neg()
     for piece in flat_pieces(plain, max(1, PIECE // plain.element_size())):
-        yield as_array(piece.contiguous().cpu().view(torch.uint8)).tobytes()
+        row = piece.contiguous().cpu()
+        if row.stride() != (1,):  # an element that was expanded is contiguous with any stride
+            row = row.clone(memory_format=torch.contiguous_format)
+        yield as_array(row.view(torch.uint8)).tobytes()

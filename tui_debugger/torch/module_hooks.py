@@ -24,7 +24,7 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from tui_debugger.torch.arguments import Call, Given, settings_of
+from tui_debugger.torch.arguments import settings_of
 from tui_debugger.torch.calls import Calls, Guard, capturing, is_compiling
 from tui_debugger.torch.flow import has_fractions
 from tui_debugger.torch.internals import (
@@ -40,11 +40,11 @@ from tui_debugger.torch.internals import (
     readable,
     replace_run_backward,
     run_backward,
-    storage_of,
     transformed,
     version_of,
 )
 from tui_debugger.torch.makers import WEIGHS, Makers
+from tui_debugger.torch.node_calls import Call, Given
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import (
     GRADIENTS,
@@ -53,7 +53,6 @@ from tui_debugger.torch.structure import (
     Tree,
     clean,
     gradient_of,
-    kind_of,
     numbered,
     output_of,
     unique,
@@ -243,8 +242,8 @@ class ModuleHooks:
         self._times_bare: Counter[str] = Counter()
         self._ran_in_step: set[str] = set()
         self._given_to: dict[tuple[str, int], tuple[str, str]] = {}
-        self._wrote: dict[int | None, str] = {}
-        """The kinds of the functions that may have written masks in this step, by storage."""
+        self._writers: dict[str, str] = {}
+        """The functions that autograd showed for the nodes of masks."""
         self._takers: set[str] = set()
         """Places that are given what functions computed."""
         self._gradient_hooks: dict[tuple[str, int], Hook] = {}
@@ -292,7 +291,6 @@ class ModuleHooks:
         self._times.clear()
         self._again.clear()
         self._ran_in_step.clear()
-        self._wrote.clear()
         self._losses.begin()
         self._makers.new_step()
         self._calls.new_step(ended=ended)
@@ -319,8 +317,6 @@ class ModuleHooks:
     def _seen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         if self._mode is not None and not self._recording.paused:
             self._guard(lambda: self._recording.flow.ran(func, args, kwargs, out))
-            if (kind := kind_of(func)) in _WRITES_MASKS and isinstance(out, torch.Tensor):
-                self._guard(lambda: self._wrote.__setitem__(storage_of(part_of(out)), kind))
 
     def hidden(self) -> list[str]:
         """Scopes of modules not seen to run in this step, although their weights have gradients or are all frozen.
@@ -466,7 +462,7 @@ class ModuleHooks:
         usual = self._makers.usual(name, "given", leaves((args, kwargs) if kwargs else args))
         if place.scope in self._holders:
             usual &= self._makers.usual(name, "returned", tensors) or (usual and self._is_own_work(place, args, kwargs))
-        if self._wrote or self._makers.masks:
+        if self._recording.flow.following or self._makers.masks:
             self._know_masks(place, name, tensors)
         if self._recording.settled:
             self._recording.made(name, place.kind, tensors, list, no_grad=no_grad)
@@ -491,11 +487,13 @@ class ModuleHooks:
         with recording.at_work():
             for slot, tensor in enumerate(tensors):
                 node = self._given_to.get((name, ~slot))
-                kind = self._wrote.get(storage_of(part_of(tensor)), "")
-                if node is None and kind and not recording.seen_as(tensor) and _is_mask(tensor):
-                    node = self._given_to[name, ~slot] = self._free_name(place.scope, kind), kind
+                masked = recording.flow.of(tensor).masked and not recording.seen_as(tensor)
+                writer = self._makers.writer(tensor)
+                if node is None and masked and _is_mask(tensor):
+                    node = self._given_to[name, ~slot] = self._free_name(place.scope, _MASKS), _MASKS
+                    self._writers[node[0]] = writer
                 # Without gradients nothing shows whether the function ran that was seen to.
-                if node is None or (tensor.grad_fn is not None and self._makers.writer(tensor) not in _WRITES_MASKS):
+                if node is None or (tensor.grad_fn is not None and writer != self._writers[node[0]]):
                     continue
                 self._makers.masks.add(node[0])
                 sources = functools.partial(recording.flow.sources, [tensor])
@@ -651,7 +649,5 @@ def _is_used(place: Place, gradients: Container[str]) -> bool:
 
 _ONLY_HOLD: Final = frozenset({"", "ModuleList", "ModuleDict"})
 """Kinds of modules that are not called themselves."""
-_WRITES_MASKS: Final = frozenset(
-    {"MaskedFill", "Where", "IndexFill", "IndexPut", "IndexPutImpl", "MaskedScatter", "Scatter"}
-)
-"""Kinds of functions that put given values in the place of some elements."""
+_MASKS: Final = "MaskedFill"
+"""The type of the nodes of masks that modules return: what writes them need not be one function."""

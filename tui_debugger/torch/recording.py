@@ -41,6 +41,7 @@ from tui_debugger.torch.exact import Waiting
 from tui_debugger.torch.flow import Flow
 from tui_debugger.torch.internals import (
     Counter,
+    dense,
     in_backward,
     local,
     no_autocast,
@@ -716,7 +717,7 @@ def _read_now(reads: Reads) -> list[Operand]:
             found.append(each)
             continue
         sources, tensor = each
-        values, state = local(tensor), None
+        values, state = dense(local(tensor)), None
         if numeric(tensor):
             finite = bool(values.isfinite().all())
             state = OperandState.CLEAN if finite else OperandState.INFINITE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from tui_debugger.torch import internals
-from tui_debugger.torch.arguments import Call
 from tui_debugger.torch.internals import part_of, type_name
+from tui_debugger.torch.node_calls import Call
 
 _WRAPPED: Final = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 """Attributes under which wrappers keep what they wrap: of torch.compile, FSDP and checkpoint_wrapper."""
@@ -338,6 +338,11 @@ class Structure:
         if name in self.doubted:
             self.doubted.discard(name)
             self.changed = True
+
+    def text_of(self, call: Call, name: str, inputs: Sequence[str], left_out: Collection[str] = ()) -> str:
+        """What the graph says of the arguments of a node: see ``Call.text``."""
+        several = self.repeated or name in self.again or not self.again.isdisjoint(inputs)
+        return call.text(name, inputs, left_out, self.touched, several=several)
 
     def add_call(self, name: str, call: Call | None) -> None:
         """Notes the arguments of a node in this step; None: nothing tells them."""

@@ -37,15 +37,19 @@ _TINY: Final = {"float16": 6.2e-5, "bfloat16": 1.2e-38, "float32": 1.2e-38}
 
 
 def suspects(captures: Sequence[Capture], fetched: Fetched) -> list[Capture]:
-    """Returns the screened tensors that have to be measured exactly."""
-    groups: dict[int, tuple[Plan, list[int]]] = {}
+    """Returns the screened tensors that have to be measured exactly.
+
+    ``fetched`` has the numbers of those that have none of their own: a line of an earlier pass keeps its own.
+    """
+    groups: dict[tuple[int, int], tuple[Plan, Fetched, list[int]]] = {}
     for number, capture in enumerate(captures):
         if capture.plan is not None:
-            groups.setdefault(id(capture.plan), (capture.plan, []))[1].append(number)
+            own = capture.fetched or fetched
+            groups.setdefault((id(capture.plan), id(own)), (capture.plan, own, []))[2].append(number)
     found: list[int] = []
     with np.errstate(all="ignore"):
-        for plan, members in groups.values():
-            numbers = _Numbers([captures[number] for number in members], fetched)
+        for plan, own, members in groups.values():
+            numbers = _Numbers([captures[number] for number in members], own)
             found += np.array(members)[numbers.suspicious(plan)].tolist()
     return [captures[number] for number in sorted(found)]
 
@@ -311,7 +315,8 @@ def find_records(step: Step, captures: Sequence[Capture], judge: Judge) -> None:
         if capture.record is not None and capture.record.need.covers(need):
             continue
         if capture.pending is not None:
-            capture.record, capture.pending = exact.finish([capture.pending], step.fetched)[0], None
+            own = capture.fetched or step.fetched
+            capture.record, capture.pending = exact.finish([capture.pending], own)[0], None
         elif capture.intact:
             pending.append(capture)
         elif capture.screened and capture.record is None:

@@ -235,6 +235,7 @@ def test_an_error_of_the_framework_ends_the_debugging_and_not_the_training(
     assert probe.told[-1] == "detached"
     assert not agent.on
     assert "detached for good: the debugger's client failed (MemoryError: out of memory)" in capsys.readouterr().err
+    assert [each.what for each in debugger.done().unrecorded] == [b"steps after the debugger's client failed"]
 
 
 @contextmanager

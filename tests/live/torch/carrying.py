@@ -152,6 +152,22 @@ def filled(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
     return scores.masked_fill(~allowed, LOW)
 
 
+def put(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    scores = scores.clone()
+    scores[~allowed] = LOW
+    return scores
+
+
+def added(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    mask = torch.zeros(6, 5)
+    mask[~allowed] = LOW
+    return scores + mask
+
+
+def selected(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    return torch.where(allowed, scores, torch.tensor(LOW))
+
+
 PROGRAMS: dict[str, Program] = {
     "a buffer that the next step reads": buffer,
     "a state that is carried over": state,
@@ -160,6 +176,10 @@ PROGRAMS: dict[str, Program] = {
     "weights of nothing": lost(weighed),
     "actions of a distribution": masked(filled, categorical),
     "actions of a softmax": masked(filled, lambda scores: F.cross_entropy(scores, torch.zeros(6, dtype=torch.long))),
+    "actions that are selected": masked(selected, categorical),
+    "actions put out by an index": masked(put, categorical),
+    "actions under a mask that is added": masked(added, categorical),
+    "actions that are copied": masked(lambda scores, allowed: filled(scores, allowed).clone(), categorical),
     "actions that nothing weighs": masked(filled, lambda scores: (scores * scores.isfinite()).sum()),
 }
 

@@ -297,7 +297,35 @@ def in_place() -> tuple[nn.Module, Any, Step]:
     return model, optimizer, step
 
 
+class Bag(nn.Module):
+    """Its embedding has sparse gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.EmbeddingBag(9, 4, mode="sum", sparse=True)
+
+    def forward(self, words: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return self.embedding(words) / scale
+
+
+def sparse() -> tuple[nn.Module, Any, Step]:
+    """A gradient that is bad is sparse, and a penalty has gradients of one expanded element."""
+    model = Bag()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    bias = nn.Parameter(torch.ones(1))
+
+    def step(bad: bool) -> None:
+        optimizer.zero_grad()
+        scale = torch.zeros(3, 1) if bad else torch.ones(3, 1)
+        loss = model(torch.randint(0, 9, (3, 5)), scale).square().mean() + 1e-4 * bias.sum().square()
+        loss.backward()
+        optimizer.step()
+
+    return model, optimizer, step
+
+
 PROGRAMS: dict[str, Program] = {
+    "a sparse gradient": sparse,
     "a branch that runs once": branching,
     "two optimizers": rivals,
     "a closure": closure,

@@ -28,6 +28,10 @@ TRUE: dict[str, Places] = {
     "weights of nothing": at("Loss"),
     "actions of a distribution": at("Loss"),
     "actions of a softmax": at("Loss"),
+    "actions that are selected": at("Loss"),
+    "actions put out by an index": at("Loss"),
+    "actions under a mask that is added": at("Loss"),
+    "actions that are copied": at("Loss"),
     "actions that nothing weighs": {(step, "Loss", 0) for step in range(nets.STEPS)},
 }
 NOT_WEIGHED = "actions that nothing weighs"

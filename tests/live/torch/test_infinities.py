@@ -195,6 +195,95 @@ def test_a_mask_that_nothing_absorbs_is_the_origin() -> None:
     assert seen.origins[0] == ["mask"]
 
 
+# -- masks that are written into a part ----------------------------------------------------------------------
+
+WRITTEN: Final[dict[str, Callable[[torch.Tensor, slice, float], object]]] = {
+    "set in a slice": lambda mask, part, value: mask[0].__setitem__(part, value),
+    "filled in a slice": lambda mask, part, value: mask[:, part].fill_(value),
+    "masked in a row": lambda mask, part, value: mask[0].masked_fill_(torch.arange(SIZE) >= part.start, value),
+    "copied into a slice": lambda mask, part, value: mask[0, part].copy_(torch.tensor(value)),
+    "by an index": lambda mask, part, value: mask.__setitem__((0, torch.arange(SIZE)[part]), value),
+    "filled by an index": lambda mask, part, value: mask.index_fill_(1, torch.arange(SIZE)[part], value),
+}
+WRITTEN_FAULTS: Final = {"row": "Softmax", "positive": "Softmax", "sum": "Sum"}
+
+
+class Written(nn.Module):
+    """Writes a mask in each step: into a new tensor, a copy, a buffer, or the scores themselves."""
+
+    def __init__(self, write: Callable[[torch.Tensor, slice, float], object], into: str) -> None:
+        super().__init__()
+        self.first, self.write, self.into, self.fault = nn.Linear(8, 8), write, into, ""
+        self.register_buffer("kept", torch.zeros(SIZE, SIZE))
+        self.empty = torch.zeros(SIZE, SIZE)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = self.first(x)
+        scores = made @ made.transpose(-1, -2)
+        if self.into == "buffer":
+            mask = self.kept.zero_()
+        else:
+            mask = self.empty.clone() if self.into == "copy" else torch.zeros(SIZE, SIZE)
+        self.write(mask, slice(0 if self.fault == "row" else 4, None), -LOW if self.fault == "positive" else LOW)
+        mixed = (scores + mask).softmax(-1) @ made
+        out: torch.Tensor = mixed + mask.sum() if self.fault == "sum" else mixed
+        return out
+
+
+def written(model: Written, attach: Attach, fault: str) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    handle = attach(model, optimizer)
+    for step in range(BAD + 1):
+        model.fault = fault if step == BAD else ""
+        optimizer.zero_grad()
+        model(torch.randn(3, SIZE, 8)).square().mean().backward()
+        optimizer.step()
+    handle.detach()
+
+
+@pytest.mark.parametrize("into", ["tensor", "copy", "buffer"])
+@pytest.mark.parametrize("write", WRITTEN)
+def test_a_mask_that_is_written_into_a_part_is_no_finding(write: str, into: str) -> None:
+    if (write, into) == ("filled by an index", "buffer"):
+        pytest.xfail("an operator that reads a buffer in which it writes itself")
+    seen = watch(lambda attach: written(Written(WRITTEN[write], into), attach, ""), "op", "TO", stops=0)
+    assert (seen.trouble, seen.findings, seen.last) == ([], {}, BAD)
+
+
+@pytest.mark.parametrize("fault", WRITTEN_FAULTS)
+@pytest.mark.parametrize(("write", "into"), [("set in a slice", "tensor"), ("filled in a slice", "buffer")])
+def test_a_mask_in_a_part_that_nothing_absorbs_has_one_origin(
+    write: str, into: str, fault: str, tmp_path: Path
+) -> None:
+    model = Written(WRITTEN[write], into)
+    seen = watch(lambda attach: written(model, attach, fault), "op", "TO", 0, tmp_path / "dump")
+    assert seen.findings.keys() == {BAD}
+    assert seen.origins[BAD] == [WRITTEN_FAULTS[fault]]
+    session = opened(tmp_path / "dump", "TO")
+    assert [hit.key.node for hit in session.check([(0, BAD)]).hits if hit.origin] == [WRITTEN_FAULTS[fault]]
+    session.close()
+
+
+def test_a_number_of_the_program_that_is_nan_begins_where_it_is_used() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1))
+
+    def training(attach: Attach) -> None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        handle = attach(model, optimizer)
+        for step in range(BAD + 1):
+            if step == BAD:
+                with torch.no_grad():
+                    model[0].weight.mul_(math.nan)
+            optimizer.zero_grad()
+            model(torch.randn(6, 4)).square().mean().backward()
+            optimizer.step()
+        handle.detach()
+
+    assert {step: found for step, found in watch(training, "op", "TO", stops=0).origins.items() if found} == {
+        BAD: ["NoGrad/Mul"]
+    }
+
+
 # -- gradients that a scaler leaves out ---------------------------------------------------------------------
 
 SCALED, LATE = 9, 8

@@ -17,6 +17,7 @@ from tests.live.torch.test_origins import Places, Said, at, watched
 
 LEVELS = ("module", "op")
 TRUE: dict[str, dict[str, Places]] = {
+    "a sparse gradient": {"module": at("Bag"), "op": at("Div")},
     "a branch that runs once": {"module": set(), "op": at("Log")},
     "two optimizers": {"module": at("Loss"), "op": at("Log")},
     "a closure": {"module": at("Loss"), "op": at("Log")},

@@ -166,7 +166,7 @@ class Replicas:
         unknown: tensors that must be equal and of which nothing is known, with the reason.
         apart: weights that differed when they were first dumped, where nobody recorded whether they are shards.
         notes: what was not compared, and why, one sentence each.
-        spreads: by weight what it is over the ranks, where that is known.
+        spreads: the spread of each weight over the ranks, where the spread is known.
         norms_apart: parameters of norms that differ from the start on ranks that have other weights in common.
         loosened: weights that may be tied, and are not the same at every step.
         shared: batches that several data-parallel ranks read.
@@ -187,7 +187,7 @@ class Replicas:
 
     @property
     def went_apart(self) -> tuple[str, ...]:
-        """Weights that began as one on all ranks, and of which nobody says that they must be equal."""
+        """Weights that were equal on all ranks at first, and that no recorder calls replicated."""
         return tuple(name for name, spread in self.spreads.items() if spread is Spread.VARYING)
 
     @property
@@ -310,7 +310,7 @@ class _Comparison:
         self._spreads: dict[Place, Spread] = {}
         self._norms_apart: list[str] = []
         self._same_outputs: dict[Place, Groups] = {}
-        """By weight the ranks whose modules make the same at first."""
+        """For each weight the ranks whose modules have equal outputs at the first step."""
 
     def result(self) -> Replicas:
         recorded = self._recorded_layout()

@@ -31,7 +31,7 @@ from tui_debugger.live.client.link import InterruptedWait, Link, LinkLostError, 
 from tui_debugger.live.client.messages import PERIOD
 from tui_debugger.live.client.notebook import Notebook
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity, Probe, TrainingTerminated
-from tui_debugger.live.wire import START, RemoteTensor, RemoteWatchpoint
+from tui_debugger.live.wire import START, RemoteTensor, RemoteWatchpoint, Unrecorded
 
 __all__ = ["Agent", "ClientHit", "ClientValue", "Identity", "Probe", "TrainingTerminated"]
 
@@ -291,11 +291,14 @@ class Conversation:
         self.ahead -= 1
         return True
 
-    def done(self, step: int, cause: str, limit: float) -> None:
-        """Says that the training is over, and what ended it before its time, if anything did."""
+    def done(self, step: int, cause: str, limit: float, *more: Unrecorded) -> None:
+        """Says that the training is over, and what ended it before its time, if anything did.
+
+        ``more`` is what nobody records from now on.
+        """
         self.link.timeout = limit
         if not self.link.lost.is_set():
-            left = self._probe.unrecorded()
+            left = [*self._probe.unrecorded(), *more]
             notes = self._notes.batch()
             last = messages.metadata(self._process, step, done=True, cause=cause, unrecorded=left, notes=notes)
             self.link.call("SendMetadata", last)
@@ -628,6 +631,9 @@ class Agent:
         elif reason is not None:
             what = f"{type(reason).__name__}: {reason}".splitlines()[0]
             self._say(f"detached for good: the debugger's client failed ({what}); training goes on")
+            missing = Unrecorded("steps after the debugger's client failed", 1, what, max(self.step, 0))
+            with contextlib.suppress(Exception):  # who listens need not wait for what will not come
+                talk.done(self.step, "", min(_GOODBYE, self._settings.timeout), missing)
         talk.link.fail(LinkLostError("was let go"))
         with contextlib.suppress(Exception):
             self._probe.detached()

@@ -1,0 +1,97 @@
+"""What a node was called with: which of its inputs is which argument, and the values of all others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An argument that is a recorded tensor.
+
+    Attributes:
+        source: the input of the node that it is.
+        place: of that among the inputs; -1: wherever it stands.
+    """
+
+    source: str
+    place: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """An argument that is not recorded.
+
+    Attributes:
+        why: not.
+    """
+
+    why: str
+
+
+OTHERS: Final = Unknown("is another one in some steps")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The arguments of a node.
+
+    Attributes:
+        arguments: by name: ``Given``, ``Unknown``, a list of them, or the value.
+        module: it is a module: values are those of its attributes.
+    """
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    module: bool = False
+
+    def merged(self, other: Call) -> Call:
+        """The same for both of two calls: what differs is unknown."""
+        if other.arguments == self.arguments:
+            return self
+        one, two = self.arguments, other.arguments
+        keys = (*one, *(each for each in two if each not in one))
+        both = {key: one[key] if key in one and key in two and _same(one[key], two[key]) else OTHERS for key in keys}
+        return Call(both, self.module)
+
+    def text(
+        self, name: str, inputs: Sequence[str], left_out: Collection[str], touched: Collection[str], *, several: bool
+    ) -> str:
+        """What the graph says of the call.
+
+        Args:
+            name: of the node.
+            inputs: of the node.
+            left_out: those of them that are not drawn.
+            touched: tensors that the program wrote to.
+            several: the node, or one of its inputs, may run several times in a step.
+        """
+        kept = [at for at, each in enumerate(inputs) if each not in left_out]
+        unsure = [name] if name in touched else []
+
+        def told(value: Any) -> Any:
+            if isinstance(value, list | tuple):
+                return [told(each) for each in value]
+            if isinstance(value, Unknown):
+                return {"no": value.why}
+            if not isinstance(value, Given):
+                return value
+            place = value.place
+            if place < 0 and list(inputs).count(value.source) == 1:
+                place = list(inputs).index(value.source)
+            if not 0 <= place < len(inputs) or inputs[place] != value.source or place not in kept:
+                return {"no": OTHERS.why if place not in kept or place < 0 else "is not recorded"}
+            if value.source in touched:
+                unsure.append(value.source)
+            return {"in": kept.index(place)}
+
+        found = {key: told(each) for key, each in self.arguments.items()}
+        more = {"module": True} if self.module else {}
+        more |= {"passes": True} if several else {}
+        return json.dumps({"arguments": found, **more, **({"unsure": unsure} if unsure else {})})
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and (one == other or (one != one and other != other))  # noqa: PLR0124 - NaN
