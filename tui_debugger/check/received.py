@@ -347,7 +347,7 @@ def judgement_of(
         root=stop.root,
         first=first,
     )
-    ran = watched.graph.of_root(stop.root)
+    ran = watched.graph.of_root(stop.root) & _ran_until(watched.graph, stop.node)
     covered = _places(watched.graph, judging) & ran
     if stop.step <= START:
         covered &= watched.graph.parameter
@@ -361,6 +361,16 @@ def judgement_of(
     coverage = _coverage((rank, stop.step), watched.graph, found, judging, covered, not_compared=silent, ran=ran)
     coverage = replace(coverage, parts=_not_judged(watched, info))
     return Judgement(found, coverage, _judged(watched.graph, found, covered), clean)
+
+
+def _ran_until(graph: RankGraph, node: str) -> Mask:
+    """The places whose nodes have run where a training stands inside a step: parameters are judged at its end."""
+    if not node:
+        return np.ones(len(graph), np.bool_)
+    nodes, last = graph.nodes, graph.find(node)
+    ran: Mask = nodes.order <= (nodes.order[last] if last >= 0 else -1)
+    there: Mask = ran[graph.node] & ~graph.parameter
+    return there
 
 
 def watched_for_overflow(watched: Watched, root: int | None = None) -> Mask:

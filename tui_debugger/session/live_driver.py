@@ -679,12 +679,7 @@ class Driver:
             for step in live.last_runs(stop.step):
                 self._keep_silence(live, driven, step, watched)
             driven.found_at = max(driven.found_at, stop.step)
-        clean = judgement.clean
-        if stop.node:  # the nodes behind it have not run, and parameters are judged at the end of the step
-            nodes, last = watched.graph.nodes, watched.graph.find(stop.node)
-            ran = nodes.order <= (nodes.order[last] if last >= 0 else -1)
-            clean = clean & ~watched.graph.parameter & ran[watched.graph.node]
-        live.keep_judged(watched.graph, stop.step, clean, unfinished=bool(stop.node))
+        live.keep_judged(watched.graph, stop.step, judgement.clean, unfinished=bool(stop.node))
 
     @staticmethod
     def _keep_silence(live: LiveRank, driven: DrivenTraining, step: int, watched: Watched) -> None:

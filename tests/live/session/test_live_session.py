@@ -810,6 +810,19 @@ def test_before_the_first_step_there_is_nothing_that_could_not_be_judged(live: M
     assert lost(it) == []
 
 
+def test_inside_a_step_only_what_ran_was_looked_at(live: Make) -> None:
+    it = live(features=wire.RUNS_TO_NODES)
+    it.arrive()
+    it.session.watchpoints.add("tensor_overflow", selection=NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),)))
+    looked_at = []
+    for node in (MATMUL, RELU):
+        it.session.run_to_node(0, it.session.nodes(0).find(node))
+        result = it.told.wait(LiveKind.STOPPED, 2 + len(looked_at)).result
+        assert result is not None
+        looked_at.append(result.coverage.checked)
+    assert looked_at == [1, 2], "parameters are looked at when the step ends"
+
+
 def test_hits_on_unknown_nodes_are_not_called_clean(live: Make) -> None:
     it = live(hits=overflow_at(1, "what/is/this"))
     it.arrive()
