@@ -232,6 +232,8 @@ class Operators:
             self._remember(scope, name, kind, in_place=any(each.requires_grad for each in written))
         with self._recording.at_work():
             if later:
+                if internals.changes_its_arguments(func):
+                    self._recording.flow.touch(tensors)  # what they held was of other nodes
                 self._recording.began(name, kind, tensors, lambda: self._sources(func, kind, args, kwargs, forward))
                 return
             self._recording.flow.touch(written)
