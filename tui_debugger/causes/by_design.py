@@ -7,7 +7,7 @@ Every attention net has some in every step: a mask of -Inf that a softmax turns 
   of a softmax, what an operator is told to write, or what is compared to say which elements are selected: -Inf in other
   data is a fault of the data;
 * an overflow to -Inf of a very low number, which was written as a mask, where a softmax weighs with it;
-* a pole, as the logarithm of 0, where all that reads it selects other elements.
+* a pole, as the logarithm of 0, where all that reads it selects other elements; in a backward pass NaN, too.
 
 It is *absorbed* where every consumer is finite and of a kind that makes an Inf finite by its nature, or that selects
 other elements, or intended and absorbed itself. Both together are no finding; an Inf that nobody was told to write
@@ -37,6 +37,7 @@ from tui_debugger.causes.by_design_table import (
     FRESH,
     INTEGER_WORK,
     JOINS,
+    KEEPS_LOGARITHMS,
     LIKE,
     MAKES_NUMBERS,
     MOVES,
@@ -75,6 +76,8 @@ from tui_debugger.model import (
 
 _DEPTH: Final = 200
 """Operators in a row that pass an Inf on, at most: only a graph with a circle has more."""
+_FORMULA: Final = 6
+"""Operators in a row with which a formula of a backward pass passes on what it selects away, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +108,9 @@ class Elements:
         return bool(self.positive or self.negative)
 
     @property
-    def only_infinite(self) -> bool:
-        """Tells whether it has an Inf and no NaN."""
-        return self.infinite and not self.nan
+    def bad(self) -> bool:
+        """Tells whether it has NaN or Inf."""
+        return bool(self.nan) or self.infinite
 
 
 class Designs:
@@ -162,7 +165,7 @@ class Designs:
         """Tells whether a node made something bad, and was given nothing that is bad but intended Inf."""
         held, given = self._given(row)
         outputs = self._outputs(row).items()
-        bad = any(each.nan or (each.infinite and not self.intended(row, at)) for at, each in outputs)
+        bad = any(each.bad and not self.intended(row, at) for at, each in outputs)
         return bad and self._all_intended(held, given, range(len(held)), 0)
 
     # -- intended ------------------------------------------------------------------------------------
@@ -173,7 +176,7 @@ class Designs:
         if category in PARAMETERS or category is Category.CONSTANT:
             return category in (Category.PARAMETER, Category.CONSTANT)
         kind = self._kind(row)
-        if kind in OPERATORS or kind in POLES or "attention" in kind:
+        if kind in OPERATORS or kind in POLES | KEEPS_LOGARITHMS or "attention" in kind:
             return True
         return (source := self._handed_on(row)) is not None and self.may_be_intended(source[0])
 
@@ -197,8 +200,14 @@ class Designs:
 
     def _is_intended(self, row: int, slot: int, depth: int) -> bool:
         out = self._contents(row, slot) if self.may_be_intended(row) else None
-        if out is None or not out.only_infinite:
+        if out is None or not out.bad:
             return False
+        if self.may_hide(row) and self._is_hidden(row, slot, depth):
+            return True
+        return not out.nan and self._is_told(row, slot, out, depth)
+
+    def _is_told(self, row: int, slot: int, out: Elements, depth: int) -> bool:
+        """Tells whether a node was told to write every Inf of an output, or passes such ones on."""
         category, kind = self._category(row), self._kind(row)
         if category is Category.CONSTANT:
             constant = stated(self._nodes, row)
@@ -208,8 +217,8 @@ class Designs:
             return (not out.positive and self._is_mask(row, slot, depth)) or self._is_put_in(row, out, depth)
         if kind in FRESH and not self._is_made_of_others(row):
             return out.count == out.positive + out.negative or (not out.positive and self._is_mask(row, slot, depth))
-        if self._is_filler(row, slot):
-            return not out.negative
+        if self._is_kept(row, slot):
+            return not (out.positive if kind in KEEPS_LOGARITHMS else out.negative)
         if self._hands_on(row, slot):
             passed_on = self.intended(*real_inputs(self._nodes, row)[0], depth + 1)
         else:
@@ -225,19 +234,19 @@ class Designs:
         given = [self._contents(*each) for each in held]
         return _has_signs(out, given) and self._all_intended(held, given, range(len(held)), depth)
 
-    def _is_filler(self, row: int, slot: int) -> bool:
-        """Tells whether an output is what fused attention keeps for its own backward pass, beside a finite result.
+    def _is_kept(self, row: int, slot: int) -> bool:
+        """Tells whether an output is what an operator keeps for its own backward pass.
 
-        PyTorch's kernels for CUDA fill the sums of rows that do not exist with +Inf, up to a multiple of 32 rows.
+        A CTC loss keeps logarithms of probabilities, many of which are 0, whatever its result is. PyTorch's kernels for
+        CUDA fill the sums of an attention for rows that do not exist with +Inf, up to a multiple of 32 rows: that is
+        meant beside a finite result.
         """
-        if not slot or "attention" not in self._kind(row) or self._is_backward(row):
+        kind = self._kind(row)
+        if not slot or not ("attention" in kind or kind in KEEPS_LOGARITHMS) or self._is_backward(row):
             return False
         result = self._contents(row, 0)
-        readers = real_consumers(self._nodes, row, slot)
-        return (
-            result is not None
-            and not (result.nan or result.infinite)
-            and all(self._is_backward(reader) for reader, _ in readers)
+        return all(self._is_backward(reader) for reader, _ in real_consumers(self._nodes, row, slot)) and (
+            kind in KEEPS_LOGARITHMS or (result is not None and not result.bad)
         )
 
     def _is_made_of_others(self, row: int) -> bool:
@@ -363,7 +372,7 @@ class Designs:
         return all(
             self.intended(*held[at], depth + 1)
             for at in slots
-            if (contents := given[at]) is not None and (contents.infinite or contents.nan)
+            if (contents := given[at]) is not None and contents.bad
         )
 
     def _is_written(
@@ -424,13 +433,27 @@ class Designs:
             each[0] >= 0 and self._is_made_as_mask(*each, depth + 1) for each in real_inputs(self._nodes, row)[:1]
         )
 
+    def may_hide(self, row: int) -> bool:
+        """Tells whether NaN of a node may be by design as well: in a backward pass, which nothing differentiates.
+
+        Formulas of PyTorch's backward passes divide by a norm of 0, and put 0 there in one of the next operators.
+        """
+        return self._is_backward(row) and self.may_be_intended(row)
+
+    def _is_hidden(self, row: int, slot: int, depth: int) -> bool:
+        """Tells whether a formula of a backward pass selects other elements than those that a pole made bad."""
+        held, given = self._given(row)
+        made = self._kind(row) in POLES or any(each is not None and each.bad for each in given)
+        selected = made and self._selected_away(row, slot, _DEPTH - _FORMULA)
+        return bool(selected) and self._all_intended(held, given, range(len(held)), depth)
+
     def _is_pole(self, row: int, slot: int, out: Elements) -> bool:
         """Tells whether a function has a pole at a finite input, and other elements than that one are selected."""
         kind = self._kind(row)
         if kind not in POLES or (kind.startswith("log") and kind != "logit" and out.positive):
             return False
         _, given = self._given(row)
-        clean = all(each is None or not (each.infinite or each.nan) for each in given)
+        clean = all(each is None or not each.bad for each in given)
         return clean and bool(self._selected_away(row, slot))
 
     # -- absorbed ------------------------------------------------------------------------------------
@@ -439,8 +462,8 @@ class Designs:
         if row >= 0 and self._is_unread_view(row):
             source = next(iter(real_inputs(self._nodes, row)), (-1, 0))
             return self.absorbed_by(*source, depth + 1) if source[0] >= 0 else frozenset()
-        if row >= 0 and (self._is_filler(row, slot) or self._is_unread_number(row, slot)):
-            return frozenset({self._nodes.op_type(row) if self._is_filler(row, slot) else NOTHING})
+        if row >= 0 and ((kept := self._is_kept(row, slot)) or self._is_unread_number(row, slot)):
+            return frozenset({self._nodes.op_type(row) if kept else NOTHING})
         inside = [self.absorbed_by(*each, depth + 1) for each in self._same_inside(row, slot)]
         by_module = frozenset().union(*inside) if all(inside) else frozenset()
         readers = [
@@ -460,7 +483,7 @@ class Designs:
             if not outputs:
                 return frozenset()
             for at, contents in outputs.items():
-                if not contents.infinite and not contents.nan:
+                if not contents.bad:
                     if not (by_module or _absorbs(kind, position) or self._converts_away(consumer, at)):
                         return frozenset()
                     found |= by_module or {self._nodes.op_type(consumer)}
@@ -532,7 +555,7 @@ class Designs:
 
     def _is_clean(self, row: int) -> bool:
         outputs = self._outputs(row).values()
-        return bool(outputs) and not any(each.infinite or each.nan for each in outputs)
+        return bool(outputs) and not any(each.bad for each in outputs)
 
     def _selected_away(self, row: int, slot: int, depth: int = 0) -> frozenset[str]:
         """The operator types that select other elements than the infinite ones; empty where any may go on."""
@@ -546,10 +569,10 @@ class Designs:
                     return frozenset()
                 found.add(self._nodes.op_type(consumer))
                 continue
-            operands = OPERATORS.get(kind)
-            if operands is None or any(each.nan for each in outputs.values()) or not outputs:
+            hidden = self.may_hide(consumer) or not any(each.nan for each in outputs.values())
+            if kind not in OPERATORS or not outputs or not hidden:
                 return frozenset()
-            for at in (at for at, contents in outputs.items() if contents.infinite):
+            for at in (at for at, contents in outputs.items() if contents.bad):
                 further = self._selected_away(consumer, at, depth + 1)
                 if not further:
                     return frozenset()

@@ -131,9 +131,12 @@ POLES: Final = frozenset(
     {
         *("log", "log2", "log10", "log1p", "logit", "xlogy", "atanh", "arctanh"),
         *("div", "realdiv", "divs", "divide", "truedivide", "reciprocal", "inv", "rsqrt", "pow", "power", "divnonan"),
+        "ctcloss",
     }
 )
 """Operators that put out an Inf of finite elements where their function has a pole."""
+KEEPS_LOGARITHMS: Final = frozenset({"ctcloss"})
+"""Operators that keep logarithms of probabilities, which may be 0, for their own backward pass."""
 WEIGHS: Final = re.compile(
     r".*softmax.*|.*attention.*|logsumexp(function)?|logaddexp2?|logcumsumexp|.*crossentropy.*|ctcloss.*"
 )
