@@ -214,7 +214,8 @@ class Designs:
             return constant is None or _has_signs(out, [constant])
         if category is Category.PARAMETER:
             # A mask may be fed as data; any other Inf in the data is a fault of the data.
-            return (not out.positive and self._is_mask(row, slot, depth)) or self._is_put_in(row, out, depth)
+            low = not out.positive and (self._is_mask(row, slot, depth) or self._is_kept_unread(row, slot))
+            return low or self._is_put_in(row, out, depth)
         if kind in FRESH and not self._is_made_of_others(row):
             return out.count == out.positive + out.negative or (not out.positive and self._is_mask(row, slot, depth))
         if self._is_kept(row, slot):
@@ -224,6 +225,11 @@ class Designs:
         else:
             passed_on = kind in OPERATORS and self._comes_from_operands(row, slot, out, depth)
         return passed_on or self._overflows_a_mask(row, slot, out, depth) or self._is_pole(row, slot, out)
+
+    def _is_kept_unread(self, row: int, slot: int) -> bool:
+        """Tells whether a buffer is only kept, and maybe copied to be saved: nothing changes it or computes with it."""
+        known = row >= 0 and draws_updates(self._nodes) and not self._is_partial()
+        return known and assigned(self._nodes, row) is None and not self._readers(row, slot)
 
     def _is_put_in(self, row: int, out: Elements, depth: int) -> bool:
         """Tells whether operators of this step were told to write what is infinite in a buffer."""
@@ -535,9 +541,13 @@ class Designs:
 
     def _is_unread_number(self, row: int, slot: int) -> bool:
         """Tells whether nothing reads a tensor of numbers of the program alone: a mask that was not needed."""
-        if (self._nodes.flags & int(NodeFlag.FILE_ONLY | NodeFlag.INFERRED | NodeFlag.PARTIAL)).any():
-            return False  # what reads it may not be known
-        return not self._readers(row, slot) and self._is_number(row)
+        if self._is_partial() or self._readers(row, slot):
+            return False
+        return self._is_number(row) or (self._kind(row) in FRESH and not self._is_made_of_others(row))
+
+    def _is_partial(self) -> bool:
+        """Tells whether what reads a tensor may not be known."""
+        return bool((self._nodes.flags & int(NodeFlag.FILE_ONLY | NodeFlag.INFERRED | NodeFlag.PARTIAL)).any())
 
     def _is_number(self, row: int, depth: int = 0) -> bool:
         kind = self._kind(row) if row >= 0 else ""

@@ -119,7 +119,7 @@ VIEWS: Final = frozenset(_SHOWING.split())
 """Operators that may show elements of a tensor without a copy."""
 PASSES_ON: Final = frozenset(f"{_RESHAPING} {_SUMS}".split()) - OVERWRITES
 """Operators that are bad wherever an input is."""
-COPIES: Final = frozenset({"clone", "contiguous"})
+COPIES: Final = frozenset({"clone", "contiguous", "copy", "copys", "inplacecopy"})
 """Operators that copy a tensor and keep its values."""
 MAKES_NUMBERS: Final = frozenset({"zeros", "ones", "arange", "eye", "tri", "linspace"})
 """Operators that make numbers of nothing."""
