@@ -37,7 +37,7 @@ from tui_debugger.causes.by_design_table import (
     FRESH,
     INTEGER_WORK,
     JOINS,
-    KEEPS_LOGARITHMS,
+    KEEPS_SCRATCH,
     LIKE,
     MAKES_NUMBERS,
     MOVES,
@@ -176,7 +176,7 @@ class Designs:
         if category in PARAMETERS or category is Category.CONSTANT:
             return category in (Category.PARAMETER, Category.CONSTANT)
         kind = self._kind(row)
-        if kind in OPERATORS or kind in POLES | KEEPS_LOGARITHMS or "attention" in kind:
+        if kind in OPERATORS or kind in POLES | KEEPS_SCRATCH or "attention" in kind:
             return True
         return (source := self._handed_on(row)) is not None and self.may_be_intended(source[0])
 
@@ -202,7 +202,7 @@ class Designs:
         out = self._contents(row, slot) if self.may_be_intended(row) else None
         if out is None or not out.bad:
             return False
-        if self.may_hide(row) and self._is_hidden(row, slot, depth):
+        if self._is_scratch(row, slot) or (self._is_backward(row) and self._is_hidden(row, slot, depth)):
             return True
         return not out.nan and self._is_told(row, slot, out, depth)
 
@@ -218,8 +218,8 @@ class Designs:
             return low or self._is_put_in(row, out, depth)
         if kind in FRESH and not self._is_made_of_others(row):
             return out.count == out.positive + out.negative or (not out.positive and self._is_mask(row, slot, depth))
-        if self._is_kept(row, slot):
-            return not (out.positive if kind in KEEPS_LOGARITHMS else out.negative)
+        if self._is_filler(row, slot):
+            return not out.negative
         if self._hands_on(row, slot):
             passed_on = self.intended(*real_inputs(self._nodes, row)[0], depth + 1)
         else:
@@ -227,9 +227,18 @@ class Designs:
         return passed_on or self._overflows_a_mask(row, slot, out, depth) or self._is_pole(row, slot, out)
 
     def _is_kept_unread(self, row: int, slot: int) -> bool:
-        """Tells whether a buffer is only kept, and maybe copied to be saved: nothing changes it or computes with it."""
-        known = row >= 0 and draws_updates(self._nodes) and not self._is_partial()
-        return known and assigned(self._nodes, row) is None and not self._readers(row, slot)
+        """Tells whether a buffer is only kept, and maybe copied to be saved: nothing bad comes of it, or changes it."""
+        known = row >= 0 and self._is_fed(row) and draws_updates(self._nodes) and not self._is_partial()
+        readers = self._readers(row, slot) if known and assigned(self._nodes, row) is None else []
+        return known and assigned(self._nodes, row) is None and all(self._is_clean(each) for each, _ in readers)
+
+    def copied(self, row: int) -> tuple[int, int] | None:
+        """The buffer that is only kept and that an operator shows or copies, where nobody looked at it in the step."""
+        source = next(iter(real_inputs(self._nodes, row)), (-1, 0)) if self._is_unread_view(row) else (-1, 0)
+        if source[0] < 0 or not self._is_kept_unread(*source):
+            return None
+        held = self._contents(*source)
+        return source if held is None or not held.bad else None
 
     def _is_put_in(self, row: int, out: Elements, depth: int) -> bool:
         """Tells whether operators of this step were told to write what is infinite in a buffer."""
@@ -240,20 +249,25 @@ class Designs:
         given = [self._contents(*each) for each in held]
         return _has_signs(out, given) and self._all_intended(held, given, range(len(held)), depth)
 
-    def _is_kept(self, row: int, slot: int) -> bool:
-        """Tells whether an output is what an operator keeps for its own backward pass.
+    def _is_filler(self, row: int, slot: int) -> bool:
+        """Tells whether an output is what fused attention keeps for its own backward pass, beside a finite result.
 
-        A CTC loss keeps logarithms of probabilities, many of which are 0, whatever its result is. PyTorch's kernels for
-        CUDA fill the sums of an attention for rows that do not exist with +Inf, up to a multiple of 32 rows: that is
-        meant beside a finite result.
+        PyTorch's kernels for CUDA fill the sums of rows that do not exist with +Inf, up to a multiple of 32 rows.
         """
-        kind = self._kind(row)
-        if not slot or not ("attention" in kind or kind in KEEPS_LOGARITHMS) or self._is_backward(row):
+        if not slot or "attention" not in self._kind(row) or self._is_backward(row):
             return False
         result = self._contents(row, 0)
-        return all(self._is_backward(reader) for reader, _ in real_consumers(self._nodes, row, slot)) and (
-            kind in KEEPS_LOGARITHMS or (result is not None and not result.bad)
-        )
+        return result is not None and not result.bad and self._is_for_its_backward(row, slot)
+
+    def _is_scratch(self, row: int, slot: int) -> bool:
+        """Tells whether an output is what a CTC loss keeps for its own backward pass, whatever its result is.
+
+        These are logarithms of probabilities, many of which are 0, and memory behind shorter labels, as it was found.
+        """
+        return slot > 0 and self._kind(row) in KEEPS_SCRATCH and self._is_for_its_backward(row, slot)
+
+    def _is_for_its_backward(self, row: int, slot: int) -> bool:
+        return all(self._is_backward(reader) for reader, _ in real_consumers(self._nodes, row, slot))
 
     def _is_made_of_others(self, row: int) -> bool:
         """Tells whether an operator was given more than numbers of the program."""
@@ -350,11 +364,13 @@ class Designs:
         if not self._all_intended(held, given, range(len(held)), depth):
             return False
         if not any(map(is_infinite, given)):
-            return (
-                kind in ADDS | SUMS_WITH_PRODUCTS | MOVES
-                and not out.positive
-                and self._is_from_outside(held, given)
-                and self._is_mask(row, slot, depth, joined=kind in JOINS)
+            return not out.positive and (
+                self.copied(row) is not None
+                or (
+                    kind in ADDS | SUMS_WITH_PRODUCTS | MOVES
+                    and self._is_from_outside(held, given)
+                    and self._is_mask(row, slot, depth, joined=kind in JOINS)
+                )
             )
         if operands.work is Work.COMPUTES:
             factors = given[1:3] if kind in SUMS_WITH_PRODUCTS else ()
@@ -376,9 +392,7 @@ class Designs:
     ) -> bool:
         """Tells whether whatever is bad about some inputs is an intended Inf."""
         return all(
-            self.intended(*held[at], depth + 1)
-            for at in slots
-            if (contents := given[at]) is not None and contents.bad
+            self.intended(*held[at], depth + 1) for at in slots if (contents := given[at]) is not None and contents.bad
         )
 
     def _is_written(
@@ -444,7 +458,7 @@ class Designs:
 
         Formulas of PyTorch's backward passes divide by a norm of 0, and put 0 there in one of the next operators.
         """
-        return self._is_backward(row) and self.may_be_intended(row)
+        return self.may_be_intended(row) and (self._is_backward(row) or self._kind(row) in KEEPS_SCRATCH)
 
     def _is_hidden(self, row: int, slot: int, depth: int) -> bool:
         """Tells whether a formula of a backward pass selects other elements than those that a pole made bad."""
@@ -467,8 +481,10 @@ class Designs:
     def _absorbing(self, row: int, slot: int, depth: int) -> frozenset[str]:
         if row >= 0 and self._is_unread_view(row):
             source = next(iter(real_inputs(self._nodes, row)), (-1, 0))
-            return self.absorbed_by(*source, depth + 1) if source[0] >= 0 else frozenset()
-        if row >= 0 and ((kept := self._is_kept(row, slot)) or self._is_unread_number(row, slot)):
+            at_rest = frozenset() if self.copied(row) is None else frozenset({NOTHING})
+            return at_rest or (self.absorbed_by(*source, depth + 1) if source[0] >= 0 else frozenset())
+        kept = row >= 0 and (self._is_filler(row, slot) or self._is_scratch(row, slot))
+        if kept or (row >= 0 and self._is_unread_number(row, slot)):
             return frozenset({self._nodes.op_type(row) if kept else NOTHING})
         inside = [self.absorbed_by(*each, depth + 1) for each in self._same_inside(row, slot)]
         by_module = frozenset().union(*inside) if all(inside) else frozenset()
@@ -579,7 +595,7 @@ class Designs:
                     return frozenset()
                 found.add(self._nodes.op_type(consumer))
                 continue
-            hidden = self.may_hide(consumer) or not any(each.nan for each in outputs.values())
+            hidden = self._is_backward(consumer) or not any(each.nan for each in outputs.values())
             if kind not in OPERATORS or not outputs or not hidden:
                 return frozenset()
             for at in (at for at, contents in outputs.items() if contents.bad):

@@ -123,6 +123,8 @@ class StepDesigns(Designs):
         holder = self._flow.holder(row, slot)
         if holder.row < 0:
             return unmade(row, slot)
+        if self.copied(row) is not None:
+            return row, 0
         wrote, got = self._held(holder.row, holder.slot), self._file(row, side, slot)
         if wrote is None or got is None or (got.nan and not wrote.nan):
             return None

@@ -135,8 +135,8 @@ POLES: Final = frozenset(
     }
 )
 """Operators that put out an Inf of finite elements where their function has a pole."""
-KEEPS_LOGARITHMS: Final = frozenset({"ctcloss"})
-"""Operators that keep logarithms of probabilities, which may be 0, for their own backward pass."""
+KEEPS_SCRATCH: Final = frozenset({"ctcloss"})
+"""Operators that keep numbers for their own backward pass of which nothing can be said."""
 WEIGHS: Final = re.compile(
     r".*softmax.*|.*attention.*|logsumexp(function)?|logaddexp2?|logcumsumexp|.*crossentropy.*|ctcloss.*"
 )
