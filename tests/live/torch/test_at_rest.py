@@ -63,7 +63,7 @@ def test_weights_of_lbfgs_that_stand_still_are_found(level: str, tmp_path: Path)
     def idle(model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.LBFGS(model.parameters(), lr=0.0, max_iter=1)
 
-    watch(lambda attach: fitted(attach, idle), level, EVERYTHING, 0, tmp_path / "dump")
+    watch(lambda attach: fitted(attach, idle), level, EVERYTHING, save=tmp_path / "dump")
     session = opened(tmp_path / "dump", STILL)
     assert ("weight", STEPS - 1) in found(checked(session))
     session.close()
@@ -90,7 +90,7 @@ def averaged(attach: Attach, *, broken: bool) -> None:
 @pytest.mark.parametrize("broken", [False, True])
 @pytest.mark.parametrize("level", LEVELS)
 def test_weights_do_not_change_after_the_last_step(level: str, broken: bool, tmp_path: Path) -> None:
-    watch(lambda attach: averaged(attach, broken=broken), level, EVERYTHING, 0, tmp_path / "dump")
+    watch(lambda attach: averaged(attach, broken=broken), level, EVERYTHING, save=tmp_path / "dump")
     session = opened(tmp_path / "dump", STILL)
     still = {step for _, step in found(checked(session))}
     session.close()
