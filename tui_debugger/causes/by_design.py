@@ -358,7 +358,7 @@ class Designs:
         if operands.written and not (kind == "select" and len(held) < 2):  # torch's select is an index
             # What selects passes on data as well: it has to be known which of both was infinite.
             told = kind not in SELECTS or None not in given or self._is_mask(row, slot, depth, joined=True)
-            return told and self._is_written(kind, held, given, out, depth)
+            return told and self._is_written(row, held, given, out, depth)
         slots = range(len(held)) if operands.passed is None or kind in SELECTS else operands.passed
         passed = [at for at in slots if at < len(held)]
         if not self._all_intended(held, given, range(len(held)), depth):
@@ -396,17 +396,20 @@ class Designs:
         )
 
     def _is_written(
-        self, kind: str, held: Sequence[tuple[int, int]], given: Sequence[Elements | None], out: Elements, depth: int
+        self, row: int, held: Sequence[tuple[int, int]], given: Sequence[Elements | None], out: Elements, depth: int
     ) -> bool:
         """Tells whether an operator writes given values that are infinite, or not known."""
+        kind = self._kind(row)
         operands = OPERATORS[kind]
         told = () if kind in SELECTS else operands.written  # a graph input of any sign says what to write
-        by_operators = [at for at, (row, _) in enumerate(held) if at not in told or not self._is_fed(row)]
+        by_operators = [at for at, (each, _) in enumerate(held) if at not in told or not self._is_fed(each)]
+        # What stands in a buffer that it changes is its own work, and that of what else changes the buffer.
+        by_operators = [at for at in by_operators if not self._changes(row, held[at][0], depth)]
         if not self._all_intended(held, given, by_operators, depth):
             return False
         for at in operands.written:
-            row, contents = (held[at][0], given[at]) if at < len(held) else (-1, None)
-            if contents is None and row >= 0 and not self.may_be_intended(row):
+            value, contents = (held[at][0], given[at]) if at < len(held) else (-1, None)
+            if contents is None and value >= 0 and not self.may_be_intended(value):
                 return False  # the output of some operator is not known, and that is not told
         passed = [at for at in operands.passed or () if at < len(held)]
         if not all(at < len(held) and _is_value(given[at]) for at in operands.written) and not self._states(held):
@@ -414,6 +417,17 @@ class Designs:
             unknown = [at for at in passed if given[at] is None]
             return not (out.positive and out.negative and unknown)
         return _has_signs(out, [contents for contents in given if contents is not None])
+
+    def _changes(self, row: int, buffer: int, depth: int) -> bool:
+        """Tells whether an operator writes into a buffer, and all else that does was told to write."""
+        made = (assigned(self._nodes, buffer) if buffer >= 0 else None) or []
+        others = [each for each in made if each != row]
+        held = [self._contents(each, 0) for each in others]
+        return (
+            row in made
+            and min(made) >= 0
+            and self._all_intended([(each, 0) for each in others], held, range(len(others)), depth)
+        )
 
     def _is_fed(self, row: int) -> bool:
         return self._category(row) is Category.PARAMETER
@@ -527,8 +541,14 @@ class Designs:
             and not is_backward(self._nodes.op_type(consumer))
             and not (forward and self._is_backward(consumer) and self._is_clean(consumer))
             and not self._is_unread_view(consumer)
-            and self._ran(consumer)
+            and (self._is_change(consumer) or self._ran(consumer))  # that a buffer changes is no work
+            and not (row >= 0 and self._writes(consumer) and consumer in (assigned(self._nodes, row) or ()))
         ]
+
+    def _writes(self, row: int) -> bool:
+        """Tells whether all that an operator puts out is a tensor in which it wrote something."""
+        operands = OPERATORS.get(self._kind(row))
+        return operands is not None and bool(operands.written)
 
     def _ran(self, row: int) -> bool:  # noqa: ARG002 - of a step whose nodes are looked up
         """Tells whether a node may have run in this step: a graph has the nodes of all steps."""
