@@ -204,7 +204,7 @@ class Operators:
         for each in self._unfilled.read_by(func, kind, args, kwargs):
             self._recording.flow.doubt(each)
         nobodys = self._unfilled.ran(func, kind, args, kwargs, tensors)
-        if not recorded:
+        if not recorded or self._recording.flow.lays(func, args):
             return
         backward, grads = internals.in_backward(), torch.is_grad_enabled()
         again = backward and (grads or self._scopes)  # for a checkpoint: it ran before under the same names

@@ -719,6 +719,11 @@ class Training:
         if capture is not None:
             self.recording.step.adopt([capture])
 
+    def see_rates(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer begins a step of which nothing else is seen yet: the gradients are made while it runs."""
+        with self.recording.at_work():
+            see_all(self.recording.step, self._rates(optimizer), self.recording.plans, None)
+
     def _rates(self, optimizer: torch.optim.Optimizer | None) -> list[tuple[str, torch.Tensor]]:
         """The learning rates that an optimizer steps with now, as tensors by node."""
         own = [id(group) for group in optimizer.param_groups] if optimizer is not None else []
