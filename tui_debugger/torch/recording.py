@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from threading import get_ident
 from types import TracebackType
 from typing import Final
 
@@ -483,6 +484,12 @@ class Recording:
             if line is not None:
                 self.step.collected[name] = Operand(sources, line)
 
+    def left(self, name: str, gradient: torch.Tensor) -> None:
+        """A gradient that no optimizer used lies there when the step ends: it may be added to one of a step before."""
+        if name in self.structure.gradients:
+            sources = self.flow.sources([gradient]) if self.flow.following else [UNKNOWN]
+            self.structure.add_gradient(name, self.structure.gone_through(sources or [UNKNOWN]))
+
     def given(self, name: str, tensor: torch.Tensor, *, no_grad: bool = False) -> None:
         """The model was called with a tensor."""
         step = self._step(name, 1, no_grad=no_grad)
@@ -726,22 +733,34 @@ def _read_now(reads: Reads) -> list[Operand]:
     return found
 
 
+_at_work: Final[set[int]] = set()
+"""Threads in which something of ours is computed, for whichever of several models that are recorded."""
+
+
+def at_work() -> bool:
+    """Tells whether what runs in this thread is work of ours, and not of the program."""
+    return get_ident() in _at_work
+
+
 class AtWork:
     """See ``Recording.at_work``. Runs hundreds of times a step: a class costs half of what a generator does.
 
     What is computed is detached from autograd anyway (``internals.local``).
     """
 
-    __slots__ = ("_before", "_guard", "_recording")
+    __slots__ = ("_before", "_guard", "_inside", "_recording")
 
     def __init__(self, recording: Recording) -> None:
         """Begins with ``with``."""
         self._recording = recording
         self._before = recording.paused
+        self._inside = True
         self._guard = no_autocast()
 
     def __enter__(self) -> None:
         """Begins."""
+        self._inside = (thread := get_ident()) in _at_work
+        _at_work.add(thread)
         self._recording.paused = True
         self._guard.__enter__()
 
@@ -749,5 +768,7 @@ class AtWork:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Ends."""
+        if not self._inside:
+            _at_work.discard(get_ident())
         self._recording.paused = self._before
         self._guard.__exit__(kind, error, trace)
