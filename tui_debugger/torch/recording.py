@@ -266,6 +266,8 @@ class Recording:
         self._surprised = False
         self._surprises = 0
         self._calm = 0
+        self._now_and_then = False
+        """A pass without gradients ran in a new order: it need not come again in the next step."""
         self._off_course: set[bool] = set()
         """Passes (without gradients or not) in which something is not what the debugger knows. What runs after it is
         judged at the end, when the debugger was told."""
@@ -393,6 +395,7 @@ class Recording:
 
     def _doubt_plan(self, *, no_grad: bool = False) -> None:
         self._surprised = self.structure.changed = True
+        self._now_and_then |= no_grad
         if not no_grad:
             self.structure.gradients_doubted = True
 
@@ -585,7 +588,7 @@ class Recording:
             self._calm = 0
         elif self.flow.following:
             self._calm += 1
-        often = self._surprises > 1 and self._calm < CALM
+        often = (self._surprises > 1 or self._now_and_then) and self._calm < CALM
         self.flow.following = self._at_once or self.learning or self._surprised or often
         if self.flow.following and self.structure.gradients_doubted:
             self.structure.gradients_doubted = False

@@ -142,6 +142,55 @@ def spoiled(write: Callable[[torch.Tensor], object]) -> Program:
     return program
 
 
+def validated() -> tuple[nn.Module, Any, Step]:
+    """An evaluation after every second step, whose batch norm has a negative variance once."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    steps: list[bool] = []
+
+    def step(bad: bool) -> None:
+        steps.append(bad)
+        model.train()
+        optimizer.zero_grad()
+        model(torch.randn(6, 4)).square().mean().backward()
+        optimizer.step()
+        if len(steps) % 2:
+            model.eval()
+            if bad:
+                model.get_buffer("1.running_var")[3] = -5.0
+            with torch.no_grad():
+                model(torch.randn(6, 4))
+
+    return model, optimizer, step
+
+
+class Counting(nn.Module):
+    """Writes to a buffer of its own while it runs, and reads it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+        self.register_buffer("factor", torch.ones(3))
+
+    def forward(self, x: torch.Tensor, bad: bool) -> torch.Tensor:
+        with torch.no_grad():
+            self.factor.mul_(math.nan if bad else 0.9)
+        found: torch.Tensor = self.inner(x) * self.factor
+        return found
+
+
+def counting() -> tuple[nn.Module, Any, Step]:
+    model = Counting()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+
+    def step(bad: bool) -> None:
+        optimizer.zero_grad()
+        model(torch.randn(6, 4), bad).square().mean().backward()
+        optimizer.step()
+
+    return model, optimizer, step
+
+
 def left() -> tuple[nn.Module, Any, Step]:
     """Another model's loss adds to gradients that an optimizer has used: those of the last step nobody uses."""
     judge, maker = rewriting.two_layers(), nn.Linear(3, 4)
@@ -166,6 +215,8 @@ PROGRAMS: dict[str, Program] = {
     "a weight that is clamped": clamped,
     "an average by a number": decayed,
     "rows that are switched off": experts,
+    "an evaluation now and then": validated,
+    "a buffer that its module spoils": counting,
     "a statistic times NaN": spoiled(lambda statistics: statistics.mul_(math.nan)),
 }
 

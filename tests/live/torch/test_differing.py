@@ -26,6 +26,11 @@ TRUE: dict[str, dict[str, Places]] = {
         "op": at("NoGrad/Mul", "NoGrad/Mul#2"),
     },
     "rows that are switched off": {"module": at("Experts"), "op": at("Div")},
+    "an evaluation now and then": {
+        "module": {(nets.BAD + 1, "NoGrad/1/BatchNorm1d", 0)},
+        "op": {(nets.BAD + 1, "NoGrad/1/NativeBatchNorm", 0)},
+    },
+    "a buffer that its module spoils": {"module": at("Counting"), "op": at("Mul")},
     # Its optimizer ended the step before. At module level the batch norm changes the buffer as well: nobody is accused.
     "a statistic times NaN": {"module": set(), "op": {(nets.BAD + 1, "Mul", 0)}},
 }
