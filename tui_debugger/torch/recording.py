@@ -52,7 +52,7 @@ from tui_debugger.torch.internals import (
     storage_of,
     when_backward_ends,
 )
-from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Node, Structure, output_of, split_output
+from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Node, Structure, is_constant, output_of, split_output
 from tui_debugger.torch.verdicts import find_records, judge_one, judge_step
 
 _UNREADABLE: Final = "unreadable"
@@ -268,6 +268,8 @@ class Recording:
         self._calm = 0
         self._now_and_then = False
         """A pass without gradients ran in a new order: it need not come again in the next step."""
+        self._read: dict[str, set[str]] = {}
+        """What nodes were made of in this step, as far as that is followed."""
         self._off_course: set[bool] = set()
         """Passes (without gradients or not) in which something is not what the debugger knows. What runs after it is
         judged at the end, when the debugger was told."""
@@ -350,6 +352,7 @@ class Recording:
             structure.add(name, Node(kind, source=source()), self._last)
         if self.flow.following:
             inputs = sources()
+            self._read.setdefault(name, set()).update(inputs)
             structure.add_inputs(name, inputs)
             if self._at_once:
                 structure.note_gradients(name, inputs, trained=any(each.requires_grad for each in tensors))
@@ -551,7 +554,15 @@ class Recording:
     def told(self, hits: Iterable[ClientHit]) -> list[ClientHit]:
         """Hits, of which each says whether the debugger knows what its node was made of in this step."""
         unknown = [each for each in hits if not self.structure.is_known(each.node) or self._read_others(each)]
-        return [replace(each, inputs_unknown=True) if each in unknown else each for each in hits]
+        return [replace(each, inputs_unknown=True) if each in unknown else self._without_others(each) for each in hits]
+
+    def _without_others(self, hit: ClientHit) -> ClientHit:
+        """A hit of a node that other steps gave more: what it did not read in this step made nothing bad."""
+        read, node = self._read.get(hit.node), self.structure.nodes.get(hit.node)
+        if read is None or node is None:
+            return hit
+        others = (each for each in node.inputs if each not in read and not is_constant(each))
+        return replace(hit, operands=(*hit.operands, *((each, OperandState.CLEAN) for each in others)))
 
     def _read_others(self, hit: ClientHit) -> bool:
         """Tells whether a node read something bad that the graph need not name. An Inf may be a mask to operators."""
@@ -595,6 +606,7 @@ class Recording:
             self.structure.changed = True
         self._surprised = False
         self._off_course.clear()
+        self._read.clear()
         self.settled = not (self.flow.following or self.learning or self.measuring or self._at_once)
 
     # -- inside --------------------------------------------------------------------------------------

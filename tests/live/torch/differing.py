@@ -191,6 +191,22 @@ def counting() -> tuple[nn.Module, Any, Step]:
     return model, optimizer, step
 
 
+def multiplied() -> tuple[nn.Module, Any, Step]:
+    """The bad step multiplies once more: its first product is not that of the other steps, which is bad as well."""
+    model = rewriting.two_layers()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+
+    def step(bad: bool) -> None:
+        optimizer.zero_grad()
+        made = model(torch.randn(6, 4))
+        if bad:
+            made = made * 1e30 * 1e30
+        (F.mse_loss(made, torch.randn(6, 1)) * 2.0).backward()
+        optimizer.step()
+
+    return model, optimizer, step
+
+
 def left() -> tuple[nn.Module, Any, Step]:
     """Another model's loss adds to gradients that an optimizer has used: those of the last step nobody uses."""
     judge, maker = rewriting.two_layers(), nn.Linear(3, 4)
@@ -212,6 +228,7 @@ def left() -> tuple[nn.Module, Any, Step]:
 PROGRAMS: dict[str, Program] = {
     "a gradient that nothing uses": left,
     "a division around the model": advantages,
+    "a product more": multiplied,
     "a weight that is clamped": clamped,
     "an average by a number": decayed,
     "rows that are switched off": experts,

@@ -20,6 +20,7 @@ TRUE: dict[str, dict[str, Places]] = {
     # Nothing of the model is bad at module level: the loss was given something bad that is no tensor of it.
     "a division around the model": {"module": set(), "op": at("Div")},
     "a gradient that nothing uses": {"module": at("Loss"), "op": at("Log")},
+    "a product more": {"module": at("Loss"), "op": at("Mul#2")},
     "a weight that is clamped": {"module": at("Scaled"), "op": at("Log")},
     "an average by a number": {
         "module": at("teacher.weight", "teacher.bias"),
