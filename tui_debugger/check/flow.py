@@ -365,7 +365,9 @@ class Flow:
         found = self._mates.get(row)
         if found is None:
             weights = self.nodes.memo(SharedWeights)
-            group = weights.groups.get(row, ())
+            group = weights.groups.get(row)
+            if group is None:
+                return ()
             rows = tuple(each for each in group if each == row or self._is_same(weights, row, each))
             roots = {self.nodes.graph_of(each).root_id for each in rows}
             found = self._mates[row] = rows if len(roots) > 1 else ()

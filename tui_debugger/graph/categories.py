@@ -234,6 +234,17 @@ _STATE_PLACE = re.compile(
 _POSSIBLE_PREFIX = re.compile(r"(?:moment|momentum|linear|prev|step_size|mu|eta|ax|m|v)[._](?=.)", re.IGNORECASE)
 _STATE_NAMES = frozenset({"beta1_power", "beta2_power", "global_step", "step_t", "state_step"})
 
+_WRAPPERS: Final = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
+
+
+def without_wrappers(name: str) -> str:
+    """Returns a dotted name without the attributes under which wrappers of PyTorch keep a module.
+
+    These are torch.compile, FSDP and checkpoint_wrapper.
+    """
+    return ".".join(part for part in name.split(".") if part not in _WRAPPERS) if "._" in f".{name}" else name
+
+
 _WEIGHT_OR_BIAS = re.compile(r"(?:^|[._])(?:weight|bias)$", re.IGNORECASE)
 _WEIGHT_LIKE = re.compile(r"(?:^|[._])(?:weight|bias|embedding_table)$", re.IGNORECASE)
 # Gain and shift of a normalisation are trained too, but are not counted as weights where a graph tells
@@ -288,6 +299,11 @@ def parameter_by_name(name: str, names: Container[str] = ()) -> Category:
     if _NORMALISATION.search(name):
         return Category.NORM
     return Category.WEIGHT if _WEIGHT_LIKE.search(name) else Category.PARAMETER
+
+
+def is_parameter_name(name: str) -> bool:
+    """Tells whether a name alone says that it is a parameter's; ``parameter_by_name`` says which kind of one."""
+    return bool(_WEIGHT_LIKE.search(name) or _NORMALISATION.search(name)) or is_optimizer_state(name)
 
 
 def is_gradient(name: str) -> bool:
