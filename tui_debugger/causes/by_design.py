@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -154,8 +155,13 @@ class Designs:
                 if each[0] >= 0 and each not in sources and self.intended(*each):
                     sources[each] = None
                     pending.append(each[0])
-        readers = {reader for each in sources for reader, _ in self._readers(*each)}
-        readers = {each for each in readers if self._order(each) < self._order(row)}
+        readers: dict[int, None] = {}
+        reads_on = list(sources)
+        for each in reads_on:  # grows: what passes the Inf on is read as well
+            for reader, _ in self._readers(*each) if len(readers) < _DEPTH else ():
+                if reader not in readers and self._order(reader) < self._order(row):
+                    readers[reader] = None
+                    reads_on += [(reader, at) for at in self._outputs(reader) if self.intended(reader, at)]
         return any(map(self._breaks, sorted(readers)))
 
     def _order(self, row: int) -> tuple[bool, bool, int]:
@@ -767,10 +773,10 @@ def stated(nodes: NodeTable, row: int) -> Elements | None:
     text = nodes.constants.get(row)
     if text is None or text.endswith("…") or nodes.category_of(row) is not Category.CONSTANT:
         return None
-    try:
-        numbers = [float(word) for word in _NUMBER.findall(text)]
-    except ValueError:  # no numbers: a name, a type, a flag
-        return Elements()
+    numbers = []
+    for word in _NUMBER.findall(text):
+        with suppress(ValueError):  # no number: a name, a type, a flag
+            numbers.append(float(word))
     return Elements(
         sum(map(math.isnan, numbers)),
         sum(each == math.inf for each in numbers),

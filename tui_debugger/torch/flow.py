@@ -226,6 +226,11 @@ class Flow:
                     found.append((name, held))
         return found
 
+    def shows_bytes(self, tensors: Iterable[torch.Tensor]) -> bool:
+        """Tells whether one of some tensors shows the bytes of a weight or buffer, as a copy of a model reads them."""
+        whole = (each for each in tensors if not has_fractions(each))
+        return any(has_fractions(held) for each in whole for _, held in self.held_in(each))
+
     def of(self, tensor: torch.Tensor) -> Made:
         """Tells how a tensor came to be. One that holds no fractions and that nobody knows says nothing bad."""
         known = self._find(tensor)
