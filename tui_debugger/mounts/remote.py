@@ -275,12 +275,12 @@ class RemoteMount:
             try:
                 known = _found(self.ask(partial(self._about, url), url))
             except OSError as error:
-                known = error
-            if self._failed < GIVEN_UP:  # what is not asked for is not kept either
+                known = _bare(error)
+            if self._failed < GIVEN_UP:  # what is not asked for is not kept: there may be a million of them
                 self._infos[path] = known
         if isinstance(known, OSError):
             if fails:
-                raise known
+                raise _bare(known)
             return Found(False, -1, 0)
         return known
 
@@ -297,10 +297,10 @@ class RemoteMount:
                     raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self._url(path))
                 known = self._names(path)
             except OSError as error:
-                known = error
+                known = _bare(error)
             self._listings[path] = known
         if isinstance(known, OSError):
-            raise known
+            raise _bare(known)
         return known
 
     def _names(self, path: str) -> dict[str, Found]:
@@ -478,6 +478,14 @@ def _in_time(question: Callable[[], futures.Future[T]], patience: float) -> T:
         raise TimeoutError(errno.ETIMEDOUT, f"no whole answer within {patience:.3g} seconds") from None
     finally:
         answer.cancel()
+
+
+def _bare(error: OSError) -> OSError:
+    """Returns the same error without a trace: one that is kept, and raised again, would keep all that went on there."""
+    bare = type(error).__new__(type(error), error.errno, error.strerror, error.filename)
+    OSError.__init__(bare, error.errno, error.strerror, error.filename)
+    bare.__dict__.update(error.__dict__)
+    return bare
 
 
 _CLASSES: Final = (

@@ -504,7 +504,7 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
         self._keep(content, same)
         before = nodes.state
         if before not in same.listed:
-            rows = nodes.add(calls, directory)
+            rows = self._rows[rank, step] = nodes.add(calls, directory)
             nodes.state = next(self._numbers)
             table = StepTable(_places(calls, rows), calls, directory, state)
             same.listed[before] = self._alike(nodes), rows, table
