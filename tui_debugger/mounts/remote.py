@@ -292,9 +292,9 @@ class RemoteMount:
         if known is None:
             folder, _, name = path.rpartition("/")
             beside = self._listings.get(folder) if path else None
+            if isinstance(beside, dict) and name in beside and not beside[name].directory:  # of many: not kept
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self._url(path))
             try:
-                if isinstance(beside, dict) and name in beside and not beside[name].directory:
-                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self._url(path))
                 known = self._names(path)
             except OSError as error:
                 known = _bare(error)
