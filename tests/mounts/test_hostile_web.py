@@ -189,7 +189,11 @@ def test_sizes_are_asked_of_what_is_read(web: WebServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "link", ["../other/", "/", "/run", "//127.0.0.1/run/step_1/evil.npy", "http://[::", "..%2Fx.npy"]
+    "link",
+    [
+        *("../other/", "/", "/run", "//127.0.0.1/run/step_1/evil.npy", "http://[::", "..%2Fx.npy", "a%2Fb.npy"),
+        *("%00x.npy", "%2e%2e/", ".%2e", "../../etc/passwd", "http://evil.example/run/step_1/evil.npy"),
+    ],
 )
 def test_a_link_out_of_the_directory_is_no_name(web: WebServer, capsys: Capsys, link: str) -> None:
     names = [f"layer.{n}.npy" for n in range(4)]
@@ -356,7 +360,7 @@ def ends_at(process: subprocess.Popen[str], number: signal.Signals) -> None:
     """
     process.send_signal(number)
     try:
-        words = "".join(process.communicate(timeout=10))
+        words = "".join(process.communicate(timeout=5))
     finally:
         process.kill()
     assert process.returncode == 128 + number

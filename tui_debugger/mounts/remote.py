@@ -507,6 +507,8 @@ def _as_os_error(error: Exception, url: str) -> OSError:
         return TimeoutError(errno.ETIMEDOUT, error.strerror or "no answer in time", url)
     if isinstance(status, int):
         words = f"the server answers {status}"
+    elif type(error).__name__ == "ServerDisconnectedError":  # of aiohttp, as the next one
+        words = "the server ended the connection without an answer"
     elif type(error).__name__ == "ClientPayloadError":  # of aiohttp, which is imported where it is needed
         words = "the connection was lost before all bytes came"
     else:
