@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,7 @@ _SPACES: Final = frozenset({"aten", "c10d", "_c10d_functional"})
 """Name spaces that PyTorch sets before an operator with a dot; an overload may follow."""
 
 
+@lru_cache(1 << 12)
 def plain_type(op_type: str) -> str:
     """``log`` of ``Log``, ``aten.log_.default`` and ``aten::log.out``; ``allreduce`` of ``c10d::allreduce_``."""
     spaced, _, name = op_type.lower().rpartition("::")

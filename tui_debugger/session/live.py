@@ -716,7 +716,7 @@ class LiveSession(Session):
         checker = LiveChecker(
             measurements,
             watchpoints,
-            lambda w: self._selections.selected(rank, measurements.flow.nodes, w.selection),
+            lambda w: self._selections.selected(measurements.flow.nodes, w.selection),
             lambda: self._selections.in_scope(measurements.flow.nodes),
             mark=mark_hits,
         )
@@ -738,7 +738,7 @@ class LiveSession(Session):
         graph = live.graph
         if graph is None:
             raise NotStoppedError("the graph of the training did not come yet", where=f"rank {live.number}")
-        masks = tuple(self._selections.mask(live.number, graph.nodes, each.selection) for each in watchpoints)
+        masks = tuple(self._selections.mask(graph.nodes, each.selection) for each in watchpoints)
         return Watched(version, watchpoints, masks, graph, live.training.info)
 
     def _live(self, rank: int) -> LiveRank:

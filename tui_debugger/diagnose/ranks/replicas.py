@@ -16,12 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import UInt8
+from tui_debugger.arrays import Int64, UInt8
 from tui_debugger.check.contents import Content, KnownBy
 from tui_debugger.check.types import Pair
 from tui_debugger.diagnose.ranks.batches import SharedBatch, shared_batches
@@ -54,6 +55,7 @@ from tui_debugger.graph.categories import (
 )
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import TRAINABLE, Category, ProgressFn, Side, TensorKey, no_progress
+from tui_debugger.sources.base import TensorTable, made_once
 
 
 class Kind(IntEnum):
@@ -293,6 +295,32 @@ class _Nodes:
         self.kinds = kinds
 
 
+_NODES: Final = {dims: partial(_Nodes, dims=dims) for dims in (False, True)}
+
+
+def _of_interest(known: _Nodes, table: TensorTable) -> tuple[Int64, list[tuple[int, Place, Kind]]]:
+    """Returns the rows of a table that may have to be equal on several ranks; of each the node, the place, the kind."""
+    nodes, kinds = known.nodes, known.kinds[table.node]
+    rows = np.flatnonzero((kinds != Kind.NONE) & (table.side == int(Side.OUTPUT)))
+    columns = (each[rows].tolist() for each in (table.node, table.slot, table.round, kinds))
+    return rows, [
+        (node, Place(nodes.graph_of(node).name, nodes.names[node], slot, number), Kind(kind))
+        for node, slot, number, kind in zip(*columns, strict=True)
+    ]
+
+
+def _modules_of_norms(nodes: NodeTable) -> frozenset[str]:
+    norm = np.array([is_norm(each) for each in nodes.types] or [False], np.bool_)
+    return frozenset(nodes.names[node].rpartition("/")[0] for node in np.flatnonzero(norm[nodes.type_id]).tolist())
+
+
+def _output_of_modules(nodes: NodeTable, table: TensorTable) -> dict[str, int]:
+    """Returns the row of the first output of each module, by its path."""
+    outputs = np.flatnonzero((table.side == int(Side.OUTPUT)) & (table.slot == 0) & (table.round == 0))
+    own = zip(outputs.tolist(), table.node[outputs].tolist(), strict=True)
+    return {nodes.names[node].rpartition("/")[0]: row for row, node in own}
+
+
 class _Comparison:
     """See ``compare_ranks``."""
 
@@ -362,18 +390,12 @@ class _Comparison:
     def _take_in(self, rank: int, step: int, *, dims: bool) -> None:
         flow = self._run.flow(rank, self._progress)
         table = flow.table(step)
-        known = self._nodes.get(rank)
-        if known is None or known.nodes is not flow.nodes:
-            known = self._nodes[rank] = _Nodes(flow.nodes, dims=dims)
-        kinds = known.kinds[table.node]
-        rows = np.flatnonzero((kinds != Kind.NONE) & (table.side == int(Side.OUTPUT)))
+        known = self._nodes[rank] = flow.nodes.memo(_NODES[dims])
+        rows, places = made_once(table, known, partial(_of_interest, known, table))
         held = self._held.setdefault(step, {})
-        for row, content in zip(rows.tolist(), self._run.contents.of(flow, step, rows, self._progress), strict=True):
-            node = int(table.node[row])
-            graph, name = flow.nodes.graph_of(node).name, flow.nodes.names[node]
-            place = Place(graph, name, int(table.slot[row]), int(table.round[row]))
+        contents = self._run.contents.of(flow, step, rows, self._progress)
+        for (node, place, kind), content in zip(places, contents, strict=True):
             held.setdefault(place, {})[rank] = content
-            kind = Kind(int(kinds[row]))
             if place not in self._kinds:
                 self._kinds[place] = kind
                 self._dims[place] = flow.nodes.placements.get(node, "")
@@ -403,7 +425,7 @@ class _Comparison:
 
     def _reduced_over(self, place: Place) -> Groups:
         """The groups of ranks over which the recorder says that the gradient of a weight is reduced."""
-        found = {nodes.reduced_over.get(place.node, ()) for nodes in self._nodes.values()}
+        found = {nodes.reduced_over.get(place.node, ()) for nodes in set(self._nodes.values())}
         return tuple(sorted(found - {()}))
 
     def _spreads_of_weights(self, *, declared: bool) -> dict[Place, Spread]:
@@ -514,15 +536,12 @@ class _Comparison:
         for rank, step in self._pairs:
             flow = self._run.flow(rank, self._progress)
             table = flow.table(step)
-            for node, name in enumerate(flow.nodes.names):
-                if is_norm(flow.nodes.types[flow.nodes.type_id[node]]) and name.rpartition("/")[0] in modules:
-                    norms.add(name.rpartition("/")[0])
-            outputs = np.flatnonzero((table.side == int(Side.OUTPUT)) & (table.slot == 0) & (table.round == 0))
+            norms |= flow.nodes.memo(_modules_of_norms) & modules.keys()
+            known = self._nodes[rank]
+            outputs = made_once(table, (_output_of_modules, known), partial(_output_of_modules, known.nodes, table))
+            telling = constant | norms
             rows = {
-                module: row
-                for row in outputs.tolist()
-                if (module := flow.nodes.names[int(table.node[row])].rpartition("/")[0]) in constant | norms
-                and rank not in made.get(module, ())
+                module: row for module, row in outputs.items() if module in telling and rank not in made.get(module, ())
             }
             contents = self._run.contents.of(flow, step, [*rows.values()], self._progress)
             for module, content in zip(rows, contents, strict=True):
@@ -706,7 +725,7 @@ class _Comparison:
         return {each for each in differing if (each.place.node, each.step, each.group) in updated}
 
     def _compare(self, step: int, own: Mapping[Place, Groups]) -> Iterable[_Compared]:
-        reduced = {gradient_of(name) for nodes in self._nodes.values() for name in nodes.reduced_over}
+        reduced = {gradient_of(name) for nodes in set(self._nodes.values()) for name in nodes.reduced_over}
         for place, held in self._held.get(step, {}).items():
             for group in own.get(place, ()):
                 known = {rank: held[rank] for rank in group if rank in held and held[rank].by}
