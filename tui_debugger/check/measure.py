@@ -1,4 +1,4 @@
-"""In which order files are read: tensor by tensor, each through its steps, so that every file is read once."""
+"""In which order files are read: tensor by tensor, each through its steps, so that what is compared is read once."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Reading:
     def __init__(
         self, entries: npt.NDArray[Any], needs: tuple[RequiredStats, ...], specs: Specs, sizes: Int64, keeper: Keeper
     ) -> None:
-        """``entries`` are sorted by tensor, then step, and hold every file once."""
+        """``entries`` hold every file once, sorted by tensor, then step, where any are compared; else by step."""
         self.step: Int64 = entries["step"]
         self.index: Int64 = entries["index"]
         self.valueless: Mask = entries["valueless"]
@@ -120,7 +120,7 @@ class ReadingList:
         self._entries.append(entries)
 
     def sorted(self, table: Tables, sizes: Callable[[int], Int64], keeper: Keeper) -> Reading:
-        """Everything by tensor, then step, files that are only compared with included."""
+        """Everything by tensor, then step, files that are only compared with included; by step where none are."""
         entries = np.concatenate(self._entries)
         compared = np.take(entries, np.flatnonzero(entries["before"] >= 0))
         only = np.zeros(len(compared), _ENTRY)
@@ -132,7 +132,8 @@ class ReadingList:
         )  # of one file what asks most comes first
         _, first = np.unique(_places(entries["step"], entries["index"]), return_index=True)
         entries = np.take(entries, first)
-        entries = np.take(entries, np.lexsort((entries["index"], entries["step"], entries["key"])))
+        if len(only):  # else step by step: a file may hold all tensors of its step
+            entries = np.take(entries, np.lexsort((entries["index"], entries["step"], entries["key"])))
         specs, own = _specs(entries, table, sizes)
         return Reading(entries, tuple(self._needs), specs, own, keeper)
 

@@ -337,6 +337,8 @@ def _later(groups: Int64, candidates: Mask) -> Mask:
 
 TOGETHER: Final = 1 << 26
 """Bytes of files that are read together at most, unless one step alone has more."""
+_TENSOR: Final = 1 << 9
+"""Bytes that a tensor counts besides: what is known of it, and of its file, is in memory until all are judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +422,7 @@ class Checker:
         size = 0
         for step in steps:
             self.measurements.kept(step)  # first: what is remembered of a step asks how large its files are
-            own = self.measurements.size(step)
+            own = self.measurements.size(step) + _TENSOR * len(self.flow.table(step))
             yield None
             if group and size + own > TOGETHER:
                 yield group

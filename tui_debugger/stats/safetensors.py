@@ -20,13 +20,15 @@ from tui_debugger import opener
 from tui_debugger.errors import reason_of
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.archive import FileBytes, State, opened, state_of, unreadable
+from tui_debugger.stats.kept import Kept
 from tui_debugger.stats.npy import StoredValues
 
 SUFFIX: Final = ".safetensors"
 MAX_HEADER: Final = 100_000_000
 """Bytes of the longest header, as the library has it."""
 _LENGTH: Final = 8
-_KEPT: Final = 32
+_EACH: Final = 200
+"""Bytes that are kept of each tensor, about: its name and its columns."""
 _TYPES: Final = {
     "BOOL": ("bool", 1),
     **{
@@ -111,7 +113,7 @@ class Header:
     metadata: dict[str, str] = field(default_factory=dict)
 
 
-_headers: dict[tuple[str, State], Header] = {}
+_headers: Kept[tuple[str, State], Header] = Kept(lambda header: len(header.specs) * _EACH)
 
 
 def read_header(path: str) -> Header:
@@ -142,13 +144,7 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Store
 
 def _known(descriptor: int, status: os.stat_result, path: str) -> Header:
     key = (path, state_of(status))
-    found = _headers.get(key)
-    if found is None:
-        found = _read(descriptor, status.st_size, path)
-        while len(_headers) >= _KEPT:
-            _headers.pop(next(iter(_headers)), None)
-        _headers[key] = found
-    return found
+    return _headers.get(key) or _headers.put(key, _read(descriptor, status.st_size, path))
 
 
 def _read(descriptor: int, size: int, path: str) -> Header:
