@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -97,6 +97,8 @@ class Run(Protocol):
     def notes(self, rank: int) -> RunNotes: ...
 
     def run_notes(self, rank: int) -> RunNotes: ...
+
+    def saved_numbers(self, rank: int, step: int) -> Mapping[str, int | float]: ...
 
     def notes_at(self, rank: int, step: int) -> tuple[ShownNote, ...]: ...
 

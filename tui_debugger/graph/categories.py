@@ -234,6 +234,17 @@ _STATE_PLACE = re.compile(
 _POSSIBLE_PREFIX = re.compile(r"(?:moment|momentum|linear|prev|step_size|mu|eta|ax|m|v)[._](?=.)", re.IGNORECASE)
 _STATE_NAMES = frozenset({"beta1_power", "beta2_power", "global_step", "step_t", "state_step"})
 
+_WRAPPERS: Final = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
+
+
+def without_wrappers(name: str) -> str:
+    """Returns a dotted name without the attributes under which wrappers of PyTorch keep a module.
+
+    These are torch.compile, FSDP and checkpoint_wrapper.
+    """
+    return ".".join(part for part in name.split(".") if part not in _WRAPPERS) if "._" in f".{name}" else name
+
+
 _WEIGHT_OR_BIAS = re.compile(r"(?:^|[._])(?:weight|bias)$", re.IGNORECASE)
 _WEIGHT_LIKE = re.compile(r"(?:^|[._])(?:weight|bias|embedding_table)$", re.IGNORECASE)
 # Gain and shift of a normalisation are trained too, but are not counted as weights where a graph tells

@@ -24,6 +24,7 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from tui_debugger.graph.categories import without_wrappers
 from tui_debugger.torch.arguments import settings_of
 from tui_debugger.torch.calls import Calls, Guard, capturing, is_compiling
 from tui_debugger.torch.flow import has_fractions
@@ -51,7 +52,6 @@ from tui_debugger.torch.structure import (
     UNKNOWN,
     Place,
     Tree,
-    clean,
     gradient_of,
     numbered,
     output_of,
@@ -417,7 +417,7 @@ class ModuleHooks:
     def _know_parameters(self, place: Place) -> None:
         """Weights may be other tensors while a module runs: parts that were gathered from all processes."""
         for name, parameter in place.module.named_parameters(recurse=False):
-            known = clean(f"{place.scope.replace('/', '.')}.{name}" if place.scope else name)
+            known = without_wrappers(f"{place.scope.replace('/', '.')}.{name}" if place.scope else name)
             if self._recording.flow.of(parameter).work:  # the program computed it, and put it there for this call
                 self._recording.flow.doubt(parameter)
             elif known in self._tree.parameters:
@@ -516,7 +516,7 @@ class ModuleHooks:
             self._recording.structure.touch([given, self._name(place)])
         found = {**settings_of(module), "input": Given(given)}
         for name, parameter in module.named_parameters(recurse=False):
-            known = clean(f"{place.scope.replace('/', '.')}.{name}" if place.scope else name)
+            known = without_wrappers(f"{place.scope.replace('/', '.')}.{name}" if place.scope else name)
             if known not in self._tree.parameters or part_of(parameter) is not parameter:
                 return None
             found[name] = Given(known)
@@ -644,7 +644,7 @@ def _is_used(place: Place, gradients: Container[str]) -> bool:
     own = dict(place.module.named_parameters(place.scope.replace("/", "."), recurse=False))
     if not any(each.requires_grad for each in own.values()):
         return bool(own)
-    return any(gradient_of(clean(name)) in gradients for name in own)
+    return any(gradient_of(without_wrappers(name)) in gradients for name in own)
 
 
 _ONLY_HOLD: Final = frozenset({"", "ModuleList", "ModuleDict"})

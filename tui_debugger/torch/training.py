@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import torch
 
+from tui_debugger.graph.categories import without_wrappers
 from tui_debugger.live.client.agent import Identity
 from tui_debugger.live.client.judging import Judge, Patience, StepMemory, watched
 from tui_debugger.live.wire import RemoteWatchpoint
@@ -44,7 +45,7 @@ from tui_debugger.torch.internals import (
 )
 from tui_debugger.torch.optimizers import Steps
 from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Structure, Tree, clean, gradient_of, tree_of
+from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Structure, Tree, gradient_of, tree_of
 from tui_debugger.torch.verdicts import look_now
 from tui_debugger.watch.condition_table import CONDITIONS
 
@@ -511,7 +512,7 @@ class Training:
 
         A weight in the place of another one is that weight from now on. No hook is on what was not there before.
         """
-        path = clean(f"{self._scopes[id(owner)].replace('/', '.')}.{name}".removeprefix("."))
+        path = without_wrappers(f"{self._scopes[id(owner)].replace('/', '.')}.{name}".removeprefix("."))
         if isinstance(new, torch.nn.Module):
             if not all(self.owns(each) for each in new.modules()):
                 self.recording.lost(ADDED, path)

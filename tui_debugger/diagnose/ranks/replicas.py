@@ -309,6 +309,8 @@ class _Comparison:
         self._unknown: dict[TensorKey, str] = {}
         self._spreads: dict[Place, Spread] = {}
         self._norms_apart: list[str] = []
+        self._beside_parts: set[Place] = set()
+        """Weights of modules that have parts on each rank: nothing tells whether they are parts, too."""
         self._same_outputs: dict[Place, Groups] = {}
         """For each weight the ranks whose modules have equal outputs at the first step."""
 
@@ -320,6 +322,7 @@ class _Comparison:
         self._spreads = self._spreads_of_weights(declared=recorded is not None)
         layout = recorded or self._inferred_layout()
         own = self._equal_at_first(layout)
+        self._doubt_what_lies_beside_parts()
         tied = [*self._ties()]
         differences = [*self._differences(own), *self._untied(tied)]
         differences.sort(key=lambda each: self._steps.index(each.key.step))
@@ -428,7 +431,29 @@ class _Comparison:
         equal = sum(spread is Spread.REPLICATED for spread in found.values())
         # Where few weights are equal they may be parts that were drawn with one seed, or averaged now and then.
         most = equal >= _MOST * (equal + len(near))
-        return found | dict.fromkeys(near, Spread.REPLICATED if most else Spread.VARYING)
+        found |= dict.fromkeys(near, Spread.REPLICATED if most else Spread.VARYING)
+        parted = {_module(place) for place, spread in found.items() if spread is Spread.INDEPENDENT}
+        self._beside_parts = {
+            place
+            for place, spread in found.items()
+            if spread is not Spread.INDEPENDENT and _module(place) in parted and not self._is_proven(place)
+        }
+        return {place: spread for place, spread in found.items() if place not in self._beside_parts}
+
+    def _is_proven(self, place: Place) -> bool:
+        """Tells whether more than values says that a weight is a replica."""
+        return bool(self._reduced_over(place) or self._same_outputs.get(place))
+
+    def _doubt_what_lies_beside_parts(self) -> None:
+        """Doubts weights beside parts that go apart: they may be replicas, or parts that were drawn with one seed."""
+        for place in sorted(self._beside_parts):
+            held = [(step, own) for step in self._steps if len(own := self._held[step].get(place, {})) > 1]
+            began = len(_classes(held[0][1])) if held else 0
+            for step, own in held:
+                if len(_classes(own)) > began and all(each.by for each in own.values()):
+                    why = "it began equal on these ranks, and the other weights of its module are parts: it may be one"
+                    self._unknown.setdefault(self._key(place, min(own), step), why)
+                    break
 
     def _alike(self, place: Place, held: Held) -> bool:
         """Tells whether a weight that differs between ranks began as one on all of them."""
@@ -531,7 +556,7 @@ class _Comparison:
             told = layout.dense_replicas if named and not is_expert(place.node) else layout.replicas
             groups = [
                 *told,
-                *_classes(held, varied=True),
+                *(() if place in self._beside_parts else _classes(held, varied=True)),
                 *self._same_outputs.get(place, ()),
                 *self._reduced_over(place),
             ]
@@ -760,3 +785,8 @@ def _united(groups: Iterable[Iterable[int]], held: Held) -> tuple[tuple[int, ...
         apart = [each for each in found if not each & own]
         found = [*apart, own.union(*(each for each in found if each & own))]
     return tuple(tuple(sorted(each)) for each in found if len(each) > 1)
+
+
+def _module(place: Place) -> str:
+    """The module that a weight belongs to."""
+    return place.node.rpartition(".")[0]

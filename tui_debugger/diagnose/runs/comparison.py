@@ -14,18 +14,20 @@ from tui_debugger.diagnose.ranks.layout import ParallelLayout, recorded_layout
 from tui_debugger.diagnose.run import Run
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
 from tui_debugger.diagnose.runs.judge import Earlier, StepJudge
-from tui_debugger.diagnose.runs.logged import logged_differences
+from tui_debugger.diagnose.runs.logged import logged_differences, saved_differences
 from tui_debugger.diagnose.runs.matching import Rule
 from tui_debugger.diagnose.runs.results import Finding, Judged, Judgement, Kind, Options, Place, RunsReport, StepReport
 from tui_debugger.diagnose.runs.step import Noise, RunTensors
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import PARAMETERS, Category, Progress, ProgressFn, no_progress
-from tui_debugger.text.numbers import named, plural
+from tui_debugger.text.numbers import and_more, named, plural
 
 Group = tuple[tuple[int, ...], tuple[int, ...]]
 """Ranks of both runs that are compared with each other: several of one run hold parts of the same tensors."""
 
 _WORDS: Final = re.compile(r"[./]")
+_MOST_NUMBERS: Final = 4
+"""Numbers beside tensors that a finding names."""
 _MOST_DOUBTS: Final = 1000
 """Doubts that are kept."""
 
@@ -133,6 +135,7 @@ class _Comparison:
             judge.forget()
             so_far(self._report())
         self._merge_stages()
+        self._compare_saved_numbers()
         self._compare_logs()
         self._doubt()
         for pair in files.values():
@@ -159,6 +162,25 @@ class _Comparison:
             place = next(step.place for step in reversed(self.steps) if step.place[:2] == ranks)
             both = (first.name, first.name), (None, None)
             self.findings.append(Finding(Kind.LOGGED, place, 0.0, -1, -1, *both[0], both[1], None, text=first.text))
+            return
+
+    def _compare_saved_numbers(self) -> None:
+        """Compares the numbers that files hold beside their tensors; where tensors differ, too, that only is a note."""
+        for step in self.steps:
+            place = step.place
+            one, other = (
+                run.saved_numbers(*at)
+                for run, at in zip(self.runs, ((place.rank_a, place.step_a), (place.rank_b, place.step_b)), strict=True)
+            )
+            if not (differing := saved_differences(one, other)):
+                continue
+            name, text = differing[0]
+            if others := [each for each, _ in differing[1:]]:
+                text += f"; other numbers that differ: {and_more(others, _MOST_NUMBERS)}"
+            if self.findings:
+                self.notes.append(f"{name} at step {place.step_a}: {text}")
+                return
+            self.findings.append(Finding(Kind.SAVED, place, 0.0, -1, -1, name, name, (None, None), None, text=text))
             return
 
     def _when(self, found: Finding) -> tuple[int, bool, float, int]:

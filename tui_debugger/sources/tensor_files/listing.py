@@ -37,7 +37,7 @@ from tui_debugger.sources.tensor_files.contents import (
     held_by,
     holds_several,
     is_whole,
-    numbers_apart,
+    numbers_of,
 )
 from tui_debugger.sources.tensor_files.converted import NAME as INDEX_OF_STEP
 from tui_debugger.sources.tensor_files.converted import IndexedTensor
@@ -210,6 +210,7 @@ class StepLister:
         state: what the listing depends on, and how that looked after it.
         indexed: an index of ``tdbg convert`` was there.
         apart: places of numbers that are not finite, and are no findings.
+        numbers: finite numbers beside the tensors, by what a tensor in their place would be called.
         claimed: parts and indexes of checkpoints, for which other files stand, and files without a tensor.
     """
 
@@ -245,6 +246,7 @@ class StepLister:
         """By scope, what the files of the model there are called, without the number of each."""
         self.indexed = False
         self.apart: list[str] = []
+        self.numbers: dict[str, int | float] = {}
         self._order: dict[str, int] = {}
         self._done = 0
         self._first = ""
@@ -451,7 +453,9 @@ class StepLister:
             scope = self._scope_of_model(scope[:-1], _PIECE.sub("", scope[-1]), found)
         for held in found:
             self._take(path, scope, held)
-        self.apart += numbers_apart(path)
+        apart, finite = numbers_of(path)
+        self.apart += apart
+        self.numbers.update(("/".join((*scope, *map(str, place))), number) for place, number in finite.items())
         if not found:
             self.claimed.add(path)  # all of it was looked at, and there is no tensor
         if holds_several(path):

@@ -186,6 +186,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         self._broken: set[UnreadablePart] = set()
         self._indexed: bool | None = None
         self._apart: dict[tuple[int, int], list[str]] = {}
+        self._numbers: dict[tuple[int, int], Mapping[str, int | float]] = {}
         self._meshes: dict[int, dict[str, set[tuple[int, int]]]] = {}
         super().__init__(root, given, notices)
 
@@ -280,6 +281,12 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
                 is_converted = self._converted_nodes(rank) is not None
                 self._noted[rank] = self._converted_notes(rank) if is_converted else self._logged_notes(rank)
             return self._noted[rank]
+
+    def saved_numbers(self, rank: int, step: int) -> Mapping[str, int | float]:
+        """The finite numbers beside the tensors of a step."""
+        with self._lock:
+            self.tensors(rank, step)
+            return self._numbers.get((rank, step), {})
 
     def _converted_notes(self, rank: int) -> RunNotes:
         path, notes = os.path.join(os.path.dirname(self._first_path(rank)), NOTES_FILE), NO_NOTES  # noqa: PTH118, PTH120 - text
@@ -425,6 +432,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         lister = self._list(rank, step, progress)
         self._indexed = bool(self._indexed) or lister.indexed
         self._apart[rank, step] = lister.apart
+        self._numbers[rank, step] = lister.numbers
         arrays = lister.arrays
         for part in dict.fromkeys(each.part for each in arrays if each.part is not None):
             for axis, place in part.places:
