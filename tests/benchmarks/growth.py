@@ -62,6 +62,14 @@ def _steps(root: Path, count: int) -> list[str]:
     return ["check", str(root), "--watch", "TO", "--watch", "WNC"]
 
 
+def _checkpoints(root: Path, count: int) -> list[str]:
+    for step in range(count):
+        (root / f"step_{step}").mkdir(parents=True)
+        values = {f"layers.{at}.weight": np.full(4, 1.0 + step, np.float32) for at in range(100)}
+        write_safetensors(root / f"step_{step}" / "x.safetensors", values)
+    return ["trajectory", str(root)]
+
+
 def _ranks(root: Path, count: int) -> list[str]:
     return ["ranks", str(write_ranks(root, count, nodes=60, steps=1))]
 
@@ -125,6 +133,7 @@ SIZES: Final[Mapping[str, tuple[Callable[[Path, int], list[str]], int]]] = {
     "tensors in one .pt": (_tensors("pt"), 10_000),
     "files": (_files, 10_000),
     "steps": (_steps, 200),
+    "checkpoints": (_checkpoints, 40),
     "ranks": (_ranks, 128),
     "ranks that are equal": (_equal_ranks, 256),
     "ranks, each with a notice": (_notices, 128),
