@@ -246,6 +246,22 @@ def test_an_expert_that_is_a_copy_of_another_one_is_named(diff: Callable[..., An
     assert f"holds {copied} of A where {wrong} should be" in answer.out
 
 
+def test_square_matrices_that_alone_are_not_transposed_cannot_be_judged(diff: Callable[..., Answer]) -> None:
+    """Their shape does not tell, and a conversion forgets them all at once."""
+    one = {
+        f"h.{layer}.{name}.weight": random(*shape, seed=9 * layer + len(name))
+        for layer in range(2)
+        for name, shape in (("c_attn", (8, 24)), ("attn.c_proj", (8, 8)))
+    }
+    one["wte.weight"] = random(20, 8, seed=99)
+    linear = {name: value if name == "wte.weight" else value.T.copy() for name, value in one.items()}
+    assert diff(one, linear).code == 0
+    forgotten = linear | {name: value for name, value in one.items() if "c_proj" in name}
+    answer = diff(one, forgotten)
+    assert answer.code == 2
+    assert "h.0.attn.c_proj.weight:0: it is square, and not transposed as all other matrices are" in answer.out
+
+
 def test_a_conversion_that_nothing_proves_cannot_be_judged(diff: Callable[..., Answer]) -> None:
     """Only the fused weights are others: whether they were cut otherwise or hold something else is not known."""
     other = {

@@ -194,6 +194,9 @@ class ListedStep:
 # -- tables of nodes ------------------------------------------------------------------------------------------
 
 
+_NOTHING: Final = build_table(())
+
+
 class RankNodes:
     """The nodes of one rank while steps add to them.
 
@@ -205,7 +208,7 @@ class RankNodes:
 
     def __init__(self) -> None:
         """No node."""
-        self.table = build_table(())
+        self.table = _NOTHING.of_lineage(object())
         self.rows: dict[Any, int] = {}
         self.sequence: list[int] = []
 

@@ -16,17 +16,21 @@ from dataclasses import dataclass, field
 from operator import sub
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from tui_debugger import opener
 from tui_debugger.errors import reason_of
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.archive import FileBytes, State, opened, state_of, unreadable
+from tui_debugger.stats.kept import Kept
 from tui_debugger.stats.npy import StoredValues
 
 SUFFIX: Final = ".safetensors"
 MAX_HEADER: Final = 100_000_000
 """Bytes of the longest header, as the library has it."""
 _LENGTH: Final = 8
-_KEPT: Final = 32
+_EACH: Final = 200
+"""Bytes that are kept of each tensor, about: its name and its columns."""
 _TYPES: Final = {
     "BOOL": ("bool", 1),
     **{
@@ -111,7 +115,7 @@ class Header:
     metadata: dict[str, str] = field(default_factory=dict)
 
 
-_headers: dict[tuple[str, State], Header] = {}
+_headers: Kept[tuple[str, State], Header] = Kept(lambda header: len(header.specs) * _EACH)
 
 
 def read_header(path: str) -> Header:
@@ -142,13 +146,7 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Store
 
 def _known(descriptor: int, status: os.stat_result, path: str) -> Header:
     key = (path, state_of(status))
-    found = _headers.get(key)
-    if found is None:
-        found = _read(descriptor, status.st_size, path)
-        while len(_headers) >= _KEPT:
-            _headers.pop(next(iter(_headers)), None)
-        _headers[key] = found
-    return found
+    return _headers.get(key) or _headers.put(key, _read(descriptor, status.st_size, path))
 
 
 def _read(descriptor: int, size: int, path: str) -> Header:
@@ -159,8 +157,9 @@ def _read(descriptor: int, size: int, path: str) -> Header:
     if length > MAX_HEADER:
         raise unreadable(path, f"has a header of {length:,} bytes: that is not plausible")
     try:
-        found = json.loads(opener.pread(descriptor, length, _LENGTH), object_pairs_hook=_without_twins)
-        return _header(found, _LENGTH + length, size)
+        entries = _Entries()
+        found = json.loads(opener.pread(descriptor, length, _LENGTH), object_pairs_hook=entries.table)
+        return _header(found, entries, _LENGTH + length, size)
     except (ValueError, RecursionError) as error:
         what = str(error) if isinstance(error, _DamagedError) else "is no .safetensors file: its header is no JSON"
         raise unreadable(path, what) from error
@@ -170,35 +169,73 @@ class _DamagedError(ValueError):
     """Something in a header that is not as it has to be."""
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Entry:
-    """Returns a table; the entry of a tensor as what takes a third of its memory."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _DamagedError("has a key in its header twice: which one counts is not known")
-    return _Entry(**found) if found.keys() == _ENTRY else found
+class _Entries:
+    """The entries of the tensors of a header as columns, made while it is parsed: objects take ten times as much.
+
+    Attributes:
+        first, end: the bytes of each, counted from those of the first tensor.
+        kind: which of ``kinds`` each has.
+    """
+
+    def __init__(self) -> None:
+        self.first, self.end, self.kind = array("q"), array("q"), array("i")
+        self.kinds: dict[Kind, int] = {}
+
+    def table(self, pairs: list[tuple[str, Any]]) -> Any:
+        """Returns what stands for a table of the header: ``_TAKEN`` for an entry that makes sense."""
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise _DamagedError("has a key in its header twice: which one counts is not known")
+        if found.keys() != _ENTRY:
+            return found
+        entry = _Entry(**found)
+        try:
+            first, end, dtype, shape = _checked("", entry)
+        except _DamagedError:
+            return entry  # who knows its name says what is wrong
+        if end > _MOST:
+            return entry
+        self.first.append(first)
+        self.end.append(end)
+        self.kind.append(self.kinds.setdefault((dtype, shape), len(self.kinds)))
+        return _TAKEN
 
 
-def _header(found: Any, begin: int, size: int) -> Header:
+_TAKEN: Final = object()
+"""Stands for the entry of a tensor that is a row of ``_Entries``."""
+_MOST: Final = 1 << 62
+"""As many bytes as no file has."""
+
+
+def _header(found: Any, entries: _Entries, begin: int, size: int) -> Header:
     if not isinstance(found, dict):
         raise _DamagedError("has a header that is no table")
     metadata = found.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise _DamagedError("has notes in its header that are no text")
-    entries = sorted(((*_checked(name, each), name) for name, each in found.items()), key=lambda entry: entry[:2])
-    at = 0
-    for first, end, _, _, name in entries:
-        if first != at:
-            raise _DamagedError(f"has {'a hole' if first > at else 'an overlap'} before {name!r:.100}: it is damaged")
-        at = end
-    if begin + at != size:
-        what = "is cut off" if begin + at > size else "has bytes behind its values: it is damaged"
-        raise _DamagedError(f"{what}: {begin + at:,} bytes are stated, and there are {size:,}")
-    kinds: dict[Kind, int] = {}
-    kind = array("i", (kinds.setdefault((dtype, shape), len(kinds)) for _, _, dtype, shape, _ in entries))
-    starts = array("q", (begin + first for first, *_ in entries))
-    starts.append(begin + at)
-    rows = {name: row for row, (*_, name) in enumerate(entries)}
-    return Header(Specs(rows, starts, list(kinds), kind), metadata)
+    for name, each in found.items():
+        if each is not _TAKEN:
+            stated = begin + _checked(name, each)[1]
+            raise _DamagedError(_wrong_size(stated, size))
+    names = list(found)
+    first, end = np.array(entries.first, np.int64), np.array(entries.end, np.int64)
+    order = np.lexsort((end, first))
+    first, end = first[order], end[order]
+    before = np.concatenate([np.zeros(1, np.int64), end])[:-1]
+    for row in np.flatnonzero(first != before)[:1].tolist():
+        what = "a hole" if first[row] > before[row] else "an overlap"
+        raise _DamagedError(f"has {what} before {names[int(order[row])]!r:.100}: it is damaged")
+    starts = array("q", (begin + np.append(first, end[-1:] if len(end) else 0)).tobytes())
+    if starts[-1] != size:
+        raise _DamagedError(_wrong_size(starts[-1], size))
+    kind = array("i", np.array(entries.kind, np.int32)[order].tobytes())
+    rows = {names[at]: row for row, at in enumerate(order.tolist())}
+    return Header(Specs(rows, starts, list(entries.kinds), kind), metadata)
+
+
+def _wrong_size(stated: int, size: int) -> str:
+    what = "is cut off" if stated > size else "has bytes behind its values: it is damaged"
+    return f"{what}: {stated:,} bytes are stated, and there are {size:,}"
 
 
 def _checked(name: str, entry: Any) -> tuple[int, int, str, tuple[int, ...]]:

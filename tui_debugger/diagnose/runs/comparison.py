@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.diagnose.ranks.layout import ParallelLayout, recorded_layout
-from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.run import Run, ranks_of
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
 from tui_debugger.diagnose.runs.judge import Earlier, StepJudge
 from tui_debugger.diagnose.runs.logged import logged_differences, saved_differences
@@ -64,20 +64,6 @@ def compare_runs(
     comparison = _Comparison(a, b, options, progress, floor.found)
     comparison.notes += floor.noise_notes()
     return comparison.run(so_far)
-
-
-def _ranks_of(run: Run) -> list[int]:
-    """Returns the ranks of a run.
-
-    Raises:
-        TdbgError: there is none, such as where its directory cannot be listed.
-    """
-    ranks = list(run.ranks())
-    if not ranks:
-        why = "".join(f": {part.where} ({part.why})" for part in run.unreadable()[:1])
-        what = f"no rank of the run can be read{why}"
-        raise TdbgError(what, where=str(run.info.path), hint="see that its directories can be listed")
-    return ranks
 
 
 class _Comparison:
@@ -335,7 +321,7 @@ class _Comparison:
 
     def _groups(self) -> list[Group]:
         """Returns which ranks are compared: one with one, or one with all that share what it holds."""
-        a, b = (_ranks_of(run) for run in self.runs)
+        a, b = (ranks_of(run) for run in self.runs)
         wanted = [rank for rank in a if self.options.only_ranks is None or rank in self.options.only_ranks]
         given = [pair for pair in self.options.ranks if pair[0] in wanted and pair[1] in b]
         groups = _grouped(given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +38,8 @@ from tui_debugger.text.tensors import shape_text
 _FEW: Final = 3
 """Names that a sentence lists."""
 _DIMENSIONS_OF_A_MATRIX: Final = 2
+_STRAIGHT: Final = "it is square, and not transposed as all other matrices are: nothing tells whether it should be"
+_EMBEDDING: Final = re.compile(r"emb|(?:^|[._/])w[tp]e(?:[._/]|$)|position|lm_head", re.IGNORECASE)
 _OF_RANK: Final = " of rank "
 _Renamed = tuple[tuple[str, ...], tuple[str, ...]]
 """The scope of parameters in both runs, where names differ by it."""
@@ -186,6 +189,8 @@ class ParameterPairs(UnmatchedNodes):
         fp8 = [self._small_type(side, of) for side, of in enumerate(rows)]
         made = conversions(arrays[0], arrays[1], made=split[0] if split else None, fp8=(fp8[0], fp8[1]))
         found = [each for each in made if not self._is_foreign(each)]
+        if turned:
+            found = self._without_straight(found, entries)
         if split:  # of parts on several ranks all have to be known
             known = Counter(weights[each.side][each.made][0] for each in found)
             parts = Counter(row for row, _ in weights[split[0]].values())
@@ -218,6 +223,31 @@ class ParameterPairs(UnmatchedNodes):
             )
             self.unproven -= given_up
         return given_up
+
+    def _without_straight(self, found: Sequence[Conversion], entries: Sequence[Entry]) -> list[Conversion]:
+        """Leaves out square matrices that are not transposed while all others are: nothing tells which is right.
+
+        Embeddings, and the head that may be tied to one, keep their layout in all programs.
+        """
+        squares: dict[str, Entry] = {}
+        for entry in entries:
+            name = self.flows[0].nodes.names[entry.match.a]
+            distances = [self.distance(one, other) for _, one, other in entry.outputs]
+            shapes = [each.shapes for each in distances if each is not None and len(each.shapes) > 1]
+            if len(shapes) != 1 or len(shapes[0][0]) != _DIMENSIONS_OF_A_MATRIX or _EMBEDDING.search(name):
+                continue
+            if shapes[0][0] == shapes[0][1] == shapes[0][0][::-1]:
+                squares[name] = entry
+            elif shapes[0][0] == shapes[0][1]:
+                return list(found)  # other matrices keep their layout, too
+        for name in {name for each in found if each.turned for name in (each.made, *each.sources)}:
+            squares.pop(name, None)
+        for entry in squares.values():
+            for _, one, other in entry.outputs:
+                before = self.distance(one, other)
+                key = (one.step, one.index), (other.step, other.index)
+                self.distances[key] = not_compared(_STRAIGHT, before.shapes if before is not None else ())
+        return [each for each in found if squares.keys().isdisjoint((each.made, *each.sources))]
 
     def _may_convert(self, split: Sequence[int]) -> bool:
         """Tells whether weights of one run may make those of the other: both hold wholes, or parts cut alike.

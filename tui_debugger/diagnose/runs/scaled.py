@@ -187,9 +187,14 @@ def scaled(values: Array, scales: Array) -> Scaled | None:
 
 
 def _blocks(shape: tuple[int, ...], scales: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Returns how many elements share a scale along each dimension; None where that cannot be told."""
+    """Returns how many elements share a scale along each dimension; None where that cannot be told.
+
+    A vector of fewer scales than rows has one for each part of a fused weight: q may have more rows than k and v.
+    """
     if math.prod(scales) == 1:
         return shape
+    if len(scales) == 1 < len(shape) and scales[0] != shape[0]:
+        return None
     if not 0 < len(scales) <= len(shape):
         return None
     found = []

@@ -102,7 +102,8 @@ def numbers_of(path: str) -> Numbers:
         if lister is _logged:
             from tui_debugger.stats.training_log import read_log  # as above
 
-            return Numbers(["/".join(map(str, place)) for place, _ in read_log(path).apart], {})
+            log = read_log(path)
+            return Numbers(["/".join(map(str, place)) for place, _ in log.apart], log.numbers)
     except UnreadableTensorError:
         pass  # who lists the file is told
     return Numbers([], {})

@@ -81,8 +81,13 @@ _NAMED_AT_MOST: Final = 20
 _MISSING: Final = "a file of the model that is missing"
 _PROGRESS_EVERY: Final = 1024
 
-NodeName = tuple[str, str]
-"""Graph and name of a node."""
+NodeName = str | tuple[str, str]
+"""Name of a node, with that of its graph where it is another one than ``GRAPH``: a tuple takes as much memory again."""
+
+
+def node_name(graph: str, name: str) -> NodeName:
+    """Returns what tells a node from all others."""
+    return name if graph == GRAPH else (graph, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +155,7 @@ class FoundArray:
     @property
     def name(self) -> NodeName:
         """Its node."""
-        return (self.row.graph if self.row is not None else GRAPH, self.node)
+        return self.node if self.row is None else node_name(self.row.graph, self.node)
 
 
 def node_of(scope: Sequence[str], key: str | None = None) -> tuple[str, Side, int]:

@@ -67,6 +67,7 @@ from tui_debugger.sources.tensor_files.listing import (
     any_there,
     file_node,
     indexed_files,
+    node_name,
     without_other_forms,
 )
 from tui_debugger.text.numbers import first_of, plural
@@ -125,7 +126,7 @@ class _RankNodes(RankNodes):
     def take(self, nodes: NodeTable) -> None:
         """Begins with nodes that were converted."""
         self.table = nodes
-        self.rows = {(nodes.graph_of(row).name, name): row for row, name in enumerate(nodes.names)}
+        self.rows = {node_name(nodes.graph_of(row).name, name): row for row, name in enumerate(nodes.names)}
 
     def add(self, arrays: Sequence[FoundArray]) -> Int32:
         """Appends the nodes that are new; returns the row of each array."""
