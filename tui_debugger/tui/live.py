@@ -86,7 +86,9 @@ def stop_text(state: LiveState) -> str:
         return ""
     if stop.node:
         return f"in step {step_text(stop.step)} at {clean(stop.node)}"
-    return "before the first step" if stop.step < 0 else f"after step {stop.step}"
+    if stop.step < 0:
+        return "before the first step"
+    return f"after step {stop.step}" + (", before the first run of another network" if stop.opens else "")
 
 
 def other_trainings(states: Sequence[LiveState], rank: int) -> str:

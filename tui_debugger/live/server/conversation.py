@@ -411,7 +411,7 @@ class Conversation:
         """
         events = self.heard(now)
         self._fail_questions()
-        self._opens = True
+        self.waiting, self._opens = None, True
         return events
 
     def moved(self) -> None:

@@ -49,8 +49,10 @@ class ReceivedParts:
         """Publishes what came, as nothing more will come; False when there is nothing new."""
         if not self._arriving:
             return False
+        taken = self._graph_bytes + self._arriving_bytes
         self.graphs = _joined(self.graphs, self._arriving)
-        self._graph_bytes += self._arriving_bytes
+        self._graph_bytes = min(sum(map(len, self.graphs)), taken)
+        self._memory.give(taken - self._graph_bytes)
         self._arriving, self._arriving_bytes = [], 0
         return True
 
