@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -245,6 +246,22 @@ def test_an_expert_that_is_a_copy_of_another_one_is_named(diff: Callable[..., An
     assert f"holds {copied} of A where {wrong} should be" in answer.out
 
 
+def test_square_matrices_that_alone_are_not_transposed_cannot_be_judged(diff: Callable[..., Answer]) -> None:
+    """Their shape does not tell, and a conversion forgets them all at once."""
+    one = {
+        f"h.{layer}.{name}.weight": random(*shape, seed=9 * layer + len(name))
+        for layer in range(2)
+        for name, shape in (("c_attn", (8, 24)), ("attn.c_proj", (8, 8)))
+    }
+    one["wte.weight"] = random(20, 8, seed=99)
+    linear = {name: value if name == "wte.weight" else value.T.copy() for name, value in one.items()}
+    assert diff(one, linear).code == 0
+    forgotten = linear | {name: value for name, value in one.items() if "c_proj" in name}
+    answer = diff(one, forgotten)
+    assert answer.code == 2
+    assert "h.0.attn.c_proj.weight:0: it is square, and not transposed as all other matrices are" in answer.out
+
+
 def test_a_conversion_that_nothing_proves_cannot_be_judged(diff: Callable[..., Answer]) -> None:
     """Only the fused weights are others: whether they were cut otherwise or hold something else is not known."""
     other = {
@@ -254,10 +271,34 @@ def test_a_conversion_that_nothing_proves_cannot_be_judged(diff: Callable[..., A
     assert diff(hugging_face(), other).code == 2
 
 
+def test_one_wrong_element_of_a_cast_is_found(diff: Callable[..., Answer]) -> None:
+    """The rounding of all others hides it in the norm."""
+    cast = {name: value.astype(ml_dtypes.bfloat16) for name, value in small().items()}
+    assert diff(small(), cast).code == 0
+    name = "encoder.l1.fc.weight"
+    cast[name][2, 3] = 1.03 * float(cast[name][2, 3])
+    answer = diff(small(), cast, "--json")
+    assert (answer.code, answer.json["headline"]["node"], answer.json["headline"]["index"]) == (1, name, [2, 3])
+
+
+def wrapped(of: Weights) -> Weights:
+    """As FSDP and checkpoint_wrapper name parameters."""
+    inner = "_fsdp_wrapped_module._checkpoint_wrapped_module"
+    return {f"_fsdp_wrapped_module.{name.replace('.fc', f'.{inner}.fc')}": value for name, value in of.items()}
+
+
+def test_names_of_wrappers_are_no_part_of_a_name(diff: Callable[..., Answer]) -> None:
+    one = {f"encoder.l{layer}.fc.weight": random(8, 8, seed=layer) for layer in range(3)}
+    assert diff(one, wrapped(one)).code == 0
+    answer = diff(one, wrapped(one | {"encoder.l1.fc.weight": one["encoder.l1.fc.weight"].T}), "--json")
+    assert (answer.code, answer.json["headline"]["node"]) == (1, "encoder.l1.fc.weight")
+    assert "transposed" in answer.json["headline"]["text"]
+
+
 # -- parts of tensor-parallel ranks ------------------------------------------------------------------
 
 
-def tensor_parallel(of: Weights, ranks: int = 2) -> list[Weights]:
+def tensor_parallel(of: Weights, ranks: int = 2, convert: Callable[[Weights], Weights] = vllm) -> list[Weights]:
     """Each rank has its heads of q, k and v, its part of gate and up, and columns of the rows behind them."""
     made: list[Weights] = [{} for _ in range(ranks)]
     for rank, own in enumerate(made):
@@ -265,7 +306,7 @@ def tensor_parallel(of: Weights, ranks: int = 2) -> list[Weights]:
             axis = 1 if any(each in name for each in ("o_proj.w", "down_proj.w")) else 0
             parts = np.split(value, ranks, axis) if "_proj" in name else [value] * ranks
             own[name] = parts[rank]
-    return [vllm(each) for each in made]
+    return [convert(each) for each in made]
 
 
 @pytest.fixture
@@ -331,3 +372,33 @@ def test_the_log_of_a_trainer_takes_part(diff: Callable[..., Answer], tmp_path: 
     answer = diff(small(), small() | {"encoder.l1.fc.weight": random(12, 8, seed=77)}, "--json")
     assert answer.json["headline"]["node"] == "encoder.l1.fc.weight"
     assert answer.json["notices"] == ["loss at step 20 the log of B says 1.5, that of A 1"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"lr": 3e-3}, "optimizer/param_groups/0/lr at step 0: B has 0.003, A 0.001"),
+        ({"betas": (0.9, 0.95)}, "optimizer/param_groups/0/betas/1 at step 0: B has 0.95, A 0.999"),
+        ({"lr": 1e-3 * (1 + 1e-12)}, ""),
+        ({"epoch": 4}, "epoch at step 0: B has 4, A 3"),
+        (
+            {"epoch": 4, "lr": 3e-3},
+            "B has 4, A 3; other numbers that differ: optimizer/param_groups/0/lr",
+        ),
+        ({"elapsed_time": 70.5}, ""),
+    ],
+)
+def test_numbers_beside_the_tensors_of_a_checkpoint_take_part(
+    capsys: Capsys, tmp_path: Path, changed: dict[str, Any], told: str
+) -> None:
+    torch = pytest.importorskip("torch")
+    for side, settings in (("A", {}), ("B", changed)):
+        numbers = {"lr": 1e-3, "betas": (0.9, 0.999), "epoch": 3, "elapsed_time": 60.0} | settings
+        group = {"lr": numbers["lr"], "betas": numbers["betas"], "params": [0]}
+        state = {0: {"exp_avg": torch.ones(2, 3), "step": 5}}
+        saved = {"model": {"fc.weight": torch.ones(2, 3)}, "optimizer": {"state": state, "param_groups": [group]}}
+        beside = {name: numbers[name] for name in ("epoch", "elapsed_time")}
+        torch.save(saved | beside, tmp_path / f"{side}.pt")
+    answer = run(capsys, "diff", tmp_path / "A.pt", tmp_path / "B.pt")
+    assert answer.code == bool(told)
+    assert told in answer.out

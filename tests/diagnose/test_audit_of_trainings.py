@@ -267,3 +267,13 @@ def test_a_wrong_gradient_or_state_is_named(level: str, file: str, named: str, t
     finding = audited(path).headline
     assert finding is not None
     assert (finding.rank, finding.step, finding.name, finding.check.worst) == (0, STEPS - 1, named, (3, 4))
+
+
+def test_what_a_norm_keeps_for_the_backward_pass_is_checked_too(tmp_path: Path) -> None:
+    path = tmp_path / "dump"
+    assert saved(MODELS["norms"](), path, "op").findings == ()
+    (deviations,) = path.glob(f"rank_0/*/0/{STEPS - 1}/NativeLayerNorm.*output.2.*.npy")
+    np.save(deviations, -np.load(deviations))
+    finding = audited(path).headline
+    assert finding is not None
+    assert (finding.step, finding.name, finding.check.slot) == (STEPS - 1, "2/NativeLayerNorm", 2)

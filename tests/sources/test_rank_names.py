@@ -29,6 +29,7 @@ NAMED = {
     "dp{}_tp0": "",
     "tp_rank_{}_pp_rank_0": "",
     "tp{}": "",
+    "worker{}": "",
     "model_world_size_2_rank_{}": "",
     "zero_pp_rank_{}_mp_rank_00_optim_states": "optim_states/",
     "bf16_zero_pp_rank_{}_mp_rank_00_optim_states": "optim_states/",
@@ -62,6 +63,28 @@ def test_the_rank_that_has_nan_is_the_one_that_broke_first(
             source.tensors(rank, step)
         (node,) = source.nodes(rank).names
         assert node == f"{'actor/' * ('actor' in above)}{NAMED[name]}grad"
+
+
+@pytest.mark.parametrize(
+    "name", ["tp{}", "dp{}", "mp_rank_0{}/model", "zero_pp_rank_{}_mp_rank_00_model_states", "grads_rank{}", "ep{}"]
+)
+@pytest.mark.parametrize(("differs", "code"), [(1, 1), (0, 0)])
+def test_a_weight_that_differs_in_one_element_is_no_part(
+    tmp_path: Path, capsys: Capsys, name: str, differs: int, code: int
+) -> None:
+    """Whatever the names tell of the layout: two parts of a weight do not have nearly all elements in common."""
+    chance = np.random.default_rng(3)
+    weights = {f"layers.{layer}.q.weight": chance.standard_normal((8, 8)).astype(np.float32) for layer in range(4)}
+    for rank in range(2):
+        own = dict(weights)
+        own["layers.1.q.weight"] = own["layers.1.q.weight"].copy()
+        own["layers.1.q.weight"][2, 3] += np.float32(0.01) * (rank * differs)
+        path = tmp_path / f"{name.format(rank)}.npz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, **own)
+    answer = run(capsys, "ranks", tmp_path)
+    assert answer.code == code, answer.out
+    assert ("layers.1.q.weight" in answer.lines[0]) is bool(differs)
 
 
 @pytest.mark.parametrize("names", [("low_rank_4", "low_rank_8"), ("lora_rank0",), ("tp1",), ("top1", "top0")])

@@ -625,7 +625,7 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     say_scope(session.scope.text, on_stdout=is_text)
     session.asked = Asked(arguments.rank, arguments.step)
     session.recommended_changes = config.recommended
-    session.open(progress)
+    session.open(progress, tree=False)
     session.take_inventory(progress)
     _refuse_unlisted(session, arguments.rank)
     if arguments.filter is None and arguments.graph is None:

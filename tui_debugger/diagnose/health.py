@@ -16,7 +16,7 @@ from tui_debugger.check.results import combined, counted_parts, is_closed
 from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE
-from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.run import Run, ranks_of
 from tui_debugger.graph.build import Rows, together
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.graph.tree import Tree, build_tree
@@ -318,7 +318,7 @@ class _MapBuilder:
         ranks = tuple(dict.fromkeys(rank for rank, _ in sorted(self._pairs)))
         results = {pair: self._checks.result(pair) for pair in self._pairs}
         dumped = self._dumped({pair for pair, result in results.items() if result is not None})
-        tables = {rank: self._session.nodes(rank) for rank in ranks or tuple(self._session.ranks())[:1]}
+        tables = {rank: self._session.nodes(rank) for rank in ranks or ranks_of(self._session)[:1]}
         parts = self._checks.unreadable(list(results))
         nodes, rows = together(tables)
         tree = nodes.memo(build_tree)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from tui_debugger.check.measure import Measurements
 from tui_debugger.check.pipeline import Checks
 from tui_debugger.check.types import CheckResult, Pair, TensorRow
 from tui_debugger.diagnose.origin.search import OriginReport
+from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import (
     GraphRun,
@@ -98,6 +99,8 @@ class Run(Protocol):
 
     def run_notes(self, rank: int) -> RunNotes: ...
 
+    def saved_numbers(self, rank: int, step: int) -> Mapping[str, int | float]: ...
+
     def notes_at(self, rank: int, step: int) -> tuple[ShownNote, ...]: ...
 
     def before(self, key: TensorKey) -> TensorKey | None: ...
@@ -167,3 +170,17 @@ class Run(Protocol):
         progress: ProgressFn = no_progress,
         spread: int = 5,
     ) -> OriginReport: ...
+
+
+def ranks_of(run: Run) -> list[int]:
+    """Returns the ranks of a run.
+
+    Raises:
+        TdbgError: there is none, such as where its directory cannot be listed.
+    """
+    ranks = list(run.ranks())
+    if not ranks:
+        why = "".join(f": {part.where} ({part.why})" for part in run.unreadable()[:1])
+        what = f"no rank of the run can be read{why}"
+        raise TdbgError(what, where=str(run.info.path), hint="see that its directories can be listed")
+    return ranks

@@ -21,7 +21,7 @@ from tui_debugger.graph.messages import ParsedGraph, SlotType, parse_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable, edges, real_inputs
 from tui_debugger.live.dump_writer import size_of
 from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, TrainingInfo
-from tui_debugger.model import OperandState, ParamValue, Watchpoint
+from tui_debugger.model import Category, OperandState, ParamValue, Watchpoint
 from tui_debugger.sources.base import TensorFlag, tensor_keys
 from tui_debugger.stats.dtypes import dtype_of
 from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, Condition
@@ -105,6 +105,17 @@ class RankGraph:
         """The name of a node, and that of its graph."""
         return self.nodes.names[row], self.nodes.graph_of(row).name
 
+    def later_inputs(self, other: RankGraph, names: Iterable[str]) -> dict[str, list[str]]:
+        """What another graph says more of the inputs of some nodes, by their names, spelled as in ``operands``."""
+        found: dict[str, list[str]] = {}
+        for name in names:
+            row, now = self.find(name), other.find(name)
+            if row >= 0 and now >= 0:
+                before = _spelled(self.nodes, real_inputs(self.nodes, row))
+                after = _spelled(other.nodes, real_inputs(other.nodes, now))
+                found[name] = [each for each in after if each not in before]
+        return found
+
     def open_inputs(self) -> set[tuple[str, str]]:
         """The names of the nodes of which the graph does not tell all inputs."""
         flow = edges(self.nodes)
@@ -139,6 +150,16 @@ class RankGraph:
             return self.nodes.find(rest, head)
         row = self.nodes.find(name.rpartition("/")[2])  # clients know parameters by the end of their name
         return row if row >= 0 and self.nodes.op_type(row) == PARAMETER else -1
+
+
+def _spelled(nodes: NodeTable, outputs: Sequence[tuple[int, int]]) -> list[str]:
+    """Outputs of nodes as clients name them; constants, which are numbered anew in every graph, are left out."""
+    named = [(nodes.names[row] if row >= 0 else "", slot) for row, slot in outputs if not _is_constant(nodes, row)]
+    return [f"{name}:{slot}" if name and slot else name for name, slot in named]
+
+
+def _is_constant(nodes: NodeTable, row: int) -> bool:
+    return row >= 0 and nodes.category_of(row) is Category.CONSTANT
 
 
 def _places(graphs: Sequence[ParsedGraph], nodes: NodeTable) -> list[tuple[int, int, SlotType]]:

@@ -446,6 +446,11 @@ class ReceivedSteps:
             names = answered | {before.name(row) for row in kept.inputs_unknown}
             rows = (graph.nodes.find(*name) for name in names)
             kept.inputs_unknown = frozenset(row for row in rows if row >= 0)
+            # What a node was given for the first time later on, it was not given then.
+            bad = {int(graph.node[place]) for place in kept.sent} - kept.inputs_unknown
+            later = before.later_inputs(graph, (graph.nodes.names[row] for row in bad))
+            more = {(node, each): OperandState.CLEAN for node, inputs in later.items() for each in inputs}
+            kept.operands = more | kept.operands
             kept.version += 1
 
     def _kept(self, step: int) -> ReceivedStep:

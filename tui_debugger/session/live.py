@@ -171,7 +171,8 @@ def _save_rank(
             initial = _save_initial(writer, graph, kept, counts, first_step=0 in steps)
             continue
         progress(Progress(number, len(steps), f"rank {live.number}: saving step {step}"))
-        _save_step(writer, graph, step, kept, counts, initial if step == 0 else ())
+        last = live.kept(step - 1) if step else None
+        _save_step(writer, graph, step, kept, last, counts, initial if step == 0 else ())
 
 
 def _save_initial(
@@ -227,7 +228,7 @@ def _unknown_inputs(graph: RankGraph, kept: ReceivedStep) -> Iterator[TensorName
             yield TensorName(nodes.op_type(row), nodes.names[row], slot, nodes.graph_of(row).root_id, side="input")
 
 
-def _judged_inputs(graph: RankGraph, kept: ReceivedStep) -> Iterator[Recorded]:
+def _judged_inputs(graph: RankGraph, kept: ReceivedStep, last: ReceivedStep | None) -> Iterator[Recorded]:
     """The inputs of which the training said how they were, where what fed them does not tell."""
     nodes = graph.nodes
     for (row, slot), state in graph.operands(kept.operands).items():
@@ -236,7 +237,8 @@ def _judged_inputs(graph: RankGraph, kept: ReceivedStep) -> Iterator[Recorded]:
         clean = place >= 0 and kept.clean is not None and bool(kept.clean[place])
         bad = made is not None and made.stats is not None and bool(made.stats.bad)
         told_already = clean if state is OperandState.CLEAN else bad
-        if told_already and not (graph.parameter[place] and state is not OperandState.INFINITE):
+        was_clean = last is not None and last.clean is not None and place >= 0 and bool(last.clean[place])
+        if told_already and not (graph.parameter[place] and (state is not OperandState.INFINITE or was_clean)):
             continue
         if state is OperandState.INFINITE and not (clean or made is not None):
             continue  # it may be by design: what made it tells
@@ -272,6 +274,7 @@ def _save_step(  # noqa: PLR0917 - a step, and where it goes
     graph: RankGraph,
     step: int,
     kept: ReceivedStep,
+    last: ReceivedStep | None,
     counts: _Counts,
     initial: Sequence[Recorded] = (),
 ) -> None:
@@ -292,7 +295,7 @@ def _save_step(  # noqa: PLR0917 - a step, and where it goes
         recorded.setdefault(each[0].root_graph, []).append(each)
         counts.statistics += 1
     fed = {each[0] for each in initial}
-    for name, meta, stats in _judged_inputs(graph, kept):
+    for name, meta, stats in _judged_inputs(graph, kept, last):
         if name not in fed:
             recorded.setdefault(name.root_graph, []).append((name, meta, stats))
     for name in _unknown_inputs(graph, kept):

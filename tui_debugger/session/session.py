@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,7 +56,15 @@ from tui_debugger.opener import is_hidden, read_regular
 from tui_debugger.session.asked import Selections, asked_nodes, asked_rows
 from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
-from tui_debugger.sources.base import CallArguments, Capability, Changes, ParallelSource, RankPlaces, Source
+from tui_debugger.sources.base import (
+    CallArguments,
+    Capability,
+    Changes,
+    NumbersSource,
+    ParallelSource,
+    RankPlaces,
+    Source,
+)
 from tui_debugger.sources.inventory import Inventory, RunInventory
 from tui_debugger.sources.joined import JoinedSource, open_sources
 from tui_debugger.sources.registry import limits, open_source, shown_by
@@ -204,13 +212,14 @@ class Session:
         """Returns what the source can do beyond reading."""
         return self.source.capabilities
 
-    def open(self, progress: ProgressFn = no_progress) -> None:
-        """Does the slow part of opening: finds the ranks and loads the first rank's nodes and tree."""
+    def open(self, progress: ProgressFn = no_progress, *, tree: bool = True) -> None:
+        """Does the slow part of opening: finds the ranks and loads the first rank's nodes, for a screen their tree."""
         ranks = self.ranks()
         if ranks:
             progress(Progress(0, 0, f"rank {ranks[0]}: reading the graph"))
             self.source.nodes(ranks[0], progress)
-            self.tree(ranks[0])
+            if tree:
+                self.tree(ranks[0])
 
     @property
     def inventory(self) -> Inventory:
@@ -345,6 +354,10 @@ class Session:
             places = zip(turns(steps_), steps_, strict=True)
             found += [(turn, (rank, step)) for turn, step in places if wanted is None or step in wanted]
         return tuple(pair for _, pair in sorted(found))
+
+    def saved_numbers(self, rank: int, step: int) -> Mapping[str, int | float]:
+        """The finite numbers that were saved beside the tensors of a step, by name."""
+        return self.source.saved_numbers(rank, step) if isinstance(self.source, NumbersSource) else {}
 
     def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
         """The place of a rank along each axis of the parallel layout as it was recorded, and in what; else none."""

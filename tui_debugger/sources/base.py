@@ -489,6 +489,14 @@ RankPlaces = Mapping[str, tuple[int, int]]
 
 
 @runtime_checkable
+class NumbersSource(Protocol):
+    """A source whose files hold numbers beside tensors, such as the settings of an optimizer."""
+
+    def saved_numbers(self, rank: int, step: int) -> Mapping[str, int | float]:
+        """The finite numbers beside the tensors of a step, by name."""
+
+
+@runtime_checkable
 class ParallelSource(Protocol):
     """A source whose recorder may have written how ranks share the work."""
 

@@ -49,6 +49,7 @@ from tui_debugger.sources.base import (
     TensorTable,
     claimed_by,
     file_states,
+    no_garbage_collection,
 )
 from tui_debugger.sources.directories import Layout, U
 from tui_debugger.sources.scope import RunPart, Scope, scope_at
@@ -568,6 +569,7 @@ class GraphlessSource(ABC, Generic[U, N]):
             progress(Progress(0, 0, f"listing step {step}"))
             nodes = self._nodes_of(rank)
             size = len(nodes.table)
-            listed = self._listed[rank, step] = self._read(rank, step, nodes, progress)
+            with no_garbage_collection():
+                listed = self._listed[rank, step] = self._read(rank, step, nodes, progress)
             self._grew = self._grew or 0 < size < len(nodes.table)
         return listed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import reduce
@@ -19,6 +19,7 @@ from tui_debugger.sources.base import (
     CallArguments,
     Capability,
     Changes,
+    NumbersSource,
     ParallelSource,
     RankPlaces,
     Source,
@@ -172,6 +173,11 @@ class JoinedSource:
         """See ``base.ParallelSource``."""
         source = self._of(rank)
         return source.parallel_places(rank) if isinstance(source, ParallelSource) else ({}, "")
+
+    def saved_numbers(self, rank: int, step: int) -> Mapping[str, int | float]:
+        """See ``base.NumbersSource``."""
+        source = self._of(rank)
+        return source.saved_numbers(rank, step) if isinstance(source, NumbersSource) else {}
 
     # -- nodes and tensors -----------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 ``rank_3``, ``rank-3`` and ``rank3`` name a rank at the beginning of a name. Behind other words they do where a name
 beside it is the same but for its number, and rank 0 is among them: ``grads_rank1`` beside ``grads_rank0``, but not
-``low_rank_8`` beside ``low_rank_4``. ``model_world_size_4_rank_1`` says how many ranks there are, too.
+``low_rank_8`` beside ``low_rank_4``. So does ``worker1`` beside ``worker0``. ``model_world_size_4_rank_1`` says how
+many ranks there are, too.
 
 Other names tell places along axes: ``dp1_tp0``, DeepSpeed's ``zero_pp_rank_1_mp_rank_00`` and Megatron's
 ``mp_rank_01_001``. Which number a rank has follows from the places of all (see ``number_places``).
@@ -28,6 +29,7 @@ _MARK: Final = r"[_\-=]?"
 SHARE: Final = re.compile(rf"{_EDGE}world_size{_MARK}(\d{{1,9}})[._\- ]rank{_MARK}(\d{{1,9}}){_END}", re.IGNORECASE)
 """How many ranks there are, and the number of this one."""
 _RANK: Final = re.compile(rf"{_EDGE}rank{_MARK}(\d{{1,9}}){_END}", re.IGNORECASE)
+_WORKER: Final = re.compile(rf"{_EDGE}worker{_MARK}(\d{{1,9}}){_END}", re.IGNORECASE)
 _ZERO: Final = re.compile(rf"^(?:(?:bf16|fp16)_)?zero_pp_rank_(\d{{1,9}})_mp_rank_(\d{{1,9}}){_END}")
 _MEGATRON: Final = re.compile(rf"^mp_rank_(\d{{2,9}})(?:_(\d{{3,9}}))?(?:_(\d{{3,9}}))?{_END}")
 _FOLDER: Final = re.compile(r"(?:rank_?|worldsize\d+_global_rank)(\d{1,9})|rank")
@@ -79,6 +81,8 @@ def read_rank(name: str, *, numbered: bool = False) -> RankName | None:
     along = _read_places(name)
     if along is None and (match := _RANK.search(name)) is not None:
         return _named(name, match, rank=int(match[1]), sure=numbered or not match.start())
+    if along is None and (match := _WORKER.search(name)) is not None:
+        return _named(name, match, rank=int(match[1]), sure=False)
     return along
 
 

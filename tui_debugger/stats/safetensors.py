@@ -10,8 +10,11 @@ from __future__ import annotations
 import json
 import math
 import os
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from operator import sub
+from typing import Any, Final, NamedTuple
 
 from tui_debugger import opener
 from tui_debugger.errors import reason_of
@@ -44,17 +47,67 @@ _TYPES: Final = {
 _PACKED: Final = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 """Bits of elements that share bytes; they are known by name only."""
 
+Kind = tuple[str, tuple[int, ...]]
+"""Element type and shape."""
+
+
+class _Entry(NamedTuple):
+    """What the header says of one tensor, as it stands there: nothing is known of its values."""
+
+    dtype: Any
+    shape: Any
+    data_offsets: Any
+
+
+_ENTRY: Final = set(_Entry._fields)
+
+
+class Specs(Mapping[str, ReadSpec]):
+    """How each tensor of a file is read, without the path, in the order of their values.
+
+    A file may have a million of them: they are kept as columns, and made when they are asked for.
+    """
+
+    def __init__(self, rows: dict[str, int], starts: array[int], kinds: Sequence[Kind], kind: array[int]) -> None:
+        """Takes the columns.
+
+        Args:
+            rows: the rows by the names of the tensors.
+            starts: first byte of each tensor, and of what is behind the last one.
+            kinds: element types and shapes.
+            kind: which of these each tensor has.
+        """
+        self._rows, self._starts, self._kinds, self._kind = rows, starts, kinds, kind
+
+    def __getitem__(self, name: str) -> ReadSpec:
+        """Returns how a tensor is read."""
+        row = self._rows[name]
+        start = self._starts[row]
+        return ReadSpec("", "raw", *self._kinds[self._kind[row]], start, name, self._starts[row + 1] - start)
+
+    def __iter__(self) -> Iterator[str]:
+        """Returns the names."""
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        """Returns the number of tensors."""
+        return len(self._rows)
+
+    def sizes(self) -> Iterator[tuple[str, int]]:
+        """Yields the names, with the bytes of each tensor."""
+        return zip(self._rows, map(sub, self._starts[1:], self._starts), strict=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Header:
     """The header of a file.
 
     Attributes:
-        specs: how each tensor is read, without the path, in the order of their values.
+        specs: how each tensor is read.
         metadata: what else was written down.
     """
 
-    specs: dict[str, ReadSpec]
+    specs: Specs
     metadata: dict[str, str] = field(default_factory=dict)
 
 
@@ -117,11 +170,12 @@ class _DamagedError(ValueError):
     """Something in a header that is not as it has to be."""
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Entry:
+    """Returns a table; the entry of a tensor as what takes a third of its memory."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise _DamagedError("has a key in its header twice: which one counts is not known")
-    return found
+    return _Entry(**found) if found.keys() == _ENTRY else found
 
 
 def _header(found: Any, begin: int, size: int) -> Header:
@@ -130,38 +184,40 @@ def _header(found: Any, begin: int, size: int) -> Header:
     metadata = found.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise _DamagedError("has notes in its header that are no text")
-    entries = sorted(((*_entry(name, each), name) for name, each in found.items()), key=lambda entry: entry[:2])
+    entries = sorted(((*_checked(name, each), name) for name, each in found.items()), key=lambda entry: entry[:2])
     at = 0
-    specs: dict[str, ReadSpec] = {}
-    for first, end, dtype, shape, name in entries:
+    for first, end, _, _, name in entries:
         if first != at:
             raise _DamagedError(f"has {'a hole' if first > at else 'an overlap'} before {name!r:.100}: it is damaged")
-        specs[name] = ReadSpec("", "raw", dtype, shape, begin + first, name, end - first)
         at = end
     if begin + at != size:
         what = "is cut off" if begin + at > size else "has bytes behind its values: it is damaged"
         raise _DamagedError(f"{what}: {begin + at:,} bytes are stated, and there are {size:,}")
-    return Header(specs, metadata)
+    kinds: dict[Kind, int] = {}
+    kind = array("i", (kinds.setdefault((dtype, shape), len(kinds)) for _, _, dtype, shape, _ in entries))
+    starts = array("q", (begin + first for first, *_ in entries))
+    starts.append(begin + at)
+    rows = {name: row for row, (*_, name) in enumerate(entries)}
+    return Header(Specs(rows, starts, list(kinds), kind), metadata)
 
 
-def _entry(name: str, entry: Any) -> tuple[int, int, str, tuple[int, ...]]:
+def _checked(name: str, entry: Any) -> tuple[int, int, str, tuple[int, ...]]:
     """Returns first byte, end, element type and shape of one tensor."""
-    keys = {"dtype", "shape", "data_offsets"}
-    if not isinstance(entry, dict) or set(entry) != keys or not isinstance(entry["dtype"], str):
+    if not isinstance(entry, _Entry) or not isinstance(entry.dtype, str):
         raise _DamagedError(f"says something else of {name!r:.100} than type, shape and place")
-    shape, offsets = entry["shape"], entry["data_offsets"]
+    dtype, shape, offsets = entry
     if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
         raise _DamagedError(f"has a shape or a place of {name!r:.100} that is none")
-    known = _TYPES.get(entry["dtype"])
-    bits = known[1] * 8 if known is not None else _PACKED.get(entry["dtype"])
+    known = _TYPES.get(dtype)
+    bits = known[1] * 8 if known is not None else _PACKED.get(dtype)
     if bits is None:
-        raise _DamagedError(f"has the unknown element type {entry['dtype']!r:.40}")
+        raise _DamagedError(f"has the unknown element type {dtype!r:.40}")
     first, end = offsets
     if (end - first) * 8 != math.prod(shape) * bits:
         raise _DamagedError(
             f"states {end - first:,} bytes for {name!r:.100}, which do not fit its shape {shape!s:.100}"
         )
-    return first, end, known[0] if known is not None else entry["dtype"], tuple(shape)
+    return first, end, known[0] if known is not None else dtype, tuple(shape)
 
 
 def _are_sizes(values: Any) -> bool:

@@ -48,6 +48,8 @@ from tui_debugger.stats.torch_pickle import (
 
 MAX_TENSORS: Final = 1 << 18
 """Tensors of a file."""
+MAX_NUMBERS: Final = 1 << 16
+"""Finite numbers of a file that are kept."""
 MAX_DEPTH: Final = 64
 """Dictionaries and lists within each other, down to a tensor."""
 
@@ -64,12 +66,14 @@ class SavedTensors:
         apart: numbers that are not finite, and are no findings: their places, and how many are there.
         settings: which of the tensors are single numbers within settings: whether they are infinite, is read later.
         storages: keys of all storages that a tensor refers to.
+        numbers: finite numbers with names, such as learning rates, by their places: the first ``MAX_NUMBERS``.
     """
 
     tensors: list[tuple[Path, TensorRef]] = field(default_factory=list)
     apart: list[tuple[Path, int]] = field(default_factory=list)
     settings: list[int] = field(default_factory=list)
     storages: set[str] = field(default_factory=set)
+    numbers: dict[Path, int | float] = field(default_factory=dict)
 
 
 Inside = Callable[[bytes], list[tuple[Path, TensorRef]]]
@@ -156,7 +160,7 @@ class _Walk:
         self.found = SavedTensors()
         self._states, self._inside = states, inside
         self._files: dict[int, list[tuple[Path, TensorRef]]] = {}
-        self._known: dict[int, tuple[Any, list[tuple[Any, Any]]]] = {}
+        self._known: dict[int, tuple[Any, list[tuple[Any, Any]], Mapping[Path, int | float]]] = {}
         self._without, self._around, self._of_modules = set[int](), set[int](), set[int]()
         self._bare: list[tuple[Path, StorageRef]] = []
         self._count = 0
@@ -231,7 +235,8 @@ class _Walk:
             return None
         found = self._known.get(id(child))
         if found is None:
-            found = self._known[id(child)] = child, list(self._children(child, is_log=key == LOG))
+            numbers = {} if key == LOG else dict(_named_numbers(child, self._states))
+            found = self._known[id(child)] = child, list(self._children(child, is_log=key == LOG)), numbers
         self._around.add(id(child))
         maker = child.maker if kind is _Given else top.maker
         if _is_generator(child):
@@ -240,6 +245,8 @@ class _Walk:
         settings = top.settings or is_of_settings(key)
         settings = settings or (kind is Instance and is_class_of_settings(child.kind))
         settings = settings and not is_module
+        if maker is not OF_GENERATORS and len(self.found.numbers) < MAX_NUMBERS:
+            self.found.numbers.update(((*place, *below), number) for below, number in found[2].items())
         return _Frame(id(child), iter(found[1]), place, self._count, maker, top.module or is_module, settings)
 
     def _take_mesh(self, mesh: Instance) -> None:
@@ -302,6 +309,24 @@ def _as_made(ref: TensorRef, maker: str) -> TensorRef:
 
 _PACKED_BITS: Final = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
 """Types of elements that numbers of other types are packed into."""
+
+
+def _named_numbers(container: Any, attributed: Container[int]) -> Iterator[tuple[Path, int | float]]:
+    """Yields the finite numbers that have a name in a dictionary or in an object, and those of a short list there."""
+    items = _items(container) if type(container) is dict else []
+    if type(container) is Instance:
+        items = _state_items(container.state, attributed)
+    for key, value in items:
+        if type(key) is str:
+            several = type(value) in (list, tuple) and len(value) <= _FEW
+            numbers = [((key, at), each) for at, each in enumerate(value)] if several else [((key,), value)]
+            for below, number in numbers:
+                if type(number) in (bool, int, float) and number - number == 0:
+                    yield below, number
+
+
+_FEW: Final = 8
+"""Numbers of one setting, such as the betas of Adam."""
 
 
 # -- what is in an object --------------------------------------------------------------------------

@@ -24,7 +24,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -112,6 +112,7 @@ class Tree:
         big_endian: the first byte of each element is the highest.
         archive: what holds the storages otherwise.
         settings: which of the tensors are single numbers within settings.
+        numbers: finite numbers with names by their places.
     """
 
     value: Any
@@ -124,6 +125,7 @@ class Tree:
     big_endian: bool = False
     archive: Archive | None = None
     settings: Sequence[int] = ()
+    numbers: Mapping[Path, int | float] = field(default_factory=dict)
 
 
 def read_tree(path: str, window: Window | None = None) -> Tree:
@@ -262,7 +264,7 @@ def _zipped_tree(descriptor: int, status: os.stat_result, path: str, window: Win
             left.append(((f"<{name}>",), not_read("is a part of the archive that torch.save does not write")))
     listed, members = _with(found.tensors, members, left)
     big = order == b"big"
-    return Tree(value, listed, members, found.apart, window, folder, None, big, archive, found.settings)
+    return Tree(value, listed, members, found.apart, window, folder, None, big, archive, found.settings, found.numbers)
 
 
 _BESIDE: Final = ("data.pkl", "byteorder", "version", ".format_version", ".storage_alignment")
@@ -484,7 +486,16 @@ def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> Tree:
         what = f"are {content.size - at:,} bytes behind all storages that the file names: they are not read"
         left.append((("<end of the file>",), not_read(what)))
     listed, members = _with(found.tensors, _named(found.tensors), left)
-    return Tree(loaded.value, listed, members, found.apart, window, storages=storages, settings=found.settings)
+    return Tree(
+        loaded.value,
+        listed,
+        members,
+        found.apart,
+        window,
+        storages=storages,
+        settings=found.settings,
+        numbers=found.numbers,
+    )
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -659,7 +670,7 @@ class TorchValues:
         return self._view(decoded.reshape(-1, self._each), layout.dtype)
 
     def check(self, _: int) -> None:
-        """See ``npy.CheckedReader``."""
+        """See ``TensorFile.check``."""
         if isinstance(self._content, MemberFile):
             self._content.check(may_lack=True)
 

@@ -7,6 +7,7 @@ are not all finite. Everything else in the file is settings.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,12 +34,14 @@ class TrainingLog:
         tensors: numbers of one name that are not all finite, with their places.
         members: the same by the text of their places.
         apart: places of numbers that are not finite and no findings, and how many of them are there.
+        numbers: finite numbers beside the log, such as the last step, and how many entries the log has.
     """
 
     entries: Sequence[Any]
     tensors: Sequence[tuple[Path, TensorRef]]
     members: Mapping[str, TensorRef]
     apart: Sequence[tuple[Path, int]]
+    numbers: Mapping[Path, int | float]
 
 
 def read_log(path: str) -> TrainingLog:
@@ -94,7 +97,10 @@ def _read(descriptor: int, size: int, path: str) -> TrainingLog:
         if isinstance(error, PickleError):
             raise unreadable(path, str(error)) from error
         raise unreadable(path, "is empty" if not size else "is no JSON: it is damaged or cut off") from error
-    return TrainingLog(entries, found.tensors, {member_of(place): ref for place, ref in found.tensors}, found.apart)
+    numbers: dict[Path, int | float] = {(LOG, "entries"): len(entries)}
+    numbers |= {(name,): value for name, value in state.items() if type(value) in (int, float) and math.isfinite(value)}
+    members = {member_of(place): ref for place, ref in found.tensors}
+    return TrainingLog(entries, found.tensors, members, found.apart, numbers)
 
 
 def _nothing_inside(_: bytes) -> list[tuple[Path, TensorRef]]:

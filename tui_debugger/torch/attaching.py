@@ -509,6 +509,7 @@ class Attachment(Handle):
             self._hooks.optimizing(True, closure=closure)
         if closure:
             self._recording.evaluates(self._training.names_of(parameters_of(optimizer)))
+            self._guard(lambda: self._training.see_rates(optimizer))
             return
         see = self._training.begins if unscales(optimizer) else self._see_gradients
         self._iterated = True  # PyTorch is going through these hooks: none can be removed now

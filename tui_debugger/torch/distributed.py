@@ -22,11 +22,11 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from tui_debugger.graph.categories import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
+from tui_debugger.graph.categories import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, without_wrappers
 from tui_debugger.torch import internals
 from tui_debugger.torch.internals import Hook, leaves
 from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import Place, Tree, clean, gathered_of, local_of, local_output_of
+from tui_debugger.torch.structure import Place, Tree, gathered_of, local_of, local_output_of
 
 Guard = Callable[[Callable[[], None]], None]
 
@@ -125,9 +125,9 @@ def _look_at(module: nn.Module, names: Mapping[int, str], found: Distribution) -
     if isinstance(module, nn.parallel.DistributedDataParallel):
         mean = "" if getattr(module, "_comm_hooks", True) else "mean"  # a hook may do anything
         exchange = Exchange(ALL_REDUCE, _ranks_of(module.process_group), mean)
-        ignored = {clean(name) for name in getattr(module, "parameters_to_ignore", ())}
+        ignored = {without_wrappers(name) for name in getattr(module, "parameters_to_ignore", ())}
         for name, parameter in module.module.named_parameters():
-            if id(parameter) in names and clean(name) not in ignored:
+            if id(parameter) in names and without_wrappers(name) not in ignored:
                 found.gradients[names[id(parameter)]] = exchange
         return
     for shard in internals.flat_shards(module):
@@ -137,7 +137,7 @@ def _look_at(module: nn.Module, names: Mapping[int, str], found: Distribution) -
         prefix = _prefix(names.get(id(shard.flat), ""))
         for part in shard.parts:
             name = names.get(id(part.parameter)) or names.get(id(shard.flat), "")
-            whole = names.get(id(part.parameter)) or prefix + clean(part.name)
+            whole = names.get(id(part.parameter)) or prefix + without_wrappers(part.name)
             if name:
                 _add_shard(found, Reading(part.module, part.attribute, whole, name), gather, reduction)
                 if part.placement:

@@ -12,12 +12,13 @@ from typing import Any, Final
 import torch
 from torch import nn
 
+from tui_debugger.graph.categories import without_wrappers
 from tui_debugger.torch import internals
 from tui_debugger.torch.internals import part_of, type_name
 from tui_debugger.torch.node_calls import Call
 
-_WRAPPED: Final = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
-"""Attributes under which wrappers keep what they wrap: of torch.compile, FSDP and checkpoint_wrapper."""
+_WRAPPED: Final = ("_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+"""Attributes under which FSDP and checkpoint_wrapper keep a module."""
 _PARALLEL: Final = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DDP"})
 
 GRADIENTS: Final = "Gradients/"
@@ -105,7 +106,7 @@ def tree_of(model: nn.Module, *, uncompiled: bool = False) -> Tree:
     for name, module in root.named_modules():
         if id(module) in hidden:
             continue
-        scope = clean(name).replace(".", "/")
+        scope = without_wrappers(name).replace(".", "/")
         inner = getattr(module, "_orig_mod", None)
         whole = not uncompiled and getattr(module, "_compiled_call_impl", None) is not None
         if whole or (isinstance(inner, nn.Module) and not uncompiled):
@@ -118,7 +119,7 @@ def tree_of(model: nn.Module, *, uncompiled: bool = False) -> Tree:
     return Tree(
         root,
         tuple(places),
-        {clean(name): parameter for name, parameter in root.named_parameters()},
+        {without_wrappers(name): parameter for name, parameter in root.named_parameters()},
         Buffers(_owners(root)),
         tuple(compiled),
         len(hidden),
@@ -129,11 +130,6 @@ def class_of(module: nn.Module) -> type[nn.Module]:
     """The class that the user wrote: ``fully_shard`` gives a module a class of its own, derived from that."""
     made = type(module)
     return next((base for base in made.__bases__ if made.__name__ == f"FSDP{base.__name__}"), made)
-
-
-def clean(name: str) -> str:
-    """A dotted name without the parts that wrappers add."""
-    return ".".join(part for part in name.split(".") if part not in _WRAPPED)
 
 
 def gradient_of(parameter: str) -> str:
@@ -202,7 +198,7 @@ def _owners(root: nn.Module) -> dict[str, tuple[nn.Module, str]]:
             # What a graph hangs on is what the module computed last, not what it has.
             if not isinstance(tensor, nn.Parameter) and id(tensor) not in seen and _is_kept(tensor):
                 seen.add(id(tensor))
-                found[clean(f"{scope}.{name}" if scope else name)] = module, name
+                found[without_wrappers(f"{scope}.{name}" if scope else name)] = module, name
     return found
 
 
@@ -220,7 +216,7 @@ def _holds(module: nn.Module, attribute: str) -> bool:
 
 def _transparent(module: nn.Module) -> bool:
     """Tells whether a module only wraps another one, whose output is its own."""
-    return any(isinstance(getattr(module, name, None), nn.Module) for name in _WRAPPED[1:])
+    return any(isinstance(getattr(module, name, None), nn.Module) for name in _WRAPPED)
 
 
 Slot = tuple[str, tuple[int, ...]]
@@ -229,7 +225,7 @@ Slot = tuple[str, tuple[int, ...]]
 _CONSTANT: Final = "\0="
 VARIES: Final = "finite numbers"
 """The value of a constant that is another one in some steps."""
-_NOT_FINITE: Final = re.compile(r"\b(nan|inf)\b")
+_NOT_FINITE: Final = re.compile(r"-?\b(?:nan|inf)\b")
 
 UNKNOWN: Final = ""
 """Stands among the inputs of a node for what was not recorded: the graph says that the node has such an input."""
@@ -475,8 +471,10 @@ def _merged(before: list[str], now: list[str]) -> list[str]:
 
 
 def _either(before: str, now: str) -> str:
-    """A constant that has another value now: of numbers that are all finite nothing bad comes."""
-    return constant(VARIES) if is_finite(before) and is_finite(now) else UNKNOWN
+    """A constant that has another value now: those that are not finite are kept, for only these make something bad."""
+    bad = unique(_NOT_FINITE.findall(f"{constant_text(before)} {constant_text(now)}"))
+    always = all(_NOT_FINITE.fullmatch(constant_text(each)) for each in (before, now))
+    return constant(", ".join(bad if always else [VARIES, *bad]))
 
 
 def constant(text: str) -> str:

@@ -46,6 +46,7 @@ OPS = [
     Op("norm/LayerNorm", "LayerNorm"),
     Op("norm.weight", "Parameter", category=Category.WEIGHT),
     Op("fc.weight", "Parameter", category=Category.WEIGHT),
+    Op("fc.bias", "Parameter", category=Category.WEIGHT),
     Op("out.weight", "Parameter", category=Category.WEIGHT),
     *(Op(f"Gradients/{name}/weight/local", "ParameterGrad", category=Category.GRADIENT) for name in ("fc", "norm")),
     *(Op(f"Gradients/{name}/weight", "AllReduce", category=Category.GRADIENT) for name in ("fc", "norm")),
@@ -124,6 +125,18 @@ def test_a_norm_that_all_ranks_have_is_a_replica_and_parts_are_none() -> None:
     assert (healthy.spreads["norm.weight"], healthy.spreads["fc.weight"]) == (Spread.REPLICATED, Spread.INDEPENDENT)
     (found,) = compared(tensor_parallel(partial=True), wrapper=False).firsts
     assert (found.key.node, found.key.step) == ("norm.weight", 0)
+
+
+@pytest.mark.parametrize(("apart", "doubted"), [(False, False), (True, True)])
+def test_what_is_equal_beside_parts_of_its_module_may_be_a_part(apart: bool, doubted: bool) -> None:
+    """Each rank drew the bias of its part with one seed: it is no replica that broke."""
+    tensors = tensor_parallel(partial=False)
+    for rank, steps in tensors.items():
+        for step, own in steps.items():
+            own["fc.bias", Side.OUTPUT, 0] = value(8) + np.float32(0.01) * value(step, rank if apart and step else 3)
+    found = compared(tensors, wrapper=False)
+    assert not found.found
+    assert [key.node for key, _ in found.unknown] == ["fc.bias"] * doubted
 
 
 @pytest.mark.parametrize("constant", [False, True])

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.sources.memory import Key, MemorySource, Op, Recorded
 from tests.thorough import examples
 from tui_debugger.diagnose.runs.comparison import compare_runs
-from tui_debugger.diagnose.runs.distance import ComparedBy, Tolerance
-from tui_debugger.diagnose.runs.judge import INTRODUCED
+from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Tolerance
 from tui_debugger.diagnose.runs.results import Judgement, Kind, Options, RunsReport
 from tui_debugger.model import Category, Side
 from tui_debugger.session import Session

@@ -180,6 +180,26 @@ def two_d(model: nn.Module) -> nn.Module:
     return fully_shard(model, mesh=mesh["shard"])
 
 
+class Summed(nn.Module):
+    """The sum over all processes of what a model makes: a copy of that, into which the others are added."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        from torch.distributed.nn.functional import all_reduce
+
+        made = self.model(x)
+        own = torch.stack([made * (rank == dist.get_rank()) for rank in range(dist.get_world_size())])
+        whole: torch.Tensor = all_reduce(own)  # type: ignore[no-untyped-call]  # no annotations there
+        return whole[dist.get_rank()]
+
+
+def summed(model: nn.Module) -> nn.Module:
+    return Summed(model)
+
+
 def manual(model: nn.Module) -> nn.Module:
     """Gradients are summed by the loop itself."""
     return model
@@ -188,7 +208,7 @@ def manual(model: nn.Module) -> nn.Module:
 _WHOLE = (ddp, bucket_views, manual, fsdp1, fsdp1_flat, fsdp2, hybrid, not_understood)
 _PARTS = (tensor_parallel, two_d)
 """Pairs of processes compute parts from the same batch."""
-_ALL = (*_WHOLE, *_PARTS, sequence_parallel)
+_ALL = (*_WHOLE, *_PARTS, sequence_parallel, summed)
 KINDS = {each.__name__: each for each in _ALL}
 
 

@@ -256,6 +256,17 @@ def test_ranks_of_a_healthy_training_accuse_nobody(two: Trainings, capsys: Captu
     assert answer.code == 0, answer.out
 
 
+def test_what_a_copy_held_before_others_were_added_is_not_saved_as_another_value(
+    two: Trainings, capsys: Capture, tmp_path: Path
+) -> None:
+    """The sum over the processes goes into the memory of the copy, and no version counts that."""
+    options = ["--recommended", *VALUES, "--save", str(tmp_path / "dump")]
+    found = two.watch(capsys, tmp_path, "summed", options, level="op", steps=2)
+    answer = run(capsys, "audit", found.dump, "--json")
+    assert answer.json["findings"] == []
+    assert answer.json["coverage"]["checked"] > 100
+
+
 def test_norms_whose_gradients_nobody_reduces_are_a_doubt(two: Trainings, capsys: Capture, tmp_path: Path) -> None:
     """They read parts of a sequence, and are no DTensors: each rank updates its own."""
     found = two.watch(capsys, tmp_path, "sequence_parallel", VALUES)

@@ -1,8 +1,7 @@
 """Batches that several data-parallel ranks read: each of them has its own, or some of the work is done twice.
 
 Asked only where a wrapper reduces all gradients over a group of ranks, and what goes into the model was recorded. All
-inputs of a step have to be equal by bytes: masks and positions are the same on all ranks by nature. Where all ranks
-read the same at every step that may be meant, and is a note.
+inputs of a step have to be equal by bytes: masks and positions are the same on all ranks by nature.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ class SharedBatch:
     Attributes:
         key: the first of its tensors, on the first of the ranks, at the first such step.
         ranks: those that read it.
-        always: all ranks of the group read the same, at every step.
+        steps: at how many steps several ranks read one batch.
     """
 
     key: TensorKey
     ranks: tuple[int, ...]
-    always: bool
+    steps: int
 
 
 def shared_batches(
@@ -56,8 +55,7 @@ def shared_batches(
             found += [(step, tuple(ranks)) for ranks in alike.values() if len(ranks) > 1]
         if found:
             step, ranks = found[0]
-            always = all(each == group for _, each in found) and len(found) == len({step for _, step in read})
-            yield SharedBatch(read[ranks[0], step][0][0], ranks, always)
+            yield SharedBatch(read[ranks[0], step][0][0], ranks, len({step for step, _ in found}))
 
 
 def _batch(run: Run, rank: int, step: int, progress: ProgressFn) -> list[tuple[TensorKey, Content]]:

@@ -14,12 +14,13 @@ tell: a gradient that went into none, where those of the other weights did, was 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, UInt8
 from tui_debugger.check.contents import Content, KnownBy
@@ -36,8 +37,9 @@ from tui_debugger.diagnose.ranks.layout import (
     recorded_layout,
     shard_of,
 )
-from tui_debugger.diagnose.ranks.spread import Spread, are_alike, is_norm, is_of_norm
+from tui_debugger.diagnose.ranks.spread import Spread, are_alike, are_nearly_equal, is_norm, is_of_norm
 from tui_debugger.diagnose.ranks.tied import Tie, ties
+from tui_debugger.diagnose.ranks.unequal_gradients import why_unequal
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
@@ -54,7 +56,6 @@ from tui_debugger.graph.categories import (
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import TRAINABLE, Category, ProgressFn, Side, TensorKey, no_progress
 from tui_debugger.sources.base import TensorTable, made_once
-from tui_debugger.text.numbers import named
 
 
 class Kind(IntEnum):
@@ -122,6 +123,7 @@ class Difference:
         by: what they were compared by.
         first: no earlier step has this difference.
         twin: of a tied weight the other one: its rank and its name.
+        why: a few words; empty where nothing tells.
     """
 
     kind: Kind
@@ -134,6 +136,7 @@ class Difference:
     by: KnownBy = KnownBy.BYTES
     first: bool = True
     twin: tuple[int, str] | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,15 +274,18 @@ class _Nodes:
         """By weight the ranks that have parts and copies of it, as the reduction of its gradient says."""
         self.reduced_over: dict[str, tuple[int, ...]] = {}
         """By weight the ranks over which the recorder says that its gradient is reduced."""
+        averaged = set[tuple[int, ...]]()
         for row, own in gradients.items():
             group, name = tuple(sorted(nodes.group_ranks.get(own, ()))), nodes.names[row]
             if kinds[row] in (Kind.NONE, Kind.SHARD):
                 kinds[own] = Kind.NONE
                 self.shards_with[name] = frozenset(group)
-            elif group and same[nodes.type_id[own]]:
+                averaged.add(group if self.reduces[nodes.type_id[own]] and not same[nodes.type_id[own]] else ())
+                continue
+            if group and same[nodes.type_id[own]]:
                 self.reduced_over[name] = group
-        groups = {self.reduced_over.get(nodes.names[row], ()) for row in gradients}
-        self.wrapped_over = groups.pop() if len(groups) == 1 else ()
+            averaged.add(self.reduced_over.get(name, ()))
+        self.wrapped_over = averaged.pop() if len(averaged) == 1 else ()
         """The ranks over which the gradients of all weights are reduced, if these are the same ones."""
         for row, name in enumerate(nodes.names):
             if name.endswith(_SUMMAND):
@@ -337,6 +343,8 @@ class _Comparison:
         self._unknown: dict[TensorKey, str] = {}
         self._spreads: dict[Place, Spread] = {}
         self._norms_apart: list[str] = []
+        self._beside_parts: set[Place] = set()
+        """Weights of modules that have parts on each rank: nothing tells whether they are parts, too."""
         self._same_outputs: dict[Place, Groups] = {}
         """For each weight the ranks whose modules have equal outputs at the first step."""
 
@@ -348,17 +356,14 @@ class _Comparison:
         self._spreads = self._spreads_of_weights(declared=recorded is not None)
         layout = recorded or self._inferred_layout()
         own = self._equal_at_first(layout)
+        self._doubt_what_lies_beside_parts()
         tied = [*self._ties()]
         differences = [*self._differences(own), *self._untied(tied)]
         differences.sort(key=lambda each: self._steps.index(each.key.step))
+        differences = self._with_reasons(differences)
         not_reduced = [each for step in self._steps for each in self._not_reduced(step, own)]
         wrapped = sorted({nodes.wrapped_over for nodes in self._nodes.values()})
         shared = tuple(shared_batches(self._run, self._pairs, wrapped, self._progress))
-        for each in shared:
-            if each.always:
-                self._notes.append(
-                    f"{named('rank', each.ranks)} read the same batches: {each.key.node} is always equal"
-                )
         self._note_counts()
         return Replicas(
             layout,
@@ -445,25 +450,59 @@ class _Comparison:
         if any(spread is Spread.REPLICATED for spread in found.values()):
             norms = [(place, held) for place, held in apart if is_of_norm(place.node)]
             self._norms_apart = [place.node for place, held in norms if self._of_one_shape(place, held)]
-        own = () if declared else apart
-        near = [place for place, held in own if not is_expert(place.node) and self._alike(place, held)]
+        near = [
+            place for place, held in apart if not declared and not is_expert(place.node) and self._alike(place, held)
+        ]
         equal = sum(spread is Spread.REPLICATED for spread in found.values())
         # Where few weights are equal they may be parts that were drawn with one seed, or averaged now and then.
         most = equal >= _MOST * (equal + len(near))
-        return found | dict.fromkeys(near, Spread.REPLICATED if most else Spread.VARYING)
+        found |= dict.fromkeys(near, Spread.REPLICATED if most else Spread.VARYING)
+        # Whatever was recorded of the layout: no two parts of a weight are the same but for some elements.
+        found |= dict.fromkeys((place for place, held in apart if self._nearly_equal(place, held)), Spread.REPLICATED)
+        parted = {_module(place) for place, spread in found.items() if spread is Spread.INDEPENDENT}
+        self._beside_parts = {
+            place
+            for place, spread in found.items()
+            if spread is not Spread.INDEPENDENT and _module(place) in parted and not self._is_proven(place)
+        }
+        return {place: spread for place, spread in found.items() if place not in self._beside_parts}
+
+    def _is_proven(self, place: Place) -> bool:
+        """Tells whether more than values says that a weight is a replica."""
+        return bool(self._reduced_over(place) or self._same_outputs.get(place))
+
+    def _doubt_what_lies_beside_parts(self) -> None:
+        """Doubts weights beside parts that go apart: they may be replicas, or parts that were drawn with one seed."""
+        for place in sorted(self._beside_parts):
+            held = [(step, own) for step in self._steps if len(own := self._held[step].get(place, {})) > 1]
+            began = len(_classes(held[0][1])) if held else 0
+            for step, own in held:
+                if len(_classes(own)) > began and all(each.by for each in own.values()):
+                    why = "it began equal on these ranks, and the other weights of its module are parts: it may be one"
+                    self._unknown.setdefault(self._key(place, min(own), step), why)
+                    break
 
     def _alike(self, place: Place, held: Held) -> bool:
         """Tells whether a weight that differs between ranks began as one on all of them."""
+        return are_alike(self._values(self._differing(place, held)))
+
+    def _nearly_equal(self, place: Place, held: Held) -> bool:
+        """Tells whether a weight differs between ranks in few elements."""
+        return are_nearly_equal(self._values(self._differing(place, held)))
+
+    def _differing(self, place: Place, held: Held) -> list[TensorKey]:
+        """Returns the different ones of a weight; none where they were not told apart by their bytes."""
         firsts = [rank for rank, *_ in _classes(held)]
         if any(held[rank].by is not KnownBy.BYTES for rank in firsts):
-            return False
-        return self._are_alike([self._key(place, rank, self._step_of(place, held)) for rank in firsts])
+            return []
+        return [self._key(place, rank, self._step_of(place, held)) for rank in firsts]
 
-    def _are_alike(self, keys: Sequence[TensorKey]) -> bool:
+    def _values(self, keys: Sequence[TensorKey]) -> list[npt.NDArray[Any]]:
+        """Returns values; none where some cannot be read: that is told where they were first asked for."""
         try:
-            return are_alike([self._run.read(key, self._progress) for key in keys])
+            return [self._run.read(key, self._progress) for key in keys]
         except TdbgError:
-            return False  # what cannot be read is told where it was first asked for
+            return []
 
     def _step_of(self, place: Place, held: Held) -> int:
         return next(step for step in self._steps if self._held.get(step, {}).get(place) is held)
@@ -524,11 +563,17 @@ class _Comparison:
         if len(self._ranks) < 2:
             return ParallelLayout(self._ranks, why="there is one rank")
         if not any(len(held) > 1 for held in varied.values()):
-            why = "no weight was dumped by two ranks" if first else "no weights were dumped"
+            if any(kind is Kind.SHARD for kind in self._kinds.values()):
+                why = "each rank has its own part of the weights"
+            else:
+                why = "no weight was dumped by two ranks" if first else "no weights were dumped"
             return ParallelLayout(self._ranks, why=why)
         signatures: dict[tuple[object, ...], list[int]] = {}
         # What must be equal says nothing of how ranks share the work where it is not.
         telling = [place for place in sorted(varied) if not self._must_be_equal(place, varied[place])]
+        if not any(nodes.wrapped_over for nodes in self._nodes.values()):  # parts that no wrapper puts together
+            varied |= (shards := self._first(Kind.SHARD))
+            telling += sorted(shards)
         for rank in self._ranks:
             held = (varied[place].get(rank) for place in telling)
             signature = tuple(None if each is None else (each.by, each.value) for each in held)
@@ -550,7 +595,7 @@ class _Comparison:
             told = layout.dense_replicas if named and not is_expert(place.node) else layout.replicas
             groups = [
                 *told,
-                *_classes(held, varied=True),
+                *(() if place in self._beside_parts else _classes(held, varied=True)),
                 *self._same_outputs.get(place, ()),
                 *self._reduced_over(place),
             ]
@@ -563,6 +608,8 @@ class _Comparison:
             of_weight = (
                 found.get(weight, ()) if weight is not None else [*layout.replicas, *_classes(held, varied=True)]
             )
+            if weight is None and len(_classes(held)) > 1 and self._nearly_equal(place, held):
+                of_weight = [tuple(held)]
             found[place] = _united(of_weight, held)
         for place, kind in self._kinds.items():
             if kind is Kind.DECLARED and (dims := read_dims(self._dims[place])) is not None:
@@ -642,6 +689,30 @@ class _Comparison:
             self._compared[each.kind] = self._compared.get(each.kind, 0) + 1
         return [self._difference(each) for each in compared if len(each.parts) > 1]
 
+    def _with_reasons(self, differences: Sequence[Difference]) -> list[Difference]:
+        """Says why reduced gradients differ at the first step at which some do; what others caused comes behind."""
+        step = next((each.key.step for each in differences if each.kind is Kind.GRADIENT), None)
+        of = {each.key.node: each for each in differences if each.kind is Kind.GRADIENT and each.key.step == step}
+
+        def gradients(name: str, rank: int) -> npt.NDArray[Any] | None:
+            key = replace(of[name.removesuffix(_SUMMAND)].key, rank=rank, node=name)
+            try:
+                return self._run.read(key, self._progress)
+            except TdbgError:
+                return None
+
+        ranks = {name: (each.parts[0][0], each.parts[1][0]) for name, each in of.items()}
+        why = why_unequal(ranks, gradients, _SUMMAND)
+        told = list(differences)
+        for at, each in enumerate(told):
+            if of.get(each.key.node) is each and each.key.node in why:
+                told[at] = replace(each, why=why[each.key.node].text)
+        caused = {name for name, each in why.items() if each.passed_on}
+        return sorted(
+            told,
+            key=lambda each: (self._steps.index(each.key.step), each.key.step == step and each.key.node in caused),
+        )
+
     def _reduced_later(self, compared: Iterable[_Compared]) -> set[_Compared]:
         """Gradients that differ while the update gave all ranks the same: a DTensor's is reduced in the optimizer."""
         differing: set[_Compared] = set()
@@ -695,7 +766,7 @@ class _Comparison:
                     places[place.node] = place
 
         def began_as_one(step: int, pair: Sequence[tuple[int, str]]) -> bool:
-            return self._are_alike([self._key(places[name], rank, step) for rank, name in pair])
+            return are_alike(self._values([self._key(places[name], rank, step) for rank, name in pair]))
 
         for tie in ties({step: weights[step] for step in self._steps if step in weights}, began_as_one):
             if any(tie.equal.values()):
@@ -779,3 +850,8 @@ def _united(groups: Iterable[Iterable[int]], held: Held) -> tuple[tuple[int, ...
         apart = [each for each in found if not each & own]
         found = [*apart, own.union(*(each for each in found if each & own))]
     return tuple(tuple(sorted(each)) for each in found if len(each) > 1)
+
+
+def _module(place: Place) -> str:
+    """The module that a weight belongs to."""
+    return place.node.rpartition(".")[0]

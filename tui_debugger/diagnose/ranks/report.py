@@ -179,7 +179,7 @@ def rank_report(
     """
     first_bad = _first_bad(result)
     findings = [
-        *_broke(first_bad),
+        *_broke(first_bad, several=len(replicas.layout.ranks) > 1),
         *_shared(replicas),
         *_not_reduced(replicas),
         *_differ(replicas),
@@ -247,7 +247,7 @@ def _first_bad(result: CheckResult) -> dict[int, Hit]:
     return first
 
 
-def _broke(first_bad: dict[int, Hit]) -> list[Finding]:
+def _broke(first_bad: dict[int, Hit], *, several: bool) -> list[Finding]:
     if not first_bad:
         return []
     ordered = sorted(first_bad.values(), key=lambda hit: (*_when(hit), hit.key.rank))
@@ -256,7 +256,8 @@ def _broke(first_bad: dict[int, Hit]) -> list[Finding]:
     follow = [hit for hit in ordered if _when(hit) != _when(first)]
     ranks = tuple(hit.key.rank for hit in begins)
     what = contents(first.stats) or said_words(first)
-    text = f"{_who(ranks)} broke first: step {first.key.step}, {_place(first.key)}, {what}"
+    who = f"{_who(ranks)} broke first" if several else f"{_who(ranks)}, the only rank of the dump"
+    text = f"{who}: step {first.key.step}, {_place(first.key)}, {what}"
     if follow:
         at = follow[0]
         behind = sorted(hit.key.rank for hit in follow)
@@ -281,9 +282,10 @@ def _place(key: TensorKey) -> str:
 def _shared(replicas: Replicas) -> list[Finding]:
     found = []
     for each in replicas.shared:
-        if not each.always:
-            text = f"{_who(each.ranks)} read one batch at step {each.key.step}: {_place(each.key)} is the same on them"
-            found.append(Finding(Subject.SHARED, each.key.step, each.ranks, each.key, text))
+        text = f"{_who(each.ranks)} read one batch at step {each.key.step}: {_place(each.key)} is the same on them"
+        if each.steps > 1:
+            text += f", and at {plural(each.steps - 1, 'other step')}"
+        found.append(Finding(Subject.SHARED, each.key.step, each.ranks, each.key, text))
     return found
 
 
@@ -324,13 +326,13 @@ def difference_text(found: Difference) -> str:
     else:
         text = f"{_who(found.group)} differ: {what}"
     if found.equal_at is None:
-        return f"{text}, from the first dumped step on"
-    text += f", equal at step {found.equal_at}"
-    if found.changed is None or found.outliers:
-        return text
-    if len(found.changed) == len(found.group):
-        return f"{text}; it changed on all of them since"
-    return f"{text}; it changed on {named('rank', found.changed)} only"
+        text += ", from the first dumped step on"
+    else:
+        text += f", equal at step {found.equal_at}"
+        if found.changed is not None and not found.outliers:
+            every = len(found.changed) == len(found.group)
+            text += "; it changed on " + ("all of them since" if every else f"{named('rank', found.changed)} only")
+    return f"{text}: {found.why}" if found.why else text
 
 
 def _others(against: Against | None) -> list[Finding]:

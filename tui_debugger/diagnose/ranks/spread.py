@@ -33,17 +33,30 @@ class Spread(Enum):
 
 
 _ALIKE: Final = 0.5
+_MOST_EQUAL: Final = 0.5
+_FEWEST: Final = 8
 _CHANCE: Final = 5.0
 """The number of standard deviations of a correlation of random numbers, beyond which it is no chance."""
 
 
 def are_alike(arrays: Sequence[npt.NDArray[Any]]) -> bool:
     """Tells whether tensors of several ranks began as one: they correlate more than random ones of their size do."""
+    if not arrays:
+        return False
     first, *others = (np.asarray(each, np.float64).ravel() for each in arrays)
     if any(np.shape(each) != np.shape(arrays[0]) for each in arrays) or first.size < 2:
         return False
     least = max(_ALIKE, _CHANCE / math.sqrt(first.size))
     return all(_correlation(first, other) > least for other in others)
+
+
+def are_nearly_equal(arrays: Sequence[npt.NDArray[Any]]) -> bool:
+    """Tells whether most elements of tensors are the same on several ranks: no two parts of a larger tensor are so."""
+    first, *others = arrays or [np.empty(0)]
+    if any(each.shape != first.shape for each in others) or first.size < _FEWEST:
+        return False
+    usual = first.flat[0]
+    return all(np.count_nonzero((each == first) & (first != usual)) > _MOST_EQUAL * first.size for each in others)
 
 
 def is_norm(op_type: str) -> bool:

@@ -19,6 +19,7 @@ from tui_debugger.diagnose.recompute import data_movement, elementwise, products
 from tui_debugger.diagnose.recompute.convolutions import conv, graph_conv_filter, graph_conv_input, per_dimension
 from tui_debugger.diagnose.recompute.elementwise import erf, sigmoid_of
 from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, doubles, unit_of
+from tui_debugger.diagnose.recompute.kernel_checks import VARIANCE_SHARE
 from tui_debugger.diagnose.recompute.reductions import normalised, total
 from tui_debugger.diagnose.recompute.table import ATEN, CALLS, ByShape, CannotBindError, aten
 from tui_debugger.graph.categories import plain_type
@@ -432,8 +433,13 @@ def min_of(self: Array, dim: Any = None, keepdim: bool = False, other: Any = Non
 
 @aten("layer norm", "NativeLayerNorm")
 def native_layer_norm(input: Array, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    """The output; means and deviations are taken for what they are."""
-    return reductions.layer_norm(input, normalized_shape, weight, bias, eps), None, None
+    """The output, and the means and deviations that are kept for the backward pass."""
+    made, centre, inverse = reductions.layer_normalised(input, normalized_shape, weight, bias, eps)
+    x = doubles(input)
+    axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
+    root, count = np.sqrt(np.mean(x * x, axis=axes, keepdims=True)), x.size / max(centre.size, 1)
+    lost = 2 + (root * inverse) ** 2  # kernels may take the mean of squares and the square of the mean
+    return made, Expected(centre, root, count), Expected(inverse, inverse * lost, max(count / VARIANCE_SHARE, 1.0))
 
 
 def normalised_backward(

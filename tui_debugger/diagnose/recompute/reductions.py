@@ -402,12 +402,19 @@ def layer_norm(
 ) -> Expected:
     """Normalised along the last dimensions."""
     del cudnn_enable
+    return layer_normalised(input, normalized_shape, weight, bias, eps)[0]
+
+
+def layer_normalised(
+    input: Array, normalized_shape: Any, weight: Array | None, bias: Array | None, eps: float
+) -> tuple[Expected, Float64, Float64]:
+    """Returns what ``normalised`` does along the last dimensions."""
     x = doubles(input)
     shape = tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
     if x.shape[x.ndim - len(shape) :] != shape:
         raise CannotBindError(f"shape {x.shape} does not end with {shape}")
     axes = tuple(range(x.ndim - len(shape), x.ndim))
-    return normalised(x, axes, _or(weight, 1.0), _or(bias, 0.0), eps)[0]
+    return normalised(x, axes, _or(weight, 1.0), _or(bias, 0.0), eps)
 
 
 def _or(array: Any, other: float) -> Any:

@@ -11,21 +11,23 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.diagnose.ranks.layout import ParallelLayout, recorded_layout
-from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.run import Run, ranks_of
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
 from tui_debugger.diagnose.runs.judge import Earlier, StepJudge
-from tui_debugger.diagnose.runs.logged import logged_differences
+from tui_debugger.diagnose.runs.logged import logged_differences, saved_differences
 from tui_debugger.diagnose.runs.matching import Rule
 from tui_debugger.diagnose.runs.results import Finding, Judged, Judgement, Kind, Options, Place, RunsReport, StepReport
 from tui_debugger.diagnose.runs.step import Noise, RunTensors
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import PARAMETERS, Category, Progress, ProgressFn, no_progress
-from tui_debugger.text.numbers import named, plural
+from tui_debugger.text.numbers import and_more, named, plural
 
 Group = tuple[tuple[int, ...], tuple[int, ...]]
 """Ranks of both runs that are compared with each other: several of one run hold parts of the same tensors."""
 
 _WORDS: Final = re.compile(r"[./]")
+_MOST_NUMBERS: Final = 4
+"""Numbers beside tensors that a finding names."""
 _MOST_DOUBTS: Final = 1000
 """Doubts that are kept."""
 
@@ -62,20 +64,6 @@ def compare_runs(
     comparison = _Comparison(a, b, options, progress, floor.found)
     comparison.notes += floor.noise_notes()
     return comparison.run(so_far)
-
-
-def _ranks_of(run: Run) -> list[int]:
-    """Returns the ranks of a run.
-
-    Raises:
-        TdbgError: there is none, such as where its directory cannot be listed.
-    """
-    ranks = list(run.ranks())
-    if not ranks:
-        why = "".join(f": {part.where} ({part.why})" for part in run.unreadable()[:1])
-        what = f"no rank of the run can be read{why}"
-        raise TdbgError(what, where=str(run.info.path), hint="see that its directories can be listed")
-    return ranks
 
 
 class _Comparison:
@@ -133,6 +121,7 @@ class _Comparison:
             judge.forget()
             so_far(self._report())
         self._merge_stages()
+        self._compare_saved_numbers()
         self._compare_logs()
         self._doubt()
         for pair in files.values():
@@ -159,6 +148,25 @@ class _Comparison:
             place = next(step.place for step in reversed(self.steps) if step.place[:2] == ranks)
             both = (first.name, first.name), (None, None)
             self.findings.append(Finding(Kind.LOGGED, place, 0.0, -1, -1, *both[0], both[1], None, text=first.text))
+            return
+
+    def _compare_saved_numbers(self) -> None:
+        """Compares the numbers that files hold beside their tensors; where tensors differ, too, that only is a note."""
+        for step in self.steps:
+            place = step.place
+            one, other = (
+                run.saved_numbers(*at)
+                for run, at in zip(self.runs, ((place.rank_a, place.step_a), (place.rank_b, place.step_b)), strict=True)
+            )
+            if not (differing := saved_differences(one, other)):
+                continue
+            name, text = differing[0]
+            if others := [each for each, _ in differing[1:]]:
+                text += f"; other numbers that differ: {and_more(others, _MOST_NUMBERS)}"
+            if self.findings:
+                self.notes.append(f"{name} at step {place.step_a}: {text}")
+                return
+            self.findings.append(Finding(Kind.SAVED, place, 0.0, -1, -1, name, name, (None, None), None, text=text))
             return
 
     def _when(self, found: Finding) -> tuple[int, bool, float, int]:
@@ -313,7 +321,7 @@ class _Comparison:
 
     def _groups(self) -> list[Group]:
         """Returns which ranks are compared: one with one, or one with all that share what it holds."""
-        a, b = (_ranks_of(run) for run in self.runs)
+        a, b = (ranks_of(run) for run in self.runs)
         wanted = [rank for rank in a if self.options.only_ranks is None or rank in self.options.only_ranks]
         given = [pair for pair in self.options.ranks if pair[0] in wanted and pair[1] in b]
         groups = _grouped(given)

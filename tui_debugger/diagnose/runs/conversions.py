@@ -28,6 +28,8 @@ _ROUNDING: Final = 3.0
 """Units of rounding that a weight may be off where it was cast to a coarser type."""
 _PROVEN: Final = 0.5
 """The part of the rows of some weight that has to be found before its layout is believed."""
+_LEAST_LAYERS: Final = 2
+"""Weights of a stack."""
 _LEAST: Final = 4
 """Elements of weights with one dimension that have to be found: one number may be the same by chance."""
 
@@ -125,6 +127,9 @@ class _Conversions:
             if array.ndim < 2:
                 if content := self._content(array):
                     self.vectors[content].append(name)
+                    (row,) = digests(array[np.newaxis], self.coarse, signs=any(fp8)).rows  # it may be one of a stack
+                    if row is not None:
+                        self.places[row].append(_Place(name, False, 0))
                 continue
             both = digests(array, self.coarse, signs=any(fp8))
             for swapped, of in ((False, both.rows), (True, both.columns)):
@@ -237,7 +242,35 @@ class _Conversions:
         if not count or known < max(_PROVEN * count, 1):
             return self._padded(sources, known) if known >= _LEAST else None
         filled = self._filled(sources, next(iter(places)))
-        return filled if len(places) > 1 or _in_order(filled) else None  # one shuffled weight proves no layout
+        if len(places) > 1:
+            return filled
+        stack = self._in_stack(filled, next(iter(places)))
+        return stack or (filled if _in_order(filled) else None)  # one shuffled weight proves no layout
+
+    def _in_stack(self, sources: Sequence[_Source | None], name: str) -> list[_Source | None] | None:
+        """Returns what a stack of layers is made of, by most of its layers; None of what is no stack.
+
+        The layers stand in the order of their numbers, and all are made alike.
+        """
+        known = [each for each in sources if each is not None]
+        own, template = parsed(name).numbers, Counter(each.template for each in known).most_common(1)[0][0]
+        layers = sorted(
+            numbers[len(own) :]
+            for of, numbers in self.by_name
+            if of == template and len(numbers) > len(own) and numbers[: len(own)] == own
+        )
+        rows, rest = divmod(len(sources), max(len(layers), 1))
+        if rest or len(layers) < _LEAST_LAYERS or not {each.inner for each in known} <= set(layers):
+            return None
+        votes: list[Counter[tuple[str, bool, int]]] = [Counter() for _ in range(rows)]
+        for row, each in enumerate(sources):
+            if each is not None:
+                votes[row % rows][each.template, each.swapped, each.row] += 1
+        if not all(votes):
+            return None
+        most = [each.most_common(1)[0][0] for each in votes]
+        made: list[_Source | None] = [_Source(of, inner, swapped, row) for inner in layers for of, swapped, row in most]
+        return made if all(each and self._name(each, own) for each in made) else None
 
     def _padded(self, sources: list[_Source | None], known: int) -> list[_Source | None] | None:
         """Lets rows at the end be padding, where all before are known."""
@@ -254,13 +287,18 @@ class _Conversions:
             if last is not None and last == before._replace(row=before.row + 1 + ahead - row):
                 sources[row] = before._replace(row=before.row + 1)  # between two rows of one weight are those between
         missing = [row for row, each in enumerate(sources) if each is None]
-        if not missing:
-            return sources
-        used = {(each.template, each.inner): set[int]() for each in sources if each is not None}
+        rest = self._left_for(sources, missing, name) if missing else []
+        for row, source in zip(missing, rest, strict=False):
+            sources[row] = source
+        return sources
+
+    def _left_for(self, sources: Sequence[_Source | None], missing: Sequence[int], name: str) -> list[_Source]:
+        """Returns the rows that are left for some that were not found; none where several weights have as many left."""
+        own = parsed(name).numbers
+        used: dict[tuple[str, tuple[int, ...]], set[int]] = defaultdict(set)
         for each in sources:
             if each is not None:
                 used[each.template, each.inner].add(each.row)
-        own = parsed(name).numbers
         swapped = Counter(each.swapped for each in sources if each is not None).most_common(1)[0][0]
         fits: list[list[_Source]] = []
         for (template, numbers), whole in self.by_name.items():
@@ -272,11 +310,13 @@ class _Conversions:
             if len(left) == len(missing) and width == rows_and_width(self.b[name], swapped=False)[1]:
                 fits.append([_Source(template, inner, swapped, row) for row in left])
         begun = [each for each in fits if (each[0].template, each[0].inner) in used]
-        chosen = begun if len(begun) == 1 else fits
-        if len(chosen) == 1:
-            for row, source in zip(missing, chosen[0], strict=True):
-                sources[row] = source
-        return sources
+        alike = [each for each in fits if each[0].template in {template for template, _ in used}]
+        chosen = next((each for each in (begun, alike, fits) if len(each) == 1), [])
+        if chosen or (last := sources[missing[0] - 1]) is None or missing[-1] - missing[0] + 1 != len(missing):
+            return chosen[0] if chosen else []
+        whole_name = self._name(last, own)
+        end = rows_and_width(self.a[whole_name], swapped=last.swapped)[0] if whole_name else 0
+        return [last._replace(row=row) for row in range(last.row + 1, end)][: len(missing)]  # padding may follow
 
     def _name(self, source: _Source, own: Sequence[int]) -> str | None:
         """Returns the weight of the first run that a row should be of."""
@@ -298,11 +338,12 @@ class _Conversions:
                 parts[whole, source.swapped][0].append(row)
                 parts[whole, source.swapped][1].append(source.row)
         for (whole, turned), (at, from_) in parts.items():
-            made = rows_of(self.a[whole], swapped=turned)
+            stacked = self.a[whole].ndim < 2 <= self.b[name].ndim
+            made = self.a[whole][np.newaxis] if stacked else rows_of(self.a[whole], swapped=turned)
             if max(from_) >= len(made) or made.shape[1:] != rows.shape[1:]:
                 return None
             expected[_span(at)] = made[_span(from_)].astype(rows.dtype, copy=False)
-            self.used[whole].update((turned, row) for row in from_)
+            self.used[whole].update((turned, row) for row in (range(made.size) if stacked else from_))
         plain = [row for row, each in enumerate(of) if not each]
         padding = expected[plain] = rows[plain]
         if not bool((padding == padding[:, :1]).all()):

@@ -28,6 +28,8 @@ from tui_debugger.stats.kernel import is_known
 from tui_debugger.stats.kernel.pairs import PairDistance, apart, apart_each
 from tui_debugger.stats.npy import TensorFile
 
+INTRODUCED: Final = 3.0
+"""Above it a node made a difference; healthy operators stay below 2, and what is passed on below 2.5."""
 PIECE: Final = 1 << 18
 """Elements that are looked at together: what is made of them stays within a few megabytes."""
 _TOLD: Final = 64
@@ -184,6 +186,15 @@ def above_noise(found: Distance, noise: Distance) -> Distance:
     if not math.isfinite(noise.relative):
         return found
     return replace(found, unit=found.unit + noise.relative, noise=noise.relative)
+
+
+def error_over_expected(made: float, given: float, unit: float) -> float:
+    """Returns error over what is expected: 0 where as much came in already."""
+    if not made or math.isinf(given):
+        return 0.0
+    if math.isinf(made):
+        return math.inf
+    return made / (given + unit) if given + unit else math.inf
 
 
 def unit_of(types: Sequence[str]) -> float:

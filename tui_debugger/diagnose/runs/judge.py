@@ -20,7 +20,7 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
-from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
+from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Distance, error_over_expected
 from tui_debugger.diagnose.runs.matching import Match
 from tui_debugger.diagnose.runs.results import (
     NO_OUTPUT,
@@ -34,7 +34,7 @@ from tui_debugger.diagnose.runs.results import (
 )
 from tui_debugger.diagnose.runs.step import Entry, Feed, Noise, RunTensors
 from tui_debugger.diagnose.runs.unmatched import BLAMED
-from tui_debugger.diagnose.runs.updates import INTRODUCED, ParameterCauses, error_over_expected
+from tui_debugger.diagnose.runs.updates import ParameterCauses
 from tui_debugger.graph.categories import (
     PARAMETER_GRADIENTS,
     is_random,

@@ -1,13 +1,17 @@
-"""The numbers that two programs logged of their steps, such as losses: where each of them begins to differ."""
+"""Numbers that are no tensors: those that two programs logged, such as losses, and those in their checkpoints.
+
+A checkpoint holds the settings of its optimizer, epochs and scores beside its tensors.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from tui_debugger.notes import Notes, RunNotes
+from tui_debugger.stats.names_of_numbers import is_of_settings
 from tui_debugger.text.numbers import number
 
 _OF_MACHINES: Final = re.compile(r"time|second|speed|throughput|flos|flops|memory|elapsed|duration", re.IGNORECASE)
@@ -17,6 +21,25 @@ _CLOSE: Final = 0.01
 """The part by which a loss or a learning rate may differ."""
 _LOOSE: Final = 0.1
 """The part by which other numbers may, such as norms of gradients that nearly cancel."""
+
+
+_SAME_SETTING: Final = 1e-6
+"""The part by which a setting may differ: it was kept as a float32 in one of the programs."""
+
+
+def saved_differences(a: Mapping[str, float], b: Mapping[str, float]) -> list[tuple[str, str]]:
+    """Returns which numbers of two checkpoints differ in the order of the first: their names, and both numbers."""
+    return [
+        (name, f"B has {number(b[name])}, A {number(value)}")
+        for name, value in a.items()
+        if name in b and _saved_otherwise(name, value, b[name])
+    ]
+
+
+def _saved_otherwise(name: str, one: float, other: float) -> bool:
+    if is_of_settings(name) or (isinstance(one, int) and isinstance(other, int)):
+        return not (_OF_MACHINES.search(name) or abs(one - other) <= _SAME_SETTING * max(abs(one), abs(other)))
+    return _differ(name, one, other)
 
 
 class LoggedDifference(NamedTuple):

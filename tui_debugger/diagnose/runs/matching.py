@@ -17,7 +17,14 @@ from functools import cached_property
 from typing import Final
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.graph.categories import BACKWARD, PARAMETER_GRADIENTS, gradient_of, plain_type, update_of
+from tui_debugger.graph.categories import (
+    BACKWARD,
+    PARAMETER_GRADIENTS,
+    gradient_of,
+    plain_type,
+    update_of,
+    without_wrappers,
+)
 from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
 from tui_debugger.model import PARAMETERS, Category
 
@@ -201,7 +208,7 @@ class NodesOfRun:
         """Returns the name in parts, without what counts calls and what versions spell differently."""
         name = self.name(row)
         if self.is_parameter(row):
-            return tuple(name.replace("_", ".").split("."))
+            return tuple(without_wrappers(name).replace("_", ".").split("."))
         scopes = _COUNTER.sub("", name.removeprefix(GRADIENTS)).split("/")
         return tuple(_EXPANDED.sub("", _GRADIENT_SCOPE.sub("Grad_", scope)) for scope in scopes)
 
@@ -553,7 +560,7 @@ def _prefix_changes(
     for row in left_a:
         parts = a.parts(row)
         for start in range(len(parts)):
-            found = set(ends.get((a.kind(row), parts[start:]), ()))
+            found = dict.fromkeys(ends.get((a.kind(row), parts[start:]), ()))
             if found:
                 names_module = not parameters or not start or any(map(_names_module, parts[start:]))
                 for other in found if len(found) <= _MOST_VOTES else ():

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
 
+import numpy as np
+
 from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.conversions import Conversion, conversions
-from tui_debugger.diagnose.runs.distance import Distance, not_compared
+from tui_debugger.diagnose.runs.distance import INTRODUCED, Distance, not_compared
 from tui_debugger.diagnose.runs.kinds import kind_of_difference
 from tui_debugger.diagnose.runs.matching import Matching, Rule, renamed_scope
 from tui_debugger.diagnose.runs.results import Finding, Kind, OneSided, Options, Place
 from tui_debugger.diagnose.runs.scaled import (
     OF_ACTIVATIONS,
     Scaled,
+    cast_apart,
     may_be_scaled,
     meant_apart,
     scale_names,
@@ -33,6 +37,9 @@ from tui_debugger.text.tensors import shape_text
 
 _FEW: Final = 3
 """Names that a sentence lists."""
+_DIMENSIONS_OF_A_MATRIX: Final = 2
+_STRAIGHT: Final = "it is square, and not transposed as all other matrices are: nothing tells whether it should be"
+_EMBEDDING: Final = re.compile(r"emb|(?:^|[._/])w[tp]e(?:[._/]|$)|position|lm_head", re.IGNORECASE)
 _OF_RANK: Final = " of rank "
 _Renamed = tuple[tuple[str, ...], tuple[str, ...]]
 """The scope of parameters in both runs, where names differ by it."""
@@ -69,7 +76,9 @@ class ParameterPairs(UnmatchedNodes):
     def with_proof(self, entries: Sequence[Entry]) -> list[Entry]:
         """Returns the pairs without those of parameters that values prove to be others; the unproven are doubtful."""
         found = self._prove_renames(self._with_scales(entries))
+        self._look_at_casts(found)
         taken = self._convert(found)
+        self._find_ties()
         return [each for each in found if each.match.a not in taken]
 
     def _with_scales(self, entries: Sequence[Entry]) -> list[Entry]:
@@ -96,11 +105,30 @@ class ParameterPairs(UnmatchedNodes):
             elif any(isinstance(each, Scaled) for each in sides):
                 apart = meant_apart(sides[0], sides[1])
                 self.distances[key] = apart.distance
-                if apart.distance.relative > 3 * apart.distance.unit:
+                if apart.distance.relative > INTRODUCED * apart.distance.unit:
                     whole = [each.whole() if isinstance(each, Scaled) else each for each in sides if each is not None]
                     kind = kind_of_difference(whole[0], whole[1])[1]
                     self.scale_texts[rows[0]] = apart.text or f"as its scale means it: {kind}"
         return [each for each in entries if each.match.a not in scales[0] or each.match.b not in scales[1]]
+
+    def _look_at_casts(self, entries: Sequence[Entry]) -> None:
+        """Finds single wrong elements of weights that one run keeps in a smaller type."""
+        for entry in entries if self.options.tolerance is None else ():
+            if not self.sides[0].is_parameter(entry.match.a) or len(entry.outputs) != 1:
+                continue
+            ((_, *at),) = entry.outputs
+            found = self.distance(*at)
+            if found is None or not found.compared or found.meant or len(set(found.types)) == 1 or found.exact:
+                continue
+            if not 0 < found.relative <= INTRODUCED * found.unit:
+                continue
+            arrays = [self.files[side].array(at[side]) for side in (0, 1)]
+            apart = cast_apart(arrays[0], arrays[1]) if arrays[0] is not None and arrays[1] is not None else None
+            if apart is not None and apart.distance.relative > INTRODUCED * apart.distance.unit:
+                key = (at[0].step, at[0].index), (at[1].step, at[1].index)
+                wrong = apart.distance
+                self.distances[key] = replace(found, unit=wrong.unit, worst=wrong.worst, values=wrong.values)
+                self.scale_texts[entry.match.a] = "nearly all of it is a cast, and some elements are not"
 
     def _find_scales(self, side: int) -> dict[int, int]:
         """Finds the scales of weights; returns the rows of the weights by those of the scales."""
@@ -135,7 +163,7 @@ class ParameterPairs(UnmatchedNodes):
     def _convert(self, entries: Sequence[Entry]) -> set[int]:
         """Finds out which parameters without a proven partner make which; returns those whose pairs are given up."""
         split = [side for side in (0, 1) if self.files[side].mates]
-        if len(split) > 1 or not all(self._holds_wholes(side) for side in (0, 1) if side not in split):
+        if len(split) > 1 or not self._may_convert(split):
             return set()
         unlike = [self._unlike_shapes(entry) for entry in entries if self.sides[0].is_parameter(entry.match.a)]
         turned = any(each is not None and each.shapes[0] == each.shapes[1][::-1] for each in unlike)
@@ -161,6 +189,8 @@ class ParameterPairs(UnmatchedNodes):
         fp8 = [self._small_type(side, of) for side, of in enumerate(rows)]
         made = conversions(arrays[0], arrays[1], made=split[0] if split else None, fp8=(fp8[0], fp8[1]))
         found = [each for each in made if not self._is_foreign(each)]
+        if turned:
+            found = self._without_straight(found, entries)
         if split:  # of parts on several ranks all have to be known
             known = Counter(weights[each.side][each.made][0] for each in found)
             parts = Counter(row for row, _ in weights[split[0]].values())
@@ -193,6 +223,63 @@ class ParameterPairs(UnmatchedNodes):
             )
             self.unproven -= given_up
         return given_up
+
+    def _without_straight(self, found: Sequence[Conversion], entries: Sequence[Entry]) -> list[Conversion]:
+        """Leaves out square matrices that are not transposed while all others are: nothing tells which is right.
+
+        Embeddings, and the head that may be tied to one, keep their layout in all programs.
+        """
+        squares: dict[str, Entry] = {}
+        for entry in entries:
+            name = self.flows[0].nodes.names[entry.match.a]
+            distances = [self.distance(one, other) for _, one, other in entry.outputs]
+            shapes = [each.shapes for each in distances if each is not None and len(each.shapes) > 1]
+            if len(shapes) != 1 or len(shapes[0][0]) != _DIMENSIONS_OF_A_MATRIX or _EMBEDDING.search(name):
+                continue
+            if shapes[0][0] == shapes[0][1] == shapes[0][0][::-1]:
+                squares[name] = entry
+            elif shapes[0][0] == shapes[0][1]:
+                return list(found)  # other matrices keep their layout, too
+        for name in {name for each in found if each.turned for name in (each.made, *each.sources)}:
+            squares.pop(name, None)
+        for entry in squares.values():
+            for _, one, other in entry.outputs:
+                before = self.distance(one, other)
+                key = (one.step, one.index), (other.step, other.index)
+                self.distances[key] = not_compared(_STRAIGHT, before.shapes if before is not None else ())
+        return [each for each in found if squares.keys().isdisjoint((each.made, *each.sources))]
+
+    def _may_convert(self, split: Sequence[int]) -> bool:
+        """Tells whether weights of one run may make those of the other: both hold wholes, or parts cut alike.
+
+        Args:
+            split: the runs of which several ranks hold parts that are taken together.
+        """
+        whole = [self._holds_wholes(side) for side in (0, 1) if side not in split]
+        ranks = [len(files.run.ranks()) for files in self.files]
+        return all(whole) or (not split and not any(whole) and ranks[0] == ranks[1])
+
+    def _find_ties(self) -> None:
+        """Finds weights that only one run has because they are copies: the other run keeps tied weights once."""
+        for side, alone in enumerate((self.matching.only_a, self.matching.only_b)):
+            rows = [row for row in alone if self.sides[side].is_parameter(row) and (side, row) not in self.finished]
+            paired = self.matching.to_b if side == 0 else self.matching.to_a
+            for row in rows if self._holds_wholes(side) else ():
+                for other in paired:
+                    if self.sides[side].is_parameter(other) and self._are_tied(side, row, other):
+                        name = self.flows[side].nodes.names[other]
+                        self.finished[side, row] = f"it has the values of {name}, which both runs have: tied weights"
+                        break
+
+    def _are_tied(self, side: int, row: int, other: int) -> bool:
+        """Tells whether two matrices of a run have the same values, which are not all one."""
+        shapes = [self.files[side].shapes(self.steps[side], each) for each in (row, other)]
+        if shapes[0] != shapes[1] or not shapes[0] or len(shapes[0][0]) < _DIMENSIONS_OF_A_MATRIX:
+            return False
+        one, two = (self._values(side, each) for each in (row, other))
+        if one is None or two is None or one.dtype != two.dtype or not one.size:
+            return False
+        return bool(np.array_equal(one, two)) and bool((one != one.flat[0]).any())
 
     def _is_foreign(self, found: Conversion) -> bool:
         """Tells whether a parameter has the values of one of another name, though both runs name parameters alike."""

@@ -50,6 +50,7 @@ class Kind(IntEnum):
     MISSING = 6
     REGION = 7
     LOGGED = 8
+    SAVED = 9
 
     @property
     def word(self) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -32,6 +33,10 @@ _FACTOR: Final = 1 / 128
 """By so much a scale may be off that is kept in bfloat16."""
 _UNSURE: Final = 3.6
 """Six deviations of a factor: errors of rounding are spread evenly, their deviation is 0.6 of the largest."""
+_FEW: Final = 8
+"""Elements of which one may be wrong."""
+_NO_CAST: Final = 0.01
+"""The part of elements that may be wrong in what still is a cast of a weight."""
 _PIECE: Final = 1 << 20
 """Elements that are looked at together."""
 
@@ -145,6 +150,30 @@ def rounded(values: Array, dtype: str) -> Rounded:
     return Rounded(values, unit, largest / float(levels.max()) * float(levels.min()) / 2)
 
 
+def cast_apart(a: Array, b: Array) -> Apart | None:
+    """Compares two weights of which one is the other in a smaller type, element by element.
+
+    The norm of a weight hides one wrong element behind the rounding of all others.
+
+    Returns:
+        None where nearly all elements are no such casts, or all of them are.
+    """
+    units = [unit_of((name_of(each.dtype),)) for each in (a, b)]
+    if not a.ndim or not all(units) or units[0] == units[1] or "c" in a.dtype.kind + b.dtype.kind:
+        return None
+    (fine, _), (small, unit) = sorted(zip((a, b), units, strict=True), key=lambda each: each[1])
+    bits, unlike = f"u{small.dtype.itemsize}", 0
+    for first, last in pieces(a.shape):
+        with np.errstate(over="ignore"):
+            cast = np.ascontiguousarray(fine[first:last].astype(small.dtype))
+        unlike += int(np.count_nonzero(cast.view(bits) != np.ascontiguousarray(small[first:last]).view(bits)))
+    if not 0 < unlike <= max(_NO_CAST * a.size, float(a.size >= _FEW)):
+        return None
+    finest = ml_dtypes.finfo(small.dtype).smallest_subnormal  # type: ignore[no-untyped-call]  # no annotations there
+    kept = Rounded(small, 2 * unit, float(finest) / 2)  # the largest error; the unit is one of many elements
+    return meant_apart(kept if small is a else a, kept if small is b else b)
+
+
 def scaled(values: Array, scales: Array) -> Scaled | None:
     """Returns a weight with its scales; None where these do not fit it."""
     blocks = _blocks(values.shape, scales.shape)
@@ -158,9 +187,14 @@ def scaled(values: Array, scales: Array) -> Scaled | None:
 
 
 def _blocks(shape: tuple[int, ...], scales: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Returns how many elements share a scale along each dimension; None where that cannot be told."""
+    """Returns how many elements share a scale along each dimension; None where that cannot be told.
+
+    A vector of fewer scales than rows has one for each part of a fused weight: q may have more rows than k and v.
+    """
     if math.prod(scales) == 1:
         return shape
+    if len(scales) == 1 < len(shape) and scales[0] != shape[0]:
+        return None
     if not 0 < len(scales) <= len(shape):
         return None
     found = []
@@ -215,6 +249,8 @@ def meant_apart(a: Array | Scaled | Rounded, b: Array | Scaled | Rounded) -> Apa
         count=math.prod(a.shape),
         unit=unit,
         size=math.sqrt(size),
+        worst=found.at,
+        values=found.values,
         types=(types[0], types[1]),
         shapes=(a.shape, b.shape),
         meant="times its scales",
@@ -239,12 +275,15 @@ class _Groups:
 
     Attributes:
         worst: the largest error of an element over what rounding may make.
+        at, values: the index of that element, and what both have there.
         odd, differing, square, squares: as of ``Distance``.
     """
 
     def __init__(self, blocks: tuple[int, ...], shape: tuple[int, ...]) -> None:
         self.blocks = blocks
         self.worst = 0.0
+        self.at: tuple[int, ...] = ()
+        self.values: tuple[float, float] | None = None
         self.odd = self.differing = 0
         self.square = 0.0
         self.squares = [0.0, 0.0]
@@ -260,7 +299,12 @@ class _Groups:
         d, error = np.abs(x - y), x_error + y_error
         self.differing += int(np.count_nonzero(d))
         with np.errstate(all="ignore"):
-            self.worst = max(self.worst, float(np.nan_to_num(d / error, posinf=math.inf).max(initial=0.0)))
+            errors = np.nan_to_num(d / error, posinf=math.inf)
+        at = int(errors.argmax()) if errors.size else 0
+        if errors.size and errors.flat[at] > self.worst:
+            self.worst = float(errors.flat[at])
+            row, *others = (int(each) for each in np.unravel_index(at, errors.shape))
+            self.at, self.values = (first + row, *others), (float(x.flat[at]), float(y.flat[at]))
         groups = slice(first // self.blocks[0], (first + len(x) - 1) // self.blocks[0] + 1)
         for at, products in enumerate((d * d, error * error, x * x, x * y, (x * error) ** 2)):
             self._sums[at, groups] += self._added(first, products)

@@ -42,6 +42,7 @@ _WHAT: Final = {
     Kind.MISSING: "one run leaves out a call",
     Kind.REGION: "what one run has in between makes the difference",
     Kind.LOGGED: "the programs logged other numbers",
+    Kind.SAVED: "the checkpoints hold other numbers beside the tensors",
 }
 
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from tui_debugger.check.flow import Located
-from tui_debugger.diagnose.runs.distance import Distance
+from tui_debugger.diagnose.runs.distance import INTRODUCED, Distance, error_over_expected
 from tui_debugger.diagnose.runs.parameters import ParameterPairs
 from tui_debugger.diagnose.runs.results import Finding, Kind, OneSided, Options, Place
 from tui_debugger.diagnose.runs.step import Entry, Feed, RunTensors
 from tui_debugger.graph.categories import gradient_of, is_collective
 from tui_debugger.model import ProgressFn, Side, TensorKey
-
-INTRODUCED: Final = 3.0
-"""Above it a node made a difference; healthy operators stay below 2, and what is passed on below 2.5."""
 
 
 class ParameterCauses(ParameterPairs):
@@ -205,12 +201,3 @@ class ParameterCauses(ParameterPairs):
             return text
         rank = self.files[side].parts(place)[number][0].rank
         return f"{text}: rank {rank} of {'AB'[side]} differs most" if both else f"{text}: rank {rank} differs most"
-
-
-def error_over_expected(made: float, given: float, unit: float) -> float:
-    """Returns error over what is expected: 0 where as much came in already."""
-    if not made or math.isinf(given):
-        return 0.0
-    if math.isinf(made):
-        return math.inf
-    return made / (given + unit) if given + unit else math.inf

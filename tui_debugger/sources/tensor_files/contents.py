@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
@@ -78,21 +78,35 @@ def held_by(path: str) -> list[FileTensor]:
         return _held_by_its_bytes(path)
 
 
-def numbers_apart(path: str) -> list[str]:
-    """Returns the places of numbers in a file that are not finite, and no tensors: settings, such as limits."""
+class Numbers(NamedTuple):
+    """The numbers of a file that are no tensors.
+
+    Attributes:
+        apart: places of those that are not finite: settings, such as limits.
+        finite: the others, such as learning rates, by their places.
+    """
+
+    apart: list[str]
+    finite: Mapping[tuple[Any, ...], int | float]
+
+
+def numbers_of(path: str) -> Numbers:
+    """Returns the numbers of a file that are no tensors."""
     lister = _lister_of(os.path.basename(path))  # noqa: PTH119 - text all the way
     try:
         if lister is _saved_by_torch:
             from tui_debugger.stats.torch_file import read_tree  # not where there are none
 
-            return ["/".join(map(str, place)) for place, _ in read_tree(path).apart]
+            tree = read_tree(path)
+            return Numbers(["/".join(map(str, place)) for place, _ in tree.apart], tree.numbers)
         if lister is _logged:
             from tui_debugger.stats.training_log import read_log  # as above
 
-            return ["/".join(map(str, place)) for place, _ in read_log(path).apart]
+            log = read_log(path)
+            return Numbers(["/".join(map(str, place)) for place, _ in log.apart], log.numbers)
     except UnreadableTensorError:
         pass  # who lists the file is told
-    return []
+    return Numbers([], {})
 
 
 def _held_by_its_bytes(path: str) -> list[FileTensor]:
@@ -168,8 +182,8 @@ def _logged(path: str) -> Iterator[FileTensor]:
 
 
 def _safetensors(path: str) -> Iterator[FileTensor]:
-    for name, where in read_header(path).specs.items():
-        yield FileTensor((name,), ReadSpec("", "safetensors", member=name), nbytes=where.length)
+    for name, nbytes in read_header(path).specs.sizes():
+        yield FileTensor((name,), ReadSpec("", "safetensors", member=name), nbytes=nbytes)
 
 
 def _indexed(path: str) -> Iterator[FileTensor]:

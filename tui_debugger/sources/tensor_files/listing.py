@@ -13,11 +13,10 @@ from typing import Final
 
 from tui_debugger import opener
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.graph.build import FileNode
-from tui_debugger.graph.categories import NAMED_GRADIENT, parameter_by_name
+from tui_debugger.graph.build import FileNode, clean_path
+from tui_debugger.graph.categories import NAMED_GRADIENT, is_parameter_name
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import (
-    Category,
     Progress,
     ProgressFn,
     ReadSpec,
@@ -38,7 +37,7 @@ from tui_debugger.sources.tensor_files.contents import (
     held_by,
     holds_several,
     is_whole,
-    numbers_apart,
+    numbers_of,
 )
 from tui_debugger.sources.tensor_files.converted import NAME as INDEX_OF_STEP
 from tui_debugger.sources.tensor_files.converted import IndexedTensor
@@ -173,13 +172,13 @@ def node_of(scope: Sequence[str], key: str | None = None) -> tuple[str, Side, in
 
 def _node_name(text: str) -> str:
     """The name of a node; that of a parameter has dots, as everywhere."""
-    name = "/".join(part for part in text.split("/") if part) or "array"
+    name = clean_path(text) or "array"
     dotted = name.replace("/", ".")
     return dotted if _is_parameter(dotted) else name
 
 
 def _is_parameter(name: str) -> bool:
-    return not _GRADIENT.search(name) and parameter_by_name(name) is not Category.PARAMETER
+    return not _GRADIENT.search(name) and is_parameter_name(name)
 
 
 def file_node(found: FoundArray, outputs: int) -> FileNode:
@@ -206,6 +205,7 @@ class StepLister:
         state: what the listing depends on, and how that looked after it.
         indexed: an index of ``tdbg convert`` was there.
         apart: places of numbers that are not finite, and are no findings.
+        numbers: finite numbers beside the tensors, by what a tensor in their place would be called.
         claimed: parts and indexes of checkpoints, for which other files stand, and files without a tensor.
     """
 
@@ -241,6 +241,7 @@ class StepLister:
         """By scope, what the files of the model there are called, without the number of each."""
         self.indexed = False
         self.apart: list[str] = []
+        self.numbers: dict[str, int | float] = {}
         self._order: dict[str, int] = {}
         self._done = 0
         self._first = ""
@@ -280,6 +281,7 @@ class StepLister:
         self.arrays = sorted(
             self._found.values(), key=lambda each: (self._order.get(each.spec.member, last), each.when)
         )
+        self._found.clear()
         if not self.arrays and not self.parts and not final:
             self._miss(self._first or str(self._root), f"no array in step {self._step}")
 
@@ -446,7 +448,9 @@ class StepLister:
             scope = self._scope_of_model(scope[:-1], _PIECE.sub("", scope[-1]), found)
         for held in found:
             self._take(path, scope, held)
-        self.apart += numbers_apart(path)
+        apart, finite = numbers_of(path)
+        self.apart += apart
+        self.numbers.update(("/".join((*scope, *map(str, place))), number) for place, number in finite.items())
         if not found:
             self.claimed.add(path)  # all of it was looked at, and there is no tensor
         if holds_several(path):
@@ -485,7 +489,8 @@ class StepLister:
             self._miss(where, f"the same tensor as one in {first}")
         else:
             where, spec = held.spec.path, held.spec
-            self._found[at] = FoundArray(*at, where or path, spec.at(""), part=held.part, nbytes=held.nbytes)
+            spec = spec.at("") if where else spec
+            self._found[at] = FoundArray(*at, where or path, spec, part=held.part, nbytes=held.nbytes)
 
     def _has_parts(self, found: list[os.DirEntry[str]]) -> bool:
         return any(entry.name.endswith(PART) for entry in found)

@@ -135,9 +135,10 @@ class _RankNodes(RankNodes):
             name = each.name
             first.setdefault(name, each)
             outputs[name] = max(outputs.get(name, 1), each.slot + 1 if each.side is Side.OUTPUT else 1)
-        fresh = {name: file_node(first[name], count) for name, count in outputs.items() if name not in self.rows}
+        fresh = [name for name in outputs if name not in self.rows]
         if fresh:
-            self.table, numbers = append_nodes(self.table, fresh.values())
+            made = (file_node(first[name], outputs[name]) for name in fresh)  # one at a time: there may be a million
+            self.table, numbers = append_nodes(self.table, made)
             self.rows.update(zip(fresh, numbers.tolist(), strict=True))
             self._categorise({self.rows[name]: first[name].row for name in fresh})
         placed = {self.rows[each.name]: each.part.text for each in arrays if each.part is not None}
@@ -184,6 +185,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         self._broken: set[UnreadablePart] = set()
         self._indexed: bool | None = None
         self._apart: dict[tuple[int, int], list[str]] = {}
+        self._numbers: dict[tuple[int, int], Mapping[str, int | float]] = {}
         self._meshes: dict[int, dict[str, set[tuple[int, int]]]] = {}
         super().__init__(root, given, notices)
 
@@ -278,6 +280,12 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
                 is_converted = self._converted_nodes(rank) is not None
                 self._noted[rank] = self._converted_notes(rank) if is_converted else self._logged_notes(rank)
             return self._noted[rank]
+
+    def saved_numbers(self, rank: int, step: int) -> Mapping[str, int | float]:
+        """The finite numbers beside the tensors of a step."""
+        with self._lock:
+            self.tensors(rank, step)
+            return self._numbers.get((rank, step), {})
 
     def _converted_notes(self, rank: int) -> RunNotes:
         path, notes = os.path.join(os.path.dirname(self._first_path(rank)), NOTES_FILE), NO_NOTES  # noqa: PTH118, PTH120 - text
@@ -423,6 +431,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         lister = self._list(rank, step, progress)
         self._indexed = bool(self._indexed) or lister.indexed
         self._apart[rank, step] = lister.apart
+        self._numbers[rank, step] = lister.numbers
         arrays = lister.arrays
         for part in dict.fromkeys(each.part for each in arrays if each.part is not None):
             for axis, place in part.places:
