@@ -58,7 +58,9 @@ BIAS = r"(^|[._/])(bias|beta|bias_[ih]h\w*)$"
 """Parameter names that are biases: of MindSpore's and PyTorch's layers, LayerNorm's beta, recurrent layers."""
 WEIGHT_GRADIENT = "weight_gradient"
 """The gradients that optimizers use, those of biases left out: see ``graph.categories.weight_gradients``."""
-SELECTION_WORDS = (*CATEGORY_WORDS, WEIGHT_GRADIENT)
+SEARCHED_WEIGHT = "searched_weight"
+"""The weights of an optimizer that searches the size of its steps: see ``graph.categories.searched_weights``."""
+SELECTION_WORDS = (*CATEGORY_WORDS, WEIGHT_GRADIENT, SEARCHED_WEIGHT)
 """Words for categories in a watchpoint's selection."""
 
 

@@ -435,13 +435,16 @@ class _Scan:
 class _Entry(Generic[AnyStr]):
     """An entry of a directory of a mount, as ``os.DirEntry`` is one of the operating system."""
 
-    __slots__ = ("_directory", "_inside", "_mount", "name", "path")
+    __slots__ = ("_directory", "_folder", "_inside", "_mount", "name")
 
     def __init__(self, mount: Mount, folder: AnyStr, inside: str, name: str, directory: bool) -> None:
-        self._mount, self._directory = mount, directory
-        self._inside = f"{inside}/{name}" if inside else name
+        self._mount, self._inside, self._directory = mount, inside, directory
+        self._folder: AnyStr = folder
         self.name: AnyStr = name if isinstance(folder, str) else os.fsencode(name)
-        self.path: AnyStr = os.path.join(folder, self.name)  # noqa: PTH118 - text or bytes
+
+    @property
+    def path(self) -> AnyStr:
+        return os.path.join(self._folder, self.name)  # noqa: PTH118 - text or bytes
 
     def __fspath__(self) -> AnyStr:
         return self.path
@@ -456,7 +459,8 @@ class _Entry(Generic[AnyStr]):
         return False
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002 - as os.DirEntry has it
-        return self._mount.stat(self._inside)
+        name = os.fsdecode(self.name)
+        return self._mount.stat(f"{self._inside}/{name}" if self._inside else name)
 
 
 SETTLED: Final = 2_000_000_000

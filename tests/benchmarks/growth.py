@@ -62,8 +62,49 @@ def _steps(root: Path, count: int) -> list[str]:
     return ["check", str(root), "--watch", "TO", "--watch", "WNC"]
 
 
+def _checkpoints(root: Path, count: int) -> list[str]:
+    for step in range(count):
+        (root / f"step_{step}").mkdir(parents=True)
+        values = {f"layers.{at}.weight": np.full(4, 1.0 + step, np.float32) for at in range(100)}
+        write_safetensors(root / f"step_{step}" / "x.safetensors", values)
+    return ["trajectory", str(root)]
+
+
 def _ranks(root: Path, count: int) -> list[str]:
     return ["ranks", str(write_ranks(root, count, nodes=60, steps=1))]
+
+
+def _equal_ranks(root: Path, count: int) -> list[str]:
+    """Statistics of msprobe that are the same on all ranks but one."""
+    weight = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [8, 8], "requires_grad": True}
+    calls = {
+        f"Module.layers.{at}.Linear.forward.0": {
+            "input_args": [_numbers(weight, at)],
+            "parameters": {"weight": _numbers(weight, at + 0.5)},
+            "output": [_numbers(weight, at + 1)],
+        }
+        for at in range(60)
+    }
+    for rank in range(count):
+        own = calls | ({"Module.odd.Linear.forward.0": {"output": [_numbers(weight, 0.1)]}} if rank == 1 else {})
+        folder = root / "step0" / f"rank{rank}"
+        folder.mkdir(parents=True)
+        head = {"task": "statistics", "level": "L0", "framework": "pytorch", "dump_data_dir": None}
+        (folder / "dump.json").write_text(json.dumps({**head, "data": own}))
+        (folder / "construct.json").write_text("{}")
+    return ["ranks", str(root)]
+
+
+def _numbers(tensor: dict[str, object], mean: float) -> dict[str, object]:
+    return {**tensor, "Max": mean + 1, "Min": mean - 1, "Mean": mean, "Norm": 9 + mean}
+
+
+def _notices(root: Path, count: int) -> list[str]:
+    """Ranks each of which has a step that was cut off in the middle, which is a notice of its own."""
+    _equal_ranks(root, count)
+    for calls in root.rglob("dump.json"):
+        calls.write_bytes(calls.read_bytes()[:-200])
+    return ["check", str(root), "--watch", "TO"]
 
 
 def _nodes(root: Path, count: int) -> list[str]:
@@ -92,7 +133,10 @@ SIZES: Final[Mapping[str, tuple[Callable[[Path, int], list[str]], int]]] = {
     "tensors in one .pt": (_tensors("pt"), 10_000),
     "files": (_files, 10_000),
     "steps": (_steps, 200),
+    "checkpoints": (_checkpoints, 40),
     "ranks": (_ranks, 128),
+    "ranks that are equal": (_equal_ranks, 256),
+    "ranks, each with a notice": (_notices, 128),
     "nodes": (_nodes, 10_000),
     "hits": (_hits(""), 10_000),
     "hits as JSON": (_hits("--json"), 10_000),

@@ -347,15 +347,16 @@ class OneByOne:
         return self._criterion.unchanged and source.side is Side.INPUT and given
 
     def _is_intended(self, at: Located | None) -> bool:
-        """A tensor has an Inf that an operator was told to write."""
+        """A tensor has an Inf that an operator was told to write, or what a backward pass selects away."""
         record = self._record(at)
         if at is None or self._criterion is not OVERFLOW or not self._overflowed(at):
             return False
-        if record is None or record.stats is None or record.stats.nan:
+        if record is None or record.stats is None:
             return False
         if at.step not in self._designs:
             self._designs[at.step] = StepDesigns(self._measurements, at.step)
-        return self._designs[at.step].of_round(at.round).intended_at(at.row, at.side, at.slot)
+        nan = record.stats.nan > 0
+        return self._designs[at.step].of_round(at.round).intended_at(at.row, at.side, at.slot, nan=nan)
 
     # -- what is known -------------------------------------------------------------------------------
 

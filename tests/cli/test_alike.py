@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -46,6 +47,8 @@ def test_a_document_says_schema_command_path_and_exit_code(capsys: Capsys, dump:
     assert (answer.json["command"], answer.json["path"]) == (command, str(dump))
     assert answer.json["exit_code"] == answer.code
     assert answer.err == ""
+    if command != "stat":  # which has a line for each tensor
+        assert answer.out == json.dumps(answer.json, indent=1) + "\n"
 
 
 @pytest.mark.covering

@@ -132,7 +132,7 @@ def test_ctrl_c_between_two_steps_loses_nothing(
 
 
 def test_ctrl_c_while_the_dump_is_opened(capsys: Capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def opening(_: Session, progress: ProgressFn) -> None:
+    def opening(_: Session, progress: ProgressFn, *, tree: bool) -> None:  # noqa: ARG001 - the signature of Session.open
         os.kill(os.getpid(), signal.SIGINT)
         progress(Progress(0, 0, "unreachable"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import socket
 import time
 from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler
@@ -63,6 +64,17 @@ def _bomb() -> list[bytes]:
     return [gzip.compress(bytes(16 * MEGABYTE)) * 256]
 
 
+def _half_closed(request: BaseHTTPRequestHandler) -> None:
+    """Promises more than it sends, and ends its side of the connection."""
+    request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 500\r\n\r\n<a")
+    request.connection.shutdown(socket.SHUT_WR)
+
+
+def _no_answer(request: BaseHTTPRequestHandler) -> None:
+    """Says that it goes on, and goes."""
+    request.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
+
+
 def _names() -> Iterable[bytes]:
     for number in itertools.count():
         yield "".join(f"<a href={number}-{each}>" for each in range(10_000)).encode()
@@ -72,6 +84,16 @@ COMPRESSED, TAG, NO_HTML = "compressed (gzip)", "a tag in the list", "is no HTML
 LARGE, LATE = "more than 67,108,864 bytes", "no whole answer within"
 OF_LISTINGS: dict[str, tuple[Answer, str]] = {
     "bomb": (sends(_bomb, Content_Encoding="gzip"), COMPRESSED),
+    **{
+        f"bomb-{how}": (sends(_bomb, Content_Encoding=how), f"compressed ({how})")
+        for how in ("br", "deflate", "zstd", "gzip, gzip")
+    },
+    "bomb-on-its-way": (sends(_bomb, Transfer_Encoding="gzip"), COMPRESSED),
+    "half-closed": (_half_closed, "lost before all bytes came"),
+    "no-answer": (_no_answer, "without an answer"),
+    "length-of-nothing": (sends(lambda: [b"<a href=x>"], Content_Length="-5"), "answers 400"),
+    "one-name": (text(page(["x" * 10_000_000])), TAG),
+    "redirects-to-another-port": (redirect("http://127.0.0.1:1"), "another host, 127.0.0.1:1"),
     "endless": (sends(lambda: itertools.repeat(b"x" * MEGABYTE)), LARGE),
     "endless-names": (sends(_names), LATE),
     "drips": (sends(lambda: itertools.repeat(b"<"), pause=0.02), LATE),
@@ -95,6 +117,11 @@ OF_PARTS: dict[str, tuple[Answer, str]] = {
         sends(_bomb, status=206, Content_Encoding="gzip", Content_Range=f"bytes {{part}}/{SIZE}"),
         COMPRESSED,
     ),
+    "another-part": (sends(lambda: [bytes(9)], status=206, Content_Range=f"bytes 5-13/{SIZE}"), "another part"),
+    "another-size": (sends(lambda: [bytes(SIZE)], status=206, Content_Range="bytes {part}/99999"), "another part"),
+    "no-part": (sends(lambda: [bytes(SIZE)], status=206), "another part"),
+    "half-closed": (_half_closed, "another size"),
+    "no-answer": (_no_answer, "without an answer"),
     "endless": (
         sends(lambda: itertools.repeat(bytes(MEGABYTE)), status=206, Content_Range=f"bytes {{part}}/{SIZE}"),
         f"more than {SIZE} bytes",

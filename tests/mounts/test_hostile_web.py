@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -21,8 +23,10 @@ from tests.cli.running import run
 from tests.mounts.attacks import LARGE, LATE, OF_LISTINGS, OF_PARTS, page, redirect, sends, text
 from tests.mounts.web import WebServer, serving
 from tests.sources.arrays import write_arrays
-from tui_debugger import opener
+from tui_debugger import DumpAnalyzer, opener
+from tui_debugger.errors import TdbgError
 from tui_debugger.mounts import reached, remote
+from tui_debugger.mounts.refusals import allow_redirects
 
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
 
@@ -131,6 +135,36 @@ def test_a_long_list_of_names_costs_no_request_each(web: WebServer) -> None:
     assert len(web.requests) < 200
 
 
+def test_names_of_which_nothing_can_be_had_take_no_memory(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "GIVEN_UP", 64)
+    names = [f"gone{n}.npy" for n in range(1_500)]
+    web.answers[STEP] = text(page(names))
+    place = reached(Path(f"{web.url}/run/step_1"))
+
+    def refused() -> int:
+        """How many cannot be looked at, opened or listed; nothing else looks for what is kept of that meanwhile."""
+        count = 0
+        for name in names:
+            for asked in (opener.stat, opener.open_regular, opener.listdir):
+                try:
+                    asked(place / name)
+                except OSError:  # noqa: PERF203 - each by itself
+                    count += 1
+        return count
+
+    refused()
+    tracemalloc.start()
+    gc.disable()
+    try:
+        assert refused() == 3 * len(names)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        gc.enable()
+        tracemalloc.stop()
+    assert kept < 20 * len(names)
+    assert len(web.requests) < 200
+
+
 @pytest.mark.usefixtures("impatient")
 def test_more_files_than_can_be_asked_for_are_a_doubt_with_their_number(web: WebServer, capsys: Capsys) -> None:
     web.answers[STEP] = text(page([*(f"note{n}.txt" for n in range(2000)), *(f"layer.{n}.npy" for n in range(4))]))
@@ -155,7 +189,11 @@ def test_sizes_are_asked_of_what_is_read(web: WebServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "link", ["../other/", "/", "/run", "//127.0.0.1/run/step_1/evil.npy", "http://[::", "..%2Fx.npy"]
+    "link",
+    [
+        *("../other/", "/", "/run", "//127.0.0.1/run/step_1/evil.npy", "http://[::", "..%2Fx.npy", "a%2Fb.npy"),
+        *("%00x.npy", "%2e%2e/", ".%2e", "../../etc/passwd", "http://evil.example/run/step_1/evil.npy"),
+    ],
 )
 def test_a_link_out_of_the_directory_is_no_name(web: WebServer, capsys: Capsys, link: str) -> None:
     names = [f"layer.{n}.npy" for n in range(4)]
@@ -208,6 +246,24 @@ class TestRedirects:
             assert answer.code == 0
             assert "12 tensors checked" in answer.out
         assert run(capsys, "check", f"{web.url}/run", "--no-cache").code == 2  # it is forgotten
+
+    def test_every_command_and_the_api_that_open_urls_take_the_option(
+        self, web: WebServer, capsys: Capsys, there: str, tmp_path: Path
+    ) -> None:
+        url = f"{web.url}/run"
+        for words in (("formats", url), ("merge", url, tmp_path / "none"), ("dump-config", "--like", url, "--yes")):
+            refused = run(capsys, *words)
+            assert refused.code == 2
+            assert f"--redirect-to {there}" in refused.out + refused.err
+            allowed = run(capsys, *words, "--redirect-to", there)
+            assert "redirects to another host" not in allowed.out + allowed.err
+        assert run(capsys, "formats", url, "--redirect-to", there).code == 0
+        allow_redirects(())
+        with pytest.raises(TdbgError, match="redirects to another host"):
+            DumpAnalyzer(url)
+        with DumpAnalyzer(url, redirect_to=[there]) as analyzer:
+            assert len(analyzer.select_tensors("")) == 12
+        allow_redirects(())
 
     def test_another_port_is_another_host(self, web: WebServer, capsys: Capsys) -> None:
         web.answers["/run"] = redirect("http://127.0.0.1:9")
@@ -304,7 +360,7 @@ def ends_at(process: subprocess.Popen[str], number: signal.Signals) -> None:
     """
     process.send_signal(number)
     try:
-        words = "".join(process.communicate(timeout=10))
+        words = "".join(process.communicate(timeout=5))
     finally:
         process.kill()
     assert process.returncode == 128 + number

@@ -16,6 +16,7 @@ from tui_debugger.errors import CancelledError, RenumberedError
 from tui_debugger.graph.search import NodeQuery
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Progress
 from tui_debugger.session import Session
+from tui_debugger.session.asked import known_selections
 
 MATMUL, RELU, _ = (node.name for node in MLP.nodes)
 NAN = np.full((2, 3), np.nan, np.float32)
@@ -224,4 +225,4 @@ def test_selections_that_were_only_tried_do_not_pile_up(tmp_path: Path) -> None:
     session = opened(tmp_path)
     for number in range(1000):
         session.watched_count(NodeSelection((NodeSelector(NodeKind.REGEX, f"x{number}"),)))
-    assert len(session._selections._masks) < 300
+    assert len(session.nodes(0).memo(known_selections)) < 300

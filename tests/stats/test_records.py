@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -102,3 +103,24 @@ def test_recorded_rows_are_set_at_once_as_one_by_one() -> None:
     assert [at_once.get(index) for index in range(4)] == [one_by_one.get(index) for index in range(4)]
     assert at_once.errors == one_by_one.errors == {0: "it was not sent"}
     assert at_once.covers(need, np.arange(4)).tolist() == [True, True, False, True]
+
+
+def test_who_changes_rows_that_several_tables_share_changes_its_own() -> None:
+    record = Record(TensorMeta("float64", (2, 3), 48), PARTIAL)
+    known: dict[bytes, npt.NDArray[Any]] = {}
+    one, other, apart = (Records.of([record, each, record]) for each in (record, record, None))
+    for each in (one, other, apart):
+        each.share(known)
+    assert one.rows is other.rows is not apart.rows
+    changes: list[Callable[[], None]] = [
+        lambda: other.forget(np.array([1])),
+        lambda: other.put(0, Record(None, None, error="gone")),
+        lambda: other.forget_changes(np.array([2])),
+        lambda: other.place(one, np.array([0]), np.array([1])),
+        lambda: other.put_recorded(np.array([0]), [record], RequiredStats(change=True)),
+    ]
+    for change in changes:
+        other.rows = one.rows
+        change()
+        assert other.rows is not one.rows
+        assert [one.get(at) for at in range(3)] == [record] * 3

@@ -91,6 +91,25 @@ def test_values_of_four_and_six_bits_are_known_by_name(tmp_path: Path) -> None:
     assert open_array(replace(specs["good"], path=str(path))).tolist() == [0, 0]
 
 
+def test_the_names_and_bytes_of_all_tensors_in_the_order_of_their_values(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "x.safetensors", {"b": ONES, "none": np.ones((0, 3), np.float32), "a": np.int8([1])})
+    specs = read_header(str(tmp_path / "x.safetensors")).specs
+    assert list(specs.sizes()) == [("b", 24), ("none", 0), ("a", 1)]
+    assert [(spec.member, spec.dtype, spec.shape, spec.length) for spec in specs.values()] == [
+        ("b", "float32", (2, 3), 24),
+        ("none", "float32", (0, 3), 0),
+        ("a", "int8", (1,), 1),
+    ]
+    assert "c" not in specs
+
+
+def test_places_beyond_64_bits_are_refused(tmp_path: Path) -> None:
+    header = json.dumps({"a": {"dtype": "U8", "shape": [2**70], "data_offsets": [0, 2**70]}}).encode()
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    refused(path, "is cut off")
+
+
 def test_a_file_that_is_written_anew(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     write_safetensors(path, {"a": ONES})

@@ -11,6 +11,7 @@ import threading
 import unicodedata
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -239,13 +240,35 @@ def test_a_document_begins_with_its_version_and_is_ascii_and_exact() -> None:
         "number": np.int64(7),
         "half": np.float32(0.5),
     }
-    for text in (document(content), document_line(content)):
+    for text in ("".join(document(content)), document_line(content)):
         assert text.isascii()
         assert text.endswith("\n")
         assert not unsafe(text)
         found = json.loads(text)
         assert list(found) == ["schema", *content]
         assert found == {"schema": SCHEMA, **content, "values": [1.5, "nan", "-inf"]}
+
+
+@given(
+    st.dictionaries(
+        st.text(),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+            lambda inside: st.lists(inside) | st.dictionaries(st.text("[]{}\n\t\0,: \ud800x"), inside),
+        ),
+    )
+)
+def test_a_document_is_laid_out_as_the_encoder_of_python_does_it(content: dict[str, Any]) -> None:
+    expected = json.dumps({"schema": SCHEMA, **content}, indent=1).replace("\x7f", "\\u007f") + "\n"
+    assert "".join(document(content)) == expected
+    made_one_by_one = {key: iter(value) if isinstance(value, list) else value for key, value in content.items()}
+    assert "".join(document(made_one_by_one)) == expected
+
+
+def test_numbers_that_json_has_no_word_for_are_texts_at_any_depth() -> None:
+    values = [{"a": (float("nan"), np.float32("inf"))}, float("-inf"), 2**80]
+    for given_as in (values, iter(values)):
+        assert json.loads("".join(document({"values": given_as})))["values"] == [{"a": ["nan", "inf"]}, "-inf", 2**80]
 
 
 def test_a_document_written_row_by_row_is_one_document() -> None:

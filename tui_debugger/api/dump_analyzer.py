@@ -42,6 +42,7 @@ from tui_debugger.errors import BadQueryError, DebuggerParamTypeError, DebuggerP
 from tui_debugger.graph.search import compile_pattern
 from tui_debugger.model import Coverage, ErrorBits, Hit, ProgressFn, UnreadablePart, Verdict, WatchResult, no_progress
 from tui_debugger.model import Watchpoint as CoreWatchpoint
+from tui_debugger.mounts.refusals import allow_redirects
 from tui_debugger.session.session import open_dump
 from tui_debugger.text.clean import clean
 from tui_debugger.watch.condition_table import EXPRESSION, WIRE_OPERATOR_OVERFLOW
@@ -233,6 +234,8 @@ class DumpAnalyzer:
         dump_dir: the dump directory, up to two levels above it, or a part of it: a rank, a step, a file.
         mem_limit: None, or 2048 to 2147483647 (MB). Accepted for compatibility: tensors are read in pieces, so that
             no tensor is too large.
+        redirect_to: with a URL as ``dump_dir`` other hosts (``"HOST"`` or ``"HOST:PORT"``) that its web server may
+            redirect to, from now on, in this process; no other is asked.
 
     Raises:
         DebuggerParamTypeError: an argument of a wrong type.
@@ -249,12 +252,22 @@ class DumpAnalyzer:
         3 Default/network-WithLossCell/_backbone-Net/Log-op381
     """
 
-    def __init__(self, dump_dir: str | os.PathLike[str], mem_limit: int | None = None) -> None:
+    def __init__(
+        self,
+        dump_dir: str | os.PathLike[str],
+        mem_limit: int | None = None,
+        *,
+        redirect_to: Iterable[str] = (),
+    ) -> None:
         if not isinstance(dump_dir, str | os.PathLike):
             raise wrong_type(dump_dir, "dump_dir", "a path")
         if not os.fspath(dump_dir):
             raise DebuggerParamValueError("dump_dir is empty", hint='"." is the working directory')
         memory_limit(mem_limit)
+        hosts = [redirect_to] if isinstance(redirect_to, str) else list(redirect_to)
+        if not all(isinstance(host, str) for host in hosts):
+            raise wrong_type(redirect_to, "redirect_to", "names of hosts")
+        allow_redirects(hosts, besides=True)
         self._run = Run(open_dump(Path(dump_dir).expanduser()))
 
     def __enter__(self) -> DumpAnalyzer:  # noqa: PYI034 - typing.Self needs Python 3.11

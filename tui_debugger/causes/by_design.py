@@ -7,7 +7,7 @@ Every attention net has some in every step: a mask of -Inf that a softmax turns 
   of a softmax, what an operator is told to write, or what is compared to say which elements are selected: -Inf in other
   data is a fault of the data;
 * an overflow to -Inf of a very low number, which was written as a mask, where a softmax weighs with it;
-* a pole, as the logarithm of 0, where all that reads it selects other elements.
+* a pole, as the logarithm of 0, where all that reads it selects other elements; in a backward pass NaN, too.
 
 It is *absorbed* where every consumer is finite and of a kind that makes an Inf finite by its nature, or that selects
 other elements, or intended and absorbed itself. Both together are no finding; an Inf that nobody was told to write
@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -37,6 +38,7 @@ from tui_debugger.causes.by_design_table import (
     FRESH,
     INTEGER_WORK,
     JOINS,
+    KEEPS_SCRATCH,
     LIKE,
     MAKES_NUMBERS,
     MOVES,
@@ -75,6 +77,8 @@ from tui_debugger.model import (
 
 _DEPTH: Final = 200
 """Operators in a row that pass an Inf on, at most: only a graph with a circle has more."""
+_FORMULA: Final = 6
+"""Operators in a row with which a formula of a backward pass passes on what it selects away, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +109,9 @@ class Elements:
         return bool(self.positive or self.negative)
 
     @property
-    def only_infinite(self) -> bool:
-        """Tells whether it has an Inf and no NaN."""
-        return self.infinite and not self.nan
+    def bad(self) -> bool:
+        """Tells whether it has NaN or Inf."""
+        return bool(self.nan) or self.infinite
 
 
 class Designs:
@@ -151,8 +155,13 @@ class Designs:
                 if each[0] >= 0 and each not in sources and self.intended(*each):
                     sources[each] = None
                     pending.append(each[0])
-        readers = {reader for each in sources for reader, _ in self._readers(*each)}
-        readers = {each for each in readers if self._order(each) < self._order(row)}
+        readers: dict[int, None] = {}
+        reads_on = list(sources)
+        for each in reads_on:  # grows: what passes the Inf on is read as well
+            for reader, _ in self._readers(*each) if len(readers) < _DEPTH else ():
+                if reader not in readers and self._order(reader) < self._order(row):
+                    readers[reader] = None
+                    reads_on += [(reader, at) for at in self._outputs(reader) if self.intended(reader, at)]
         return any(map(self._breaks, sorted(readers)))
 
     def _order(self, row: int) -> tuple[bool, bool, int]:
@@ -162,7 +171,7 @@ class Designs:
         """Tells whether a node made something bad, and was given nothing that is bad but intended Inf."""
         held, given = self._given(row)
         outputs = self._outputs(row).items()
-        bad = any(each.nan or (each.infinite and not self.intended(row, at)) for at, each in outputs)
+        bad = any(each.bad and not self.intended(row, at) for at, each in outputs)
         return bad and self._all_intended(held, given, range(len(held)), 0)
 
     # -- intended ------------------------------------------------------------------------------------
@@ -173,7 +182,7 @@ class Designs:
         if category in PARAMETERS or category is Category.CONSTANT:
             return category in (Category.PARAMETER, Category.CONSTANT)
         kind = self._kind(row)
-        if kind in OPERATORS or kind in POLES or "attention" in kind:
+        if kind in OPERATORS or kind in POLES | KEEPS_SCRATCH or "attention" in kind:
             return True
         return (source := self._handed_on(row)) is not None and self.may_be_intended(source[0])
 
@@ -197,15 +206,22 @@ class Designs:
 
     def _is_intended(self, row: int, slot: int, depth: int) -> bool:
         out = self._contents(row, slot) if self.may_be_intended(row) else None
-        if out is None or not out.only_infinite:
+        if out is None or not out.bad:
             return False
+        if self._is_scratch(row, slot) or (self._is_backward(row) and self._is_hidden(row, slot, depth)):
+            return True
+        return not out.nan and self._is_told(row, slot, out, depth)
+
+    def _is_told(self, row: int, slot: int, out: Elements, depth: int) -> bool:
+        """Tells whether a node was told to write every Inf of an output, or passes such ones on."""
         category, kind = self._category(row), self._kind(row)
         if category is Category.CONSTANT:
             constant = stated(self._nodes, row)
             return constant is None or _has_signs(out, [constant])
         if category is Category.PARAMETER:
             # A mask may be fed as data; any other Inf in the data is a fault of the data.
-            return (not out.positive and self._is_mask(row, slot, depth)) or self._is_put_in(row, out, depth)
+            low = not out.positive and (self._is_mask(row, slot, depth) or self._is_kept_unread(row, slot))
+            return low or self._is_put_in(row, out, depth)
         if kind in FRESH and not self._is_made_of_others(row):
             return out.count == out.positive + out.negative or (not out.positive and self._is_mask(row, slot, depth))
         if self._is_filler(row, slot):
@@ -215,6 +231,20 @@ class Designs:
         else:
             passed_on = kind in OPERATORS and self._comes_from_operands(row, slot, out, depth)
         return passed_on or self._overflows_a_mask(row, slot, out, depth) or self._is_pole(row, slot, out)
+
+    def _is_kept_unread(self, row: int, slot: int) -> bool:
+        """Tells whether a buffer is only kept, and maybe copied to be saved: nothing bad comes of it, or changes it."""
+        known = row >= 0 and self._is_fed(row) and draws_updates(self._nodes) and not self._is_partial()
+        readers = self._readers(row, slot) if known and assigned(self._nodes, row) is None else []
+        return known and assigned(self._nodes, row) is None and all(self._is_clean(each) for each, _ in readers)
+
+    def copied(self, row: int) -> tuple[int, int] | None:
+        """The buffer that is only kept and that an operator shows or copies, where nobody looked at it in the step."""
+        source = next(iter(real_inputs(self._nodes, row)), (-1, 0)) if self._is_unread_view(row) else (-1, 0)
+        if source[0] < 0 or not self._is_kept_unread(*source):
+            return None
+        held = self._contents(*source)
+        return source if held is None or not held.bad else None
 
     def _is_put_in(self, row: int, out: Elements, depth: int) -> bool:
         """Tells whether operators of this step were told to write what is infinite in a buffer."""
@@ -233,12 +263,17 @@ class Designs:
         if not slot or "attention" not in self._kind(row) or self._is_backward(row):
             return False
         result = self._contents(row, 0)
-        readers = real_consumers(self._nodes, row, slot)
-        return (
-            result is not None
-            and not (result.nan or result.infinite)
-            and all(self._is_backward(reader) for reader, _ in readers)
-        )
+        return result is not None and not result.bad and self._is_for_its_backward(row, slot)
+
+    def _is_scratch(self, row: int, slot: int) -> bool:
+        """Tells whether an output is what a CTC loss keeps for its own backward pass, whatever its result is.
+
+        These are logarithms of probabilities, many of which are 0, and memory behind shorter labels, as it was found.
+        """
+        return slot > 0 and self._kind(row) in KEEPS_SCRATCH and self._is_for_its_backward(row, slot)
+
+    def _is_for_its_backward(self, row: int, slot: int) -> bool:
+        return all(self._is_backward(reader) for reader, _ in real_consumers(self._nodes, row, slot))
 
     def _is_made_of_others(self, row: int) -> bool:
         """Tells whether an operator was given more than numbers of the program."""
@@ -329,17 +364,19 @@ class Designs:
         if operands.written and not (kind == "select" and len(held) < 2):  # torch's select is an index
             # What selects passes on data as well: it has to be known which of both was infinite.
             told = kind not in SELECTS or None not in given or self._is_mask(row, slot, depth, joined=True)
-            return told and self._is_written(kind, held, given, out, depth)
+            return told and self._is_written(row, held, given, out, depth)
         slots = range(len(held)) if operands.passed is None or kind in SELECTS else operands.passed
         passed = [at for at in slots if at < len(held)]
         if not self._all_intended(held, given, range(len(held)), depth):
             return False
         if not any(map(is_infinite, given)):
-            return (
-                kind in ADDS | SUMS_WITH_PRODUCTS | MOVES
-                and not out.positive
-                and self._is_from_outside(held, given)
-                and self._is_mask(row, slot, depth, joined=kind in JOINS)
+            return not out.positive and (
+                self.copied(row) is not None
+                or (
+                    kind in ADDS | SUMS_WITH_PRODUCTS | MOVES
+                    and self._is_from_outside(held, given)
+                    and self._is_mask(row, slot, depth, joined=kind in JOINS)
+                )
             )
         if operands.work is Work.COMPUTES:
             factors = given[1:3] if kind in SUMS_WITH_PRODUCTS else ()
@@ -361,23 +398,24 @@ class Designs:
     ) -> bool:
         """Tells whether whatever is bad about some inputs is an intended Inf."""
         return all(
-            self.intended(*held[at], depth + 1)
-            for at in slots
-            if (contents := given[at]) is not None and (contents.infinite or contents.nan)
+            self.intended(*held[at], depth + 1) for at in slots if (contents := given[at]) is not None and contents.bad
         )
 
     def _is_written(
-        self, kind: str, held: Sequence[tuple[int, int]], given: Sequence[Elements | None], out: Elements, depth: int
+        self, row: int, held: Sequence[tuple[int, int]], given: Sequence[Elements | None], out: Elements, depth: int
     ) -> bool:
         """Tells whether an operator writes given values that are infinite, or not known."""
+        kind = self._kind(row)
         operands = OPERATORS[kind]
         told = () if kind in SELECTS else operands.written  # a graph input of any sign says what to write
-        by_operators = [at for at, (row, _) in enumerate(held) if at not in told or not self._is_fed(row)]
+        by_operators = [at for at, (each, _) in enumerate(held) if at not in told or not self._is_fed(each)]
+        # What stands in a buffer that it changes is its own work, and that of what else changes the buffer.
+        by_operators = [at for at in by_operators if not self._changes(row, held[at][0], depth)]
         if not self._all_intended(held, given, by_operators, depth):
             return False
         for at in operands.written:
-            row, contents = (held[at][0], given[at]) if at < len(held) else (-1, None)
-            if contents is None and row >= 0 and not self.may_be_intended(row):
+            value, contents = (held[at][0], given[at]) if at < len(held) else (-1, None)
+            if contents is None and value >= 0 and not self.may_be_intended(value):
                 return False  # the output of some operator is not known, and that is not told
         passed = [at for at in operands.passed or () if at < len(held)]
         if not all(at < len(held) and _is_value(given[at]) for at in operands.written) and not self._states(held):
@@ -385,6 +423,17 @@ class Designs:
             unknown = [at for at in passed if given[at] is None]
             return not (out.positive and out.negative and unknown)
         return _has_signs(out, [contents for contents in given if contents is not None])
+
+    def _changes(self, row: int, buffer: int, depth: int) -> bool:
+        """Tells whether an operator writes into a buffer, and all else that does was told to write."""
+        made = (assigned(self._nodes, buffer) if buffer >= 0 else None) or []
+        others = [each for each in made if each != row]
+        held = [self._contents(each, 0) for each in others]
+        return (
+            row in made
+            and min(made) >= 0
+            and self._all_intended([(each, 0) for each in others], held, range(len(others)), depth)
+        )
 
     def _is_fed(self, row: int) -> bool:
         return self._category(row) is Category.PARAMETER
@@ -424,13 +473,27 @@ class Designs:
             each[0] >= 0 and self._is_made_as_mask(*each, depth + 1) for each in real_inputs(self._nodes, row)[:1]
         )
 
+    def may_hide(self, row: int) -> bool:
+        """Tells whether NaN of a node may be by design as well: in a backward pass, which nothing differentiates.
+
+        Formulas of PyTorch's backward passes divide by a norm of 0, and put 0 there in one of the next operators.
+        """
+        return self.may_be_intended(row) and (self._is_backward(row) or self._kind(row) in KEEPS_SCRATCH)
+
+    def _is_hidden(self, row: int, slot: int, depth: int) -> bool:
+        """Tells whether a formula of a backward pass selects other elements than those that a pole made bad."""
+        held, given = self._given(row)
+        made = self._kind(row) in POLES or any(each is not None and each.bad for each in given)
+        selected = made and self._selected_away(row, slot, _DEPTH - _FORMULA)
+        return bool(selected) and self._all_intended(held, given, range(len(held)), depth)
+
     def _is_pole(self, row: int, slot: int, out: Elements) -> bool:
         """Tells whether a function has a pole at a finite input, and other elements than that one are selected."""
         kind = self._kind(row)
         if kind not in POLES or (kind.startswith("log") and kind != "logit" and out.positive):
             return False
         _, given = self._given(row)
-        clean = all(each is None or not (each.infinite or each.nan) for each in given)
+        clean = all(each is None or not each.bad for each in given)
         return clean and bool(self._selected_away(row, slot))
 
     # -- absorbed ------------------------------------------------------------------------------------
@@ -438,9 +501,11 @@ class Designs:
     def _absorbing(self, row: int, slot: int, depth: int) -> frozenset[str]:
         if row >= 0 and self._is_unread_view(row):
             source = next(iter(real_inputs(self._nodes, row)), (-1, 0))
-            return self.absorbed_by(*source, depth + 1) if source[0] >= 0 else frozenset()
-        if row >= 0 and (self._is_filler(row, slot) or self._is_unread_number(row, slot)):
-            return frozenset({self._nodes.op_type(row) if self._is_filler(row, slot) else NOTHING})
+            at_rest = frozenset() if self.copied(row) is None else frozenset({NOTHING})
+            return at_rest or (self.absorbed_by(*source, depth + 1) if source[0] >= 0 else frozenset())
+        kept = row >= 0 and (self._is_filler(row, slot) or self._is_scratch(row, slot))
+        if kept or (row >= 0 and self._is_unread_number(row, slot)):
+            return frozenset({self._nodes.op_type(row) if kept else NOTHING})
         inside = [self.absorbed_by(*each, depth + 1) for each in self._same_inside(row, slot)]
         by_module = frozenset().union(*inside) if all(inside) else frozenset()
         readers = [
@@ -460,7 +525,7 @@ class Designs:
             if not outputs:
                 return frozenset()
             for at, contents in outputs.items():
-                if not contents.infinite and not contents.nan:
+                if not contents.bad:
                     if not (by_module or _absorbs(kind, position) or self._converts_away(consumer, at)):
                         return frozenset()
                     found |= by_module or {self._nodes.op_type(consumer)}
@@ -482,8 +547,14 @@ class Designs:
             and not is_backward(self._nodes.op_type(consumer))
             and not (forward and self._is_backward(consumer) and self._is_clean(consumer))
             and not self._is_unread_view(consumer)
-            and self._ran(consumer)
+            and (self._is_change(consumer) or self._ran(consumer))  # that a buffer changes is no work
+            and not (row >= 0 and self._writes(consumer) and consumer in (assigned(self._nodes, row) or ()))
         ]
+
+    def _writes(self, row: int) -> bool:
+        """Tells whether all that an operator puts out is a tensor in which it wrote something."""
+        operands = OPERATORS.get(self._kind(row))
+        return operands is not None and bool(operands.written)
 
     def _ran(self, row: int) -> bool:  # noqa: ARG002 - of a step whose nodes are looked up
         """Tells whether a node may have run in this step: a graph has the nodes of all steps."""
@@ -512,9 +583,13 @@ class Designs:
 
     def _is_unread_number(self, row: int, slot: int) -> bool:
         """Tells whether nothing reads a tensor of numbers of the program alone: a mask that was not needed."""
-        if (self._nodes.flags & int(NodeFlag.FILE_ONLY | NodeFlag.INFERRED | NodeFlag.PARTIAL)).any():
-            return False  # what reads it may not be known
-        return not self._readers(row, slot) and self._is_number(row)
+        if self._is_partial() or self._readers(row, slot):
+            return False
+        return self._is_number(row) or (self._kind(row) in FRESH and not self._is_made_of_others(row))
+
+    def _is_partial(self) -> bool:
+        """Tells whether what reads a tensor may not be known."""
+        return bool((self._nodes.flags & int(NodeFlag.FILE_ONLY | NodeFlag.INFERRED | NodeFlag.PARTIAL)).any())
 
     def _is_number(self, row: int, depth: int = 0) -> bool:
         kind = self._kind(row) if row >= 0 else ""
@@ -532,7 +607,7 @@ class Designs:
 
     def _is_clean(self, row: int) -> bool:
         outputs = self._outputs(row).values()
-        return bool(outputs) and not any(each.infinite or each.nan for each in outputs)
+        return bool(outputs) and not any(each.bad for each in outputs)
 
     def _selected_away(self, row: int, slot: int, depth: int = 0) -> frozenset[str]:
         """The operator types that select other elements than the infinite ones; empty where any may go on."""
@@ -546,10 +621,10 @@ class Designs:
                     return frozenset()
                 found.add(self._nodes.op_type(consumer))
                 continue
-            operands = OPERATORS.get(kind)
-            if operands is None or any(each.nan for each in outputs.values()) or not outputs:
+            hidden = self._is_backward(consumer) or not any(each.nan for each in outputs.values())
+            if kind not in OPERATORS or not outputs or not hidden:
                 return frozenset()
-            for at in (at for at, contents in outputs.items() if contents.infinite):
+            for at in (at for at, contents in outputs.items() if contents.bad):
                 further = self._selected_away(consumer, at, depth + 1)
                 if not further:
                     return frozenset()
@@ -698,10 +773,10 @@ def stated(nodes: NodeTable, row: int) -> Elements | None:
     text = nodes.constants.get(row)
     if text is None or text.endswith("…") or nodes.category_of(row) is not Category.CONSTANT:
         return None
-    try:
-        numbers = [float(word) for word in _NUMBER.findall(text)]
-    except ValueError:  # no numbers: a name, a type, a flag
-        return Elements()
+    numbers = []
+    for word in _NUMBER.findall(text):
+        with suppress(ValueError):  # no number: a name, a type, a flag
+            numbers.append(float(word))
     return Elements(
         sum(map(math.isnan, numbers)),
         sum(each == math.inf for each in numbers),

@@ -6,12 +6,10 @@ The step may come from a dump or from a training.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from tui_debugger.arrays import Mask
 from tui_debugger.causes.by_design import (
     Designs,
     Elements,
@@ -41,13 +39,14 @@ from tui_debugger.model import (
     Verdict,
     no_progress,
 )
-from tui_debugger.stats.records import Record, RequiredStats, holds_inf
+from tui_debugger.stats.records import Record, RequiredStats, holds_bad
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import first_of, plural
 from tui_debugger.text.phrases import limits_of
 from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.evaluate import SILENT
 
+_COLUMNS: Final = (("Inf", "pos_inf"), ("-Inf", "neg_inf"), ("NaN", "nan"))
 _NAMES: Final = 4
 """Operator types that are named of those that absorb."""
 _NEAREST: Final = 16
@@ -75,26 +74,16 @@ class StepDesigns(Designs):
         self._progress = progress
         self._known: dict[tuple[int, int], Elements | None] = {}
 
-    @cached_property
-    def rows(self) -> Mask:
-        """Marks the measured rows of the step's table that hold an intended Inf."""
-        table = self._table
-        records = self._measurements.records(self._step).rows
-        only = holds_inf(records) & (records["nan"] == 0) & (table.node >= 0)
-        found = np.zeros(len(table), np.bool_)
-        for at in np.flatnonzero(only).tolist():
-            designs = self.of_round(int(table.round[at]))
-            found[at] = designs.intended_at(int(table.node[at]), Side(int(table.side[at])), int(table.slot[at]))
-        return found
-
     def of_round(self, round: int) -> StepDesigns:  # noqa: A002 - see TensorKey
         """Returns the ``StepDesigns`` of one round: another micro-batch may hold NaN where this round has a mask."""
         if round not in self._rounds:
             self._rounds[round] = StepDesigns(self._measurements, self._step, self._progress, round)
         return self._rounds[round]
 
-    def intended_at(self, row: int, side: Side, slot: int) -> bool:
-        """``intended`` of an input or output of a node."""
+    def intended_at(self, row: int, side: Side, slot: int, *, nan: bool = False) -> bool:
+        """``intended`` of an input or output of a node; ``nan``: it is known to hold NaN."""
+        if nan and not self.may_hide(row):
+            return False
         if side is Side.INPUT and not draws_updates(self._nodes):
             row_of = self._flow.holder(row, slot).row
             if not self.may_be_intended(row_of):
@@ -110,8 +99,9 @@ class StepDesigns(Designs):
     def mark(self, hits: StepHits) -> int:
         """Marks the hits of this step that are by design as such, and counts them."""
         rows = hits.records.rows
-        only = holds_inf(rows) & (rows["nan"] == 0)
-        for at in np.flatnonzero(only).tolist():
+        for at in np.flatnonzero(holds_bad(rows)).tolist():
+            if rows["nan"][at] and not self.may_hide(int(hits.node[at])):
+                continue
             designs = self.of_round(int(hits.round[at]))
             types = designs.absorbed_at(int(hits.node[at]), Side(int(hits.side[at])), int(hits.slot[at]))
             if types:
@@ -133,8 +123,10 @@ class StepDesigns(Designs):
         holder = self._flow.holder(row, slot)
         if holder.row < 0:
             return unmade(row, slot)
+        if self.copied(row) is not None:
+            return row, 0
         wrote, got = self._held(holder.row, holder.slot), self._file(row, side, slot)
-        if wrote is None or got is None or got.nan:
+        if wrote is None or got is None or (got.nan and not wrote.nan):
             return None
         if same_infinities(got, wrote):
             return holder.row, holder.slot
@@ -290,7 +282,8 @@ def may_be_absorbed(hits: HitList) -> bool:
         for at in places:
             found = [each for each in part.results_of(at) if each.verdict is Verdict.FINDING]
             stats = part.get(at).stats
-            if stats is None or stats.nan or not designs.may_be_intended(int(part.node[at])):
+            may_be = designs.may_hide if stats is not None and stats.nan else designs.may_be_intended
+            if stats is None or not may_be(int(part.node[at])):
                 return False
             if any(not CONDITIONS[each.condition].is_overflow for each in found):
                 return False
@@ -309,10 +302,11 @@ def by_design_text(hits: HitList) -> str:
                 count += 1
                 types.update(dict.fromkeys(sorted(absorbing)))
                 row = part.records.rows[at]
-                signs |= {name for name, column in (("Inf", "pos_inf"), ("-Inf", "neg_inf")) if row[column]}
+                signs |= {name for name, column in _COLUMNS if row[column]}
     if not count:
         return ""
-    sign = "-Inf" if signs == {"-Inf"} else "Inf" if signs == {"Inf"} else "±Inf"
+    infinite = "±Inf" if signs >= {"Inf", "-Inf"} else "".join(signs - {"NaN"})
+    sign = " and ".join(filter(None, [infinite, *(signs & {"NaN"})]))
     names = [clean(each) for each in types if each != NOTHING]
     by = f"absorbed by {first_of(names, _NAMES)}" if names else "read by nothing"
     return f"{sign} by design: {plural(count, 'tensor')}, {by}"

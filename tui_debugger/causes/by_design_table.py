@@ -119,7 +119,7 @@ VIEWS: Final = frozenset(_SHOWING.split())
 """Operators that may show elements of a tensor without a copy."""
 PASSES_ON: Final = frozenset(f"{_RESHAPING} {_SUMS}".split()) - OVERWRITES
 """Operators that are bad wherever an input is."""
-COPIES: Final = frozenset({"clone", "contiguous"})
+COPIES: Final = frozenset({"clone", "contiguous", "copy", "copys", "inplacecopy"})
 """Operators that copy a tensor and keep its values."""
 MAKES_NUMBERS: Final = frozenset({"zeros", "ones", "arange", "eye", "tri", "linspace"})
 """Operators that make numbers of nothing."""
@@ -131,9 +131,12 @@ POLES: Final = frozenset(
     {
         *("log", "log2", "log10", "log1p", "logit", "xlogy", "atanh", "arctanh"),
         *("div", "realdiv", "divs", "divide", "truedivide", "reciprocal", "inv", "rsqrt", "pow", "power", "divnonan"),
+        "ctcloss",
     }
 )
 """Operators that put out an Inf of finite elements where their function has a pole."""
+KEEPS_SCRATCH: Final = frozenset({"ctcloss"})
+"""Operators that keep numbers for their own backward pass of which nothing can be said."""
 WEIGHS: Final = re.compile(
     r".*softmax.*|.*attention.*|logsumexp(function)?|logaddexp2?|logcumsumexp|.*crossentropy.*|ctcloss.*"
 )

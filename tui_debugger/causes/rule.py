@@ -34,7 +34,7 @@ from tui_debugger.check.hits import StepHits
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.categories import draws_updates
 from tui_debugger.model import PARAMETERS, Hit, OperandState, ProgressFn, Side, no_progress
-from tui_debugger.stats.records import RequiredStats
+from tui_debugger.stats.records import RequiredStats, holds_bad
 from tui_debugger.stats.records import State as RowState
 
 
@@ -246,15 +246,17 @@ class _Judge:
             of = likely[step[likely] == each]
             with self._measurements.locked():
                 rows = self._measurements.records(each).rows[index[of]]
-            infinite = (rows["nan"] == 0) & ((rows["pos_inf"] > 0) | (rows["neg_inf"] > 0))
-            places, which = np.unique(index[of[infinite]], return_inverse=True)
-            answers = [self._is_intended(each, place) for place in places.tolist()]
-            found[of[infinite]] = np.array(answers, np.bool_)[which]
+            bad = holds_bad(rows)
+            places, first, which = np.unique(index[of[bad]], return_index=True, return_inverse=True)
+            nan = (rows["nan"][bad][first] > 0).tolist()
+            answers = [self._is_intended(each, *place) for place in zip(places.tolist(), nan, strict=True)]
+            found[of[bad]] = np.array(answers, np.bool_)[which]
         return found
 
-    def _is_intended(self, step: int, index: int) -> bool:
-        at = self._causes.located(step, index)
-        return at is not None and self._designs_of(step).of_round(at.round).intended_at(at.row, at.side, at.slot)
+    def _is_intended(self, step: int, index: int, nan: bool) -> bool:
+        if (at := self._causes.located(step, index)) is None:
+            return False
+        return self._designs_of(step).of_round(at.round).intended_at(at.row, at.side, at.slot, nan=nan)
 
     def _designs_of(self, step: int) -> StepDesigns:
         if step not in self._designs:

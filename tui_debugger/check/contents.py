@@ -10,6 +10,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
@@ -20,7 +21,7 @@ from tui_debugger.cache.store import DiskCache
 from tui_debugger.check.flow import Flow
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, TensorStats, no_progress
-from tui_debugger.sources.base import ZEROS_DIGEST, TensorFlag, TensorTable
+from tui_debugger.sources.base import ZEROS_DIGEST, TensorFlag, TensorTable, made_once
 from tui_debugger.stats.digests import digest_of
 from tui_debugger.stats.npy import open_array
 
@@ -90,26 +91,12 @@ class Contents:
             CancelledError: from ``progress``.
         """
         table, wanted = flow.table(step), np.asarray(rows, np.int64)
-        found: list[Content | None] = [self._recorded(table, index) for index in wanted.tolist()]
+        found = [made_once(table, (Content, at), partial(_recorded, table, at)) for at in wanted.tolist()]
         left = [at for at, each in enumerate(found) if each is None]
         if left:
             for at, content in zip(left, self._files(flow, step, wanted[left], progress), strict=True):
                 found[at] = content
         return [each for each in found if each is not None]
-
-    def _recorded(self, table: TensorTable, index: int) -> Content | None:
-        """Returns what the dump recorded of a tensor; None where there is a file to be read."""
-        valueless = bool(int(table.flags[index]) & int(TensorFlag.STAT_ONLY))
-        digest = table.hashed(index)
-        if not digest and not valueless:
-            return None
-        stats, meta = table.recorded(index), table.recorded_meta(index)
-        constant = digest == ZEROS_DIGEST or (stats is not None and _constant(stats))
-        if digest:
-            return Content(KnownBy.DIGEST, repr((digest, meta)).encode(), constant)
-        if stats is None:
-            return Content(KnownBy.NOTHING, error="nothing of it was recorded")
-        return Content(KnownBy.STATISTICS, repr((stats, meta)).encode(), constant)
 
     def _files(self, flow: Flow, step: int, rows: Int64, progress: ProgressFn) -> list[Content]:
         table = flow.table(step)
@@ -137,6 +124,21 @@ class Contents:
             if len(payload) == _LAYOUT.size:
                 value, constant = _LAYOUT.unpack(payload)
                 self._known[key] = Content(KnownBy.BYTES, value, constant)
+
+
+def _recorded(table: TensorTable, index: int) -> Content | None:
+    """Returns what the dump recorded of a tensor; None where there is a file to be read."""
+    valueless = bool(int(table.flags[index]) & int(TensorFlag.STAT_ONLY))
+    digest = table.hashed(index)
+    if not digest and not valueless:
+        return None
+    stats, meta = table.recorded(index), table.recorded_meta(index)
+    constant = digest == ZEROS_DIGEST or (stats is not None and _constant(stats))
+    if digest:
+        return Content(KnownBy.DIGEST, repr((digest, meta)).encode(), constant)
+    if stats is None:
+        return Content(KnownBy.NOTHING, error="nothing of it was recorded")
+    return Content(KnownBy.STATISTICS, repr((stats, meta)).encode(), constant)
 
 
 def _pairs(sizes: Int64, times: Int64) -> list[tuple[int, int]]:

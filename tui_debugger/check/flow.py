@@ -25,7 +25,7 @@ import numpy as np
 
 from tui_debugger.arrays import Int64, Integers, Mask
 from tui_debugger.errors import RenumberedError, TdbgError
-from tui_debugger.graph.categories import changed_by_modules, in_place_slots
+from tui_debugger.graph.categories import changed_by_modules, in_place_slots, rates
 from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
 from tui_debugger.model import (
     PARAMETERS,
@@ -41,6 +41,8 @@ from tui_debugger.model import (
 from tui_debugger.sources.base import Source, TensorFlag, TensorTable, tensor_keys
 from tui_debugger.stats.npy import TensorFile, open_array
 
+_NEAREST: Final = 16
+"""Steps that are looked at to learn what is recorded in a run."""
 _ARGUMENT: Final = "▸"
 """Marks a parameter of a sub graph that stands for one of its caller."""
 _MOST_BYTES: Final = 1 << 24
@@ -82,14 +84,14 @@ class SharedWeights:
             return False
         if not any(nodes.category_of(row) in _CHANGED for row in rows):
             return False  # a graph input such as the data: every graph has its own
-        updated = {row for row in rows if _is_updated(nodes, row)}
+        updated = {row for row in rows if is_updated(nodes, row)}
         if updated:
             self.updated |= updated
             self.groups.update(dict.fromkeys(rows, tuple(rows)))
         return bool(updated)
 
 
-def _is_updated(nodes: NodeTable, row: int) -> bool:
+def is_updated(nodes: NodeTable, row: int) -> bool:
     """Tells whether an update operator of its graph writes a parameter."""
     return any(
         slot in in_place_slots(nodes.op_type(node), len(real_inputs(nodes, node)))
@@ -365,7 +367,9 @@ class Flow:
         found = self._mates.get(row)
         if found is None:
             weights = self.nodes.memo(SharedWeights)
-            group = weights.groups.get(row, ())
+            group = weights.groups.get(row)
+            if group is None:
+                return ()
             rows = tuple(each for each in group if each == row or self._is_same(weights, row, each))
             roots = {self.nodes.graph_of(each).root_id for each in rows}
             found = self._mates[row] = rows if len(roots) > 1 else ()
@@ -530,6 +534,20 @@ class Flow:
         if of in TRAINABLE | {Category.OPTIMIZER_STATE}:
             return True
         return of in PARAMETERS and (bool(self.shared(row)) or changed_by_modules(self.nodes, row))
+
+    def at_rest(self, step: int) -> Int64:
+        """The weights that no optimizer stepped with, in a graph of our client for PyTorch.
+
+        Learning rates are recorded as optimizers step: those of the weights are there in another step, not in this one.
+        """
+        handed = rates(self.nodes)
+        weights, rate = (np.array([*each], np.int64) for each in (handed.keys(), handed.values()))
+        missing = ~np.isin(rate, self.table(step).node)
+        if not missing.any():
+            return weights[missing]
+        others = sorted(self._source.steps(self.rank), key=lambda other: abs(other - step))[1:_NEAREST]
+        recorded = [self.table(other).node for other in others]
+        return weights[missing & np.isin(rate, np.concatenate(recorded) if recorded else rate[:0])]
 
     def in_place(self, row: int) -> frozenset[int]:
         """Input slots of an optimizer's operator that hold the parameters it updates; empty for other nodes."""

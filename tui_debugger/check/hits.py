@@ -171,7 +171,7 @@ class StepHits:
             return results
         return tuple(
             replace(result, verdict=Verdict.BY_DESIGN)
-            if CONDITIONS[result.condition].is_overflow or result.error & ErrorBits.INF
+            if CONDITIONS[result.condition].is_overflow or result.error & NOT_FINITE
             else result
             for result in results
         )

@@ -1,4 +1,4 @@
-"""In which order files are read: tensor by tensor, each through its steps, so that every file is read once."""
+"""In which order files are read: tensor by tensor, each through its steps, so that what is compared is read once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tui_debugger.check.flow import Flow
 from tui_debugger.check.plan import RequiredByStep
 from tui_debugger.check.records import RankStats, StepStats, StoredStats
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, TensorMeta, TensorStats, no_progress
-from tui_debugger.sources.base import TensorFlag, TensorTable, tensor_keys
+from tui_debugger.sources.base import Columns, TensorFlag, TensorTable, tensor_keys
 from tui_debugger.stats.records import (
     CHANGE_ASKED,
     NOT_ASKED,
@@ -66,10 +66,10 @@ class Reading:
     def __init__(
         self, entries: npt.NDArray[Any], needs: tuple[RequiredStats, ...], specs: Specs, sizes: Int64, keeper: Keeper
     ) -> None:
-        """``entries`` are sorted by tensor, then step, and hold every file once."""
-        self.step: Int64 = entries["step"]
-        self.index: Int64 = entries["index"]
-        self.valueless: Mask = entries["valueless"]
+        """``entries`` hold every file once, sorted by tensor, then step, where any are compared; else by step."""
+        self.step: Int64 = entries["step"].copy()  # a column of its own does not keep the others
+        self.index: Int64 = entries["index"].copy()
+        self.valueless: Mask = entries["valueless"].copy()
         self.sizes = sizes
         self._keeper = keeper
         places = _places(self.step, self.index)
@@ -120,19 +120,22 @@ class ReadingList:
         self._entries.append(entries)
 
     def sorted(self, table: Tables, sizes: Callable[[int], Int64], keeper: Keeper) -> Reading:
-        """Everything by tensor, then step, files that are only compared with included."""
-        entries = np.concatenate(self._entries)
+        """Everything, once: by tensor, then step, files that are only compared with included; else by step."""
+        entries = self._entries[0] if len(self._entries) == 1 else np.concatenate(self._entries)
+        self._entries.clear()
         compared = np.take(entries, np.flatnonzero(entries["before"] >= 0))
         only = np.zeros(len(compared), _ENTRY)
         only["key"], only["step"], only["index"] = compared["key"], compared["before"], compared["before_index"]
         only["need"], only["before"], only["before_index"] = ONLY_COMPARED, -1, -1
-        entries = np.concatenate([entries, only])
+        if len(only):
+            entries = np.concatenate([entries, only])
         entries = np.take(
             entries, np.argsort(-entries["need"], kind="stable")
         )  # of one file what asks most comes first
         _, first = np.unique(_places(entries["step"], entries["index"]), return_index=True)
         entries = np.take(entries, first)
-        entries = np.take(entries, np.lexsort((entries["index"], entries["step"], entries["key"])))
+        if len(only):  # else step by step: a file may hold all tensors of its step
+            entries = np.take(entries, np.lexsort((entries["index"], entries["step"], entries["key"])))
         specs, own = _specs(entries, table, sizes)
         return Reading(entries, tuple(self._needs), specs, own, keeper)
 
@@ -148,11 +151,15 @@ def _before(entries: npt.NDArray[Any]) -> tuple[Int64, Int64]:
 
 
 def _specs(entries: npt.NDArray[Any], table: Tables, sizes: Callable[[int], Int64]) -> tuple[Specs, Int64]:
+    steps = np.unique(entries["step"]).tolist()
+    if len(steps) == 1:
+        rows = entries["index"]
+        return table(steps[0]).specs(rows), sizes(steps[0])[rows]
     kinds: dict[ReadSpec, int] = {}
     paths: list[bytes] = []
     kind, own = np.zeros(len(entries), np.int32), np.zeros(len(entries), np.int64)
     by_step = np.argsort(entries["step"], kind="stable")
-    for step in np.unique(entries["step"]).tolist():
+    for step in steps:
         of = np.flatnonzero(entries["step"] == step)
         rows = entries["index"][of]
         specs = table(step).specs(rows)
@@ -384,6 +391,8 @@ class Measurements:
                 )
             if found:
                 kept.records.put_recorded(rows[~right], found, whole)
+            if isinstance(table, Columns) and table.memo is not None:
+                kept.records.share(table.memo.setdefault(Records, {}))
 
     def _compared(self, step: int, rows: Int64, need: RequiredStats) -> tuple[Int64, Int64, Mask]:
         """For each row the step and row that it is compared with (-1), and whether that has no values."""

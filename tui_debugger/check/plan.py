@@ -153,7 +153,7 @@ class Planner:
     def plan(self, step: int, required: RequiredByStep | None = None) -> Plan:
         """The plan of one step; what it has to know is added to ``required``."""
         table = self.flow.table(step)
-        choice, subjects = self._subjects(table)
+        choice, subjects = self._subjects(table, self.flow.at_rest(step))
         rounds = table.round[subjects.row]
         first = self.flow.starts(step, subjects.node, table.side[subjects.row], rounds)
         # The inputs that hold a parameter are asked about the parameter: whether some run left a value there before.
@@ -163,7 +163,7 @@ class Planner:
         self._ask(plan)
         return plan
 
-    def _subjects(self, table: TensorTable) -> tuple[_Choice, Subjects]:
+    def _subjects(self, table: TensorTable, at_rest: Int64) -> tuple[_Choice, Subjects]:
         """The subjects of a step; those of the last step again when the same tensors were dumped."""
         nodes = self.flow.nodes
         asked = self._asked(table)
@@ -173,7 +173,7 @@ class Planner:
                 return choice, subjects
         # After the listing: it may have brought nodes that the masks must know.
         choice = _Choice(nodes, self.regular, self.initial, self._mask, self._scope())
-        subjects = choice.subjects(table, asked)
+        subjects = choice.subjects(table, at_rest, asked)
         self._last = (nodes, table, choice, subjects)
         return choice, subjects
 
@@ -272,10 +272,14 @@ class _Choice:
             for number, w in enumerate(regular)
         ]
         self._judges_constants = _stacked(judges_constants, len(nodes))
+        self._by_change = np.array([CONDITIONS[w.condition].is_small_change for w in regular], np.bool_)
         self._by_device = np.array([CONDITIONS[w.condition].is_device_overflow for w in regular], np.bool_)
 
-    def subjects(self, table: TensorTable, asked: Mask | None = None) -> Subjects:
-        """Returns what of a step's files is judged, of those that are ``asked`` about."""
+    def subjects(self, table: TensorTable, at_rest: Int64, asked: Mask | None = None) -> Subjects:
+        """Returns what of a step's files is judged, of those that are ``asked`` about.
+
+        Whether weights changed is not asked of those ``at_rest``.
+        """
         watched = (table.flags & int(TensorFlag.CONSTANT | TensorFlag.UNKNOWN)) == 0
         row = np.flatnonzero(watched if asked is None else watched & asked)
         there = len(table) if asked is None else int(asked.sum())
@@ -284,6 +288,7 @@ class _Choice:
         holder, holder_slot = node.copy(), slot.copy()
         holder[is_input], holder_slot[is_input] = holders(self._nodes, node[is_input], slot[is_input])
         watch, constants = self._watching(node, is_input, holder)
+        watch &= ~(self._by_change[:, np.newaxis] & np.isin(holder, at_rest))
         if self._by_device.any():
             watch[self._by_device] = self._operators(table, node, is_input)[self._by_device]
         kept = watch.any(axis=0) | self._may_be_initial(node, is_input, holder)

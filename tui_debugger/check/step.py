@@ -65,7 +65,7 @@ class JudgedFiles:
                     self.current[held[-1][0]] = held[-1][1]
         self.held = _paired(held)
         tables = [self._flow.table(step) for step, _ in self._chunks]
-        self.records = Records(self._count)
+        self.records = self._records(measurements)
         self.step: Int64 = np.repeat([step for step, _ in self._chunks], [len(rows) for _, rows in self._chunks])
         self.node = self._column([table.node for table in tables])
         self.round = self._column([table.round for table in tables])
@@ -74,10 +74,19 @@ class JudgedFiles:
         self._overflowed = np.concatenate(
             [overflowed(table, rows) for table, (_, rows) in zip(tables, self._chunks, strict=True)]
         )
-        start = 0
+
+    def _records(self, measurements: Measurements) -> Records:
+        """What is known about each row: of all rows of one step what is kept of it, of which a copy would be large."""
+        if len(self._chunks) == 1:
+            ((step, rows),) = self._chunks
+            kept = measurements.records(step)
+            if np.array_equal(rows, np.arange(len(kept))):
+                return kept
+        records, start = Records(self._count), 0
         for step, rows in self._chunks:
-            self.records.place(measurements.records(step), rows, np.arange(start, start + len(rows)))
+            records.place(measurements.records(step), rows, np.arange(start, start + len(rows)))
             start += len(rows)
+        return records
 
     def evaluator(self, rows: Int64) -> ColumnEvaluator:
         """Returns some rows, ready to be judged."""
@@ -328,6 +337,8 @@ def _later(groups: Int64, candidates: Mask) -> Mask:
 
 TOGETHER: Final = 1 << 26
 """Bytes of files that are read together at most, unless one step alone has more."""
+_TENSOR: Final = 1 << 9
+"""Bytes that a tensor counts besides: what is known of it, and of its file, is in memory until all are judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,7 +422,7 @@ class Checker:
         size = 0
         for step in steps:
             self.measurements.kept(step)  # first: what is remembered of a step asks how large its files are
-            own = self.measurements.size(step)
+            own = self.measurements.size(step) + _TENSOR * len(self.flow.table(step))
             yield None
             if group and size + own > TOGETHER:
                 yield group
@@ -548,7 +559,7 @@ def judged_steps(plans: Sequence[Plan], planner: Planner, measurements: Measurem
             _fill_previous_stats(plan, measurements)
     files = JudgedFiles(plans, measurements)
     subjects = files.subjects
-    state = files.records.rows["state"][: len(subjects)]
+    state = files.records.rows["state"][: len(subjects)].copy()  # of now: what is kept may change
     wanted = np.concatenate([subjects.watch, files.initial])
     watched = wanted & (state != State.UNKNOWN)
     verdicts = np.full(wanted.shape, SILENT, np.int8)

@@ -127,7 +127,7 @@ def document(report: Report) -> dict[str, Any]:
         "findings": len(judgement.failing) + len(judgement.others),
         "failing": len(judgement.failing),
         "origins": [key_row(hit.key) for hit in result.hits if hit.origin],
-        "hits": [hit_row(hit) for hit in result.hits],
+        "hits": (hit_row(hit) for hit in result.hits),
         "notes": [{"rank": rank, "step": step, **notes_row(notes)} for (rank, step), notes in report.notes.items()],
         "seconds": round(result.seconds, 3),
         "cancelled": result.cancelled,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tui_debugger.cli.options import Span, spans, whole
+from tui_debugger.cli.options import Span, add_redirects, spans, whole
 from tui_debugger.cli.output import documented, note, print_exit, print_json, print_table, print_text
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
@@ -83,6 +83,7 @@ def _add_reader(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--like", type=Path, metavar="DIR", help="a dump that is there: its version, its device, the size of its steps"
     )
+    add_redirects(parser)
     group.add_argument("--msprobe", action="store_true", help="a config.json for msprobe")
     group.add_argument("--framework", choices=("pytorch", "mindspore"), help="who is recorded by msprobe")
 

@@ -25,7 +25,7 @@ from tui_debugger.cli.options import (
 )
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, unseen
 from tui_debugger.errors import CancelledError, TdbgError
-from tui_debugger.text.documents import document as document_text
+from tui_debugger.text.documents import document as document_pieces
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -320,9 +320,9 @@ def _write_hits(session: Session, result: CheckResult, target: Path, arguments: 
             "path": str(arguments.path),
             "watchpoints": [watch_row(each, watched.get(each.id, 0)) for each in result.watchpoints],
             "coverage": coverage_row(result.coverage),
-            "hits": [hit_row(hit) for hit in result.hits],
+            "hits": (hit_row(hit) for hit in result.hits),
         }
-        file.write(document_text(document))
+        file.writelines(document_pieces(document))
 
 
 # -- graph -----------------------------------------------------------------------------------------

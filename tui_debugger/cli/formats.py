@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tui_debugger.cli.options import add_redirects
 from tui_debugger.cli.output import documented, note, print_json, print_table, print_text
 from tui_debugger.errors import TdbgError
 from tui_debugger.sources.registry import (
@@ -65,6 +66,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="a path, or the name of a layout (default: lists all)",
     )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
+    add_redirects(parser)
     parser.set_defaults(run=_run)
 
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from tui_debugger import __version__
 from tui_debugger.cli.output import begin_notes, failure, nowhere, on_errors, print_json, unusable
 from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.mounts.refusals import allow_redirects
 from tui_debugger.signals import as_ctrl_c
 from tui_debugger.text.clean import clean
 from tui_debugger.text.writer import abandon, open_streams, write_errors, write_traceback, write_usage
@@ -189,6 +190,7 @@ def _run(words: list[str]) -> int:
     begin_notes()
     try:
         arguments = build_parser(words[0] if words and words[0] in COMMANDS else None).parse_args(words)
+        allow_redirects(getattr(arguments, "redirect_to", ()))
         with ExitStack() as arguments.at_exit:  # what a command opens is closed with it, however it ends
             code = int(arguments.run(arguments))
     except SystemExit:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_command
+from tui_debugger.cli.options import add_command, add_redirects
 from tui_debugger.cli.output import documented, note, print_json, print_text
 from tui_debugger.errors import TdbgError
 
@@ -40,6 +40,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = add_command(commands, "merge", "put together what several jobs measured", DESCRIPTION, EPILOG)
     parser.add_argument("parts", nargs="+", type=Path, metavar="PART", help="a file that tdbg check --shard wrote")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    add_redirects(parser)
     parser.set_defaults(run=_run)
 
 

@@ -518,6 +518,11 @@ def add_opening(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also look into installed environments, caches and the stores of version control",
     )
+    add_redirects(parser)
+
+
+def add_redirects(parser: argparse.ArgumentParser) -> None:
+    """The option of every command that a URL can be given to; ``main`` does what it says."""
     parser.add_argument(
         "--redirect-to",
         action="append",
@@ -528,12 +533,10 @@ def add_opening(parser: argparse.ArgumentParser) -> None:
 
 
 def begin_opening(arguments: argparse.Namespace, config: Config) -> None:
-    """Leaves out what the command line or the configuration ignores, and allows the redirects that it names."""
+    """Leaves out what the command line or the configuration ignores."""
     from tui_debugger import opener
-    from tui_debugger.mounts.refusals import allow_redirects
 
     opener.hide((*config.ignore, *getattr(arguments, "ignore", ())))
-    allow_redirects(getattr(arguments, "redirect_to", ()))
 
 
 def add_work(parser: argparse.ArgumentParser) -> None:
@@ -622,7 +625,7 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     say_scope(session.scope.text, on_stdout=is_text)
     session.asked = Asked(arguments.rank, arguments.step)
     session.recommended_changes = config.recommended
-    session.open(progress)
+    session.open(progress, tree=False)
     session.take_inventory(progress)
     _refuse_unlisted(session, arguments.rank)
     if arguments.filter is None and arguments.graph is None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from tui_debugger import __version__
 from tui_debugger.errors import CancelledError, TdbgError, reason_of
 from tui_debugger.text.clean import clean
-from tui_debugger.text.documents import document as document_text
+from tui_debugger.text.documents import document as document_pieces
 from tui_debugger.text.writer import (
     Line,
     Meaning,
@@ -46,7 +46,6 @@ _EVERY = 0.1
 def print_json(document: dict[str, Any]) -> None:
     """Writes one document to stdout, all of it: Ctrl-C has nothing to stop any more, unless it is pressed again."""
     parts = {"scope": list(_scopes)} if _scopes else {}
-    text = document_text({**document, **parts})
     pressed = threading.Event()
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -55,7 +54,9 @@ def print_json(document: dict[str, Any]) -> None:
         pressed.set()
 
     with _handler(stop):
-        write_data(text, flush=True)
+        for piece in document_pieces({**document, **parts}):
+            write_data(piece)
+        write_data("", flush=True)
 
 
 def one_format(arguments: argparse.Namespace) -> None:

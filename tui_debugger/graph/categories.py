@@ -7,8 +7,9 @@ weight whatever its name, and fused operators that hold an activation are activa
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,7 @@ _SPACES: Final = frozenset({"aten", "c10d", "_c10d_functional"})
 """Name spaces that PyTorch sets before an operator with a dot; an overload may follow."""
 
 
+@lru_cache(1 << 12)
 def plain_type(op_type: str) -> str:
     """``log`` of ``Log``, ``aten.log_.default`` and ``aten::log.out``; ``allreduce`` of ``c10d::allreduce_``."""
     spaced, _, name = op_type.lower().rpartition("::")
@@ -299,6 +301,11 @@ def parameter_by_name(name: str, names: Container[str] = ()) -> Category:
     if _NORMALISATION.search(name):
         return Category.NORM
     return Category.WEIGHT if _WEIGHT_LIKE.search(name) else Category.PARAMETER
+
+
+def is_parameter_name(name: str) -> bool:
+    """Tells whether a name alone says that it is a parameter's; ``parameter_by_name`` says which kind of one."""
+    return bool(_WEIGHT_LIKE.search(name) or _NORMALISATION.search(name)) or is_optimizer_state(name)
 
 
 def is_gradient(name: str) -> bool:
@@ -663,6 +670,10 @@ def may_be_written(nodes: NodeTable, row: int) -> bool:
     return draws_updates(nodes) and not nodes.names[row].startswith(_MODEL_INPUTS)
 
 
+LEARNING_RATE: Final = "LearningRate"
+"""Operator type of our client for PyTorch: hands the learning rate of a group of weights to the optimizer."""
+STEP_FACTOR: Final = "StepFactor"
+"""The same of L-BFGS, which takes several steps at once and searches their size: the curvature decides that."""
 _MODEL_INPUTS: Final = ("inputs.", "NoGrad/inputs.")
 """Our client for PyTorch begins the names of what a model is called with like this; no weight is part of it."""
 
@@ -674,6 +685,27 @@ def draws_updates(nodes: NodeTable) -> bool:
 
 def _draws_any_update(nodes: NodeTable) -> bool:
     return any(kind in DRAWN_UPDATES for kind in nodes.types)
+
+
+def rates(nodes: NodeTable) -> Mapping[int, int]:
+    """The weights that optimizers update, in a graph of our client for PyTorch, and what hands each its rate."""
+    return nodes.memo(_rates)
+
+
+def _rates(nodes: NodeTable) -> Mapping[int, int]:
+    found: dict[int, int] = {}
+    for row in _rows_of(nodes, [name == OPTIMIZER_UPDATE for name in nodes.types]):
+        weight, *_, rate = (each for each, _ in [*real_inputs(nodes, row), *[(-1, 0)] * 3][:3])
+        if weight >= 0 and rate >= 0 and nodes.op_type(rate) in {LEARNING_RATE, STEP_FACTOR}:
+            found[weight] = rate
+    return found
+
+
+def searched_weights(nodes: NodeTable) -> Mask:
+    """The weights whose optimizer searches the size of its steps, as a mask over rows: no size is too large for it."""
+    mask = np.zeros(len(nodes), np.bool_)
+    mask[[weight for weight, rate in rates(nodes).items() if nodes.op_type(rate) == STEP_FACTOR]] = True
+    return mask
 
 
 def changed_by_modules(nodes: NodeTable, row: int) -> bool:

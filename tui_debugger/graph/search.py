@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from tui_debugger.arrays import Mask
 from tui_debugger.errors import BadQueryError
-from tui_debugger.graph.categories import weight_gradients
+from tui_debugger.graph.categories import searched_weights, weight_gradients
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import (
     CATEGORY_WORDS,
+    SEARCHED_WEIGHT,
     SELECTION_WORDS,
     WEIGHT_GRADIENT,
     Category,
@@ -114,14 +116,20 @@ def _union(table: NodeTable, selectors: Iterable[NodeSelector]) -> Mask:
     return mask
 
 
+_BY_OPERATORS: Final[Mapping[str, Callable[[NodeTable], Mask]]] = {
+    WEIGHT_GRADIENT: weight_gradients,
+    SEARCHED_WEIGHT: searched_weights,
+}
+"""Words for nodes that are told by the operators of optimizers."""
+
+
 def _selected(table: NodeTable, selector: NodeSelector) -> Mask:
     text = selector.text
     if selector.kind is NodeKind.CATEGORY:
         if text not in SELECTION_WORDS:
             raise BadQueryError(f"unknown category {text!r}", where=text, hint=f"one of {', '.join(SELECTION_WORDS)}")
-        if text == WEIGHT_GRADIENT:
-            return weight_gradients(table)
-        return _of_categories(table, CATEGORY_WORDS[text])
+        found = _BY_OPERATORS.get(text)
+        return found(table) if found is not None else _of_categories(table, CATEGORY_WORDS[text])
     if selector.kind is NodeKind.TYPE:
         return _of_types(table, frozenset({text.lower()}))
     if selector.kind is NodeKind.SCOPE:

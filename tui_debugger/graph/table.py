@@ -5,6 +5,7 @@ A hundred thousand nodes are a handful of arrays and lists. Nodes that only rout
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntFlag
@@ -186,6 +187,12 @@ class NodeTable:
     @cached_property
     def _memo(self) -> dict[object, Any]:
         return {}
+
+    def of_lineage(self, lineage: object) -> NodeTable:
+        """Returns the same table for another rank: what is made once of either is made of both."""
+        other = copy.copy(self)
+        other.__dict__.update(lineage=lineage, _memo=self._memo)
+        return other
 
     @cached_property
     def structural(self) -> Mask:

@@ -135,5 +135,5 @@ def _what_to_do(error: OSError) -> str:
     if isinstance(error, PermissionError):
         return "the store wants other credentials, or they lack the right to list and read it"
     if isinstance(error, ElsewhereError):
-        return f"if {error.host} is to be trusted, add --redirect-to {error.host}"
+        return f"if {error.host} is to be trusted, add --redirect-to {error.host}; in Python redirect_to"
     return "check the address, the network, and that the server answers other programs"

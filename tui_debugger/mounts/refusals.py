@@ -31,9 +31,13 @@ class ElsewhereError(RefusedError):
 _redirects: Final[set[str]] = set()
 
 
-def allow_redirects(hosts: Iterable[str]) -> None:
-    """Lets servers redirect to some other hosts (``HOST`` or ``HOST:PORT``) from now on, by the user's own word."""
-    _redirects.clear()
+def allow_redirects(hosts: Iterable[str], *, besides: bool = False) -> None:
+    """Lets servers redirect to some other hosts (``HOST`` or ``HOST:PORT``) from now on, by the user's own word.
+
+    ``besides``: what was allowed before stays allowed.
+    """
+    if not besides:
+        _redirects.clear()
     _redirects.update(map(str.lower, hosts))
 
 

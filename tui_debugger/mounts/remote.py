@@ -275,12 +275,12 @@ class RemoteMount:
             try:
                 known = _found(self.ask(partial(self._about, url), url))
             except OSError as error:
-                known = error
-            if self._failed < GIVEN_UP:  # what is not asked for is not kept either
+                known = _bare(error)
+            if self._failed < GIVEN_UP:  # what is not asked for is not kept: there may be a million of them
                 self._infos[path] = known
         if isinstance(known, OSError):
             if fails:
-                raise known
+                raise _bare(known)
             return Found(False, -1, 0)
         return known
 
@@ -292,15 +292,15 @@ class RemoteMount:
         if known is None:
             folder, _, name = path.rpartition("/")
             beside = self._listings.get(folder) if path else None
+            if isinstance(beside, dict) and name in beside and not beside[name].directory:  # of many: not kept
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self._url(path))
             try:
-                if isinstance(beside, dict) and name in beside and not beside[name].directory:
-                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self._url(path))
                 known = self._names(path)
             except OSError as error:
-                known = error
+                known = _bare(error)
             self._listings[path] = known
         if isinstance(known, OSError):
-            raise known
+            raise _bare(known)
         return known
 
     def _names(self, path: str) -> dict[str, Found]:
@@ -480,6 +480,14 @@ def _in_time(question: Callable[[], futures.Future[T]], patience: float) -> T:
         answer.cancel()
 
 
+def _bare(error: OSError) -> OSError:
+    """Returns the same error without a trace: one that is kept, and raised again, would keep all that went on there."""
+    bare = type(error).__new__(type(error), error.errno, error.strerror, error.filename)
+    OSError.__init__(bare, error.errno, error.strerror, error.filename)
+    bare.__dict__.update(error.__dict__)
+    return bare
+
+
 _CLASSES: Final = (
     (FileNotFoundError, (404, 410), errno.ENOENT),
     (PermissionError, (401, 403), errno.EACCES),
@@ -499,6 +507,8 @@ def _as_os_error(error: Exception, url: str) -> OSError:
         return TimeoutError(errno.ETIMEDOUT, error.strerror or "no answer in time", url)
     if isinstance(status, int):
         words = f"the server answers {status}"
+    elif type(error).__name__ == "ServerDisconnectedError":  # of aiohttp, as the next one
+        words = "the server ended the connection without an answer"
     elif type(error).__name__ == "ClientPayloadError":  # of aiohttp, which is imported where it is needed
         words = "the connection was lost before all bytes came"
     else:

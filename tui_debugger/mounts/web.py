@@ -34,6 +34,7 @@ _TAG: Final = 1 << 16
 """Characters that a tag may have. The parser looks at one that is not complete again with each piece."""
 _REDIRECTED: Final = {301, 302, 303, 307, 308}
 _STATUSES: Final = ((FileNotFoundError, {404, 410}), (PermissionError, {401, 403}))
+_PLAIN: Final = {"", "identity", "chunked"}
 _SIZE: Final = re.compile(r"\d{1,18}", re.ASCII)
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.IGNORECASE | re.ASCII)
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
@@ -153,8 +154,9 @@ async def _pieces(answer: aiohttp.ClientResponse, most: int) -> AsyncIterator[by
 
 
 def _encoding(answer: aiohttp.ClientResponse) -> str:
-    said = answer.headers.get("Content-Encoding", "").strip().lower()
-    return "" if said == "identity" else said
+    """Returns how a body is compressed, on its way or for good; empty where it is not."""
+    said = ",".join(answer.headers.get(name, "") for name in ("Content-Encoding", "Transfer-Encoding"))
+    return ", ".join(each for part in said.lower().split(",") if (each := part.strip()) not in _PLAIN)
 
 
 def _about(answer: aiohttp.ClientResponse) -> dict[str, Any]:

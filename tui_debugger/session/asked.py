@@ -19,14 +19,18 @@ _KEPT = 256
 """Selections whose nodes are kept: a form asks for another one with every key."""
 
 
+def known_selections(_: NodeTable) -> dict[NodeSelection, Mask]:
+    """The selections of a table that are known."""
+    return {}
+
+
 class Selections:
-    """Masks over node rows by rank and selection, within a scope. Safe to use from several threads."""
+    """Masks over node rows by selection, within a scope. Safe to use from several threads."""
 
     def __init__(self, asked: Callable[[NodeTable], Mask | None]) -> None:
         """``asked`` returns a mask of the nodes below the opened path, or None for all nodes."""
         self._asked = asked
         self._lock = threading.Lock()
-        self._masks: dict[tuple[int, NodeSelection], tuple[NodeTable, Mask]] = {}
         self._scope: NodeQuery | None = None
         self._scopes: dict[int, tuple[NodeTable, Mask]] = {}
 
@@ -54,29 +58,28 @@ class Selections:
                     self._scopes = {**dict(list(self._scopes.items())[-_KEPT:]), id(nodes.lineage): kept}
         return kept[1] if asked is None else kept[1] & asked
 
-    def mask(self, rank: int, nodes: NodeTable, selection: NodeSelection) -> Mask:
+    def mask(self, nodes: NodeTable, selection: NodeSelection) -> Mask:
         """Node rows that a selection covers within the scope."""
-        return self.selected(rank, nodes, selection) & self.in_scope(nodes)
+        return self.selected(nodes, selection) & self.in_scope(nodes)
 
-    def selected(self, rank: int, nodes: NodeTable, selection: NodeSelection) -> Mask:
+    def selected(self, nodes: NodeTable, selection: NodeSelection) -> Mask:
         """Node rows that a selection names, in scope or not."""
+        masks = nodes.memo(known_selections)
         with self._lock:
-            kept = self._masks.get((rank, selection))
-        if kept is None or kept[0] is not nodes:
-            kept = (nodes, select(nodes, selection))
+            mask = masks.get(selection)
+        if mask is None:
+            mask = select(nodes, selection)
             with self._lock:
-                masks = {key: mask for key, mask in self._masks.items() if key[0] != rank or mask[0] is nodes}
                 while len(masks) >= _KEPT:
                     del masks[next(iter(masks))]
-                masks[rank, selection] = kept
-                self._masks = masks
-        return kept[1]
+                masks[selection] = mask
+        return mask
 
-    def watched(self, rank: int, nodes: NodeTable, watchpoints: Iterable[Watchpoint]) -> Mask:
+    def watched(self, nodes: NodeTable, watchpoints: Iterable[Watchpoint]) -> Mask:
         """Node rows that any of the watchpoints covers."""
         watched = np.zeros(len(nodes), np.bool_)
         for watchpoint in watchpoints:
-            watched |= self.mask(rank, nodes, watchpoint.selection)
+            watched |= self.mask(nodes, watchpoint.selection)
         return watched
 
 

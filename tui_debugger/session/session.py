@@ -212,13 +212,14 @@ class Session:
         """Returns what the source can do beyond reading."""
         return self.source.capabilities
 
-    def open(self, progress: ProgressFn = no_progress) -> None:
-        """Does the slow part of opening: finds the ranks and loads the first rank's nodes and tree."""
+    def open(self, progress: ProgressFn = no_progress, *, tree: bool = True) -> None:
+        """Does the slow part of opening: finds the ranks and loads the first rank's nodes, for a screen their tree."""
         ranks = self.ranks()
         if ranks:
             progress(Progress(0, 0, f"rank {ranks[0]}: reading the graph"))
             self.source.nodes(ranks[0], progress)
-            self.tree(ranks[0])
+            if tree:
+                self.tree(ranks[0])
 
     @property
     def inventory(self) -> Inventory:
@@ -427,23 +428,23 @@ class Session:
         nodes = self.nodes(rank)
         mask = match(nodes, query)
         if query.watched is not None:
-            mask &= self._watched(rank, nodes, query.watched or None)
+            mask &= self._watched(nodes, query.watched or None)
         if query.hit:
             mask &= self._checks.known_results.rows_with_finding(rank, step, len(nodes))
         return mask
 
     def selection_mask(self, rank: int, selection: NodeSelection) -> Mask:
         """Node rows of a selection."""
-        return self._selections.mask(rank, self.source.nodes(rank), selection)
+        return self._selections.mask(self.source.nodes(rank), selection)
 
     def watch_state(self, rank: int, watchpoint_id: int | None = None) -> npt.NDArray[np.uint8]:
         """1 per node row that the given watchpoint (None: any enabled one) covers."""
-        return self._watched(rank, self.nodes(rank), watchpoint_id).astype(np.uint8)
+        return self._watched(self.nodes(rank), watchpoint_id).astype(np.uint8)
 
-    def _watched(self, rank: int, nodes: NodeTable, watchpoint_id: int | None) -> Mask:
+    def _watched(self, nodes: NodeTable, watchpoint_id: int | None) -> Mask:
         one = self.watchpoints.get(watchpoint_id) if watchpoint_id is not None else None
         chosen = self.watchpoints.enabled() if watchpoint_id is None else filter(None, (one,))
-        return self._selections.watched(rank, nodes, tuple(chosen))
+        return self._selections.watched(nodes, tuple(chosen))
 
     def watched_count(self, selection: NodeSelection) -> int:
         """Nodes of the first rank that a selection names; the ranks of a run have the same graph or parts of one."""
@@ -686,7 +687,7 @@ class Session:
         return Checker(
             measurements,
             watchpoints,
-            lambda w: self._selections.selected(rank, measurements.flow.nodes, w.selection),
+            lambda w: self._selections.selected(measurements.flow.nodes, w.selection),
             lambda: self._selections.in_scope(measurements.flow.nodes),
             lambda table: asked_rows(self.scope, rank, measurements.flow.nodes, table),
             mark=mark_hits,

@@ -15,7 +15,7 @@ from enum import IntFlag
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,8 @@ from tui_debugger.stats.records import RecordedColumns, Specs
 if TYPE_CHECKING:
     from tui_debugger.graph.messages import ParsedGraph
     from tui_debugger.sources.scope import Scope
+
+T = TypeVar("T")
 
 MOST_ROUNDS: Final = (1 << 16) - 1
 """The most that the column of rounds holds."""
@@ -578,6 +580,17 @@ def no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
+def made_once(table: TensorTable, key: object, make: Callable[[], T]) -> T:
+    """``make()``, which asks a table for what it records: once for all tables that record the same."""
+    memo = table.memo if isinstance(table, Columns) else None
+    if memo is None:
+        return make()
+    if key not in memo:
+        memo[key] = make()
+    found: T = memo[key]
+    return found
+
+
 def tensor_keys(node: npt.ArrayLike, side: npt.ArrayLike, slot: npt.ArrayLike) -> Int64:
     """One int64 per (node, side, slot) that sorts like the triple; nodes below 2³¹, slots below 2¹⁶."""
     nodes, sides, slots = (np.asarray(column, dtype=np.int64) for column in (node, side, slot))
@@ -679,6 +692,8 @@ class Columns:
     operands: Mapping[tuple[int, int], OperandState] = MappingProxyType({})
     unfinished = False
     hashes_are_sums = False
+    memo: dict[object, Any] | None = None
+    """What was made of a table that has twins: tables of other ranks that record the same. See ``made_once``."""
 
     def own_sizes(self, sizes: Int64) -> Int64:
         """The sizes of the files: each holds one tensor."""

@@ -49,6 +49,7 @@ from tui_debugger.sources.base import (
     TensorTable,
     claimed_by,
     file_states,
+    no_garbage_collection,
 )
 from tui_debugger.sources.directories import Layout, U
 from tui_debugger.sources.scope import RunPart, Scope, scope_at
@@ -193,6 +194,9 @@ class ListedStep:
 # -- tables of nodes ------------------------------------------------------------------------------------------
 
 
+_NOTHING: Final = build_table(())
+
+
 class RankNodes:
     """The nodes of one rank while steps add to them.
 
@@ -204,7 +208,7 @@ class RankNodes:
 
     def __init__(self) -> None:
         """No node."""
-        self.table = build_table(())
+        self.table = _NOTHING.of_lineage(object())
         self.rows: dict[Any, int] = {}
         self.sequence: list[int] = []
 
@@ -565,6 +569,7 @@ class GraphlessSource(ABC, Generic[U, N]):
             progress(Progress(0, 0, f"listing step {step}"))
             nodes = self._nodes_of(rank)
             size = len(nodes.table)
-            listed = self._listed[rank, step] = self._read(rank, step, nodes, progress)
+            with no_garbage_collection():
+                listed = self._listed[rank, step] = self._read(rank, step, nodes, progress)
             self._grew = self._grew or 0 < size < len(nodes.table)
         return listed

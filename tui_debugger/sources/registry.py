@@ -390,7 +390,7 @@ def claims(path: Path) -> tuple[list[Claim], tuple[str, ...]]:
     Raises:
         NotADumpError: nobody recognises anything.
     """
-    path = reached(path)
+    path = reached(path, anew=True)
     search = _asked(path, every=True)
     if search.best is None:
         raise _nothing(path, search)

@@ -29,6 +29,7 @@ from tui_debugger.arrays import Array, UInt8
 from tui_debugger.errors import UnreadableTensorError, reason_of
 from tui_debugger.opener import open_regular
 from tui_debugger.stats.dtypes import DType
+from tui_debugger.stats.kept import Kept
 from tui_debugger.stats.kernel.checksum import crc32
 
 MAX_DIRECTORY: Final = 1 << 24
@@ -43,8 +44,8 @@ _UNPACKED: Final = 1 << 24
 _LOCAL: Final = struct.Struct("<4s22xHH")
 """The fixed part of what stands before a member: magic, lengths of its name and of what else there is."""
 _ENCRYPTED: Final = 1
-_KEPT: Final = 32
-"""The number of directories of archives that are kept: the tensors of one archive are read one after the other."""
+_EACH: Final = 400
+"""Bytes that are kept of each member, about."""
 _KEPT_CHECKS: Final = 4096
 _PAGE: Final = 1 << 12
 """Bytes that a file system writes, and loses, together."""
@@ -110,7 +111,9 @@ class Archive:
     content: bytes = b""
 
 
-_archives: dict[tuple[str, State, Window], Archive] = {}
+_archives: Kept[tuple[str, State, Window], Archive] = Kept(
+    lambda archive: len(archive.members) * _EACH + len(archive.content)
+)
 _checked: dict[tuple[str, State, int], bool] = {}
 
 
@@ -149,13 +152,7 @@ def open_archive(descriptor: int, status: os.stat_result, path: str, window: Win
         UnreadableTensorError: it is no archive, or damaged.
     """
     key = (path, state_of(status), window or (0, status.st_size))
-    found = _archives.get(key)
-    if found is None:
-        found = Archive(*key, *_read(descriptor, path, key[2]))
-        while len(_archives) >= _KEPT:
-            _archives.pop(next(iter(_archives)), None)
-        _archives[key] = found
-    return found
+    return _archives.get(key) or _archives.put(key, Archive(*key, *_read(descriptor, path, key[2])))
 
 
 class FileBytes:

@@ -172,14 +172,6 @@ class ConvertingReader(Protocol):
         """Returns all values; those of a long tensor as a ``FileArray``, which stays valid when the file is closed."""
 
 
-@runtime_checkable
-class CheckedReader(Protocol):
-    """A ``ValueReader`` of values whose file states a checksum that reading them does not compare."""
-
-    def check(self, zeros: int) -> None:
-        """Compares it: see ``TensorFile.check``."""
-
-
 class ElementReader(Protocol):
     """Reads any elements of a tensor, in any thread, as long as it lives."""
 
@@ -602,8 +594,8 @@ class TensorFile:
             UnreadableTensorError: it differs.
         """
         size = self.layout.dtype.itemsize
-        if zeros * size >= min(_LOST, max(self.layout.nbytes // 2, 1)) and isinstance(self._values, CheckedReader):
-            self._values.check(zeros)
+        if zeros * size >= min(_LOST, max(self.layout.nbytes // 2, 1)) and hasattr(self._values, "check"):
+            self._values.check(zeros)  # of values whose file states a checksum that reading them does not compare
 
     @property
     def place(self) -> tuple[int, int] | None:

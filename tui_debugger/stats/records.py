@@ -13,6 +13,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -233,6 +234,8 @@ and ``AtLeast`` bits."""
 _NAMES: Final = ROW.names or ()
 _OPTIONAL: Final = tuple((each.name, each.unknown is None) for each in STORED)
 """The statistics, and whether NaN stands for None."""
+_PLACED: Final = 1 << 16
+"""Rows that are copied at once: of a million, a copy of all would take as much memory as all else that is known."""
 _WHOLE: Final = np.dtype((np.void, ROW.itemsize))
 """A row as bytes. numpy copies chosen rows field by field, fifteen times as slowly, unless they are seen like this, or
 with ``np.take``."""
@@ -315,6 +318,17 @@ class Records:
         """Returns the number of tensors."""
         return len(self.rows)
 
+    def share(self, known: dict[bytes, npt.NDArray[Any]]) -> None:
+        """Uses the rows of another table, one of ``known``, where they are the same; who changes some copies them."""
+        self.rows = known.setdefault(blake2b(self.rows.tobytes(), digest_size=16).digest(), self.rows)
+        self.rows.flags.writeable = False
+
+    def _changed(self) -> npt.NDArray[Any]:
+        """Returns the rows, which are about to be changed."""
+        if not self.rows.flags.writeable:
+            self.rows = self.rows.copy()
+        return self.rows
+
     def meta_number(self, meta: TensorMeta) -> int:
         """Returns the number of an element type and shape."""
         number = self._meta_numbers.setdefault(meta, len(self.metas))
@@ -387,7 +401,7 @@ class Records:
     def put(self, index: int, record: Record) -> None:
         """Sets one row from a record."""
         self.forget(np.array([index]))
-        self.rows[index] = self._values(record)
+        self._changed()[index] = self._values(record)
         self._put_beside(index, record)
 
     def put_recorded(self, indices: Integers, records: Sequence[Record], need: RequiredStats) -> None:
@@ -398,7 +412,7 @@ class Records:
             records: what is known about each.
             need: what was asked about them: beyond their statistics nobody knows it.
         """
-        self.rows.view(_WHOLE)[indices] = np.array([self._values(each) for each in records], ROW).view(_WHOLE)
+        self._changed().view(_WHOLE)[indices] = np.array([self._values(each) for each in records], ROW).view(_WHOLE)
         for index, record in zip(indices.tolist(), records, strict=True):
             if record.error:
                 self.errors[index] = record.error
@@ -422,7 +436,7 @@ class Records:
         taken["meta"] = numbers[taken["meta"]]
         taken["before"] = np.where(no_value, Before.NO_VALUE, Before.NONE)
         taken["asked"] = CHANGE_ASKED if need.change else 0
-        self.rows.view(_WHOLE)[indices] = taken.view(_WHOLE)
+        self._changed().view(_WHOLE)[indices] = taken.view(_WHOLE)
         for index in self.errors.keys() & set(indices.tolist() if self.errors else ()):
             del self.errors[index]
         self._ask_in_vain(indices, need)
@@ -510,8 +524,8 @@ class Records:
 
     def forget(self, indices: Integers) -> None:
         """Makes rows unknown."""
-        self.rows.view(_WHOLE)[indices] = np.zeros(1, ROW).view(_WHOLE)
-        self.rows["meta"][indices] = -1
+        self._changed().view(_WHOLE)[indices] = np.zeros(1, ROW).view(_WHOLE)
+        self._changed()["meta"][indices] = -1
         self._clear_beside(indices)
 
     def _clear_beside(self, indices: Integers) -> None:
@@ -534,7 +548,7 @@ class Records:
     def forget_changes(self, indices: Integers) -> None:
         """Drops what rows say about the previous step, and nothing else."""
         for name in ("asked", "before", "difference", "reference", "before_size", "before_identity"):
-            self.rows[name][indices] = 0
+            self._changed()[name][indices] = 0
         for column in self.close.values():
             column[indices] = NOT_ASKED
 
@@ -552,10 +566,13 @@ class Records:
     def place(self, other: Records, source: Integers, target: Integers) -> None:
         """Copies rows ``source`` of another table to rows ``target`` of this one; ``target`` has no row twice."""
         self._clear_beside(target)
-        taken = np.take(other.rows, source)
         numbers = np.array([self.meta_number(meta) for meta in other.metas] + [-1], np.int32)
-        taken["meta"] = numbers[taken["meta"]]
-        self.rows.view(_WHOLE)[target] = taken.view(_WHOLE)
+        rows = self._changed().view(_WHOLE)
+        for start in range(0, len(source), _PLACED):
+            part = slice(start, start + _PLACED)
+            taken = np.take(other.rows, source[part])
+            taken["meta"] = numbers[taken["meta"]]
+            rows[target[part]] = taken.view(_WHOLE)
         if other.errors:
             for at, index in zip(source.tolist(), target.tolist(), strict=True):
                 if at in other.errors:

@@ -165,19 +165,28 @@ class _Machine:
         self.states: dict[int, tuple[Any, Any]] = {}
 
     def run(self) -> Any:
-        data, end, operations = self._data, len(self._data), _OPERATIONS
+        data, end, plain, numbered = self._data, len(self._data), _OPERATIONS, _NUMBERED
         for _ in range(MAX_OPERATIONS):
-            if self.at >= end:
+            start = self.at
+            if start >= end:
                 raise PickleEndsError("ends in the middle of its pickle")
-            code = data[self.at]
-            self.at += 1
-            if code == _STOP:
+            code = data[start]
+            start += 1
+            if code in numbered:  # most are
+                operation, count = numbered[code]
+                self.at = start + count
+                if self.at > end:
+                    raise PickleEndsError("ends in the middle of its pickle")
+                operation(self, data[start] if count == 1 else int.from_bytes(data[start : self.at], "little"))
+            elif code in plain:
+                self.at = start
+                plain[code](self)
+            elif code == _STOP:
+                self.at = start
                 return self._stack.pop()
-            operation = operations.get(code)
-            if operation is None:
+            else:
                 what = f"has the instruction {chr(code)!r} in its pickle, which is not known here"
                 raise PickleError(_NEVER.get(code, what))
-            operation(self)
         raise PickleError(f"has a pickle of more than {MAX_OPERATIONS:,} instructions")
 
     # -- bytes -------------------------------------------------------------------------------------
@@ -188,13 +197,6 @@ class _Machine:
         if self.at > len(self._data):
             raise PickleEndsError("ends in the middle of its pickle")
         return self._data[start : self.at]
-
-    def _number(self, count: int) -> int:
-        start = self.at
-        end = self.at = start + count
-        if end > len(self._data):
-            raise PickleEndsError("ends in the middle of its pickle")
-        return self._data[start] if count == 1 else int.from_bytes(self._data[start:end], "little")
 
     def _line(self) -> str:
         end = self._data.find(b"\n", self.at, self.at + _LONGEST_NAME)
@@ -236,30 +238,25 @@ class _Machine:
     def duplicate(self) -> None:
         self._stack.append(self._stack[-1])
 
-    def remember(self, width: int) -> None:
-        self._remember(self._number(width))
-
-    def remember_next(self) -> None:
-        self._remember(len(self._memo))
-
-    def _remember(self, place: int) -> None:
+    def remember(self, place: int) -> None:
         self._free -= 1
         if self._free < 0:
             raise PickleError(f"remembers more than {MAX_OBJECTS:,} objects in its pickle")
         self._memo[place] = self._stack[-1]
 
-    def recall(self, width: int) -> None:
-        self._stack.append(self._memo[self._number(width)])
+    def remember_next(self) -> None:
+        self.remember(len(self._memo))
+
+    def recall(self, place: int) -> None:
+        self._stack.append(self._memo[place])
 
     # -- plain values ------------------------------------------------------------------------------
 
-    def protocol(self) -> None:
-        version = self._number(1)
+    def protocol(self, version: int) -> None:
         if version > MAX_PROTOCOL:
             raise PickleError(f"has a pickle of protocol {version}; those up to {MAX_PROTOCOL} are known")
 
-    def frame(self) -> None:
-        length = self._number(8)
+    def frame(self, length: int) -> None:
         if self.at + length > len(self._data):
             raise PickleEndsError("ends in the middle of its pickle")
 
@@ -269,11 +266,7 @@ class _Machine:
     def signed(self) -> None:
         self._stack.append(int.from_bytes(self._take(4), "little", signed=True))
 
-    def small(self, width: int) -> None:
-        self._stack.append(self._number(width))
-
-    def long(self, width: int) -> None:
-        length = self._number(width)
+    def long(self, length: int) -> None:
         if length > _LONGEST_NUMBER:
             raise PickleError(f"has a number of {length:,} bytes in its pickle")
         self._stack.append(int.from_bytes(self._take(length), "little", signed=True))
@@ -281,11 +274,11 @@ class _Machine:
     def real(self) -> None:
         self._stack.append(struct.unpack(">d", self._take(8))[0])
 
-    def text(self, width: int) -> None:
-        self._stack.append(_text(self._take(self._number(width))))
+    def text(self, length: int) -> None:
+        self._stack.append(_text(self._take(length)))
 
-    def octets(self, width: int) -> None:
-        self._stack.append(self._take(self._number(width)))
+    def octets(self, length: int) -> None:
+        self._stack.append(self._take(length))
 
     # -- containers --------------------------------------------------------------------------------
 
@@ -457,35 +450,16 @@ def _with(operation: Callable[[_Machine, Any], None], value: Any) -> _Operation:
 _OPERATIONS: Final[dict[int, _Operation]] = {
     ord(code): operation
     for code, operation in (
-        ("\x80", _Machine.protocol),
-        ("\x95", _Machine.frame),
         ("(", _Machine.mark),
         ("0", _Machine.pop),
         ("1", _Machine.pop_mark),
         ("2", _Machine.duplicate),
-        ("q", _with(_Machine.remember, 1)),
-        ("r", _with(_Machine.remember, 4)),
         ("\x94", _Machine.remember_next),
-        ("h", _with(_Machine.recall, 1)),
-        ("j", _with(_Machine.recall, 4)),
         ("N", _with(_Machine.push, None)),
         ("\x88", _with(_Machine.push, True)),
         ("\x89", _with(_Machine.push, False)),
         ("J", _Machine.signed),
-        ("K", _with(_Machine.small, 1)),
-        ("M", _with(_Machine.small, 2)),
-        ("\x8a", _with(_Machine.long, 1)),
-        ("\x8b", _with(_Machine.long, 4)),
         ("G", _Machine.real),
-        ("\x8c", _with(_Machine.text, 1)),
-        ("X", _with(_Machine.text, 4)),
-        ("\x8d", _with(_Machine.text, 8)),
-        ("U", _with(_Machine.text, 1)),
-        ("T", _with(_Machine.text, 4)),
-        ("C", _with(_Machine.octets, 1)),
-        ("B", _with(_Machine.octets, 4)),
-        ("\x8e", _with(_Machine.octets, 8)),
-        ("\x96", _with(_Machine.octets, 8)),
         ("]", _Machine.empty_list),
         ("}", _Machine.empty_dict),
         ("\x8f", _Machine.empty_list),  # a set
@@ -512,6 +486,31 @@ _OPERATIONS: Final[dict[int, _Operation]] = {
     )
 }
 """By the byte of an instruction what it does. Sets are lists: nothing in them is hashed."""
+_NUMBERED: Final[dict[int, tuple[Callable[[_Machine, int], None], int]]] = {
+    ord(code): (operation, width)
+    for code, operation, width in (
+        ("\x80", _Machine.protocol, 1),
+        ("\x95", _Machine.frame, 8),
+        ("q", _Machine.remember, 1),
+        ("r", _Machine.remember, 4),
+        ("h", _Machine.recall, 1),
+        ("j", _Machine.recall, 4),
+        ("K", _Machine.push, 1),
+        ("M", _Machine.push, 2),
+        ("\x8a", _Machine.long, 1),
+        ("\x8b", _Machine.long, 4),
+        ("\x8c", _Machine.text, 1),
+        ("X", _Machine.text, 4),
+        ("\x8d", _Machine.text, 8),
+        ("U", _Machine.text, 1),
+        ("T", _Machine.text, 4),
+        ("C", _Machine.octets, 1),
+        ("B", _Machine.octets, 4),
+        ("\x8e", _Machine.octets, 8),
+        ("\x96", _Machine.octets, 8),
+    )
+}
+"""Likewise of an instruction behind which a number stands, with the bytes of that."""
 _EXTENSION: Final = "names a class by its number in the registry of the program that wrote it, which is not known here"
 _NEVER: Final = {
     0x82: _EXTENSION,

@@ -10,20 +10,27 @@ from __future__ import annotations
 import json
 import math
 import os
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from operator import sub
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from tui_debugger import opener
 from tui_debugger.errors import reason_of
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.archive import FileBytes, State, opened, state_of, unreadable
+from tui_debugger.stats.kept import Kept
 from tui_debugger.stats.npy import StoredValues
 
 SUFFIX: Final = ".safetensors"
 MAX_HEADER: Final = 100_000_000
 """Bytes of the longest header, as the library has it."""
 _LENGTH: Final = 8
-_KEPT: Final = 32
+_EACH: Final = 200
+"""Bytes that are kept of each tensor, about: its name and its columns."""
 _TYPES: Final = {
     "BOOL": ("bool", 1),
     **{
@@ -44,21 +51,71 @@ _TYPES: Final = {
 _PACKED: Final = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 """Bits of elements that share bytes; they are known by name only."""
 
+Kind = tuple[str, tuple[int, ...]]
+"""Element type and shape."""
+
+
+class _Entry(NamedTuple):
+    """What the header says of one tensor, as it stands there: nothing is known of its values."""
+
+    dtype: Any
+    shape: Any
+    data_offsets: Any
+
+
+_ENTRY: Final = set(_Entry._fields)
+
+
+class Specs(Mapping[str, ReadSpec]):
+    """How each tensor of a file is read, without the path, in the order of their values.
+
+    A file may have a million of them: they are kept as columns, and made when they are asked for.
+    """
+
+    def __init__(self, rows: dict[str, int], starts: array[int], kinds: Sequence[Kind], kind: array[int]) -> None:
+        """Takes the columns.
+
+        Args:
+            rows: the rows by the names of the tensors.
+            starts: first byte of each tensor, and of what is behind the last one.
+            kinds: element types and shapes.
+            kind: which of these each tensor has.
+        """
+        self._rows, self._starts, self._kinds, self._kind = rows, starts, kinds, kind
+
+    def __getitem__(self, name: str) -> ReadSpec:
+        """Returns how a tensor is read."""
+        row = self._rows[name]
+        start = self._starts[row]
+        return ReadSpec("", "raw", *self._kinds[self._kind[row]], start, name, self._starts[row + 1] - start)
+
+    def __iter__(self) -> Iterator[str]:
+        """Returns the names."""
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        """Returns the number of tensors."""
+        return len(self._rows)
+
+    def sizes(self) -> Iterator[tuple[str, int]]:
+        """Yields the names, with the bytes of each tensor."""
+        return zip(self._rows, map(sub, self._starts[1:], self._starts), strict=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Header:
     """The header of a file.
 
     Attributes:
-        specs: how each tensor is read, without the path, in the order of their values.
+        specs: how each tensor is read.
         metadata: what else was written down.
     """
 
-    specs: dict[str, ReadSpec]
+    specs: Specs
     metadata: dict[str, str] = field(default_factory=dict)
 
 
-_headers: dict[tuple[str, State], Header] = {}
+_headers: Kept[tuple[str, State], Header] = Kept(lambda header: len(header.specs) * _EACH)
 
 
 def read_header(path: str) -> Header:
@@ -89,13 +146,7 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Store
 
 def _known(descriptor: int, status: os.stat_result, path: str) -> Header:
     key = (path, state_of(status))
-    found = _headers.get(key)
-    if found is None:
-        found = _read(descriptor, status.st_size, path)
-        while len(_headers) >= _KEPT:
-            _headers.pop(next(iter(_headers)), None)
-        _headers[key] = found
-    return found
+    return _headers.get(key) or _headers.put(key, _read(descriptor, status.st_size, path))
 
 
 def _read(descriptor: int, size: int, path: str) -> Header:
@@ -106,8 +157,9 @@ def _read(descriptor: int, size: int, path: str) -> Header:
     if length > MAX_HEADER:
         raise unreadable(path, f"has a header of {length:,} bytes: that is not plausible")
     try:
-        found = json.loads(opener.pread(descriptor, length, _LENGTH), object_pairs_hook=_without_twins)
-        return _header(found, _LENGTH + length, size)
+        entries = _Entries()
+        found = json.loads(opener.pread(descriptor, length, _LENGTH), object_pairs_hook=entries.table)
+        return _header(found, entries, _LENGTH + length, size)
     except (ValueError, RecursionError) as error:
         what = str(error) if isinstance(error, _DamagedError) else "is no .safetensors file: its header is no JSON"
         raise unreadable(path, what) from error
@@ -117,51 +169,92 @@ class _DamagedError(ValueError):
     """Something in a header that is not as it has to be."""
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _DamagedError("has a key in its header twice: which one counts is not known")
-    return found
+class _Entries:
+    """The entries of the tensors of a header as columns, made while it is parsed: objects take ten times as much.
+
+    Attributes:
+        first, end: the bytes of each, counted from those of the first tensor.
+        kind: which of ``kinds`` each has.
+    """
+
+    def __init__(self) -> None:
+        self.first, self.end, self.kind = array("q"), array("q"), array("i")
+        self.kinds: dict[Kind, int] = {}
+
+    def table(self, pairs: list[tuple[str, Any]]) -> Any:
+        """Returns what stands for a table of the header: ``_TAKEN`` for an entry that makes sense."""
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise _DamagedError("has a key in its header twice: which one counts is not known")
+        if found.keys() != _ENTRY:
+            return found
+        entry = _Entry(**found)
+        try:
+            first, end, dtype, shape = _checked("", entry)
+        except _DamagedError:
+            return entry  # who knows its name says what is wrong
+        if end > _MOST:
+            return entry
+        self.first.append(first)
+        self.end.append(end)
+        self.kind.append(self.kinds.setdefault((dtype, shape), len(self.kinds)))
+        return _TAKEN
 
 
-def _header(found: Any, begin: int, size: int) -> Header:
+_TAKEN: Final = object()
+"""Stands for the entry of a tensor that is a row of ``_Entries``."""
+_MOST: Final = 1 << 62
+"""As many bytes as no file has."""
+
+
+def _header(found: Any, entries: _Entries, begin: int, size: int) -> Header:
     if not isinstance(found, dict):
         raise _DamagedError("has a header that is no table")
     metadata = found.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise _DamagedError("has notes in its header that are no text")
-    entries = sorted(((*_entry(name, each), name) for name, each in found.items()), key=lambda entry: entry[:2])
-    at = 0
-    specs: dict[str, ReadSpec] = {}
-    for first, end, dtype, shape, name in entries:
-        if first != at:
-            raise _DamagedError(f"has {'a hole' if first > at else 'an overlap'} before {name!r:.100}: it is damaged")
-        specs[name] = ReadSpec("", "raw", dtype, shape, begin + first, name, end - first)
-        at = end
-    if begin + at != size:
-        what = "is cut off" if begin + at > size else "has bytes behind its values: it is damaged"
-        raise _DamagedError(f"{what}: {begin + at:,} bytes are stated, and there are {size:,}")
-    return Header(specs, metadata)
+    for name, each in found.items():
+        if each is not _TAKEN:
+            stated = begin + _checked(name, each)[1]
+            raise _DamagedError(_wrong_size(stated, size))
+    names = list(found)
+    first, end = np.array(entries.first, np.int64), np.array(entries.end, np.int64)
+    order = np.lexsort((end, first))
+    first, end = first[order], end[order]
+    before = np.concatenate([np.zeros(1, np.int64), end])[:-1]
+    for row in np.flatnonzero(first != before)[:1].tolist():
+        what = "a hole" if first[row] > before[row] else "an overlap"
+        raise _DamagedError(f"has {what} before {names[int(order[row])]!r:.100}: it is damaged")
+    starts = array("q", (begin + np.append(first, end[-1:] if len(end) else 0)).tobytes())
+    if starts[-1] != size:
+        raise _DamagedError(_wrong_size(starts[-1], size))
+    kind = array("i", np.array(entries.kind, np.int32)[order].tobytes())
+    rows = {names[at]: row for row, at in enumerate(order.tolist())}
+    return Header(Specs(rows, starts, list(entries.kinds), kind), metadata)
 
 
-def _entry(name: str, entry: Any) -> tuple[int, int, str, tuple[int, ...]]:
+def _wrong_size(stated: int, size: int) -> str:
+    what = "is cut off" if stated > size else "has bytes behind its values: it is damaged"
+    return f"{what}: {stated:,} bytes are stated, and there are {size:,}"
+
+
+def _checked(name: str, entry: Any) -> tuple[int, int, str, tuple[int, ...]]:
     """Returns first byte, end, element type and shape of one tensor."""
-    keys = {"dtype", "shape", "data_offsets"}
-    if not isinstance(entry, dict) or set(entry) != keys or not isinstance(entry["dtype"], str):
+    if not isinstance(entry, _Entry) or not isinstance(entry.dtype, str):
         raise _DamagedError(f"says something else of {name!r:.100} than type, shape and place")
-    shape, offsets = entry["shape"], entry["data_offsets"]
+    dtype, shape, offsets = entry
     if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
         raise _DamagedError(f"has a shape or a place of {name!r:.100} that is none")
-    known = _TYPES.get(entry["dtype"])
-    bits = known[1] * 8 if known is not None else _PACKED.get(entry["dtype"])
+    known = _TYPES.get(dtype)
+    bits = known[1] * 8 if known is not None else _PACKED.get(dtype)
     if bits is None:
-        raise _DamagedError(f"has the unknown element type {entry['dtype']!r:.40}")
+        raise _DamagedError(f"has the unknown element type {dtype!r:.40}")
     first, end = offsets
     if (end - first) * 8 != math.prod(shape) * bits:
         raise _DamagedError(
             f"states {end - first:,} bytes for {name!r:.100}, which do not fit its shape {shape!s:.100}"
         )
-    return first, end, known[0] if known is not None else entry["dtype"], tuple(shape)
+    return first, end, known[0] if known is not None else dtype, tuple(shape)
 
 
 def _are_sizes(values: Any) -> bool:

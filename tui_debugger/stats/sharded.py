@@ -387,7 +387,7 @@ class ShardedValues:
         return whole
 
     def check(self, zeros: int) -> None:
-        """See ``npy.CheckedReader``."""
+        """See ``TensorFile.check``."""
         for piece in self._tensor.pieces:
             with TensorFile(piece.spec) as file:
                 file.check(zeros)

@@ -48,6 +48,7 @@ from tui_debugger.stats.archive import (
     unreadable,
 )
 from tui_debugger.stats.dtypes import DType, dtype_of, name_of
+from tui_debugger.stats.kept import Kept
 from tui_debugger.stats.npy import WHOLE_FILE, ValueReader, boxes, checked_layout
 from tui_debugger.stats.restricted_pickle import (
     Global,
@@ -77,8 +78,8 @@ MAX_PICKLE: Final = 1 << 27
 """Bytes of the longest pickle of a file, without its values: that of a million tensors."""
 MAX_MEMBER: Final = 1 << 12
 """Characters of the place of a tensor."""
-_KEPT: Final = 32
-"""Trees that are kept: the tensors of one file are read one after the other."""
+_EACH: Final = 1000
+"""Bytes that are kept of each tensor, about: its places, what is known of it, and of its storage."""
 _KEPT_PICKLES: Final = 256
 """Short pickles that are kept with what they hold: one for each shape and type in a dump of many small files."""
 _FIRST_PICKLE: Final = 1 << 16
@@ -205,7 +206,7 @@ def _key(part: str) -> Any:
 
 # -- trees -----------------------------------------------------------------------------------------
 
-_trees: dict[tuple[str, State, Window], Tree] = {}
+_trees: Kept[tuple[str, State, Window], Tree] = Kept(lambda tree: len(tree.members) * _EACH)
 
 
 def _tree(descriptor: int, status: os.stat_result, path: str, window: Window) -> Tree:
@@ -230,9 +231,7 @@ def _tree(descriptor: int, status: os.stat_result, path: str, window: Window) ->
             found = _with_files_in_tensors(found, (descriptor, status, path))
         except PickleError as error:
             raise unreadable(path, str(error)) from error
-        while len(_trees) >= _KEPT:
-            _trees.pop(next(iter(_trees)), None)
-        _trees[key] = found
+        _trees.put(key, found)
     return found
 
 
@@ -670,7 +669,7 @@ class TorchValues:
         return self._view(decoded.reshape(-1, self._each), layout.dtype)
 
     def check(self, _: int) -> None:
-        """See ``npy.CheckedReader``."""
+        """See ``TensorFile.check``."""
         if isinstance(self._content, MemberFile):
             self._content.check(may_lack=True)
 

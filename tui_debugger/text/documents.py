@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 SCHEMA: Final = 1
 """The version of the documents, their first key. Keys may be added under the same number; it goes up when a key is
@@ -30,18 +31,25 @@ def plain_values(value: Any) -> Any:
     return plain(_unwrapped(value) if hasattr(value, "dtype") else value)
 
 
-def to_json(value: Any, *, indent: int | None = None) -> str:
+def to_json(value: Any) -> str:
     """Returns a value as JSON in plain ASCII, keys in their order: it can be printed whatever the names in it are."""
-    try:
-        text = json.dumps(value, indent=indent, allow_nan=False, default=_unwrapped)
-    except ValueError:  # NaN or Inf
-        text = json.dumps(plain_values(value), indent=indent, allow_nan=False, default=_unwrapped)
-    return text.replace("\x7f", "\\u007f")  # DEL is ASCII, and the one control character that JSON leaves alone
+    return _finite(_PLAIN.encode, value)
 
 
-def document(content: Mapping[str, Any]) -> str:
-    """Returns one document, laid out for reading, with the line break at its end."""
-    return to_json({"schema": SCHEMA, **content}, indent=1) + "\n"
+def document(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the pieces of one document, laid out for reading, with the line break at its end.
+
+    A value that is an iterator is a list of which one item at a time is made.
+    """
+    separator = "{\n "
+    for name, value in {"schema": SCHEMA, **content}.items():
+        yield f"{separator}{to_json(name)}: "
+        if isinstance(value, Iterator):
+            yield from _list(value)
+        else:
+            yield _finite(_laid_out, value)
+        separator = ",\n "
+    yield "\n}\n"
 
 
 def document_line(content: Mapping[str, Any]) -> str:
@@ -63,13 +71,53 @@ def document_of_rows(
         rows: the list; a row is a line.
         tail: makes what stands after the list, when that is known.
     """
-    yield to_json({"schema": SCHEMA, **head}, indent=1).removesuffix("\n}") + f",\n {to_json(name)}: ["
+    yield "".join(document(head)).removesuffix("\n}\n") + f",\n {to_json(name)}: ["
     separator = "\n  "
     for row in rows:
         yield separator + to_json(row)
         separator = ",\n  "
     after = tail()
-    yield "\n ]" + ("," + to_json(after, indent=1).removeprefix("{") if after else "\n}") + "\n"
+    yield "\n ]" + ("," + _finite(_laid_out, after, 1).removeprefix("{") if after else "\n}") + "\n"
+
+
+def _list(items: Iterator[Any]) -> Iterator[str]:
+    """Yields a list that is the value of a document's key, item by item."""
+    separator = "[\n  "
+    for item in items:
+        yield separator + _finite(_laid_out, item, 2)
+        separator = ",\n  "
+    yield "[]" if separator[0] == "[" else "\n ]"
+
+
+def _finite(encode: Callable[..., str], value: Any, *more: int) -> str:
+    """Returns what an encoder makes of a value, once more with texts where it holds NaN or Inf."""
+    try:
+        text = encode(value, *more)
+    except ValueError:
+        text = encode(plain_values(value), *more)
+    return text.replace("\x7f", "\\u007f")  # DEL is ASCII, and the one control character that JSON leaves alone
+
+
+def _laid_out(value: Any, level: int = 1) -> str:
+    """Returns ``json.dumps(value, indent=1)`` at a level of a document: with indents, the encoder of Python is slow."""
+    text = _MARKED.encode(value)
+    for mark in _MARKS:
+        text = text.replace(mark.replace("\0", ""), mark)
+    pieces = []
+    for part in text.split("\0"):
+        rest = part.lstrip("[{")
+        inner = rest.rstrip("]}")
+        begun, ended = part[: len(part) - len(rest)], rest[len(inner) :]
+        if begun and ended and not inner:  # what is empty stays on its line
+            begun, inner, ended = begun[:-1], begun[-1] + ended[0], ended[1:]
+        for bracket in begun:
+            level += 1
+            pieces.append(f"{bracket}\n{' ' * level}")
+        pieces.append(inner.replace("\n", ",\n" + " " * level))
+        for bracket in ended:
+            level -= 1
+            pieces.append(f"\n{' ' * level}{bracket}")
+    return "".join(pieces).replace("\t", ": ")
 
 
 def _unwrapped(value: Any) -> Any:
@@ -78,3 +126,9 @@ def _unwrapped(value: Any) -> Any:
         return value.item()
     msg = f"{type(value).__name__} has no place in a document"
     raise TypeError(msg)
+
+
+_PLAIN: Final = json.JSONEncoder(allow_nan=False, default=_unwrapped)
+_MARKED: Final = json.JSONEncoder(allow_nan=False, default=_unwrapped, separators=("\n", "\t"))
+"""Puts between items and behind keys what no text in JSON holds as it is: brackets next to that are of no text."""
+_MARKS: Final = ("\t\0[", "\t\0{", "\n\0[", "\n\0{", "]\0\n", "}\0\n")

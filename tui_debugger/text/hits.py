@@ -246,6 +246,7 @@ _PLURALS = {
     "weight": "weights",
     "gradient": "gradients",
     "weight_gradient": "gradients of weights",
+    "searched_weight": "weights of L-BFGS",
     "activation": "activations",
     "parameter": "parameters",
     "optimizer_state": "optimizer state",

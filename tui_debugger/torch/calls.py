@@ -53,6 +53,39 @@ Guard = Callable[[Callable[[], None]], None]
 is_compiling = torch.compiler.is_compiling
 
 
+class Times:
+    """How often each node ran in this step, which tells several calls of one from each other.
+
+    Every call of the model counts on from what had run before the first one: the nodes of all calls have the same
+    names, and none has the name of what ran before.
+    """
+
+    def __init__(self) -> None:
+        self._now: Counter[str] = Counter()
+        self._before: Counter[str] | None = None
+
+    def __getitem__(self, name: str) -> int:
+        """Returns how often a node ran in this call."""
+        return self._now[name]
+
+    def count(self, name: str) -> int:
+        """Counts one more; returns how many there are."""
+        self._now[name] += 1
+        return self._now[name]
+
+    def begin_call(self) -> None:
+        """The model is called."""
+        if self._before is None:
+            self._before = self._now.copy()
+        else:
+            self._now = self._before.copy()
+
+    def clear(self) -> None:
+        """The step is over."""
+        self._now.clear()
+        self._before = None
+
+
 class Calls:
     """Knows which call is the outermost one.
 

@@ -20,9 +20,11 @@ from tui_debugger.graph.categories import (
     BUFFER_UPDATE,
     DRAWN_UPDATES,
     INPUT_UPDATE,
+    LEARNING_RATE,
     OPTIMIZER_UPDATE,
     PARAMETER_GRADIENT,
     REDUCE_SCATTER,
+    STEP_FACTOR,
     is_collective,
 )
 from tui_debugger.live.client.messages import GraphBuilder
@@ -196,8 +198,6 @@ def _but(names: Iterable[str], left_out: Container[str] = ()) -> list[str]:
     return [name for name in dict.fromkeys(names) if name not in left_out]
 
 
-RATE = "LearningRate"
-"""Operator type of what hands the learning rate of a group to the optimizer."""
 _BIAS = re.compile(BIAS)
 
 
@@ -287,8 +287,10 @@ class _Drawing:
     def add_rates(self, optimizers: Iterable[torch.optim.Optimizer]) -> dict[int, str]:
         """The learning rates. Returns the node of each by ``id`` of the parameters that it is for."""
         nodes: dict[int, str] = {}
+        searching = {id(group) for each in optimizers if _searches(each) for group in each.param_groups}
         for name, group in rates_of(optimizers):
-            self.graph.add_node(name, RATE, [], [("float64", ())])
+            kind = STEP_FACTOR if id(group) in searching else LEARNING_RATE
+            self.graph.add_node(name, kind, [], [("float64", ())])
             nodes.update(dict.fromkeys(map(id, group["params"]), name))
         return nodes
 
@@ -388,6 +390,11 @@ class States:
     def clear(self) -> None:
         """Holds nothing."""
         self._tree, self._known, self._named = None, [], []
+
+
+def _searches(optimizer: torch.optim.Optimizer) -> bool:
+    """Tells whether an optimizer searches the size of its steps."""
+    return isinstance(optimizer, torch.optim.LBFGS)
 
 
 def rates_of(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -226,6 +226,11 @@ class Flow:
                     found.append((name, held))
         return found
 
+    def shows_bytes(self, tensors: Iterable[torch.Tensor]) -> bool:
+        """Tells whether one of some tensors shows the bytes of a weight or buffer, as a copy of a model reads them."""
+        whole = (each for each in tensors if not has_fractions(each))
+        return any(has_fractions(held) for each in whole for _, held in self.held_in(each))
+
     def of(self, tensor: torch.Tensor) -> Made:
         """Tells how a tensor came to be. One that holds no fractions and that nobody knows says nothing bad."""
         known = self._find(tensor)
@@ -279,6 +284,8 @@ class Flow:
         """An operator has run."""
         if os.getpid() != self._process:
             return  # a worker that loads data was forked off
+        if self.lays(func, args):
+            return
         name, kind = internals.name_of(func), kind_of(func)
         outputs = leaves(out) or (internals.received(func, args, out) if internals.ends_later(func) else [])
         written = written_by(func, args, kwargs)
@@ -304,6 +311,13 @@ class Flow:
         elif kind == "LiftFresh" and len(outputs) == 1 and _is_low_tensor(outputs[0]):
             made = Made(masked=True)
         self._hand_on(made, outputs, written, overwritten=kind in OVERWRITES)
+
+    def lays(self, func: Any, args: Any) -> bool:
+        """Tells whether an operator lays a tensor into other memory, and writes nothing: what lies there is known.
+
+        A weight or buffer that is laid into other memory has other values after that.
+        """
+        return internals.name_of(func) == "aten::set_" and not any(map(self.parameter, leaves(args[:1])))
 
     def _each(
         self, kind: str, args: Any, kwargs: Any, outputs: Sequence[torch.Tensor], written: Sequence[torch.Tensor]

@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import itertools
 import weakref
-from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from threading import get_ident
 from typing import Any, Final
@@ -26,7 +25,7 @@ from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.graph.categories import without_wrappers
 from tui_debugger.torch.arguments import settings_of
-from tui_debugger.torch.calls import Calls, Guard, capturing, is_compiling
+from tui_debugger.torch.calls import Calls, Guard, Times, capturing, is_compiling
 from tui_debugger.torch.flow import has_fractions
 from tui_debugger.torch.internals import (
     EveryOperator,
@@ -46,7 +45,7 @@ from tui_debugger.torch.internals import (
 )
 from tui_debugger.torch.makers import WEIGHS, Makers
 from tui_debugger.torch.node_calls import Call, Given
-from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.recording import Recording, at_work
 from tui_debugger.torch.structure import (
     GRADIENTS,
     UNKNOWN,
@@ -74,7 +73,7 @@ class Losses:
         self._calls = calls
         self._makers = makers
         self._guard = guard
-        self._times: Counter[str] = Counter()
+        self._times = Times()
         self._name = LOSS
         self._reference = weakref.ref(self, _unsubscribe)
 
@@ -94,8 +93,12 @@ class Losses:
         """Listens no more; the last one leaves PyTorch as it was."""
         _unsubscribe(self._reference)
 
-    def begin(self) -> None:
-        """The model is called, or a step is over: losses are numbered anew, as modules are."""
+    def begin_call(self) -> None:
+        """The model is called: losses are numbered anew, as modules are."""
+        self._times.begin_call()
+
+    def new_step(self) -> None:
+        """A step is over."""
         self._times.clear()
 
     def differentiated(self, tensors: Sequence[Any], gradients: Sequence[Any], adds: bool) -> None:
@@ -141,8 +144,7 @@ class Losses:
                 if not name:
                     scaled = hasattr(tensor, _IS_SCALED)
                     kind = f"{SCALED}{self._name}" if scaled else self._name
-                    self._times[kind] += 1
-                    name = numbered(kind, self._times[kind])
+                    name = numbered(kind, self._times.count(kind))
                     structure.losses.add(name)
                     if scaled:
                         structure.scaled.add(name)
@@ -237,9 +239,9 @@ class ModuleHooks:
         self._tree = tree
         self._guard = guard
         self._handles: list[RemovableHandle] = []
-        self._times: Counter[str] = Counter()
-        self._again: Counter[str] = Counter()
-        self._times_bare: Counter[str] = Counter()
+        self._times = Times()
+        self._again = Times()
+        self._times_bare = Times()
         self._ran_in_step: set[str] = set()
         self._given_to: dict[tuple[str, int], tuple[str, str]] = {}
         self._writers: dict[str, str] = {}
@@ -291,7 +293,7 @@ class ModuleHooks:
         self._times.clear()
         self._again.clear()
         self._ran_in_step.clear()
-        self._losses.begin()
+        self._losses.new_step()
         self._makers.new_step()
         self._calls.new_step(ended=ended)
         self._follow()
@@ -315,7 +317,7 @@ class ModuleHooks:
             self._mode.enter()
 
     def _seen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        if self._mode is not None and not self._recording.paused:
+        if self._mode is not None and not (self._recording.paused or at_work()):
             self._guard(lambda: self._recording.flow.ran(func, args, kwargs, out))
 
     def hidden(self) -> list[str]:
@@ -365,9 +367,9 @@ class ModuleHooks:
             self._times_bare.clear()
         elif of_the_root:
             self._recording.begin_call()
-            self._times.clear()
-            self._again.clear()
-            self._losses.begin()
+            self._times.begin_call()
+            self._again.begin_call()
+            self._losses.begin_call()
 
     def _takes(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Records what functions computed and a module is given now: the module may change it in place."""
@@ -457,7 +459,7 @@ class ModuleHooks:
         if self._calls.outer is None or not tensors:
             return
         no_grad = self._calls.no_grad
-        (self._times_bare if no_grad else self._times)[place.name] += 1
+        (self._times_bare if no_grad else self._times).count(place.name)
         name = self._name(place)
         usual = self._makers.usual(name, "given", leaves((args, kwargs) if kwargs else args))
         if place.scope in self._holders:
@@ -540,7 +542,7 @@ class ModuleHooks:
 
     def _ran_again(self, place: Place, tensors: list[torch.Tensor]) -> None:
         """For a checkpoint. Which of several calls is recomputed cannot be told."""
-        self._again[place.name] += 1
+        self._again.count(place.name)
         once, name = self._times[place.name] <= 1, self._name(place)
         if self._recording.flow.following:
             for slot, tensor in enumerate(tensors):

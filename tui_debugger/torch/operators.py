@@ -10,7 +10,6 @@ Nor are values in memory that was not filled yet: nothing computed them.
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import get_ident
@@ -22,12 +21,12 @@ from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.torch import internals
 from tui_debugger.torch.arguments import call_of
-from tui_debugger.torch.calls import Calls, Guard, is_compiling, user_stack
+from tui_debugger.torch.calls import Calls, Guard, Times, is_compiling, user_stack
 from tui_debugger.torch.captures import Operand
 from tui_debugger.torch.flow import PlaceInMemory, has_fractions, is_dense, place_of, range_of, written_by
 from tui_debugger.torch.internals import Hook, leaves
 from tui_debugger.torch.operands import operands, read_and_written, read_tensors
-from tui_debugger.torch.recording import Read, Recording
+from tui_debugger.torch.recording import Read, Recording, at_work
 from tui_debugger.torch.structure import UNKNOWN, Place, Tree, kind_of, numbered, without_gradients
 
 FORWARD_MARK: Final = "# Corresponding forward node candidate:\n"
@@ -79,8 +78,8 @@ class Operators:
         self._guard = guard
         self._handles: list[RemovableHandle] = []
         self._scopes: list[str] = []
-        self._times: Counter[str] = Counter()
-        self._times_bare: Counter[str] = Counter()
+        self._times = Times()
+        self._times_bare = Times()
         self._forward: dict[int, tuple[str, str]] = {}
         self._described: dict[str, list[str]] = {}
         """By node the inputs with which its arguments were worked out last."""
@@ -159,7 +158,7 @@ class Operators:
     def _about_to_run(self, func: Any, args: Any, kwargs: Any) -> Overwritten:
         """Looks at what an operator reads and writes over: afterwards nobody can tell what that was."""
         found: Overwritten = []
-        if self._recording.paused or not self.installed or self._is_optimizers():
+        if self._recording.paused or at_work() or not self.installed or self._is_optimizers():
             return found
 
         def look() -> None:
@@ -173,7 +172,7 @@ class Operators:
         return found
 
     def _seen(self, func: Any, args: Any, kwargs: Any, out: Any, overwritten: Overwritten | None = None) -> None:
-        if self._recording.paused or not self.installed:
+        if self._recording.paused or at_work() or not self.installed:
             return
         recorded = not self._is_optimizers()
         self._guard(lambda: self._ran(func, args, kwargs, out, overwritten or [], recorded=recorded))
@@ -196,7 +195,7 @@ class Operators:
             self._recording.end_pass()
             if of_the_root:
                 self._recording.begin_call()
-                self._times.clear()
+                self._times.begin_call()
 
     def _ran(self, func: Any, args: Any, kwargs: Any, out: Any, overwritten: Overwritten, *, recorded: bool) -> None:
         kind, later = kind_of(func), internals.ends_later(func)
@@ -204,12 +203,13 @@ class Operators:
         for each in self._unfilled.read_by(func, kind, args, kwargs):
             self._recording.flow.doubt(each)
         nobodys = self._unfilled.ran(func, kind, args, kwargs, tensors)
-        if not recorded:
+        if not recorded or self._recording.flow.lays(func, args):
             return
         backward, grads = internals.in_backward(), torch.is_grad_enabled()
         again = backward and (grads or self._scopes)  # for a checkpoint: it ran before under the same names
         own = internals.saves_for_itself(func, args)
-        if again or own or nobodys or not tensors or kind in _NO_NODES:
+        looks = self._recording.flow.shows_bytes([*tensors, *leaves((args, kwargs))])
+        if again or own or nobodys or looks or not tensors or kind in _NO_NODES:
             if self._recording.flow.following:
                 self._recording.flow.ran(func, args, kwargs, out)
             if not (again or own or tensors):  # on lists of tensors, none of which it returns
@@ -223,9 +223,7 @@ class Operators:
             self._times_bare.clear()
         scope, forward = self._scope(backward)
         name = f"{scope}/{kind}" if scope else kind
-        times = self._times_bare if no_grad else self._times
-        times[name] += 1
-        name = numbered(name, times[name])
+        name = numbered(name, (self._times_bare if no_grad else self._times).count(name))
         if no_grad:
             name = without_gradients(name)
         elif not backward:

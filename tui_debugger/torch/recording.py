@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from threading import get_ident
 from types import TracebackType
 from typing import Final
 
@@ -51,7 +52,7 @@ from tui_debugger.torch.internals import (
     storage_of,
     when_backward_ends,
 )
-from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Node, Structure, output_of, split_output
+from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Node, Structure, is_constant, output_of, split_output
 from tui_debugger.torch.verdicts import find_records, judge_one, judge_step
 
 _UNREADABLE: Final = "unreadable"
@@ -265,6 +266,10 @@ class Recording:
         self._surprised = False
         self._surprises = 0
         self._calm = 0
+        self._now_and_then = False
+        """A pass without gradients ran in a new order: it need not come again in the next step."""
+        self._read: dict[str, set[str]] = {}
+        """What nodes were made of in this step, as far as that is followed."""
         self._off_course: set[bool] = set()
         """Passes (without gradients or not) in which something is not what the debugger knows. What runs after it is
         judged at the end, when the debugger was told."""
@@ -347,6 +352,7 @@ class Recording:
             structure.add(name, Node(kind, source=source()), self._last)
         if self.flow.following:
             inputs = sources()
+            self._read.setdefault(name, set()).update(inputs)
             structure.add_inputs(name, inputs)
             if self._at_once:
                 structure.note_gradients(name, inputs, trained=any(each.requires_grad for each in tensors))
@@ -392,6 +398,7 @@ class Recording:
 
     def _doubt_plan(self, *, no_grad: bool = False) -> None:
         self._surprised = self.structure.changed = True
+        self._now_and_then |= no_grad
         if not no_grad:
             self.structure.gradients_doubted = True
 
@@ -483,6 +490,12 @@ class Recording:
             if line is not None:
                 self.step.collected[name] = Operand(sources, line)
 
+    def left(self, name: str, gradient: torch.Tensor) -> None:
+        """A gradient that no optimizer used lies there when the step ends: it may be added to one of a step before."""
+        if name in self.structure.gradients:
+            sources = self.flow.sources([gradient]) if self.flow.following else [UNKNOWN]
+            self.structure.add_gradient(name, self.structure.gone_through(sources or [UNKNOWN]))
+
     def given(self, name: str, tensor: torch.Tensor, *, no_grad: bool = False) -> None:
         """The model was called with a tensor."""
         step = self._step(name, 1, no_grad=no_grad)
@@ -541,7 +554,15 @@ class Recording:
     def told(self, hits: Iterable[ClientHit]) -> list[ClientHit]:
         """Hits, of which each says whether the debugger knows what its node was made of in this step."""
         unknown = [each for each in hits if not self.structure.is_known(each.node) or self._read_others(each)]
-        return [replace(each, inputs_unknown=True) if each in unknown else each for each in hits]
+        return [replace(each, inputs_unknown=True) if each in unknown else self._without_others(each) for each in hits]
+
+    def _without_others(self, hit: ClientHit) -> ClientHit:
+        """A hit of a node that other steps gave more: what it did not read in this step made nothing bad."""
+        read, node = self._read.get(hit.node), self.structure.nodes.get(hit.node)
+        if read is None or node is None:
+            return hit
+        others = (each for each in node.inputs if each not in read and not is_constant(each))
+        return replace(hit, operands=(*hit.operands, *((each, OperandState.CLEAN) for each in others)))
 
     def _read_others(self, hit: ClientHit) -> bool:
         """Tells whether a node read something bad that the graph need not name. An Inf may be a mask to operators."""
@@ -578,13 +599,14 @@ class Recording:
             self._calm = 0
         elif self.flow.following:
             self._calm += 1
-        often = self._surprises > 1 and self._calm < CALM
+        often = (self._surprises > 1 or self._now_and_then) and self._calm < CALM
         self.flow.following = self._at_once or self.learning or self._surprised or often
         if self.flow.following and self.structure.gradients_doubted:
             self.structure.gradients_doubted = False
             self.structure.changed = True
         self._surprised = False
         self._off_course.clear()
+        self._read.clear()
         self.settled = not (self.flow.following or self.learning or self.measuring or self._at_once)
 
     # -- inside --------------------------------------------------------------------------------------
@@ -726,22 +748,34 @@ def _read_now(reads: Reads) -> list[Operand]:
     return found
 
 
+_at_work: Final[set[int]] = set()
+"""Threads in which something of ours is computed, for whichever of several models that are recorded."""
+
+
+def at_work() -> bool:
+    """Tells whether what runs in this thread is work of ours, and not of the program."""
+    return get_ident() in _at_work
+
+
 class AtWork:
     """See ``Recording.at_work``. Runs hundreds of times a step: a class costs half of what a generator does.
 
     What is computed is detached from autograd anyway (``internals.local``).
     """
 
-    __slots__ = ("_before", "_guard", "_recording")
+    __slots__ = ("_before", "_guard", "_inside", "_recording")
 
     def __init__(self, recording: Recording) -> None:
         """Begins with ``with``."""
         self._recording = recording
         self._before = recording.paused
+        self._inside = True
         self._guard = no_autocast()
 
     def __enter__(self) -> None:
         """Begins."""
+        self._inside = (thread := get_ident()) in _at_work
+        _at_work.add(thread)
         self._recording.paused = True
         self._guard.__enter__()
 
@@ -749,5 +783,7 @@ class AtWork:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Ends."""
+        if not self._inside:
+            _at_work.discard(get_ident())
         self._recording.paused = self._before
         self._guard.__exit__(kind, error, trace)

@@ -225,7 +225,7 @@ Slot = tuple[str, tuple[int, ...]]
 _CONSTANT: Final = "\0="
 VARIES: Final = "finite numbers"
 """The value of a constant that is another one in some steps."""
-_NOT_FINITE: Final = re.compile(r"\b(nan|inf)\b")
+_NOT_FINITE: Final = re.compile(r"-?\b(?:nan|inf)\b")
 
 UNKNOWN: Final = ""
 """Stands among the inputs of a node for what was not recorded: the graph says that the node has such an input."""
@@ -471,8 +471,10 @@ def _merged(before: list[str], now: list[str]) -> list[str]:
 
 
 def _either(before: str, now: str) -> str:
-    """A constant that has another value now: of numbers that are all finite nothing bad comes."""
-    return constant(VARIES) if is_finite(before) and is_finite(now) else UNKNOWN
+    """A constant that has another value now: those that are not finite are kept, for only these make something bad."""
+    bad = unique(_NOT_FINITE.findall(f"{constant_text(before)} {constant_text(now)}"))
+    always = all(_NOT_FINITE.fullmatch(constant_text(each)) for each in (before, now))
+    return constant(", ".join(bad if always else [VARIES, *bad]))
 
 
 def constant(text: str) -> str:

@@ -586,7 +586,9 @@ class Training:
             }  # ``weight.data.clamp_()`` counts nowhere that it was
             here = {name for name in some if now_and_then or self.tree.parameters[name].device.type == "cpu"}
             structure.touch(name for name in here if self._is_another(name))
-            bad = {name for name in changed if not bool(local(self.tree.parameters[name]).isfinite().all())}
+            # What was bad before the program wrote to it, as it clamps a weight, is not bad by that.
+            whole = (name for name in changed if name not in self._bad_before)
+            bad = {name for name in whole if not bool(local(self.tree.parameters[name]).isfinite().all())}
         for name in asked:
             if name in bad:
                 structure.feed(name, ())  # for good: another graph would cost what is known of this step
@@ -663,6 +665,7 @@ class Training:
                 continue
             if optimizer is None and self._is_of_before(name, parameter.grad):
                 continue
+            seen_before = name in self._of_step
             self._seen.add(name)
             self._of_step.add(name)
             self._seen_last[name] = weakref.ref(parameter.grad), version_of(parameter.grad)
@@ -671,6 +674,8 @@ class Training:
             self.expectation.saw_gradients([name])
             if optimizer is not None:
                 self.recording.collected(name, gradient_of(name), parameter, parameter.grad)
+            elif not seen_before:
+                self.recording.left(gradient_of(name), parameter.grad)
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
         waiting = self.recording.step.waiting
@@ -718,6 +723,11 @@ class Training:
         self.expectation.saw_gradients([name])
         if capture is not None:
             self.recording.step.adopt([capture])
+
+    def see_rates(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer begins a step of which nothing else is seen yet: the gradients are made while it runs."""
+        with self.recording.at_work():
+            see_all(self.recording.step, self._rates(optimizer), self.recording.plans, None)
 
     def _rates(self, optimizer: torch.optim.Optimizer | None) -> list[tuple[str, torch.Tensor]]:
         """The learning rates that an optimizer steps with now, as tensors by node."""

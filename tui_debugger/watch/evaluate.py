@@ -240,8 +240,9 @@ class ColumnEvaluator:
         self._overflowed = overflowed
         self._records = records
         self._rows = rows
-        # One gather of what every watchpoint asks; what only some ask is gathered when they do.
-        table = self._table = np.take(records.rows, rows, axis=0)
+        # One gather of what every watchpoint asks; what only some ask is gathered when they do. All rows are no copy.
+        everything = len(rows) >= len(records) and np.array_equal(rows, np.arange(len(records)))
+        table = self._table = records.rows if everything else np.take(records.rows, rows, axis=0)
         self.count = len(rows)
         self._broken: Mask = table["state"] == State.UNREADABLE
         self._measured: Mask = (table["state"] == State.MEASURED) & (table["count"] > 0)

@@ -9,7 +9,8 @@ recorded dumps:
 * ``weight_change_too_large``: the ratio is mean |change| / (mean |weight| + 0.1). With MindInsight's 1e-9 whatever
   begins as 0 or almost 0 changes beyond all bounds (LoRA's B under AdamW at 1e-3 with warm-up: 190,000 in the first
   step and up to 2.2 in the next two; the heads of the recorded MLP and of the recorded run with an ``if``: above 1 in
-  healthy steps). Learning rates of 1e3 give 40 to 500 under SGD and 4,000 under Adam.
+  healthy steps). Learning rates of 1e3 give 40 to 500 under SGD and 4,000 under Adam. Weights of L-BFGS are left out:
+  one of its steps is several, and the curvature decides how large they are (1.9 in the first step of a healthy fit).
 * ``weight_not_changed``, which MindInsight could never offer (its group of trainable weights was always empty):
   bitwise. With rtol 1e-5 and atol 1e-8 a small GPT-2 fine-tuned at 2e-5 with warm-up from 0 gave 15 findings in its
   first step and 5 in the next two (the gains of LayerNorms are 1, and move by 5e-6); a Trainer-like loop at 5e-4 gave
@@ -44,9 +45,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.graph.categories import BIAS_ADD_GRADIENT
+from tui_debugger.graph.categories import BIAS_ADD_GRADIENT, STEP_FACTOR
 from tui_debugger.model import (
     BIAS,
+    SEARCHED_WEIGHT,
     TRAINABLE,
     WEIGHT_GRADIENT,
     Category,
@@ -155,7 +157,7 @@ def short_name(watchpoint: Watchpoint) -> str:
 
 def built_in() -> dict[str, Watchpoint]:
     """Returns every watchpoint that may be recommended, by its short name."""
-    every = (*_by_category(set(Category)), *_by_activation(_FAMILIES))
+    every = (*_by_category(set(Category), searched=False), *_by_activation(_FAMILIES))
     return {short_name(watchpoint): watchpoint for watchpoint in every}
 
 
@@ -176,17 +178,19 @@ def recommended(
     present = {Category(value) for value in np.unique(category).tolist()}
     gradient = int(Category.GRADIENT)
     forward = {name for name, value in zip(types, category.tolist(), strict=True) if value != gradient}
+    searched = STEP_FACTOR in types
     return tuple(
         watchpoint
-        for watchpoint in changes.apply((*_by_category(present), *_by_activation(forward)))
+        for watchpoint in changes.apply((*_by_category(present, searched=searched), *_by_activation(forward)))
         if CONDITIONS[watchpoint.condition].available(device or "unknown")
     )
 
 
-def _by_category(present: set[Category]) -> Iterator[Watchpoint]:
+def _by_category(present: set[Category], *, searched: bool) -> Iterator[Watchpoint]:
     if present & TRAINABLE:
         weights = NodeSelection((_category("trainable"),), (NodeSelector(NodeKind.REGEX, BIAS),))
-        yield _watch("weight_change_too_large", weights, abs_mean_update_ratio_gt=1, epsilon=GAIN)
+        rated = replace(weights, exclude=(*weights.exclude, _category(SEARCHED_WEIGHT))) if searched else weights
+        yield _watch("weight_change_too_large", rated, abs_mean_update_ratio_gt=1, epsilon=GAIN)
         yield _watch("weight_not_changed", weights, rtol=0, atol=0, in_a_row=PATIENCE)
     gradients = NodeSelection((_category(WEIGHT_GRADIENT),), _BIAS_GRADIENTS)
     if Category.GRADIENT in present:

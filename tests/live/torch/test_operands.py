@@ -119,7 +119,7 @@ def test_a_tensor_of_which_a_part_was_never_filled_is_not_known(graph_of: Graph)
     assert UNKNOWN not in graph_of(lambda y, *_: partly(y, 4))["Add"]
 
 
-def test_a_number_that_changes_stays_a_constant_as_long_as_it_is_finite(
+def test_a_number_that_changes_stays_a_constant_that_says_what_was_not_finite(
     graph_of: Graph,
 ) -> None:
     def scaled(*scales: float) -> list[str]:
@@ -127,8 +127,8 @@ def test_a_number_that_changes_stays_a_constant_as_long_as_it_is_finite(
 
     assert scaled(0.5, 0.5) == [Y, "0.5"]
     assert scaled(0.5, 0.25, 0.125) == [Y, "'finite numbers'"]
-    assert scaled(0.5, float("nan")) == [Y, UNKNOWN]
-    assert scaled(0.5, 0.25, NEG) == [Y, UNKNOWN]
+    assert scaled(0.5, float("nan")) == [Y, "'finite numbers, nan'"]
+    assert scaled(0.5, 0.25, NEG) == [Y, "'finite numbers, -inf'"]
     assert scaled(NEG, NEG) == [Y, "-inf"]
 
 
@@ -160,3 +160,27 @@ def test_the_derivative_of_a_function_that_has_poles_is_made_of_its_value_too(
 def test_the_derivative_of_a_sum_is_not(graph_of: Graph) -> None:
     graph = graph_of(lambda y, *_: y.abs() + y)
     assert not any("Add" in found for name, found in graph.items() if name.startswith("Gradients/"))
+
+
+def test_what_is_worked_out_for_one_model_is_no_operator_of_another(tmp_path: Path) -> None:
+    def operators_of(attached: int) -> list[set[str]]:
+        models = [torch.nn.Linear(4, 1) for _ in range(2)]
+        optimizers = [torch.optim.SGD(each.parameters(), 0.01) for each in models]
+        handles = [
+            tdbg.attach(*pair, "", level="op", flight=tdbg.Flight(tmp_path / str(at)))
+            for at, pair in enumerate(zip(models[:attached], optimizers, strict=False))
+        ]
+        for _ in range(3):
+            for model, optimizer in zip(models, optimizers, strict=True):
+                optimizer.zero_grad()
+                model(torch.ones(4, 4)).square().mean().backward()
+                optimizer.step()
+        tables = [build_table([parse_graph(each._training.graph())]) for each in handles]  # type: ignore[attr-defined]
+        for each in handles:
+            each.detach()
+        return [{table.types[kind] for kind in table.type_id.tolist() if kind >= 0} for table in tables]
+
+    (alone,) = operators_of(1)
+    both = operators_of(2)
+    assert both[0] == alone
+    assert both[1] == alone

@@ -292,13 +292,13 @@ class Evidence:
     def is_designed(self, tensor: TensorRow) -> bool:
         """Tells whether a tensor has an Inf that an operator was told to write."""
         stats, key = tensor.stats, tensor.key
-        if stats is None or stats.nan or not stats.inf:
+        if stats is None or not stats.bad:
             return False
         if key.step not in self._designs:
             measurements = self.session.measurements(self.key.rank, self.progress)
             self._designs[key.step] = StepDesigns(measurements, key.step, self.progress)
         row = self.flow.nodes.find(key.node, key.graph)
-        return self._designs[key.step].of_round(key.round).intended_at(row, key.side, key.slot)
+        return self._designs[key.step].of_round(key.round).intended_at(row, key.side, key.slot, nan=stats.nan > 0)
 
     def upstream_of(self, row: int, operand: TensorRow) -> TensorKey:
         """Returns the operator output that an input of a node is; the input itself when that was not dumped."""

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Final
 
 from tui_debugger import opener
@@ -18,6 +19,8 @@ from tui_debugger.opener import GRAPH_LIMIT, read_regular, why_not
 from tui_debugger.sources.msprobe.layout import CALLS, SAVED, TENSORS
 from tui_debugger.sources.msprobe.unnamed import is_of_replay
 
+_SMALL: Final = 1 << 26
+"""Bytes of the files of a step that are read once more, to find out whether another one has the same."""
 _VALUES: Final = (".pt", ".npy")
 _HEAD: Final = re.compile(r'"(task|level|framework)"\s*:\s*"([a-zA-Z0-9_]{1,40})"')
 _DATA: Final = re.compile(r'"data"\s*:\s*\{')
@@ -96,6 +99,23 @@ def read_files(directory: str) -> StepFiles:
     if CALLS in listed and not (files.data or files.values or files.problems):
         files.data = {key: {} for key in files.construct}  # task structure: calls without tensors
     return files
+
+
+def content_of(directory: str) -> bytes:
+    """Returns a digest of all that ``read_calls`` reads of a step; empty where there are values, or much to read."""
+    hasher, left = blake2b(digest_size=16), _SMALL
+    try:
+        listed = _names_in(directory)
+        if TENSORS in listed:
+            return b""
+        for name in sorted(listed.intersection((CALLS, SAVED, "construct.json", "stack.json"))):
+            raw = read_regular(f"{directory}/{name}", left)
+            left -= len(raw)
+            hasher.update(f"{name} {len(raw)} ".encode())
+            hasher.update(raw)
+    except (OSError, ValueError, BadCallsError):
+        return b""
+    return hasher.digest()
 
 
 def _names_in(directory: str) -> frozenset[str]:

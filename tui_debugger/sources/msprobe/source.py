@@ -6,11 +6,14 @@ than a later step: one NaN hides the statistics by which equal tensors are found
 
 from __future__ import annotations
 
+import copy
+import itertools
 import math
 import os
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -45,7 +48,7 @@ from tui_debugger.sources.msprobe.calls import (
 )
 from tui_debugger.sources.msprobe.contents import contents_of_nan, how_to_read
 from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_producers, written_in
-from tui_debugger.sources.msprobe.files import BadCallsError
+from tui_debugger.sources.msprobe.files import BadCallsError, content_of
 from tui_debugger.sources.msprobe.layout import CALLS, READER, SAVED, TENSORS, read_layout
 from tui_debugger.sources.registry import Has, Shows
 from tui_debugger.stats.records import ROW, RecordedColumns, Specs, State
@@ -61,6 +64,8 @@ _HEAD_BYTES: Final = 4096
 _HEAD: Final = re.compile(rb'"(task|level|framework)"\s*:\s*"([a-zA-Z0-9_]{1,40})"')
 _INEXACT: Final = 1 << 53
 """Elements that a number of some column may not hold exactly."""
+_KEPT: Final = 1 << 16
+"""Tensors of steps that are kept in case that another rank has the same ones."""
 _SLICED_FROM: Final = 16
 """Tensors from which an equal first dimension of all of them is no chance."""
 
@@ -77,6 +82,12 @@ class StepTable(StatisticsTable):
         self._nan, self._known, self._sizes, self._hashes = step.nan, step.known, step.sizes(), step.hashes
         self.hashes_are_sums = step.hashes_are_sums
         self._dtypes, self._dtype, self._shapes, self._shape = step.dtypes, step.dtype, step.shapes, step.shape
+
+    def at(self, directory: str, state: FileState) -> StepTable:
+        """Returns the same table of another rank, whose files have the same content."""
+        other = copy.copy(self)
+        other._directory, other._state = directory, state  # noqa: SLF001 - one of us
+        return other
 
     @property
     def _data(self) -> str:
@@ -220,10 +231,16 @@ class StepTable(StatisticsTable):
 
 
 class _RankNodes(InferredNodes):
-    """The nodes of one rank while steps add to them."""
+    """The nodes of one rank while steps add to them.
+
+    Attributes:
+        state: a number for what they are, that of nodes of other ranks that are the same; 0 before the first step.
+    """
 
     def __init__(self) -> None:
         super().__init__(GRAPH)
+        self.state = 0
+        self._lent = False
         self._outputs = np.zeros(0, np.int64)
         self._counts = np.zeros(0, np.int64)
         self._in_node = np.zeros(0, np.int32)
@@ -231,8 +248,37 @@ class _RankNodes(InferredNodes):
         self._flags = np.zeros(0, np.uint8)
         self._group_ranks: dict[int, tuple[int, ...]] = {}
 
+    def lent(self) -> _RankNodes:
+        """Returns these nodes for other ranks; who adds to them takes a copy first."""
+        self._lent = True
+        return copy.copy(self)
+
+    def become(self, other: _RankNodes) -> None:
+        """Takes over what was lent: the same steps were added there."""
+        lineage = self.table.lineage
+        self.__dict__.update(other.__dict__)
+        self.table = other.table.of_lineage(lineage)
+
+    def are_those_of(self, other: _RankNodes) -> bool:
+        """Tells whether the nodes of two ranks are the same."""
+        apart = {"table", "state", "_lent"}
+        mine, theirs = ({key: each for key, each in of.__dict__.items() if key not in apart} for of in (self, other))
+        return all(
+            np.array_equal(each, theirs[key]) if isinstance(each, np.ndarray) else each == theirs[key]
+            for key, each in mine.items()
+        )
+
+    def _own(self) -> None:
+        """Takes copies of what other ranks use, too."""
+        if self._lent:
+            for name, value in self.__dict__.items():
+                if isinstance(value, (list, dict)):
+                    setattr(self, name, value.copy())
+            self._lent = False
+
     def add(self, step: StepCalls, directory: str) -> Int32:
         """Appends the nodes that are new; returns the row of each node of a step, which lies in a directory."""
+        self._own()
         before = len(self.names)
         stacks = [self.stack(frames) for frames in step.stacks]
         new = [info for info in step.nodes if info.name not in self.rows]
@@ -320,6 +366,19 @@ class _RankNodes(InferredNodes):
         return True
 
 
+@dataclass(slots=True)
+class _Same:
+    """The steps, of any ranks, whose files are the same byte by byte.
+
+    Attributes:
+        calls: what they hold.
+        listed: what came of them, by ``_RankNodes.state``: the nodes after the step, the rows of its own, the table.
+    """
+
+    calls: StepCalls
+    listed: dict[int, tuple[_RankNodes, Int32, StepTable]] = field(default_factory=dict)
+
+
 class MsprobeSource(GraphlessSource[str, _RankNodes]):
     """See ``base.Source``."""
 
@@ -331,6 +390,11 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
         self._recorded: set[str] = set()
         """The kinds of data that were found: values, statistics, hashes."""
         self._rows: dict[tuple[int, int], Int32] = {}
+        self._same: dict[bytes, _Same] = {}
+        """By content; those that were met last."""
+        self._numbers = itertools.count(1)
+        self._lent: deque[_RankNodes] = deque(maxlen=4)
+        """The nodes that were made last."""
         self._arguments: tuple[tuple[int, int, FileState], StepArguments] | None = None
         super().__init__(root, given, notices)
 
@@ -411,11 +475,14 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
     def _read_calls(self, rank: int, step: int, nodes: _RankNodes) -> ListedStep:
         directory = self._layout.units[rank][step]
         names = (CALLS, SAVED, "construct.json", "stack.json", TENSORS)
-        state = state_of_files(f"{directory}/{name}" for name in names)
+        files = [f"{directory}/{name}" for name in names]
+        state = state_of_files(files)
+        content = content_of(directory) if sum(map(len, self._layout.units.values())) > 1 else b""
+        same = self._same.pop(content, None)
         parts: list[UnreadablePart] = []
         where = os.path.relpath(directory, self._root)
         try:
-            calls = read_calls(directory)
+            calls = same.calls if same is not None else read_calls(directory)
         except BadCallsError as error:
             parts.append(UnreadablePart(where, str(error), rank, step))
             calls = StepCalls()
@@ -428,8 +495,42 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
             self._found_notices[f"no {TENSORS}: of tensors there are only the statistics of {CALLS}"] = None
         self._found_notices |= dict.fromkeys(calls.notices)
         self._tell(calls)
-        rows = self._rows[rank, step] = nodes.add(calls, directory)
-        return ListedStep(StepTable(_places(calls, rows), calls, directory, state), parts, state)
+        if same is None and content and not parts and state_of_files(files) == state:
+            same = _Same(calls)
+        if same is None:
+            nodes.state = next(self._numbers)
+            rows = self._rows[rank, step] = nodes.add(calls, directory)
+            return ListedStep(StepTable(_places(calls, rows), calls, directory, state), parts, state)
+        self._keep(content, same)
+        before = nodes.state
+        if before not in same.listed:
+            rows = self._rows[rank, step] = nodes.add(calls, directory)
+            nodes.state = next(self._numbers)
+            table = StepTable(_places(calls, rows), calls, directory, state)
+            same.listed[before] = self._alike(nodes), rows, table
+            return ListedStep(table.at(directory, state), parts, state)
+        lent, self._rows[rank, step], table = same.listed[before]
+        table.memo = {} if table.memo is None else table.memo
+        nodes.become(lent)
+        return ListedStep(table.at(directory, state), parts, state)
+
+    def _alike(self, nodes: _RankNodes) -> _RankNodes:
+        """Lends the nodes of a rank, those of another one if they are the same ones, for both from now on."""
+        known = next((each for each in self._lent if each.are_those_of(nodes)), None)
+        if known is None:
+            known = nodes.lent()
+            self._lent.append(known)
+        nodes.become(known)
+        return known
+
+    def _keep(self, content: bytes, same: _Same) -> None:
+        """Remembers what was met last, as far as it is small."""
+        self._same[content] = same
+        left = _KEPT
+        for each in reversed([*self._same]):
+            left -= len(self._same[each].calls)
+            if left < 0 and each != content:
+                del self._same[each]
 
     def arguments(
         self,

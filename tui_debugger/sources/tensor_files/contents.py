@@ -182,8 +182,8 @@ def _logged(path: str) -> Iterator[FileTensor]:
 
 
 def _safetensors(path: str) -> Iterator[FileTensor]:
-    for name, where in read_header(path).specs.items():
-        yield FileTensor((name,), ReadSpec("", "safetensors", member=name), nbytes=where.length)
+    for name, nbytes in read_header(path).specs.sizes():
+        yield FileTensor((name,), ReadSpec("", "safetensors", member=name), nbytes=nbytes)
 
 
 def _indexed(path: str) -> Iterator[FileTensor]:

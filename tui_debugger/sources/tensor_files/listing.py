@@ -13,11 +13,10 @@ from typing import Final
 
 from tui_debugger import opener
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.graph.build import FileNode
-from tui_debugger.graph.categories import NAMED_GRADIENT, parameter_by_name
+from tui_debugger.graph.build import FileNode, clean_path
+from tui_debugger.graph.categories import NAMED_GRADIENT, is_parameter_name
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import (
-    Category,
     Progress,
     ProgressFn,
     ReadSpec,
@@ -82,8 +81,13 @@ _NAMED_AT_MOST: Final = 20
 _MISSING: Final = "a file of the model that is missing"
 _PROGRESS_EVERY: Final = 1024
 
-NodeName = tuple[str, str]
-"""Graph and name of a node."""
+NodeName = str | tuple[str, str]
+"""Name of a node, with that of its graph where it is another one than ``GRAPH``: a tuple takes as much memory again."""
+
+
+def node_name(graph: str, name: str) -> NodeName:
+    """Returns what tells a node from all others."""
+    return name if graph == GRAPH else (graph, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,7 @@ class FoundArray:
     @property
     def name(self) -> NodeName:
         """Its node."""
-        return (self.row.graph if self.row is not None else GRAPH, self.node)
+        return self.node if self.row is None else node_name(self.row.graph, self.node)
 
 
 def node_of(scope: Sequence[str], key: str | None = None) -> tuple[str, Side, int]:
@@ -173,13 +177,13 @@ def node_of(scope: Sequence[str], key: str | None = None) -> tuple[str, Side, in
 
 def _node_name(text: str) -> str:
     """The name of a node; that of a parameter has dots, as everywhere."""
-    name = "/".join(part for part in text.split("/") if part) or "array"
+    name = clean_path(text) or "array"
     dotted = name.replace("/", ".")
     return dotted if _is_parameter(dotted) else name
 
 
 def _is_parameter(name: str) -> bool:
-    return not _GRADIENT.search(name) and parameter_by_name(name) is not Category.PARAMETER
+    return not _GRADIENT.search(name) and is_parameter_name(name)
 
 
 def file_node(found: FoundArray, outputs: int) -> FileNode:
@@ -282,6 +286,7 @@ class StepLister:
         self.arrays = sorted(
             self._found.values(), key=lambda each: (self._order.get(each.spec.member, last), each.when)
         )
+        self._found.clear()
         if not self.arrays and not self.parts and not final:
             self._miss(self._first or str(self._root), f"no array in step {self._step}")
 
@@ -489,7 +494,8 @@ class StepLister:
             self._miss(where, f"the same tensor as one in {first}")
         else:
             where, spec = held.spec.path, held.spec
-            self._found[at] = FoundArray(*at, where or path, spec.at(""), part=held.part, nbytes=held.nbytes)
+            spec = spec.at("") if where else spec
+            self._found[at] = FoundArray(*at, where or path, spec, part=held.part, nbytes=held.nbytes)
 
     def _has_parts(self, found: list[os.DirEntry[str]]) -> bool:
         return any(entry.name.endswith(PART) for entry in found)

@@ -67,6 +67,7 @@ from tui_debugger.sources.tensor_files.listing import (
     any_there,
     file_node,
     indexed_files,
+    node_name,
     without_other_forms,
 )
 from tui_debugger.text.numbers import first_of, plural
@@ -125,7 +126,7 @@ class _RankNodes(RankNodes):
     def take(self, nodes: NodeTable) -> None:
         """Begins with nodes that were converted."""
         self.table = nodes
-        self.rows = {(nodes.graph_of(row).name, name): row for row, name in enumerate(nodes.names)}
+        self.rows = {node_name(nodes.graph_of(row).name, name): row for row, name in enumerate(nodes.names)}
 
     def add(self, arrays: Sequence[FoundArray]) -> Int32:
         """Appends the nodes that are new; returns the row of each array."""
@@ -135,9 +136,10 @@ class _RankNodes(RankNodes):
             name = each.name
             first.setdefault(name, each)
             outputs[name] = max(outputs.get(name, 1), each.slot + 1 if each.side is Side.OUTPUT else 1)
-        fresh = {name: file_node(first[name], count) for name, count in outputs.items() if name not in self.rows}
+        fresh = [name for name in outputs if name not in self.rows]
         if fresh:
-            self.table, numbers = append_nodes(self.table, fresh.values())
+            made = (file_node(first[name], outputs[name]) for name in fresh)  # one at a time: there may be a million
+            self.table, numbers = append_nodes(self.table, made)
             self.rows.update(zip(fresh, numbers.tolist(), strict=True))
             self._categorise({self.rows[name]: first[name].row for name in fresh})
         placed = {self.rows[each.name]: each.part.text for each in arrays if each.part is not None}
