@@ -243,11 +243,11 @@ class RemoteTraining:
     def silent_connection(self) -> tuple[str, int] | None:
         """The host and connection of its last call, when only that connection can tell that it is gone.
 
-        None while a call of it waits or when it is gone; our own client holds a call open all the time.
+        None while a call of it waits, which breaks with the connection, or when it is gone.
         """
         with self._changed:
             there = self._conversation.phase not in (Phase.LOST, Phase.DONE) and self._conversation.waiting is None
-            return (self.caller.peer, self.connection) if there and not self.handshake.own else None
+            return (self.caller.peer, self.connection) if there else None
 
     def introduce_again(self, info: TrainingInfo, handshake: Handshake, caller: Caller, *, resumes: bool) -> None:
         """The training introduced itself again."""
