@@ -130,7 +130,9 @@ def settings() -> str:
     for name, watchpoint in built_in().items():
         params = " ".join(f"`{param}={format_value(value)}`" for param, value in watchpoint.params)
         lines.append(f"| `{name}` | {params} | {CONDITIONS[watchpoint.condition].summary} |")
-    lines += ["| `also` | | More watchpoints, as text. |", "", "### [keys]", "", "| | usual | |", "|---|---|---|"]
+    lines += ["| `also` | | More watchpoints, as text. |"]
+    lines += ['| `ask` | `false` | The screen asks before it adds them; `recommended = "ask"` says the same. |']
+    lines += ["", "### [keys]", "", "| | usual | |", "|---|---|---|"]
     for action in ADJUSTABLE:
         keys = " ".join(f"`{key}`".replace("|", "\\|") for key in action.usual_keys)
         lines.append(f"| `{action.setting}` | {keys} | {action.group}: {sentence(action.title)} |")
