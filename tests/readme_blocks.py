@@ -22,6 +22,7 @@ from tui_debugger.demo import DEMO, unpack
 from tui_debugger.diagnose.recompute import check as _  # noqa: F401 - it fills the table of operators
 from tui_debugger.sources.registry import READERS, own_reader, shows_of
 from tui_debugger.stats.fields import QUANTITIES
+from tui_debugger.text.old_words import old_words_table
 from tui_debugger.tui.actions import ACTIONS, LIVE_ACTIONS, START_ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS
 from tui_debugger.tui.settings import ADJUSTABLE
 from tui_debugger.tui.view_opener import load_view
@@ -204,6 +205,7 @@ BLOCKS = {
     "settings": Block(PAGES / "configuration.md", settings),
     "conditions": Block(PAGES / "conditions.md", conditions),
     "quantities": Block(PAGES / "conditions.md", quantities),
+    "old-words": Block(PAGES / "mindinsight.md", lambda: "\n".join(old_words_table())),
     "floors": Block(PAGES / "audit.md", lambda: "\n".join(floor_lines())),
 }
 """Every part that is written by the program, by the name in its markers."""
