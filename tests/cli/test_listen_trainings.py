@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import Answer, run
+from tests.live.networks import Networks, NetworksTraining
 from tests.live.torch.forks import Fork, parent
 from tests.patience import PATIENCE
 from tests.thorough import few
@@ -97,6 +98,43 @@ def test_what_a_recorded_training_of_mindspore_saves_names_the_two_true_origins(
     found = json.loads(run(capsys, "origin", directory, "--json").out)
     assert [origin["node"].rpartition("/")[2] for origin in found["origins"]] == ["Log-op415", "Div-op419"]
     assert found["not_judged"] == []
+
+
+@pytest.mark.parametrize("steps", [3, None], ids=["as long as it is healthy", "to its end"])
+def test_a_gan_whose_networks_come_one_after_the_other_is_judged_and_saved_as_one_run(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    dumps: Callable[[str], Path],
+    tmp_path: Path,
+    steps: int | None,
+) -> None:
+    open_live, path = listen_common.open_live, dumps("mindspore-2.0-multi-gan")
+    with ExitStack() as stack:
+
+        def opened(arguments: argparse.Namespace) -> LiveSession:
+            session = open_live(arguments)
+            source = open_source(path)
+            stack.callback(source.close)
+            training = NetworksTraining(Networks(path, source), session.address)
+            stack.callback(training.close)
+            training.start()
+            return session
+
+        monkeypatch.setattr(listen_common, "open_live", opened)
+        directory = tmp_path / "dump"
+        limit = () if steps is None else ("--steps", steps)
+        options = ("--recommended", "--save", directory, "--json", *limit)
+        _, summary = rows(run(capsys, "listen", "--no-screen", "--port", 0, "--timeout", 30, *options))
+    assert summary["exit_code"] == (0 if steps else 1)
+    saved = run(capsys, "steps", directory, "--no-cache", "--json").json
+    ran = [(each["step"], each["root_graph"]) for each in saved["runs"] if each["has_data"]]
+    assert {root for _, root in ran} == ({1} if steps else {0, 1}), "of a healthy run the last step is kept"
+    assert all((step in (0, 1, 3, 5, 7)) == (root == 0) for step, root in ran)
+    found = run(capsys, "origin", directory, "--json", "--no-cache").json["origins"]
+    assert sorted(origin["node"].rpartition("/")[2] for origin in found) == (
+        [] if steps else ["Log-op153", "Reciprocal-op157"]
+    )
+    assert all((origin["step"], origin["graph"]) == (3, "kernel_graph_0") for origin in found)
 
 
 def recorder(steps: int, **options: object) -> list[object]:

@@ -15,6 +15,7 @@ from tui_debugger.live import wire
 from tui_debugger.live.client.judging import watched
 from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.client.recorded import measure, meta_of
+from tui_debugger.live.graph_runs import GraphRuns
 from tui_debugger.live.wire import (
     START,
     Event,
@@ -75,6 +76,7 @@ class FakeTraining:
     unrecorded: Sequence[Unrecorded] = ()
     cause: str = ""
     notes: RunNotes = field(default_factory=RunNotes)
+    graph_runs: GraphRuns = field(default_factory=GraphRuns)
     orders: list[str] = field(default_factory=list)
     shape: Shape = (2, 3)
     watched: tuple[RemoteWatchpoint, ...] = ()
@@ -116,8 +118,13 @@ class FakeTraining:
 
     # -- what drives it ------------------------------------------------------------------------------
 
-    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
+    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> int:
         self.watched = tuple(watchpoints)
+        return 0
+
+    @property
+    def listed(self) -> int:
+        return 0
 
     def _go(self, order: str) -> None:
         need_stopped(self.phase)

@@ -9,6 +9,7 @@ from textual.events import ScreenResume
 
 from tests.live.doubles import LOG, MATMUL, WEIGHT, FakeTraining
 from tests.tui.live_driver import LiveDriver, attached, listening
+from tests.tui.sizes import every_size
 from tui_debugger.live import wire
 from tui_debugger.live.wire import Event, Phase, Unrecorded
 from tui_debugger.tui.dialogs.pages import HelpScreen
@@ -200,6 +201,31 @@ async def test_nodes_can_be_run_to_where_the_training_can() -> None:
         assert screen.main.state.row == screen.live.nodes(0).find(MATMUL)
         await screen.press("full_stop")
         await screen.ordered("run to the next node")
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_a_scope_is_run_to_its_first_operator_and_a_key_leads_back(size: tuple[int, int]) -> None:
+    async with attached(size=size, features=wire.RUNS_TO_NODES) as screen:
+        pane, nodes = screen.main.nodes_pane, screen.live.nodes(0)
+        await screen.press("1", "g")
+        while pane.scopes is None or pane.current < 0 or pane.scopes.path(pane.current) != "Default":
+            await screen.press("down")
+            await screen.settled()
+        assert screen.main.state.row == -1
+        await screen.press("t")
+        await screen.ordered(f"run to {MATMUL}")
+        await screen.stopped(first(screen), 0, node=MATMUL)
+        await screen.press("down")
+        await screen.settled()
+        assert screen.main.state.row == nodes.find(WEIGHT)
+        await screen.press("at")
+        await screen.settled()
+        assert screen.main.state.row == pane.current_row == nodes.find(MATMUL)
+        assert screen.main.state.step == 0
+        assert f"stopped in step 0 at {MATMUL}" in screen.notice
+        await screen.press("up", "t")
+        await screen.ordered(f"run to {MATMUL}")
 
 
 async def test_it_is_said_where_it_cannot() -> None:

@@ -84,14 +84,14 @@ class SharedWeights:
             return False
         if not any(nodes.category_of(row) in _CHANGED for row in rows):
             return False  # a graph input such as the data: every graph has its own
-        updated = {row for row in rows if _is_updated(nodes, row)}
+        updated = {row for row in rows if is_updated(nodes, row)}
         if updated:
             self.updated |= updated
             self.groups.update(dict.fromkeys(rows, tuple(rows)))
         return bool(updated)
 
 
-def _is_updated(nodes: NodeTable, row: int) -> bool:
+def is_updated(nodes: NodeTable, row: int) -> bool:
     """Tells whether an update operator of its graph writes a parameter."""
     return any(
         slot in in_place_slots(nodes.op_type(node), len(real_inputs(nodes, node)))

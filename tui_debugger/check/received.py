@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Mask
+from tui_debugger.arrays import Int64, Mask
+from tui_debugger.check.flow import is_updated
 from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.check.step import Checker, PairResult
 from tui_debugger.check.types import Pair
@@ -94,6 +95,8 @@ def received_hits(
     notice: Callable[[str], None],
     *,
     by_client: bool = True,
+    root: int | None = None,
+    first: bool | None = None,
 ) -> ReceivedHits:
     """The hits of one step in the order of time: see ``_order``.
 
@@ -104,19 +107,25 @@ def received_hits(
         hits: as they came; of nodes or watchpoints that are not known they are dropped.
         notice: told about that.
         by_client: they came in the order of execution.
+        root: the number of the root graph that ran; None: any.
+        first: no step before ran that graph; None: so it is in the first step.
     """
     rank, step = pair
+    first = step <= START + 1 if first is None else first
     known = {watchpoint.id: watchpoint for watchpoint in watchpoints}
     found: dict[tuple[int, int], dict[int, tuple[WatchResult, ReceivedHit]]] = {}
     strange_nodes, strange_watchpoints = 0, 0
+    not_changed = set() if by_client else set(graph.nodes.memo(_not_changed).tolist())
     for hit in hits:
-        row, watchpoint = graph.find(hit.node), known.get(hit.watchpoint)
+        row, watchpoint = graph.find(hit.node, root), known.get(hit.watchpoint)
         if row < 0 or not 0 <= hit.slot < 1 << 15:
             strange_nodes += 1
         elif watchpoint is None:
             strange_watchpoints += 1
+        elif hit.condition in _CHANGES and row in not_changed:
+            pass  # this run was not to change it: it is counted as not compared
         else:
-            found.setdefault((row, hit.slot), {})[hit.watchpoint] = (result_of(hit, watchpoint, step), hit)
+            found.setdefault((row, hit.slot), {})[hit.watchpoint] = (result_of(hit, watchpoint, first=first), hit)
     if strange_nodes:
         notice(f"rank {rank}: hits on nodes that are not in the graph were dropped")
     if strange_watchpoints:
@@ -124,6 +133,20 @@ def received_hits(
     nodes = graph.nodes
     tensors = _order(nodes, list(found), by_client=by_client)
     return _columns(pair, nodes, watchpoints, {tensor: found[tensor] for tensor in tensors})
+
+
+def _not_changed(nodes: NodeTable) -> Int64:
+    """The weights of which no run of their own root graph is to change the value: another network trains them.
+
+    The graph of that network may not have come yet. Nothing is said of a graph that has gradients and no update that
+    is known: its optimizer is not.
+    """
+    rows = np.flatnonzero(np.isin(nodes.category, [int(each) for each in TRAINABLE]))
+    roots = np.array([info.root_id for info in nodes.graphs] or [0], np.int64)[nodes.graph]
+    updated = np.array([is_updated(nodes, row) for row in rows.tolist()], np.bool_)
+    trained = np.unique(roots[nodes.category == int(Category.GRADIENT)])
+    unknown = trained[~np.isin(trained, roots[rows[updated]])]
+    return rows[~updated & ~np.isin(roots[rows], unknown)]
 
 
 def _order(nodes: NodeTable, tensors: Sequence[tuple[int, int]], *, by_client: bool) -> list[tuple[int, int]]:
@@ -163,17 +186,20 @@ def _after_sources(nodes: NodeTable, first: Mapping[int, int]) -> dict[int, int]
     return dict(zip(first, there[list(first)].tolist(), strict=True))
 
 
-def places_without_statistics(graph: RankGraph, hits: Sequence[ReceivedHit]) -> list[int]:
-    """The places of the hits that came without statistics."""
-    places = (graph.place(graph.find(hit.node), hit.slot) for hit in hits if hit.stats is None)
+def places_without_statistics(graph: RankGraph, hits: Sequence[ReceivedHit], root: int | None = None) -> list[int]:
+    """The places of the hits of a run of a root graph that came without statistics."""
+    places = (graph.place(graph.find(hit.node, root), hit.slot) for hit in hits if hit.stats is None)
     return list(dict.fromkeys(place for place in places if place >= 0))
 
 
-def with_statistics(graph: RankGraph, kept: ReceivedStep | None, hits: Sequence[ReceivedHit]) -> list[ReceivedHit]:
+def with_statistics(
+    graph: RankGraph, kept: ReceivedStep | None, hits: Sequence[ReceivedHit], root: int | None = None
+) -> list[ReceivedHit]:
     """The hits, with what the training said since of those that came without statistics; empty when it said nothing."""
     complete, any_known = list(hits), False
     for at, hit in enumerate(hits):
-        place = graph.place(graph.find(hit.node), hit.slot) if hit.stats is None and kept is not None else -1
+        asked = hit.stats is None and kept is not None
+        place = graph.place(graph.find(hit.node, root), hit.slot) if asked else -1
         known = kept.sent.get(place) if kept is not None else None
         if place >= 0 and known is not None and known.stats is not None:
             complete[at], any_known = replace(hit, meta=known.meta, stats=known.stats), True
@@ -216,13 +242,13 @@ def _columns(
     )
 
 
-def result_of(hit: ReceivedHit, watchpoint: Watchpoint, step: int) -> WatchResult:
-    """Returns what a client says of one watchpoint on one tensor."""
+def result_of(hit: ReceivedHit, watchpoint: Watchpoint, *, first: bool = False) -> WatchResult:
+    """Returns what a client says of one watchpoint on one tensor; ``first``: no step before ran its graph."""
     error = ErrorBits(hit.error & sum(ErrorBits))
     params = () if CONDITIONS[watchpoint.condition].is_overflow else tuple(map(_param, hit.params))
     if error:
         params = tuple(ParamResult(param.name, param.value, hit=False, actual=None) for param in params)
-    return WatchResult(watchpoint.id, watchpoint.condition, _verdict(error, step), error, params)
+    return WatchResult(watchpoint.id, watchpoint.condition, _verdict(error, first=first), error, params)
 
 
 def _param(param: ParamResult) -> ParamResult:
@@ -230,12 +256,12 @@ def _param(param: ParamResult) -> ParamResult:
     return ParamResult(param.name, param.value, hit=False, actual=None) if param.name in _SUPPORT else param
 
 
-def _verdict(error: ErrorBits, step: int) -> Verdict:
+def _verdict(error: ErrorBits, *, first: bool) -> Verdict:
     if not error or error & ErrorBits.SHAPE_CHANGED:
         return Verdict.FINDING
     if error & NOT_FINITE:
         return Verdict.BLOCKED
-    return Verdict.NOT_COMPARABLE if error == ErrorBits.NO_PREVIOUS and step <= START + 1 else Verdict.CANNOT_JUDGE
+    return Verdict.NOT_COMPARABLE if error == ErrorBits.NO_PREVIOUS and first else Verdict.CANNOT_JUDGE
 
 
 _CHANGES: Final = frozenset({WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED})
@@ -290,6 +316,7 @@ def judgement_of(
     notice: Callable[[str], None],
     *,
     remembered: bool | None = None,
+    first: bool | None = None,
 ) -> Judgement:
     """The result of one step by what a training reported, or did not report, of the list that it was given.
 
@@ -301,35 +328,64 @@ def judgement_of(
         notice: gets a sentence for each thing that cannot be used.
         remembered: the training had the expressions of this list at the step before, too, whose statistics they may
             name; None: it had, if there is a step before.
+        first: no step before ran the root graph that ran in this one; None: so it is in the first step.
     """
     info = watched.info
+    first = stop.step <= START + 1 if first is None else first
     judging = [
         (watchpoint, mask)
         for watchpoint, mask in zip(watched.watchpoints, watched.masks, strict=True)
         if _is_judged(watchpoint, stop, info)
     ]
     found = received_hits(
-        (rank, stop.step), watched.graph, watched.watchpoints, hits, notice, by_client=info.own_client
+        (rank, stop.step),
+        watched.graph,
+        watched.watchpoints,
+        hits,
+        notice,
+        by_client=info.own_client,
+        root=stop.root,
+        first=first,
     )
-    covered = _places(watched.graph, judging)
+    ran = watched.graph.of_root(stop.root) & _ran_until(watched.graph, stop.node)
+    covered = _places(watched.graph, judging) & ran
     if stop.step <= START:
         covered &= watched.graph.parameter
-    listed, covered = covered, covered & _comparable(watched.graph, stop.step, judging, found, remembered)
+    listed, own_client = covered, info.own_client
+    covered = covered & _comparable(watched.graph, judging, found, remembered, first=first, own_client=own_client)
     clean = _looked_for_overflow(watched.graph, judging, covered)
     for row, slot in zip(found.node[found.bad()].tolist(), found.slot[found.bad()].tolist(), strict=True):
         if (place := watched.graph.place(row, slot)) >= 0:
             clean[place] = False
     silent: Mask = np.any(listed & ~covered, axis=0)
-    coverage = _coverage((rank, stop.step), watched.graph, found, judging, covered, not_compared=silent)
+    coverage = _coverage((rank, stop.step), watched.graph, found, judging, covered, not_compared=silent, ran=ran)
     coverage = replace(coverage, parts=_not_judged(watched, info))
     return Judgement(found, coverage, _judged(watched.graph, found, covered), clean)
 
 
-def watched_for_overflow(watched: Watched) -> Mask:
-    """The places of the graph of which a training says so if they hold NaN or Inf, in every step."""
+def _ran_until(graph: RankGraph, node: str) -> Mask:
+    """The places whose nodes have run where a training stands inside a step: parameters are judged at its end."""
+    if not node:
+        return np.ones(len(graph), np.bool_)
+    nodes, last = graph.nodes, graph.find(node)
+    ran: Mask = nodes.order <= (nodes.order[last] if last >= 0 else -1)
+    there: Mask = ran[graph.node] & ~graph.parameter
+    return there
+
+
+def watched_for_overflow(watched: Watched, root: int | None = None) -> Mask:
+    """The places of which a training says so if they hold NaN or Inf, in every step that runs a root graph."""
     pairs = zip(watched.watchpoints, watched.masks, strict=True)
     judging = [(each, mask) for each, mask in pairs if _is_judged(each, Stop(0, START + 1), watched.info)]
-    return _looked_for_overflow(watched.graph, judging, _places(watched.graph, judging))
+    return _looked_for_overflow(watched.graph, judging, _places(watched.graph, judging) & watched.graph.of_root(root))
+
+
+def initial_values(watched: Watched, root: int | None) -> int:
+    """The number of initial values of a root graph that the list looks at."""
+    pairs = zip(watched.watchpoints, watched.masks, strict=True)
+    judging = [(each, mask) for each, mask in pairs if CONDITIONS[each.condition].initial_only]
+    looked = _places(watched.graph, judging) & watched.graph.of_root(root) & watched.graph.parameter
+    return int(looked.any(axis=0).sum())
 
 
 def _is_judged(watchpoint: Watchpoint, stop: Stop, info: TrainingInfo) -> bool:
@@ -359,22 +415,24 @@ def _places(graph: RankGraph, judging: Sequence[tuple[Watchpoint, Mask]]) -> npt
 
 def _comparable(
     graph: RankGraph,
-    step: int,
     judging: Sequence[tuple[Watchpoint, Mask]],
     hits: ReceivedHits,
     remembered: bool | None,
+    *,
+    first: bool,
+    own_client: bool,
 ) -> npt.NDArray[np.bool_]:
     """[watchpoint, place]: those of which a training that is silent has judged something.
 
     It is silent, too, of a comparison with a step before which nothing ran. Parameters have their initial values there.
     """
-    first = step <= START + 1
     mask = np.ones((len(judging), len(graph)), np.bool_)
+    changed: Mask = ~np.isin(graph.node, [] if own_client else graph.nodes.memo(_not_changed))
     for at, (watchpoint, _) in enumerate(judging):
-        if needs(watchpoint).previous_stats and (first if remembered is None else not remembered):
+        if CONDITIONS[watchpoint.condition].wire in _CHANGES:
+            mask[at] = changed & graph.parameter if first else changed
+        elif needs(watchpoint).previous_stats and (first if remembered is None else not remembered):
             mask[at] = False
-        elif first and CONDITIONS[watchpoint.condition].wire in _CHANGES:
-            mask[at] = graph.parameter
     number = {watchpoint.id: at for at, (watchpoint, _) in enumerate(judging)}
     for row, slot, results in zip(hits.node.tolist(), hits.slot.tolist(), hits.reported, strict=True):
         place = graph.place(row, slot)
@@ -405,6 +463,7 @@ def _coverage(
     covered: npt.NDArray[np.bool_],
     *,
     not_compared: Mask,
+    ran: Mask,
 ) -> Coverage:
     covered, not_compared = covered & graph.recorded, not_compared & graph.recorded
     looked = covered.any(axis=0)
@@ -414,7 +473,7 @@ def _coverage(
         checked=max(int(looked.sum()) - unreadable, 0),
         unreadable=unreadable,
         not_comparable=int((hits.verdicts == Verdict.NOT_COMPARABLE).any(axis=0).sum()) + int(not_compared.sum()),
-        skipped=int((~looked & ~not_compared & graph.recorded & (graph.flags == 0)).sum()),
+        skipped=int((~looked & ~not_compared & ran & graph.recorded & (graph.flags == 0)).sum()),
         steps=(pair,),
         watched=tuple(sorted((watchpoint.id, count) for (watchpoint, _), count in counts if count)),
         blocked=hits.counted(Verdict.BLOCKED),

@@ -9,6 +9,7 @@ it, and the operator's type as its kind. Scopes never hit, and a name of ``*`` m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -43,11 +44,17 @@ class RankGraph:
         flags: ``CONSTANT`` where that is one.
         parameter: which places are parameters.
         recorded: which places have a tensor; an update of our own client is drawn only.
+        alone: which places are of nodes that no other root graph has under the same name.
+        roots: the numbers of the root graphs.
         gradients: which places are gradients of weights, as our own client names them.
     """
 
-    def __init__(self, data: Sequence[bytes]) -> None:
+    def __init__(self, data: Sequence[bytes], before: RankGraph | None = None) -> None:
         """Parses serialized ``GraphProto``.
+
+        Args:
+            data: of each graph.
+            before: the graph as it was: rows stay what they are where graphs were only added.
 
         Raises:
             BadGraphError: one of them is broken.
@@ -55,6 +62,9 @@ class RankGraph:
         graphs = [parse_graph(each, where=f"graph {number} of the training") for number, each in enumerate(data)]
         self.data = tuple(data)
         self.nodes: NodeTable = build_table(graphs)
+        if before is not None and self.data[: len(before.data)] == before.data:
+            self.nodes = replace(self.nodes, lineage=before.nodes.lineage)
+        self.roots = frozenset(info.root_id for info in self.nodes.graphs)
         places = _places(graphs, self.nodes)
         order = self.nodes.order
         places.sort(key=lambda place: (int(order[place[0]]), place[0], place[1]))
@@ -69,6 +79,9 @@ class RankGraph:
         self.flags = np.where(_is_type(self.nodes, kinds, CONSTANT), int(TensorFlag.CONSTANT), 0).astype(np.uint8)
         keys = tensor_keys(self.node, np.ones(len(places)), self.slot)
         self._place_of = {key: place for place, key in enumerate(keys.tolist())}
+        self.alone = self._alone()
+        roots = np.array([info.root_id for info in self.nodes.graphs] or [0], np.int64)
+        self._root: Int64 = roots[self.nodes.graph[self.node]]
 
     def __len__(self) -> int:
         """Number of places."""
@@ -100,6 +113,27 @@ class RankGraph:
         rows = [other.nodes.find(nodes.names[row], nodes.graph_of(row).name) for row in range(len(nodes))]
         pairs = zip(self.node.tolist(), self.slot.tolist(), strict=True)
         return np.array([other.place(rows[row], slot) for row, slot in pairs], np.int64)
+
+    def _alone(self) -> Mask:
+        nodes = self.nodes
+        if len(self.roots) < 2:
+            return np.ones(len(self), np.bool_)
+        roots: dict[str, set[int]] = {}
+        for row in set(self.node.tolist()):
+            roots.setdefault(nodes.names[row], set()).add(nodes.graph_of(row).root_id)
+        return np.array([len(roots[nodes.names[row]]) == 1 for row in self.node.tolist()], np.bool_)
+
+    def extends(self, other: RankGraph) -> bool:
+        """Tells whether this is another graph to which graphs were added: all its rows mean the same here."""
+        return self.nodes.lineage is other.nodes.lineage
+
+    def of_root(self, root: int | None) -> Mask:
+        """Returns which places belong to a root graph, or to a graph below it; None: all of them."""
+        return np.ones(len(self), np.bool_) if root is None else self._root == root
+
+    def root_of(self, place: int) -> int:
+        """Returns the number of the root graph of a tensor."""
+        return int(self._root[place])
 
     def name(self, row: int) -> tuple[str, str]:
         """The name of a node, and that of its graph."""
@@ -140,15 +174,23 @@ class RankGraph:
         node, _, slot = name.rpartition(":")
         return (self.find(node), int(slot)) if node and slot.isdecimal() else (self.find(name), 0)
 
-    def find(self, name: str) -> int:
-        """The row of a node by the name that a client uses, with or without its graph in front; -1 for an unknown."""
-        row = self.nodes.find(name)
+    def find(self, name: str, root: int | None = None) -> int:
+        """The row of a node by the name that a client uses, with or without its graph in front; -1 for an unknown.
+
+        Of nodes with one name that of the root graph which ran is meant, where it has such a node.
+        """
+        graphs = [info.name for info in self.nodes.graphs if info.root_id == root] if len(self.roots) > 1 else ()
+        row = next((row for graph in graphs if (row := self._find(name, graph)) >= 0), -1)
+        return row if row >= 0 else self._find(name)
+
+    def _find(self, name: str, graph: str | None = None) -> int:
+        row = self.nodes.find(name, graph)
         if row >= 0:
             return row
         head, _, rest = name.partition("/")
         if any(info.name == head for info in self.nodes.graphs):
             return self.nodes.find(rest, head)
-        row = self.nodes.find(name.rpartition("/")[2])  # clients know parameters by the end of their name
+        row = self.nodes.find(name.rpartition("/")[2], graph)  # clients know parameters by the end of their name
         return row if row >= 0 and self.nodes.op_type(row) == PARAMETER else -1
 
 

@@ -2,174 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.arrays import Int64, Mask
+from tui_debugger.arrays import Mask
 from tui_debugger.errors import NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.spool import Key, Spool, SpooledTensor, SpoolFile
+from tui_debugger.live.table import Fetched, LiveTable, SentStats
 from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, Stop, Training
 from tui_debugger.model import (
-    AtLeast,
     OperandState,
     Progress,
     ProgressFn,
-    ReadSpec,
-    Side,
-    TensorMeta,
-    TensorStats,
     no_progress,
 )
-from tui_debugger.sources.base import Columns, TensorFlag, TensorPlaces, file_states
-from tui_debugger.stats.records import Specs
-
-
-@dataclass(frozen=True, slots=True)
-class SentStats:
-    """Statistics of a tensor that a training sent.
-
-    Attributes:
-        meta: element type and shape.
-        stats: None when only these are known.
-        complete: nothing is missing in ``stats``.
-        time: when it came, in microseconds since the epoch: never the same twice.
-    """
-
-    meta: TensorMeta
-    stats: TensorStats | None
-    complete: bool
-    time: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """Values that came.
-
-    Attributes:
-        kept: in the spool.
-        time: when they came: see ``SentStats``.
-        stop: the number of the stop at which the training had them.
-    """
-
-    kept: SpooledTensor
-    time: int
-    stop: int
-
-
-class LiveTable(Columns):
-    """See ``base.TensorTable``. Stays as it is; what comes later is in the next table of the step.
-
-    Attributes:
-        places: the number of each row in the graph.
-        previous: rows are fetched as values of the step before.
-    """
-
-    def __init__(
-        self,
-        graph: RankGraph,
-        remote: npt.NDArray[np.bool_],
-        values: Mapping[int, Fetched],
-        sent: Mapping[int, SentStats],
-        clean: Mask | None = None,
-        *,
-        inputs_unknown: frozenset[int] = frozenset(),
-        operands: Mapping[tuple[int, int], OperandState] | None = None,
-        unfinished: bool = False,
-        previous: bool = False,
-    ) -> None:
-        """Rows for all places that are ``remote``, or of which something came.
-
-        ``clean``: the places of which the training said that they hold neither NaN nor Inf.
-        """
-        here = remote.copy()
-        if clean is not None:
-            here |= clean
-        here[[*values, *sent]] = True
-        self.places = np.flatnonzero(here)
-        self.previous = previous
-        self.inputs_unknown, self.operands, self.unfinished = inputs_unknown, operands or {}, unfinished
-        self._graph = graph
-        places = self.places.tolist()
-        self._values = {row: values[place] for row, place in enumerate(places) if place in values}
-        self._sent = {row: sent[place] for row, place in enumerate(places) if place in sent}
-        flags, times = graph.flags[self.places].copy(), np.zeros(len(places), np.int64)
-        absent = np.ones(len(places), np.bool_)
-        absent[list(self._values)] = False
-        flags[absent] |= int(TensorFlag.STAT_ONLY)
-        flags[absent & remote[self.places]] |= int(TensorFlag.REMOTE)
-        self._clean = np.zeros(len(places), np.bool_) if clean is None else clean[self.places]
-        times[self._clean] = _SAID_CLEAN  # not the time of before, so that nobody remembers the tensor as unknown
-        unknown = absent.copy()
-        for row, sent_stats in self._sent.items():
-            times[row] = sent_stats.time
-            if absent[row] and sent_stats.stats is not None:
-                unknown[row] = False
-                flags[row] |= int(TensorFlag.EXACT) if sent_stats.complete else 0
-        unknown &= ~self._clean | remote[self.places]  # more than the verdict can be asked for
-        flags[unknown] |= int(TensorFlag.UNKNOWN)
-        for row, fetched in self._values.items():
-            times[row] = fetched.time
-        node, slot = graph.node[self.places], graph.slot[self.places]
-        super().__init__(TensorPlaces(node, np.full(len(node), int(Side.OUTPUT), np.uint8), slot, flags), times)
-
-    def spec(self, index: int) -> ReadSpec:
-        """Tells how to read the values; a path that is empty without any."""
-        fetched = self._values.get(index)
-        return ReadSpec("") if fetched is None else ReadSpec(str(fetched.kept.path), dtype=fetched.kept.dtype)
-
-    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
-        """``spec`` of several rows, as columns."""
-        return Specs.of(map(self.spec, indices.tolist()))
-
-    @property
-    def digest(self) -> bytes:
-        """Empty: the files are removed with the session."""
-        return b""
-
-    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
-        """Sizes and modification times of what was fetched."""
-        sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
-        there = [at for at, index in enumerate(indices.tolist()) if index in self._values]
-        sizes[there], times[there] = file_states(self.specs(np.asarray(indices)[there]).paths)
-        return sizes, times
-
-    def recorded(self, index: int) -> TensorStats | None:
-        """Returns what the training said."""
-        sent_stats = self._sent.get(index)
-        if sent_stats is not None and sent_stats.stats is not None:
-            return sent_stats.stats
-        return said_clean(self._graph, int(self.places[index])) if self._clean[index] else None
-
-    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
-        """(dtype, shape) as the training said, else as the graph says."""
-        sent_stats = self._sent.get(index)
-        if sent_stats is not None:
-            return sent_stats.meta.dtype, sent_stats.meta.shape
-        dtype, shape = self._graph.type(int(self.places[index]))
-        return (dtype, shape) if shape is not None else None
-
-
-_SAID_CLEAN: Final = 1
-"""Stands for the time at which a training said that a tensor is clean."""
-
-
-def said_clean(graph: RankGraph, place: int) -> TensorStats:
-    """The statistics of a tensor of which a training said no more than that it holds neither NaN nor Inf."""
-    _, shape = graph.type(place)
-    bounds = AtLeast.NONE if shape is not None else AtLeast.COUNT
-    count = math.prod(shape) if shape is not None else 0
-    return TensorStats(count, 0, 0, 0, 0, 0, 0, None, None, None, None, None, math.nan, at_least=bounds)
-
 
 _EVERY: Final = 0.1
 """Seconds between two looks whether whoever waits for the turn still wants it."""
@@ -485,6 +339,7 @@ class LiveRank:
         self._turns = Turns()
         self._graph: RankGraph | None = None
         self._keeping = ReceivedSteps()
+        self._added: frozenset[int] = frozenset()
         self._stop: Stop | None = None
         self._here = False
         self._tables: dict[int, tuple[object, LiveTable]] = {}
@@ -508,14 +363,44 @@ class LiveRank:
         with self._lock:
             return self._stop if self._here else None
 
+    def root(self, step: int) -> int | None:
+        """The root graph that ran in a step; None: it has one only, or nobody said which."""
+        graph = self._graph
+        if graph is None or len(graph.roots) < 2:
+            return None
+        return self.training.graph_runs.root(step, graph.roots)
+
+    def located(self, stop: Stop) -> Stop:
+        """A stop with the root graph as it counts here: see ``root``; before a first run the one that came last."""
+        if not stop.opens:
+            return replace(stop, root=self.root(stop.step))
+        return replace(stop, root=next(iter(self._added)) if len(self._added) == 1 else stop.root)
+
+    def first_run(self, root: int) -> int | None:
+        """The first step that ran a root graph; None: none did so far."""
+        graph = self._graph
+        several = graph is not None and len(graph.roots) > 1
+        return self.training.graph_runs.first(root) if several else START + 1
+
+    def last_runs(self, step: int) -> set[int]:
+        """The step before, and the steps of the last run of each root graph before a step."""
+        with self._lock:
+            roots = self._graph.roots if self._graph is not None else ()
+            return {step - 1, *(self.run_before(root, step) for root in roots)}
+
+    def run_before(self, root: int, step: int) -> int:
+        """The step of the run of a root graph before a step; ``START`` before its first one."""
+        roots, runs = self._graph.roots if self._graph is not None else frozenset[int](), self.training.graph_runs
+        told = len(roots) > 1 and any(runs.first(each) is not None for each in roots)
+        if step <= START or not told:
+            return step - 1
+        before = runs.before(root, step)
+        return START if before is None else before
+
     def steps(self) -> list[int]:
         """Steps that were stopped at or of which something is kept, ascending; and the one before that it still has."""
         with self._lock:
-            found = set(self._keeping.steps())
-            before = self._before()
-            if before is not None:
-                found.add(before)
-            return sorted(found)
+            return sorted({*self._keeping.steps(), *self._before()})
 
     def changed(self) -> set[int]:
         """Steps whose tables changed since this was asked last."""
@@ -531,11 +416,11 @@ class LiveRank:
                 return None
             kept = self._keeping.at(step) or _NOTHING
             remote = self._remote(step, graph)
-            state = (graph, kept, kept.version, self._standing_at(step))
+            state = (graph, kept, kept.version, self._standing_at(step), self._stop.count if self._stop else 0)
             known = self._tables.get(step)
             if known is not None and known[0] == state:
                 return known[1]
-            before = self._before() == step
+            before = step in self._before()
             table = LiveTable(
                 graph,
                 remote,
@@ -570,6 +455,7 @@ class LiveRank:
                 for step, kept in self._keeping.renumber(self._graph, graph):
                     self._discard(step, kept)
             self._tables.clear()
+            self._added = graph.roots - (self._graph.roots if self._graph is not None else frozenset())
             self._graph = graph
             if self._stop is not None:
                 self._keeping.stopped(self._stop.step)
@@ -578,21 +464,20 @@ class LiveRank:
     def stopped(self, stop: Stop) -> None:
         """Notes that the training waits at a stop."""
         with self._lock:
+            stop = self.located(stop)
+            self._changed |= self._reached()
             before, self._stop, self._here = self._stop, stop, True
-            if before is not None and before.step == stop.step and before.count != stop.count:
+            again = before is not None and before.step == stop.step and before.count != stop.count
+            if again and not stop.opens:
                 self._renew(stop.step)
             for step in self._keeping.stopped(stop.step):
                 self._spool.drop((self.number, step))
-            self._changed |= {stop.step} | ({before.step, before.step - 1} if before is not None else set())
-            previous = self._before()
-            if previous is not None:
-                self._changed.add(previous)
+            self._changed |= {stop.step} | self._reached()
 
     def gone(self) -> None:
         """Notes that the training was lost or has finished: it cannot be asked any more."""
         with self._lock:
-            if self._here and self._stop is not None:
-                self._changed |= {self._stop.step, self._stop.step - 1}
+            self._changed |= self._reached()
             self._here = False
 
     def noted(self, step: int) -> list[int]:
@@ -644,11 +529,12 @@ class LiveRank:
             graph = self._graph
             if graph is None:
                 return
-            unknown = frozenset(row for hit in hits if hit.inputs_unknown and (row := graph.find(hit.node)) >= 0)
+            unsure = (graph.find(hit.node, stop.root) for hit in hits if hit.inputs_unknown)
+            unknown = frozenset(row for row in unsure if row >= 0)
             if hits:
                 self._keeping.put_inputs(step, unknown, hits)
             for hit in hits:
-                place = graph.place(graph.find(hit.node), hit.slot)
+                place = graph.place(graph.find(hit.node, stop.root), hit.slot)
                 if place >= 0 and hit.meta is not None and hit.stats is not None:
                     said = RemoteStats(hit.meta, hit.stats, complete=True)
                     self._discard(step, self._keeping.put_hit(stop, place, said))
@@ -704,7 +590,7 @@ class LiveRank:
         if not wanted:
             return 0
         sink = SpoolSink(self._spool, (self.number, step))
-        asked = [graph.remote(place, previous=step != stop.step) for place in wanted]
+        asked = [graph.remote(place, previous=step != _held(stop)) for place in wanted]
         try:
             self.training.values(asked, sink, titled(progress, f"rank {self.number}: values"))
         finally:
@@ -732,7 +618,7 @@ class LiveRank:
         graph, stop, wanted = self._reachable(step, places, _unmeasured)
         if not wanted:
             return
-        asked = [graph.remote(place, previous=step != stop.step) for place in wanted]
+        asked = [graph.remote(place, previous=step != _held(stop)) for place in wanted]
         sent_stats = self.training.statistics(asked, titled(progress, f"rank {self.number}: statistics"))
         with self._lock:
             still = self._still(stop, graph)
@@ -778,23 +664,36 @@ class LiveRank:
         """0: the training holds nothing of a step; 1: its values; 2: those of the step before the one it stands at."""
         if not self._here or self._stop is None:
             return 0
-        return 1 if step == self._stop.step else 2 if self._before() == step else 0
+        return 1 if step == _held(self._stop) else 2 if step in self._before() else 0
 
-    def _before(self) -> int | None:
-        """The step whose values the training still has as previous ones."""
-        if not self._here or self._stop is None or self._stop.step <= START:
-            return None
-        return self._stop.step - 1
+    def _reached(self) -> set[int]:
+        """The steps of which the training holds something."""
+        here = {_held(self._stop)} if self._here and self._stop is not None else set()
+        return here | self._before()
+
+    def _before(self) -> set[int]:
+        """The steps whose values the training still has as previous ones: of the last run, and the last of its graph.
+
+        What no other graph has is the same after both.
+        """
+        stop = self._stop
+        if not self._here or stop is None or _held(stop) <= START:
+            return set()
+        root = self.root(stop.step)
+        return {stop.step - 1} if root is None else {stop.step - 1, self.run_before(root, stop.step)}
 
     def _remote(self, step: int, graph: RankGraph) -> Mask:
         """Tells which places the training can be asked for, as values of a step."""
-        standing, recorded = self._standing_at(step), graph.recorded
-        if standing == 1:  # before the first step no operator has run
-            first = self._stop is not None and self._stop.step <= START
-            return graph.parameter | (graph.flags != 0) if first else recorded
-        if standing == 2:
+        standing, recorded, stop = self._standing_at(step), graph.recorded, self._stop
+        if standing == 1 and stop is not None:  # before its first step no operator of a graph has run
+            first = stop.step <= START or stop.opens
+            there: Mask = graph.parameter | (graph.flags != 0) if first else recorded
+            return graph.of_root(stop.root if stop.opens else self.root(step)) & there
+        if standing == 2 and stop is not None:
             every = bool(self.training.info.features & wire.ANY_PREVIOUS)
-            return (graph.flags == 0) & recorded if every else graph.parameter
+            held: Mask = (graph.flags == 0) & recorded if every else graph.parameter
+            held = held & graph.of_root(self.root(stop.step if step <= START else step))
+            return held & graph.alone if step < stop.step - 1 else held
         return np.zeros(len(graph), np.bool_)
 
     def _renew(self, step: int) -> None:
@@ -809,6 +708,11 @@ class LiveRank:
 
 
 _NOTHING: Final = ReceivedStep()
+
+
+def _held(stop: Stop) -> int:
+    """The step whose values a training holds at a stop; before the first run of a graph those are its initial ones."""
+    return START if stop.opens else stop.step
 
 
 def _unmeasured(kept: ReceivedStep, place: int) -> bool:

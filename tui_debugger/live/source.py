@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tui_debugger.errors import BadGraphError, TdbgError, reason_of
-from tui_debugger.graph.build import build_table
+from tui_debugger.graph.build import build_table, directory_names
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.graph import RankGraph
-from tui_debugger.live.rank import LiveRank, LiveTable
+from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.spool import LIMIT, Key, Spool
+from tui_debugger.live.table import LiveTable
 from tui_debugger.live.wire import Event, Phase, Stop, Training, Trainings, Unrecorded
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress, turns
 from tui_debugger.notes import NO_NOTES, RunNotes
@@ -62,6 +63,7 @@ class LiveSource:
         self._listed: set[int] = set()
         self._known: dict[int, set[int]] = {}
         self._rebuilt: set[int] = set()
+        self._longer: set[int] = set()
         self._empty = build_table(())
         self._no_tensors = LiveTable(RankGraph(()), np.zeros(0, np.bool_), {}, {})
         self.sync()
@@ -152,15 +154,15 @@ class LiveSource:
         return gone
 
     def _read_graph(self, rank: LiveRank) -> None:
+        before = rank.graph
         try:
-            graph = RankGraph(rank.training.graphs)
+            graph = RankGraph(rank.training.graphs, before)
         except BadGraphError as error:
             self.notice(f"rank {rank.number}: {error.what}")
             return
-        before = rank.graph
         if rank.set_graph(graph) and before is not None:
             with self._lock:
-                self._rebuilt.add(rank.number)
+                (self._longer if graph.extends(before) else self._rebuilt).add(rank.number)
 
     # -- Source ------------------------------------------------------------------------------------
 
@@ -210,23 +212,31 @@ class LiveSource:
         return live.steps() if live is not None and live.graph is not None else []
 
     def history(self, rank: int) -> Sequence[GraphRun]:
-        """One run of every root graph per step: which of several ran is not told."""
-        roots = {info.root_id: info.name for info in reversed(self.nodes(rank).graphs) if info.is_root}
-        runs = [(step, root) for step in self.steps(rank) for root in sorted(roots)]
+        """The run of each step; one of every root graph where it is not told which of them ran."""
+        live, roots = self.live(rank), directory_names(self.nodes(rank).graphs)
+        if live is None:
+            return ()
+        ran = [(step, live.root(step)) for step in self.steps(rank)]
+        runs = [(step, each) for step, root in ran for each in (sorted(roots) if root is None else [root])]
         order = turns([step for step, _ in runs])
-        return tuple(GraphRun(*run, roots[run[1]], True, turn=turn) for run, turn in zip(runs, order, strict=True))
+        return tuple(
+            GraphRun(step, root, roots.get(root, ""), has_data=True, turn=turn)
+            for (step, root), turn in zip(runs, order, strict=True)
+        )
 
     def previous_run(
         self,
         rank: int,
-        root_graph: int,  # noqa: ARG002 - see history
+        root_graph: int,
         step: int,
         round: int = 0,  # noqa: A002, ARG002 - see history
     ) -> tuple[int, int] | None:
-        """The step right before, where anything of it is known: another one would be a wrong answer."""
+        """The step of the run right before, where anything of it is known: another one would be a wrong answer."""
         live = self.live(rank)
-        known = live is not None and (step - 1 in self.steps(rank) or step - 1 in live.judged())
-        return (step - 1, 0) if known else None
+        if live is None:
+            return None
+        before = live.run_before(root_graph, step)
+        return (before, 0) if before in self.steps(rank) or before in live.judged() else None
 
     def unreadable(self) -> Sequence[UnreadablePart]:
         """The parts that trainings ran and nobody judged: what a client could not record, and what was missed here."""
@@ -287,6 +297,7 @@ class LiveSource:
         new_ranks, new_steps, grown = [], [], []
         with self._lock:
             rebuilt, self._rebuilt = self._rebuilt, set()
+            longer, self._longer = self._longer, set()
         for number in self.ranks():
             live = self.live(number)
             if live is None:
@@ -300,7 +311,7 @@ class LiveSource:
             again = now & before if number in rebuilt else (changed & before)
             grown += [(number, step) for step in sorted(again)]
             self._known[number] = now
-        return Changes(tuple(new_steps), tuple(grown), bool(rebuilt), tuple(new_ranks), tuple(sorted(rebuilt)))
+        return Changes(tuple(new_steps), tuple(grown), bool(rebuilt | longer), tuple(new_ranks), tuple(sorted(rebuilt)))
 
     def watch_paths(self) -> Sequence[Path]:
         """None: trainings say themselves what is new."""

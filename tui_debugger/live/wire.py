@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from tui_debugger.graph.messages import GRAPH_PACKAGE, Messages, add_file, describe, message_class, pool
+from tui_debugger.live.graph_runs import GraphRuns
 from tui_debugger.model import OperandState, ParamResult, ProgressFn, TensorMeta, TensorStats, no_progress
 from tui_debugger.notes import RunNotes
 from tui_debugger.stats.fields import SENT, Form
@@ -205,6 +206,8 @@ class Stop:
         alone: it came here by itself, when it was new or after it was lost: nobody judged what it ran before.
         grown: it sent its graph anew at the end of this step: nobody judged the nodes that are new.
         passing: it stands for that alone, and is to go on as it was told.
+        root: the number of the root graph that ran in the step, or that is about to (see ``opens``); None: unknown.
+        opens: it ran nothing since its last stop: it sent one more root graph, and stands before the first run of it.
     """
 
     count: int
@@ -213,6 +216,8 @@ class Stop:
     alone: bool = field(default=False, compare=False)
     grown: bool = field(default=False, compare=False)
     passing: bool = field(default=False, compare=False)
+    root: int | None = field(default=None, compare=False)
+    opens: bool = field(default=False, compare=False)
 
     @property
     def ended(self) -> int:
@@ -339,6 +344,8 @@ class Event(Enum):
     HITS = "hits"
     """The training reported hits while it goes on by itself (``stop_on_hit=False``), or in a recheck."""
     RUNNING = "running"
+    LISTED = "listed"
+    """It runs, and has the list of watchpoints that it was given meanwhile: it judges the next steps by that."""
     LOST = "lost"
     BACK = "back"
     """A lost training came back."""
@@ -368,7 +375,11 @@ class Training(Protocol):
 
     @property
     def graphs(self) -> Sequence[bytes]:
-        """Its graphs, each a serialized ``GraphProto``; empty until all are there."""
+        """Its graphs, each a serialized ``GraphProto``; empty until all are there. A later network adds its own."""
+
+    @property
+    def graph_runs(self) -> GraphRuns:
+        """Which root graph ran in each step, as far as the client says so."""
 
     @property
     def hits(self) -> Sequence[ReceivedHit]:
@@ -386,8 +397,16 @@ class Training(Protocol):
     def notes(self) -> RunNotes:
         """The scalars that the program noted, by step."""
 
-    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
-        """The list as it should be. The client learns of the differences with the next ``run`` or ``recheck``."""
+    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> int:
+        """The list as it should be; returns its number, from 1.
+
+        The client learns of the differences with the next ``run`` or ``recheck``; one that runs when it asks for the
+        next time, after a step: see ``Event.LISTED``.
+        """
+
+    @property
+    def listed(self) -> int:
+        """The number of the list that the client has."""
 
     def run(
         self,

@@ -36,9 +36,10 @@ from tui_debugger.graph.table import real_consumers, real_inputs
 from tui_debugger.live import wire
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
 from tui_debugger.live.graph import RankGraph
-from tui_debugger.live.rank import Fetched, LiveRank, ReceivedStep, said_clean
+from tui_debugger.live.rank import LiveRank, ReceivedStep
 from tui_debugger.live.source import LiveSource
 from tui_debugger.live.spool import LIMIT, Spool
+from tui_debugger.live.table import Fetched, said_clean
 from tui_debugger.live.wire import START, Phase, Trainings
 from tui_debugger.model import (
     TRAINABLE,
@@ -54,7 +55,8 @@ from tui_debugger.model import (
     Watchpoint,
     no_progress,
 )
-from tui_debugger.session.live_driver import Driver, HitStops, LiveEvent, LiveKind, LiveState, unknown_rank
+from tui_debugger.session.live_driver import Driver, HitStops, unknown_rank
+from tui_debugger.session.live_events import LiveEvent, LiveKind, LiveState
 from tui_debugger.session.live_evidence import Budget, evidence, outputs, statistics, values
 from tui_debugger.session.session import Session
 from tui_debugger.sources.base import Changes, TensorFlag
@@ -160,38 +162,43 @@ def _save_rank(
     writer.graphs(graph.data, [graph.nodes.names[row] for row in observed_order(graph.nodes, ran)])
     steps = sorted(step for step in {*live.steps(), *live.judged()} if live.kept(step) is not None)
     for root in sorted({each.root_id for each in graph.nodes.graphs if each.is_root}):
-        writer.history(steps, root)
+        writer.history([step for step in steps if live.root(step) in (None, root)], root)
     writer.notes(live.training.notes.all())
-    initial: list[Recorded] = []
+    begins = {root: step for root in graph.roots if (step := live.first_run(root)) is not None and step in steps}
+    initial: dict[int, list[Recorded]] = {}
     for number, step in enumerate(steps):
         kept = live.kept(step)
         if kept is None:
             continue
         if step < 0:
-            initial = _save_initial(writer, graph, kept, counts, first_step=0 in steps)
+            initial = _save_initial(writer, graph, kept, counts, begins)
             continue
         progress(Progress(number, len(steps), f"rank {live.number}: saving step {step}"))
         last = live.kept(step - 1) if step else None
-        _save_step(writer, graph, step, kept, last, counts, initial if step == 0 else ())
+        _save_step(writer, graph, step, kept, last, counts, initial.get(step, ()))
 
 
 def _save_initial(
-    writer: DumpWriter, graph: RankGraph, kept: ReceivedStep, counts: _Counts, *, first_step: bool
-) -> list[Recorded]:
+    writer: DumpWriter, graph: RankGraph, kept: ReceivedStep, counts: _Counts, begins: Mapping[int, int]
+) -> dict[int, list[Recorded]]:
     """Values from before the first step: a dump has them as what the nodes of that step were fed with.
 
+    ``begins``: the first step of each root graph, as far as it is saved.
+
     Returns:
-        What is known of values that are not there, to be written with the statistics of that step.
+        What is known of values that are not there, to be written with the statistics of these steps.
     """
-    recorded: list[Recorded] = []
-    for place in _judged_places(graph, kept) if first_step else ():
-        if not _changes(graph, place):
+    recorded: dict[int, list[Recorded]] = {}
+    for place in _judged_places(graph, kept):
+        step = begins.get(graph.root_of(place))
+        if step is None or not _changes(graph, place):
             continue  # what it holds in the first step is what it held before
-        recorded += [(name, *_said_clean(graph, place)) for name in _readers(graph, place)]
+        recorded.setdefault(step, []).extend((name, *_said_clean(graph, place)) for name in _readers(graph, place))
     for place, fetched in kept.values.items():
-        readers = _readers(graph, place) if first_step and graph.parameter[place] else []
+        step = begins.get(graph.root_of(place))
+        readers = _readers(graph, place) if step is not None and graph.parameter[place] else []
         counts.early += not readers
-        placed = sum(_place(writer, 0, name, fetched) for name in readers) > 0
+        placed = sum(_place(writer, step or 0, name, fetched) for name in readers) > 0
         counts.tensors += placed
         if readers and not placed:
             counts.spool.gone((writer.rank, START))
@@ -395,6 +402,7 @@ class LiveSession(Session):
             self._notify,
             measurements=self.measurements,
         )
+        self.watchpoints.on_change = self._driver.renew_lists
 
     # -- trainings ---------------------------------------------------------------------------------
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from tui_debugger.causes.by_design_steps import may_be_absorbed
 from tui_debugger.causes.rule import mark_hits
@@ -17,6 +15,7 @@ from tui_debugger.check.measure import Measurements
 from tui_debugger.check.received import (
     Judgement,
     Watched,
+    initial_values,
     judgement_of,
     places_without_statistics,
     watched_for_overflow,
@@ -29,195 +28,21 @@ from tui_debugger.live import wire
 from tui_debugger.live.graph import remote_watchpoints
 from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.source import LiveSource
-from tui_debugger.live.wire import START, Event, Phase, ReceivedHit, Stop, Training, TrainingInfo, Trainings
+from tui_debugger.live.wire import (
+    START,
+    Event,
+    Phase,
+    ReceivedHit,
+    RemoteWatchpoint,
+    Stop,
+    Training,
+    Trainings,
+)
 from tui_debugger.model import Coverage, OperandState, Progress, ProgressFn, Verdict, no_progress
+from tui_debugger.session.live_events import EventQueue, Happened, LiveEvent, LiveKind, LiveState
 from tui_debugger.session.live_evidence import AT_STOPS, evidence, statistics, values
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import step_text
-
-
-@dataclass(frozen=True, slots=True)
-class LiveState:
-    """The state of one training, as far as its events were worked through.
-
-    Attributes:
-        rank: its rank in this session: its own, or the next free number when another has that.
-        info: who it is.
-        phase: what it is doing.
-        stop: where it stopped last; None before the first stop.
-        graph: whether its graph is there: only then it has nodes.
-        remaining: steps that it was told to run and has not run yet; None: until a hit; 0 when it stands.
-        passed: the last step that it ended and that was worked through, also while it runs; None before the first stop.
-        ended: the step that it ended last, as far as was heard; ``wire.START`` before one did.
-        cause: what ended it before its time, as it said itself; empty: nothing did, or it said nothing.
-        fetched: bytes of values and statistics that came from it so far.
-        kept: bytes of them that are still in the spool.
-    """
-
-    rank: int
-    info: TrainingInfo
-    phase: Phase
-    stop: Stop | None = None
-    graph: bool = False
-    remaining: int | None = 0
-    fetched: int = 0
-    kept: int = 0
-    passed: int | None = None
-    ended: int = START
-    cause: str = ""
-
-    @property
-    def ending(self) -> str:
-        """How it ended before its time: ``ended in step 4 (RuntimeError: ...)``; empty where it did not."""
-        if self.phase is Phase.LOST:
-            after = f"after step {step_text(self.ended)}" if self.ended > START else "before a step ended"
-            return f"was lost {after}: it did not say that it ends (killed, crashed, or the connection broke)"
-        if self.phase is Phase.DONE and self.cause:
-            return f"ended in step {step_text(self.ended + 1)} ({self.cause})"
-        return ""
-
-    @property
-    def step(self) -> int | None:
-        """The step that it stands after (or in); ``wire.START`` before the first, None before the first stop."""
-        return self.stop.step if self.stop is not None else None
-
-
-class LiveKind(Enum):
-    """The kinds of events of a training."""
-
-    CONNECTED = "connected"
-    GRAPH = "graph"
-    """Its nodes are there, or were read anew: ``LiveSession.ranks`` has it."""
-    STOPPED = "stopped"
-    """The training waits at a new stop; the results of its step are in ``known``."""
-    HITS = "hits"
-    """Hits came while it goes on, or in a recheck; they are in ``known`` as well."""
-    RUNNING = "running"
-    LOST = "lost"
-    BACK = "back"
-    DONE = "done"
-    REFUSED = "refused"
-    """A client was turned away; ``text`` says why."""
-    FETCHED = "fetched"
-    """Values or statistics came in: tables of its steps grew."""
-    DROPPED = "dropped"
-    """The spool was full: its oldest values are gone; ``text`` says which."""
-
-
-@dataclass(frozen=True, slots=True)
-class LiveEvent:
-    """Something happened.
-
-    Attributes:
-        kind: what.
-        rank: of which training; None when it is of none that has a rank here.
-        text: one line for people, may be empty.
-        step: for ``STOPPED`` and ``HITS`` the step whose result is there.
-        count: for ``STOPPED`` the number of the stop: see ``Stop.count``.
-        ended: for ``STOPPED`` and ``HITS`` the step that had ended last by then: nothing more comes of the steps up to
-            there.
-        result: for ``STOPPED`` and ``HITS`` what was found in that step so far; None when it was not judged.
-    """
-
-    kind: LiveKind
-    rank: int | None = None
-    text: str = ""
-    step: int | None = None
-    count: int = 0
-    ended: int = START
-    result: PairResult | None = field(default=None, repr=False, compare=False)
-
-
-_MOST: Final = 1024
-"""Events that wait; what does not fit is made up for by looking at all trainings."""
-_SLOWEST: Final = 10.0
-"""Seconds that a training waits for room in the queue before what it found is counted as lost."""
-_PATIENCE: Final = 5.0
-"""Seconds that ``close`` waits for the event that is being worked on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Happened:
-    """An event with where the training stood, and what it reported, when it came."""
-
-    training: Training | None
-    event: Event
-    stop: Stop | None = None
-    hits: tuple[ReceivedHit, ...] = ()
-
-
-class EventQueue:
-    """See the module."""
-
-    def __init__(
-        self,
-        trainings: Trainings,
-        handle: Callable[[Happened], None],
-        resync: Callable[[], None],
-        idle: Callable[[], None],
-        missed: Callable[[Training], None],
-    ) -> None:
-        """Starts to listen.
-
-        Args:
-            trainings: the server.
-            handle: called for each event, in the thread of the queue.
-            resync: called there when events were lost: looks at all trainings.
-            idle: called there when all that came was worked on.
-            missed: called when the report of a training had to be dropped.
-        """
-        self._handle, self._resync, self._idle, self._missed = handle, resync, idle, missed
-        self._queue: queue.Queue[Happened | None] = queue.Queue(_MOST)
-        self._lost = threading.Event()
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="tdbg-live-events", daemon=True)
-        self._end = trainings.listen(self._queue_event)
-        self._thread.start()
-
-    @property
-    def idle(self) -> bool:
-        """Tells whether all that came was worked on, and told."""
-        return not self._queue.unfinished_tasks
-
-    def wait_until_idle(self, limit: float) -> None:
-        """Waits until that is so, in any thread but that of the queue."""
-        with self._queue.all_tasks_done:
-            self._queue.all_tasks_done.wait_for(lambda: self.idle, limit)
-
-    def close(self) -> None:
-        """Ends it; what waits is not worked on any more."""
-        self._end()
-        self._closed.set()
-        with suppress(queue.Full):  # then the thread is awake
-            self._queue.put_nowait(None)
-        if self._thread is not threading.current_thread():
-            self._thread.join(_PATIENCE)
-
-    def _queue_event(self, training: Training | None, event: Event) -> None:
-        reports = training is not None and event in (Event.STOPPED, Event.HITS)
-        hits: Sequence[ReceivedHit] = training.hits if training is not None and reports else ()
-        stop = training.stop if training is not None else None
-        try:
-            # What was found must not be lost: a training that reports faster than this works waits a little.
-            self._queue.put(Happened(training, event, stop, tuple(hits)), block=reports, timeout=_SLOWEST)
-        except queue.Full:
-            self._lost.set()
-            if reports and training is not None:
-                self._missed(training)
-
-    def _work(self) -> None:
-        while not self._closed.is_set():
-            happened = self._queue.get()
-            if happened is None or self._closed.is_set():
-                return
-            self._handle(happened)
-            if self._queue.empty():
-                self._idle()
-            if self._lost.is_set() and self._queue.empty():
-                self._lost.clear()
-                self._resync()
-            self._queue.task_done()
-
 
 _MOST_HITS: Final = 500_000
 """The number of hits of trainings that are kept; those of the steps that came first go first."""
@@ -256,13 +81,14 @@ class DrivenTraining:
 
     Attributes:
         phase: what it is doing, as far as events were worked through.
-        watched: the list that it was given last.
+        watched: the list that it judges by.
+        coming: lists that it was given while it runs and does not judge by yet, by their numbers.
         target: the step at which it is to stop; None: at a hit.
         stops: where hits stop it, as it was told last.
         detour: it runs to the end of its step, whatever it was told.
         pauses: it is to stop at the end of its step.
         silent: how many steps ran without a result of their own, by the list and what it looked at in each.
-        covers: what is looked at in such a step, by list, graph, and whether its expressions had seen a step before.
+        covers: what is looked at in such a step, by list, graph, and the kind of step: see ``_kind_of_step``.
         accounted: the list and graph of the last step that is accounted for.
         last: the last step that is accounted for.
         step, said: the step that hits were reported of last, and those hits: of several stops within a step each
@@ -276,12 +102,13 @@ class DrivenTraining:
 
     phase: Phase
     watched: Watched | None = None
+    coming: dict[int, Watched] = field(default_factory=dict)
     target: int | None = None
     stops: HitStops = field(default_factory=HitStops)
     detour: Detour | None = None
     pauses: bool = False
     silent: Counter[tuple[int, Coverage]] = field(default_factory=Counter)
-    covers: dict[tuple[int, int, bool], Coverage] = field(default_factory=dict)
+    covers: dict[tuple[object, ...], Coverage] = field(default_factory=dict)
     accounted: tuple[int, int] | None = None
     last: int = START
     step: tuple[int, int] | None = None
@@ -345,7 +172,7 @@ class Driver:
         self._driven: dict[int, DrivenTraining] = {}
         self._hits: dict[tuple[int, int], int] = {}
         self._strange: set[tuple[int, int]] = set()
-        self._queue = EventQueue(trainings, self._handle, self._resync, self._file_all, self._missed)
+        self._queue = EventQueue(trainings, self._handle, self._resync, self._file_all, self._missed, renew=self._renew)
         self._resync()
 
     def close(self) -> None:
@@ -356,6 +183,10 @@ class Driver:
     def on_new_nodes(self, do: Callable[[int], None]) -> None:
         """See ``LiveSession.on_new_nodes``."""
         self._new_nodes = do
+
+    def renew_lists(self) -> None:
+        """The list changed: trainings that run are sent it, those that stand when they go on."""
+        self._queue.wake()
 
     # -- what they are doing -----------------------------------------------------------------------
 
@@ -429,12 +260,9 @@ class Driver:
 
     def run(self, live: LiveRank, steps: int | None, stops: HitStops, progress: ProgressFn = no_progress) -> bool:
         """Lets one go on; False when what nobody had judged gave it a reason to stay. See ``LiveSession.run``."""
-        stop = live.standing
         self._of(live).pauses = False
-        if stop is not None:
-            judge = self._initial_findings if stop.step <= START else self._late_findings
-            if judge(live, stop, progress) and stops.on_hit:
-                return False
+        if self._unjudged_findings(live, progress) and stops.on_hit:
+            return False
         return self._go(live, steps, stops)
 
     def _go(self, live: LiveRank, steps: int | None, stops: HitStops) -> bool:
@@ -448,6 +276,14 @@ class Driver:
         with _running(driven):
             live.training.run(steps, stop_on_hit=stops.on_hit, stop_on_new_nodes=True, stop_at_nodes=stops.at_nodes)
         return True
+
+    def _unjudged_findings(self, live: LiveRank, progress: ProgressFn) -> bool:
+        """Has the values judged at which one stands, where nobody did; whether that found something new."""
+        stop = live.standing
+        if stop is None:
+            return False
+        judge = self._initial_findings if stop.step <= START else self._late_findings
+        return judge(live, stop, progress)
 
     def _initial_findings(self, live: LiveRank, stop: Stop, progress: ProgressFn) -> bool:
         """Has initial values judged where nobody did; whether that found something new."""
@@ -481,8 +317,7 @@ class Driver:
 
     def run_to_node(self, live: LiveRank, name: str) -> None:
         """Lets one run to a node."""
-        if (standing := live.standing) is not None:
-            self._late_findings(live, standing, no_progress)
+        self._unjudged_findings(live, no_progress)
         with self._lock:
             driven = self._of(live)
             self._give_list(live, driven)
@@ -502,7 +337,7 @@ class Driver:
         driven = self._of(live)
         self._settle(live, driven)
         with self._lock:
-            driven.watched, driven.target = None, None
+            driven.watched, driven.coming, driven.target = None, {}, None
             if driven.phase is Phase.STOPPED:
                 driven.phase = Phase.RUNNING
         live.training.release()
@@ -540,8 +375,8 @@ class Driver:
         before = driven.watched
         if before is not None and before.graph is watched.graph and before.version == watched.version:
             return before  # naming a hundred thousand nodes anew at every step would take a while
-        pairs = zip(watched.watchpoints, watched.masks, strict=True)
-        live.training.set_watchpoints(remote_watchpoints(pairs, watched.graph.nodes, live.training.info))
+        driven.coming = {}
+        live.training.set_watchpoints(_as_sent(live, watched))
         stop = live.training.stop
         if before is not None and stop is not None and driven.phase is not Phase.RUNNING:
             self._keep_silence(live, driven, stop.step, before)
@@ -549,6 +384,37 @@ class Driver:
             driven.since = stop.step + (driven.phase is Phase.RUNNING)
         driven.watched = watched
         return watched
+
+    def _renew(self) -> None:
+        for live in self._source.all():
+            driven = self._of(live)
+            try:
+                with self._lock:
+                    self._renew_list(live, driven)
+            except Exception as error:  # noqa: BLE001 - as in _handle
+                self._broke(live, error)
+
+    def _renew_list(self, live: LiveRank, driven: DrivenTraining) -> None:
+        """Sends a training that runs the list as it is now; until it has that, it judges by the other."""
+        before = driven.watched
+        if before is None or live.graph is None or driven.phase is not Phase.RUNNING:
+            return
+        watched = self._watched(live)
+        newest = [before, *driven.coming.values()][-1]
+        if watched.version != newest.version:
+            driven.coming[live.training.set_watchpoints(_as_sent(live, watched))] = watched
+
+    def _listed(self, live: LiveRank, driven: DrivenTraining, stop: Stop, number: int) -> None:
+        """A training that runs has the list that was sent to it meanwhile."""
+        with self._lock:
+            if number not in driven.coming or driven.watched is None:
+                return
+            self._count_silent(live, driven, stop, ended=True)
+            self._keep_silence(live, driven, stop.step, driven.watched)
+            driven.watched, driven.since = driven.coming[number], stop.step
+            driven.coming = {each: watched for each, watched in driven.coming.items() if each > number}
+        text = f"rank {live.number}: the watchpoints as they are now count from step {stop.ended + 1} on"
+        self._tell(LiveEvent(LiveKind.LISTED, live.number, text))
 
     # -- what happened -----------------------------------------------------------------------------
 
@@ -568,6 +434,8 @@ class Driver:
             self._tell(LiveEvent(LiveKind.REFUSED, number, refusals[-1] if refusals else "a client was turned away"))
             return
         live = self._source.apply(training, event)
+        if happened.stop is not None:
+            happened = replace(happened, stop=live.located(happened.stop))
         driven = self._of(live)
         if driven.late is not None and (event is not Event.HITS or happened.stop != driven.late):
             self._file_late(live, driven)
@@ -581,6 +449,8 @@ class Driver:
             self._stopped(live, driven, happened.stop, happened.hits)
         elif event is Event.HITS and happened.stop is not None:
             self._reported(live, driven, happened.stop, happened.hits)
+        elif event is Event.LISTED and happened.stop is not None:
+            self._listed(live, driven, happened.stop, happened.listed)
         elif event in _KINDS:
             if event in (Event.LOST, Event.DONE):
                 self._count_silent(live, driven, happened.stop, ended=True)
@@ -591,16 +461,22 @@ class Driver:
         if live.graph is None:
             return
         if driven.watched is not None and driven.watched.graph is not live.graph:
+            same_rows = live.graph.extends(driven.watched.graph)
             self._new_nodes(live.number)
             with self._lock:
                 self._count_silent(live, driven, stop, ended=True)
-                self._known_results.drop_from(live.number, START)
+                driven.covers.clear()
+                if not same_rows:
+                    self._known_results.drop_from(live.number, START)
                 self._give_list(live, driven)
         count = len(live.graph.nodes)
         self._tell(LiveEvent(LiveKind.GRAPH, live.number, f"rank {live.number}: {plural(count, 'node')}"))
 
     def _stopped(self, live: LiveRank, driven: DrivenTraining, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
         self._source.stopped(live, stop)
+        if stop.opens:
+            self._before_first_run(live, driven, stop)
+            return
         target, driven.target = driven.target, None
         detour, driven.detour = driven.detour, None
         target = target if detour is None else detour.target
@@ -637,6 +513,19 @@ class Driver:
         text, driven.phase = _stop_text(live, stop, found), Phase.STOPPED
         self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, stop.ended, found))
 
+    def _before_first_run(self, live: LiveRank, driven: DrivenTraining, stop: Stop) -> None:
+        """Handles a training that stands before the first run of one more root graph: it has been given its list."""
+        self._count_silent(live, driven, stop, ended=True)
+        watched, target = driven.watched, driven.target
+        if watched is not None and (count := initial_values(watched, stop.root)):
+            what = "initial values of a network that came after the first step"
+            self._source.unjudged(live.number, what, count, f"first step {stop.step + 1}")
+        if stop.passing and self._goes_on(live, stop, target, driven.stops):
+            return
+        driven.target, driven.phase = None, Phase.STOPPED
+        text = f"rank {live.number}: after step {step_text(stop.step)}, before the first run of another network"
+        self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, stop.ended))
+
     @staticmethod
     def _may_be_by_design(driven: DrivenTraining, stop: Stop, found: PairResult | None) -> bool:
         """Tells whether a training stands inside a step for an Inf of which its end tells whether it is meant."""
@@ -664,12 +553,12 @@ class Driver:
     ) -> PairResult:
         """Fetches what speaks for the findings while the training stands; the result with what it says of each."""
         try:
-            bare = [(stop.step, place) for place in places_without_statistics(watched.graph, hits)]
+            bare = [(stop.step, place) for place in places_without_statistics(watched.graph, hits, stop.root)]
             statistics(live, bare, AT_STOPS, self._unless_closing)
             near = evidence(live, self._measurements(live.number), stop.step, found.hits)
             statistics(live, near, AT_STOPS, self._unless_closing)
             values(live, near, AT_STOPS, self._unless_closing)
-            told = with_statistics(watched.graph, live.kept(stop.step), hits)
+            told = with_statistics(watched.graph, live.kept(stop.step), hits, stop.root)
             found = self._file(live, stop, watched, told or hits)  # more is known of what it was made from
         except TdbgError as error:  # it went on, or away: what came is kept
             if not isinstance(error, CancelledError | LostError | NotStoppedError):
@@ -685,7 +574,7 @@ class Driver:
         if driven.watched is not None and (missed := stop.step - driven.last - 1) > 0:
             first = f"first step {driven.last + 1}"
             self._source.unjudged(live.number, "steps that ran while the connection was lost", missed, first)
-        driven.watched, driven.unjudged = None, stop.count
+        driven.watched, driven.coming, driven.unjudged = None, {}, stop.count
 
     def _reported(self, live: LiveRank, driven: DrivenTraining, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
         if driven.watched is None:
@@ -761,7 +650,8 @@ class Driver:
             self._source.unjudged(live.number, what, 1, f"first {strange} at step {stop.step}")
         if stop.node or self._of(live).step == (stop.step, watched.version):
             self._of(live).unfinished = stop if stop.node else None
-        judgement = judgement_of(live.number, stop, watched, received, self._source.notice)
+        first = _begins(live, stop.step, stop.root)
+        judgement = judgement_of(live.number, stop, watched, received, self._source.notice, first=first)
         if watched.graph is not live.graph:  # its rows are not those of now
             return judgement.result()
         by_design = 0
@@ -786,14 +676,10 @@ class Driver:
         """Keeps what a training found clean in a step with hits, and the parameters of the step before."""
         if stop.step > START:
             driven = self._of(live)
-            self._keep_silence(live, driven, stop.step - 1, watched)
+            for step in live.last_runs(stop.step):
+                self._keep_silence(live, driven, step, watched)
             driven.found_at = max(driven.found_at, stop.step)
-        clean = judgement.clean
-        if stop.node:  # the nodes behind it have not run, and parameters are judged at the end of the step
-            nodes, last = watched.graph.nodes, watched.graph.find(stop.node)
-            ran = nodes.order <= (nodes.order[last] if last >= 0 else -1)
-            clean = clean & ~watched.graph.parameter & ran[watched.graph.node]
-        live.keep_judged(watched.graph, stop.step, clean, unfinished=bool(stop.node))
+        live.keep_judged(watched.graph, stop.step, judgement.clean, unfinished=bool(stop.node))
 
     @staticmethod
     def _keep_silence(live: LiveRank, driven: DrivenTraining, step: int, watched: Watched) -> None:
@@ -801,7 +687,8 @@ class Driver:
         silent = driven.since is not None and step > max(driven.since, driven.found_at)
         from_the_start = step == START and driven.knows_writes
         if step not in live.judged() and (silent or from_the_start):
-            live.keep_judged(watched.graph, step, watched_for_overflow(watched) & watched.graph.parameter)
+            looked = watched_for_overflow(watched, live.root(step))
+            live.keep_judged(watched.graph, step, looked & watched.graph.parameter)
 
     def _count_silent(self, live: LiveRank, driven: DrivenTraining, stop: Stop | None, *, ended: bool = False) -> None:
         """Accounts for steps that a training judged and had nothing to say about."""
@@ -811,24 +698,21 @@ class Driver:
         count = (stop.ended if ended else stop.step - 1) - driven.last
         list_ = (watched.version, id(watched.graph)) if watched is not None else None
         if watched is not None and count > 0:
-            new = list_ != driven.accounted
+            steps = range(driven.last + 1, driven.last + 1 + count)
+            kinds = _kinds_of_steps(live, steps, remembered=list_ == driven.accounted)
             with self._lock:
-                for remembered, steps in ((False, int(new)), (True, count - new)):
-                    if steps:
-                        first = driven.last + 1 if not remembered else stop.step
-                        coverage = self._silent_coverage(live, driven, watched, max(first, START + 1), remembered)
-                        driven.silent[watched.version, coverage] += steps
+                for kind, times in kinds.items():
+                    driven.silent[watched.version, self._silent_coverage(live, driven, watched, kind)] += times
         if (stop.ended if ended else stop.step) > driven.last:
             driven.accounted = list_
         driven.last = max(driven.last, stop.ended) if ended else stop.step
 
     @staticmethod
-    def _silent_coverage(
-        live: LiveRank, driven: DrivenTraining, watched: Watched, step: int, remembered: bool
-    ) -> Coverage:
-        key = (watched.version, id(watched.graph), remembered)
+    def _silent_coverage(live: LiveRank, driven: DrivenTraining, watched: Watched, kind: StepKind) -> Coverage:
+        key = (watched.version, id(watched.graph), kind)
         if key not in driven.covers:
-            judgement = judgement_of(live.number, Stop(0, step), watched, (), _ignore, remembered=remembered)
+            stop, remembered = Stop(0, START + 1, root=kind.root), kind.remembered
+            judgement = judgement_of(live.number, stop, watched, (), _ignore, remembered=remembered, first=kind.begins)
             driven.covers[key] = replace(judgement.coverage, steps=())
         return driven.covers[key]
 
@@ -866,6 +750,45 @@ _PHASES: Final = {  # it counts as stopped when the results of its step are ther
     Event.LOST: Phase.LOST,
     Event.DONE: Phase.DONE,
 }
+
+
+def _as_sent(live: LiveRank, watched: Watched) -> list[RemoteWatchpoint]:
+    pairs = zip(watched.watchpoints, watched.masks, strict=True)
+    return remote_watchpoints(pairs, watched.graph.nodes, live.training.info)
+
+
+class StepKind(NamedTuple):
+    """What tells which tensors a silent training looked at in a step.
+
+    Attributes:
+        root: the root graph that ran; None: all of them.
+        begins: no step before ran that graph.
+        remembered: the training had the expressions of the list at the step before, too.
+    """
+
+    root: int | None
+    begins: bool
+    remembered: bool
+
+
+def _kinds_of_steps(live: LiveRank, steps: range, *, remembered: bool) -> Counter[StepKind]:
+    """How many of some steps are of each kind; ``remembered`` is of the first one."""
+    first, rest = steps[0], steps[1:]
+    kinds = Counter([_kind_of_step(live, first, remembered=remembered)])
+    if rest and live.root(first) is None and live.root(rest[-1]) is None:  # it has one network, or nobody knows
+        kinds[_kind_of_step(live, rest[0], remembered=True)] += len(rest)
+        return kinds
+    return kinds + Counter(_kind_of_step(live, step, remembered=True) for step in rest)
+
+
+def _kind_of_step(live: LiveRank, step: int, *, remembered: bool) -> StepKind:
+    root = live.root(step)
+    return StepKind(root, _begins(live, step, root), remembered)
+
+
+def _begins(live: LiveRank, step: int, root: int | None) -> bool:
+    """Tells whether no step before ran the root graph that ran in a step."""
+    return step <= START + 1 or (root is not None and live.run_before(root, step) <= START)
 
 
 _STANDS: Final = (Event.STOPPED, Event.HITS, Event.LOST, Event.DONE)

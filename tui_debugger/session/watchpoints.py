@@ -344,6 +344,7 @@ class WatchpointList:
 
     Attributes:
         version: grows with every change that can change a result; results carry the version they had.
+        on_change: called with every such change; has to be quick.
     """
 
     def __init__(self, store: WatchpointStore | None = None) -> None:
@@ -355,6 +356,7 @@ class WatchpointList:
         self._done: deque[Change] = deque(maxlen=UNDONE_AT_MOST)
         self._undone: list[Change] = []
         self.version = 0
+        self.on_change: Callable[[], None] = _do_nothing
         if store is not None:
             self._items, self._offered = store.load()
             self._next = max((each.id for each in self._items), default=0) + 1
@@ -532,10 +534,15 @@ class WatchpointList:
         self._items = items
         self.version += 1
         self._keep()
+        self.on_change()
 
     def _keep(self) -> None:
         if self._store is not None:
             self._store.save(self._items, self._offered)
+
+
+def _do_nothing() -> None:
+    """Nobody wants to know."""
 
 
 def _all_of(watchpoints: Sequence[Watchpoint]) -> str:

@@ -244,7 +244,7 @@ class Attachment(Handle):
 
     The first step that a debugger sees is run before it is told anything: the graph of an eager program is known when
     it has run once. The debugger then stops "before the first step", with the initial weights, and the first step is
-    judged, and stopped after, when it says go on.
+    judged, and stopped in or after, when it says go on.
     """
 
     def __init__(
@@ -327,6 +327,8 @@ class Attachment(Handle):
                 self._notes.end(self._agent.step + 1, send=self._agent.on)
                 if self._agent.step == START:
                     self._stop_at_start()
+                    if self._agent.wants_nodes:
+                        self._agent.nodes_ended(dict.fromkeys(each.name for each in self._recording.step))
                 self._guard(self._give_to_flight)
             attached = self._agent.attached
             self._agent.step_end()

@@ -16,7 +16,7 @@ from textual.widget import Widget
 
 from tui_debugger.errors import CancelledError
 from tui_debugger.live.wire import Phase, Stop
-from tui_debugger.session.live_driver import LiveEvent, LiveKind
+from tui_debugger.session.live_events import LiveEvent, LiveKind
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural, size
 from tui_debugger.text.tensors import step_text
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tui_debugger.model import Progress
     from tui_debugger.session import Session
     from tui_debugger.session.live import LiveSession
-    from tui_debugger.session.live_driver import LiveState
+    from tui_debugger.session.live_events import LiveState
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.checker import Checker
     from tui_debugger.tui.context import Context
@@ -86,7 +86,9 @@ def stop_text(state: LiveState) -> str:
         return ""
     if stop.node:
         return f"in step {step_text(stop.step)} at {clean(stop.node)}"
-    return "before the first step" if stop.step < 0 else f"after step {stop.step}"
+    if stop.step < 0:
+        return "before the first step"
+    return f"after step {stop.step}" + (", before the first run of another network" if stop.opens else "")
 
 
 def other_trainings(states: Sequence[LiveState], rank: int) -> str:
@@ -331,8 +333,9 @@ class LiveControl:
             "step_forward": self.step_forward,
             "forward": self.ask_steps,
             "continue": lambda: self.run(None),
-            "run_to_node": lambda: self.run_to(self._screen.state.row),
+            "run_to_node": self.run_to_selected,
             "next_node": lambda: self.run_to(None),
+            "go_to_stop": self.go_to_stop,
             "all_ranks": self.toggle_ranks,
             "save_dump": self.ask_save,
             "terminate": self.ask_terminate,
@@ -526,6 +529,12 @@ class LiveControl:
 
         self._order(work)
 
+    def run_to_selected(self) -> None:
+        """Goes to the selected node, of a scope to the first operator in it."""
+        row, pane = self._screen.state.row, self._screen.nodes_pane
+        in_tree = self._screen.current_pane() == "nodes" or row < 0
+        self.run_to(pane.first_operator() if in_tree and pane.current_row < 0 else row)
+
     def run_to(self, row: int | None) -> None:
         """Goes to a node, or to the next one."""
         here, rank = self.here, self._screen.state.rank
@@ -534,11 +543,20 @@ class LiveControl:
         elif not self.session.can_run_to_nodes(rank):
             self._screen.say(f"{here.info.program} stops at the end of steps only: ] runs one", bad=True)
         elif row is not None and row < 0:
-            self._screen.say("no node is selected", bad=True)
+            self._screen.say("no operator is selected", bad=True)
         else:
             self._ran_from = self._position
 
             self._order(lambda _: self.session.run_to_node(rank, row))
+
+    def go_to_stop(self) -> None:
+        """Goes back to the place where the training of this rank stands."""
+        here = self.here
+        if self._navigator is None or here is None or here.stop is None:
+            self._refuse()
+            return
+        self._go_to_stop(self._navigator)
+        self._screen.say(f"rank {here.rank}: {training_status(here)[1]}")
 
     def pause(self) -> None:
         """Stops trainings at the end of their step; else the work of this program."""
@@ -635,7 +653,7 @@ class LiveControl:
                 self._screen.say(f"{name} is back")
             elif event.kind is LiveKind.DONE:
                 self._screen.say(f"{name} has finished: {ENDED_HINT}")
-            elif event.kind in {LiveKind.DROPPED, LiveKind.HITS} and event.text:
+            elif event.kind in {LiveKind.DROPPED, LiveKind.HITS, LiveKind.LISTED} and event.text:
                 self._screen.say(event.text)
 
     def _tick(self) -> None:

@@ -17,7 +17,8 @@ import pytest
 import torch
 
 from tui_debugger.diagnose.ranks.layout import ToldBy, is_expert
-from tui_debugger.diagnose.ranks.replicas import Replicas, compare_ranks
+from tui_debugger.diagnose.ranks.replicas import compare_ranks
+from tui_debugger.diagnose.ranks.results import Replicas
 from tui_debugger.session.session import open_dump
 
 Array = npt.NDArray[np.float32]

@@ -17,7 +17,8 @@ from tests.sources.memory import MemorySource, Op, Recorded, Value
 from tests.sources.writer import write_dump
 from tui_debugger.check.contents import KnownBy
 from tui_debugger.diagnose.ranks.layout import ToldBy
-from tui_debugger.diagnose.ranks.replicas import Kind, Replicas, compare_ranks
+from tui_debugger.diagnose.ranks.replicas import compare_ranks
+from tui_debugger.diagnose.ranks.results import Kind, Replicas
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category, ProgressFn, Side, TensorStats, no_progress
 from tui_debugger.session.session import Session, open_dump

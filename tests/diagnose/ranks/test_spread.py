@@ -17,7 +17,8 @@ import pytest
 
 from tests.cli.running import run
 from tests.sources.memory import Key, MemorySource, Op, Value
-from tui_debugger.diagnose.ranks.replicas import Kind, Replicas, compare_ranks
+from tui_debugger.diagnose.ranks.replicas import compare_ranks
+from tui_debugger.diagnose.ranks.results import Kind, Replicas
 from tui_debugger.diagnose.ranks.spread import Spread, are_alike
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category, ProgressFn, Side, no_progress

@@ -67,7 +67,7 @@ def test_what_its_names_stood_for_comes_back() -> None:
     (message,) = hit_messages([ClientHit("x", 0, result)], {1: remote})
     received = hit_of(wire.message("WatchpointHit").FromString(message.SerializeToString()))
     assert received is not None
-    assert result_of(received, made, 3) == result
+    assert result_of(received, made) == result
     assert dict(result.params[0].quantities)["prev.max"] is None
 
 
@@ -190,7 +190,7 @@ def test_a_training_stops_where_it_holds(server: Server, happened: Happened) -> 
         assert found.stop is not None
         assert found.stop.step == 3
         (hit,) = found.hits
-        (param,) = result_of(hit, made, 3).params
+        (param,) = result_of(hit, made).params
         assert hit.node == "loss"
         assert dict(param.quantities)["step"] == 3
         assert isinstance(dict(param.quantities)["prev.max"], float)

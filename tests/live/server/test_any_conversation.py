@@ -108,6 +108,13 @@ class Talk(RuleBasedStateMachine):
         self.inside = self.unanswered_view = False
         self.told = self.told if resumes else []
 
+    @precondition(lambda self: self.it.stop is not None and self.it.phase is not Phase.DONE)
+    @rule()
+    def opens_a_network(self) -> None:
+        assert Event.STOPPED not in self.it.open_graph(self.now)
+        self.fresh = True
+        self.inside = self.unanswered_view = False
+
     @rule()
     def reports_hits(self) -> None:
         self.it.report_hits()

@@ -155,6 +155,49 @@ def test_differences_of_the_list_go_before_the_next_run_one_at_a_time(
     ]
 
 
+class TestAListThatComesWhileItRuns:
+    """It is sent when the training asks for the next time, and whoever drives is told from which step on it counts."""
+
+    @pytest.fixture
+    def runs(self, conversation: Conversation, client: Client) -> Client:
+        client.enter()
+        conversation.run(None)
+        assert told(conversation, client) == (RunStep(), [])
+        return client
+
+    def test_is_known_from_the_next_step_on(self, conversation: Conversation, runs: Client) -> None:
+        number = conversation.watch([watchpoint(1)])
+        assert conversation.listed < number
+        runs.enter()
+        assert told(conversation, runs) == (Watch(watchpoint(1)), [])
+        runs.enter()
+        assert told(conversation, runs) == (RunStep(), [Event.LISTED])
+        assert conversation.listed == number
+        assert conversation.stop is not None
+        assert conversation.stop.step == 0, "the step that ended was judged by the list of before"
+        runs.enter()
+        assert told(conversation, runs) == (RunStep(), []), "once"
+
+    def test_waits_for_the_next_run_where_it_stops_before(self, conversation: Conversation, runs: Client) -> None:
+        conversation.watch([watchpoint(1)])
+        conversation.pause()
+        assert runs.enter() == [Event.STOPPED]
+        number = conversation.watch([watchpoint(1), watchpoint(2)])
+        conversation.run(1)
+        assert told(conversation, runs) == (Watch(watchpoint(1)), [])
+        runs.enter()
+        assert told(conversation, runs) == (Watch(watchpoint(2)), [])
+        runs.enter()
+        assert told(conversation, runs) == (RunStep(), []), "nobody has to be told"
+        assert conversation.listed == number
+
+
+def told(conversation: Conversation, client: Client) -> tuple[Command | None, list[Event]]:
+    """What a client that waits is answered, and what follows from that."""
+    command = client.told()
+    return command, conversation.after(command) if command is not None else []
+
+
 def test_the_name_for_everything_is_never_sent(conversation: Conversation, client: Client) -> None:
     client.enter()
     everything = RemoteWatchpoint(1, 13, (), (("*", "", ""),))
@@ -380,6 +423,56 @@ def test_a_run_may_be_interrupted_by_a_change_of_the_graph(
     assert client.enter(Report(2)) == [Event.STOPPED]
     assert conversation.stop is not None
     assert not conversation.stop.grown
+
+
+class TestOneMoreNetwork:
+    """A process of MindSpore compiles another network, sends its graph, and waits before it runs for the first time."""
+
+    @pytest.fixture
+    def trains(self, conversation: Conversation, client: Client) -> Client:
+        """Watches, and has run the first step of its first network."""
+        client.enter(Report(root=0))
+        conversation.watch([watchpoint(1)])
+        conversation.run(1, stop_on_new_nodes=True)
+        assert client.told() == Watch(watchpoint(1))
+        assert client.step(Report(root=0)) == RunStep()
+        assert client.enter(Report(root=0)) == [Event.STOPPED]
+        return client
+
+    @pytest.mark.parametrize("left", [2, None])
+    def test_interrupts_a_run_that_then_goes_on_as_it_was_told(
+        self, conversation: Conversation, trains: Client, left: int | None
+    ) -> None:
+        conversation.run(left, stop_on_new_nodes=True)
+        assert trains.told() == RunStep()
+        assert conversation.open_graph(0.0) == []
+        assert trains.enter(Report(root=1)) == [Event.STOPPED]
+        stop = conversation.stop
+        assert stop is not None
+        assert (stop.count, stop.step, stop.root, stop.opens, stop.passing, stop.alone) == (3, 0, 1, True, True, False)
+        conversation.run(left, stop_on_new_nodes=True)
+        assert trains.told() == RunStep(), "it has forgotten no watchpoint"
+        trains.enter(Report(root=1))
+        assert conversation.stop is not None
+        assert (conversation.stop.step, conversation.stop.root, conversation.stop.opens) == (1, 1, False)
+        assert [conversation.graph_runs.root(step, (0, 1)) for step in (0, 1)] == [0, 1]
+
+    def test_holds_a_pause(self, conversation: Conversation, trains: Client) -> None:
+        conversation.run(None, stop_on_new_nodes=True)
+        trains.told()
+        conversation.pause()
+        conversation.open_graph(0.0)
+        assert trains.enter(Report(root=1)) == [Event.STOPPED]
+        assert conversation.stop is not None
+        assert not conversation.stop.passing
+
+    def test_is_no_reason_to_stop_one_that_nobody_drives(self, conversation: Conversation, trains: Client) -> None:
+        conversation.release()
+        assert trains.told() == Unwatch(1)
+        assert trains.step(Report(root=0)) == RunStep(together=True)
+        conversation.open_graph(0.0)
+        assert trains.step(Report(root=1)) == RunStep(together=True)
+        assert conversation.phase is Phase.RUNNING
 
 
 def test_a_run_does_not_outlive_a_lost_connection_that_was_made_again(

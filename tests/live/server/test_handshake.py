@@ -16,7 +16,7 @@ from tui_debugger.errors import NotStoppedError
 from tui_debugger.live import wire
 from tui_debugger.live.server import Server
 from tui_debugger.live.server.identity import Admission, judge
-from tui_debugger.live.wire import Event, Phase, TrainingInfo
+from tui_debugger.live.wire import START, Event, Phase, Stop, TrainingInfo
 
 TOKEN = "a-secret-of-these-tests"  # noqa: S105 - of these tests
 EVERYBODY = "0.0.0.0"  # noqa: S104 - that is what is tested
@@ -159,6 +159,25 @@ def test_a_graph_that_changes_in_mid_training_replaces_the_old_one(server: Serve
     assert training.phase is Phase.RECEIVING
     client.wait_later(client="x")
     happened.wait(Event.STOPPED, 2)
+
+
+def test_a_network_that_mindspore_compiles_later_comes_to_the_first(server: Server, happened: Happened) -> None:
+    client = ScriptedClient(server.address)
+    client.hello()
+    client.graph(first := graph_bytes(1, b"d"))
+    waiting = client.wait_later()
+    training = happened.training(Event.STOPPED)
+    training.run(1, stop_on_new_nodes=True)
+    waiting.result(20)
+    client.hello(device_name="0:1")
+    assert training.graphs == (first,), "nothing is forgotten meanwhile"
+    client.graph(second := graph_bytes(1, b"g"))
+    assert happened.training(Event.GRAPH, 2) is training
+    assert training.graphs == (first, second)
+    client.wait_later(device_name="0:1")
+    happened.wait(Event.STOPPED, 2)
+    assert training.stop == Stop(2, START)
+    assert (training.stop.opens, training.stop.root) == (True, 1)
 
 
 class TestStrays:

@@ -59,7 +59,7 @@ class Driver:
         elif command.run_cmd.run_level == wire.LEVEL_RECHECK:
             self.fetched.append(self.training.recheck())
         else:
-            self.training.run(1)
+            self.training.run(1, stop_on_new_nodes=True)
             self._stopped()
 
     def _stopped(self) -> None:
@@ -139,3 +139,45 @@ def test_hits_statistics_and_values_arrive_as_recorded(
     unmeasured = next(hit for hit in training.hits if hit.watchpoint == 3)
     assert unmeasured.error == 1
     assert unmeasured.params[0].actual is None
+
+
+def renumbered(call: RecordedCall, number: int) -> RecordedCall:
+    """A call of a session as the same client makes it for the root graph of another number."""
+    messages = call.messages()
+    for message in messages:
+        if call.name in ("SendMetadata", "WaitCMD"):
+            message.device_name = f"0:{number}".encode()
+    if call.name == "SendGraph":
+        graph = wire.message("GraphProto").FromString(b"".join(message.buffer for message in messages))
+        graph.name, graph.root_name = f"kernel_graph_{number}".encode(), str(number).encode()
+        messages = [wire.message("Chunk")(buffer=graph.SerializeToString())]
+    return RecordedCall(call.name, [message.SerializeToString() for message in messages], call.reply)
+
+
+def test_two_recorded_networks_in_one_session_are_one_training(
+    server: Server, happened: Happened, recording: Callable[[str], tuple[RecordedCall, ...]]
+) -> None:
+    """The second network's messages follow those of the first, without its exit, as one process sends them."""
+    first = [call for call in recording("mlp") if not call.command.exit]
+    first = first[: 1 + max(at for at, call in enumerate(first) if call.name == "WaitCMD" and runs_on(call))]
+    second = [renumbered(call, 1) for call in recording("nan") if call.name != "SendHeartbeat"]
+    replies: list[bytes] = []
+    client = threading.Thread(target=play, args=(server, [*first, *second], replies), daemon=True)
+    client.start()
+    training = happened.training(Event.GRAPH)
+    driver = Driver(training, happened)
+    driver.follow([*first, *second])
+    client.join(20)
+
+    steps = [sum(map(runs_on, calls)) for calls in (first, second)]
+    assert happened.count(Event.CONNECTED) == 1
+    assert [wire.message("GraphProto").FromString(graph).root_name for graph in training.graphs] == [b"0", b"1"]
+    assert training.graphs[0] == recorded_graph("mlp")
+    assert training.stop is not None
+    ran = [training.graph_runs.root(step, (0, 1)) for step in range(training.stop.step + 1)]
+    assert ran == [0] * (steps[0] - 1) + [1] * steps[1], "the first network went on into the second"
+    assert training.phase is Phase.DONE
+
+
+def runs_on(call: RecordedCall) -> bool:
+    return call.name == "WaitCMD" and bool(call.command.run_cmd.run_level == wire.LEVEL_STEP)

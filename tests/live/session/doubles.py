@@ -13,6 +13,7 @@ from tests.live.controlled import Server, need_stopped, send
 from tui_debugger.errors import UnsupportedError
 from tui_debugger.graph.messages import message_class
 from tui_debugger.live import wire
+from tui_debugger.live.graph_runs import GraphRuns
 from tui_debugger.live.wire import (
     START,
     Event,
@@ -100,6 +101,7 @@ class ScriptedTraining:
         self.unrecorded: Sequence[Unrecorded] = ()
         self.cause = ""
         self.notes = RunNotes()
+        self.graph_runs = GraphRuns()
         self.watchpoints: Sequence[RemoteWatchpoint] = ()
         self.asked: list[tuple[str, tuple[RemoteTensor, ...]]] = []
         self.said: list[str] = []
@@ -156,8 +158,13 @@ class ScriptedTraining:
 
     # -- Training ----------------------------------------------------------------------------------
 
-    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
+    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> int:
         self.watchpoints = tuple(watchpoints)
+        return 0
+
+    @property
+    def listed(self) -> int:
+        return 0
 
     def run(
         self,

@@ -39,7 +39,7 @@ from tui_debugger.model import (
     TensorStats,
     Verdict,
 )
-from tui_debugger.session import live_driver
+from tui_debugger.session import live_events
 from tui_debugger.session.live import LiveKind, LiveSession
 from tui_debugger.stats.blocks import measure_stats
 
@@ -794,6 +794,35 @@ def test_a_step_of_which_nothing_is_left_is_not_called_clean(live: Make) -> None
     assert it.session.known([(0, 4)]) is None
 
 
+def test_before_the_first_step_there_is_nothing_that_could_not_be_judged(live: Make) -> None:
+    """A training that came stands there by itself: no operator has run of which it could have kept a value."""
+    it = live(
+        values=lambda step: ones(step) if step > START else {WEIGHT: ones(0)[WEIGHT]}, features=wire.RUNS_TO_NODES
+    )
+    it.training.emit(Event.CONNECTED)
+    it.training.emit(Event.GRAPH)
+    it.training.come_back(START)
+    it.told.wait(LiveKind.STOPPED)
+    it.session.add_recommended()
+    it.session.run_to_node(0, it.session.nodes(0).find(RELU))
+    stop = it.told.wait(LiveKind.STOPPED, 2)
+    assert (stop.step, stop.ended) == (0, START)
+    assert lost(it) == []
+
+
+def test_inside_a_step_only_what_ran_was_looked_at(live: Make) -> None:
+    it = live(features=wire.RUNS_TO_NODES)
+    it.arrive()
+    it.session.watchpoints.add("tensor_overflow", selection=NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),)))
+    looked_at = []
+    for node in (MATMUL, RELU):
+        it.session.run_to_node(0, it.session.nodes(0).find(node))
+        result = it.told.wait(LiveKind.STOPPED, 2 + len(looked_at)).result
+        assert result is not None
+        looked_at.append(result.coverage.checked)
+    assert looked_at == [1, 2], "parameters are looked at when the step ends"
+
+
 def test_hits_on_unknown_nodes_are_not_called_clean(live: Make) -> None:
     it = live(hits=overflow_at(1, "what/is/this"))
     it.arrive()
@@ -848,7 +877,7 @@ def test_hits_of_a_step_that_come_one_by_one_are_one_result(live: Make) -> None:
 def test_reports_that_come_faster_than_they_are_taken_in_wait_and_are_none_lost(
     live: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_driver, "_MOST", 2)
+    monkeypatch.setattr(live_events, "_MOST", 2)
     it = live(hits=lambda step, watched: overflow_at(step, LOSS)(step, watched), end=50)
     it.arrive()
     it.session.add_recommended()

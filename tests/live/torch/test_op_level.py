@@ -79,6 +79,30 @@ def test_runs_to_an_operator_and_to_the_next_one(train: Train) -> None:
     assert (run.stop.step, run.stop.node) == (1, "")
 
 
+def test_from_before_the_first_step_it_runs_to_an_operator_of_that_step(train: Train) -> None:
+    run = train("plain", steps=2, level="op")
+    run.run_to_node()
+    assert (run.stop.step, run.stop.node) == (0, "Randint")
+    run.run_to_node("blocks/0/feed/1/Relu")
+    assert (run.stop.step, run.stop.node) == (0, "blocks/0/feed/1/Relu")
+    assert run.value("blocks/0/feed/1/Relu") is not None
+    run.run()
+    assert (run.stop.step, run.stop.node) == (0, "")
+
+
+def test_on_the_way_through_the_first_step_what_is_bad_stops_it(train: Train) -> None:
+    run = train("plain", steps=2, spoil=0, level="op")
+    run.watch(("tensor_overflow", {}, "^blocks"))
+    run.run_to_node("Loss")
+    assert run.stop.step == 0
+    assert run.stop.node.startswith("blocks/1/feed/0/")
+    assert {hit.node for hit in run.training.hits} == {run.stop.node}
+    bad = run.stop.node
+    run.run()
+    assert (run.stop.step, run.stop.node) == (0, "")
+    assert bad in run.hits()
+
+
 @pytest.mark.parametrize("kind", ["reentrant", "not reentrant"])
 def test_recomputed_operators_are_not_recorded_again(train: Train, kind: str) -> None:
     run = train("checkpointed", steps=2, kind=kind, level="op")

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.plan import RequiredByStep
 from tui_debugger.diagnose.health import HealthMap, tree_indices
-from tui_debugger.diagnose.ranks.replicas import Replicas
+from tui_debugger.diagnose.ranks.results import Replicas
 from tui_debugger.diagnose.run import Run
 from tui_debugger.graph.build import together
 from tui_debugger.graph.table import NodeTable

@@ -14,8 +14,7 @@ tell: a gradient that went into none, where those of the other weights did, was 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +24,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int64, UInt8
 from tui_debugger.check.contents import Content, KnownBy
 from tui_debugger.check.types import Pair
-from tui_debugger.diagnose.ranks.batches import SharedBatch, shared_batches
+from tui_debugger.diagnose.ranks.batches import shared_batches
 from tui_debugger.diagnose.ranks.layout import (
     MODEL,
     ParallelLayout,
@@ -37,6 +36,7 @@ from tui_debugger.diagnose.ranks.layout import (
     recorded_layout,
     shard_of,
 )
+from tui_debugger.diagnose.ranks.results import Difference, Kind, NotReduced, Place, Replicas
 from tui_debugger.diagnose.ranks.spread import Spread, are_alike, are_nearly_equal, is_norm, is_of_norm
 from tui_debugger.diagnose.ranks.tied import Tie, ties
 from tui_debugger.diagnose.ranks.unequal_gradients import why_unequal
@@ -57,153 +57,12 @@ from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import TRAINABLE, Category, ProgressFn, Side, TensorKey, no_progress
 from tui_debugger.sources.base import TensorTable, made_once
 
-
-class Kind(IntEnum):
-    """Why a tensor must be the same on several ranks."""
-
-    NONE = 0
-    WEIGHT = 1
-    GRADIENT = 2
-    """Of a weight, after it was reduced."""
-    COLLECTIVE = 3
-    """The output of a collective operation that gives all ranks the same."""
-    DECLARED = 4
-    """The program said so."""
-    TIED = 5
-    """It is also a weight of another stage of the pipeline: see ``tied``."""
-    SHARD = 6
-    """The same part of a weight."""
-
-
-KIND_WORDS: Final = {
-    Kind.WEIGHT: "weight",
-    Kind.GRADIENT: "reduced gradient",
-    Kind.COLLECTIVE: "output of a collective operation",
-    Kind.DECLARED: "tensor declared replicated",
-    Kind.TIED: "tied weight",
-    Kind.SHARD: "shard of weight",
-}
-KINDS_WORDS: Final = {
-    Kind.WEIGHT: "weights",
-    Kind.GRADIENT: "reduced gradients",
-    Kind.COLLECTIVE: "outputs of collective operations",
-    Kind.DECLARED: "declared replicated",
-    Kind.TIED: "tied weights",
-    Kind.SHARD: "shards of weights",
-}
 _GRADIENT_TYPES: Final = frozenset({*PARAMETER_GRADIENTS, WEIGHT_GRADIENT, BIAS_GRADIENT})
 _MOST: Final = 0.75
 """The share of gradients that go into collective operations, from which on one that does not was left out."""
 _FEW: Final = 3
 _SUMMAND: Final = "/local"
 """The end of what our client for PyTorch calls a tensor before a collective operation."""
-
-
-class Place(NamedTuple):
-    """A tensor as every rank calls it: the output of a node, in a round of a step."""
-
-    graph: str
-    node: str
-    slot: int
-    round: int
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A tensor that must be equal on some ranks, and is not.
-
-    Attributes:
-        kind: why it must be.
-        key: the tensor, on the first of the ranks that are named, else on the first of the group.
-        group: the ranks that must have the same.
-        parts: those of them that have the same, the largest number first.
-        outliers: ranks that differ from more than half of the group; none where there is no such majority.
-        equal_at: the last step before at which they were equal; None where they never were.
-        changed: the ranks whose tensor changed since that step; None where that is not known.
-        by: what they were compared by.
-        first: no earlier step has this difference.
-        twin: of a tied weight the other one: its rank and its name.
-        why: a few words; empty where nothing tells.
-    """
-
-    kind: Kind
-    key: TensorKey
-    group: tuple[int, ...]
-    parts: tuple[tuple[int, ...], ...]
-    outliers: tuple[int, ...] = ()
-    equal_at: int | None = None
-    changed: tuple[int, ...] | None = None
-    by: KnownBy = KnownBy.BYTES
-    first: bool = True
-    twin: tuple[int, str] | None = None
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class NotReduced:
-    """A gradient that went into no collective operation, although those of other weights did.
-
-    Attributes:
-        parameter: the weight.
-        key: its gradient, on the first rank of the group.
-        group: the ranks that have replicas of the weight.
-        others: how many other gradients did, and of how many.
-        by: what the tensors were compared by.
-    """
-
-    parameter: str
-    key: TensorKey
-    group: tuple[int, ...]
-    others: tuple[int, int]
-    by: KnownBy
-
-
-@dataclass(frozen=True, slots=True)
-class Replicas:
-    """The result of a comparison of ranks.
-
-    Attributes:
-        layout: how ranks share the work.
-        differences: in the order of time.
-        not_reduced: in the order of time.
-        compared: how many tensors of how many steps were compared between ranks, by kind.
-        by: the weakest that any of them were compared by; None: nothing was compared.
-        unknown: tensors that must be equal and of which nothing is known, with the reason.
-        apart: weights that differed when they were first dumped, where nobody recorded whether they are shards.
-        notes: what was not compared, and why, one sentence each.
-        spreads: the spread of each weight over the ranks, where the spread is known.
-        norms_apart: parameters of norms that differ from the start on ranks that have other weights in common.
-        loosened: weights that may be tied, and are not the same at every step.
-        shared: batches that several data-parallel ranks read.
-    """
-
-    layout: ParallelLayout
-    differences: tuple[Difference, ...] = ()
-    not_reduced: tuple[NotReduced, ...] = ()
-    compared: Mapping[Kind, int] = field(default_factory=dict)
-    by: KnownBy | None = None
-    unknown: tuple[tuple[TensorKey, str], ...] = ()
-    apart: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    spreads: Mapping[str, Spread] = field(default_factory=dict)
-    norms_apart: tuple[str, ...] = ()
-    loosened: tuple[Tie, ...] = ()
-    shared: tuple[SharedBatch, ...] = ()
-
-    @property
-    def went_apart(self) -> tuple[str, ...]:
-        """Weights that were equal on all ranks at first, and that no recorder calls replicated."""
-        return tuple(name for name, spread in self.spreads.items() if spread is Spread.VARYING)
-
-    @property
-    def found(self) -> bool:
-        """Tells whether ranks differ where they must not."""
-        return bool(self.differences or self.not_reduced)
-
-    @property
-    def firsts(self) -> tuple[Difference, ...]:
-        """The differences, each at its first step only."""
-        return tuple(each for each in self.differences if each.first)
 
 
 def compare_ranks(run: Run, pairs: Sequence[Pair] | None = None, progress: ProgressFn = no_progress) -> Replicas:

@@ -13,7 +13,7 @@ from tui_debugger.check.contents import BY_WORDS, KnownBy
 from tui_debugger.check.results import parts_text
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.check.verdicts import Judgement, Outcome
-from tui_debugger.diagnose.ranks.replicas import KIND_WORDS, KINDS_WORDS, Difference, NotReduced, Replicas
+from tui_debugger.diagnose.ranks.results import KIND_WORDS, KINDS_WORDS, Difference, NotReduced, Replicas
 from tui_debugger.diagnose.run import Run
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, UnreadablePart, Verdict, no_progress
 from tui_debugger.text.clean import clean

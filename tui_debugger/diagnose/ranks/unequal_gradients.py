@@ -7,20 +7,15 @@ gradients that the factor does not explain are the ones that caused it.
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
-Pair = tuple[npt.NDArray[Any], npt.NDArray[Any]]
-_FEWEST: Final = 4
-"""Gradients that have to differ before most of them tell what happened to all."""
-_MOST: Final = 0.7
-_SAME: Final = 1e-4
-"""Relative differences of factors, and of what they leave: gradients are float32, or were until they were clipped."""
+from tui_debugger.diagnose.runs.distance import unit_of
+from tui_debugger.diagnose.runs.kinds import factor_between
+from tui_debugger.diagnose.runs.rescaled import of_one_factor
+from tui_debugger.stats.dtypes import name_of
 
 
 class Unequal(NamedTuple):
@@ -46,7 +41,8 @@ def why_unequal(
         summand: the end of the name of what a rank puts into a reduction.
     """
     found: dict[str, Unequal] = {}
-    factors: dict[str, float] = {}
+    factors: dict[str, float | None] = {}
+    unit = 0.0
     for name, ranks in names.items():
         both = [gradients(name, rank) for rank in ranks]
         put_in = [gradients(name + summand, rank) for rank in ranks]
@@ -57,28 +53,23 @@ def why_unequal(
             for one, own in zip(both, put_in, strict=True)
         ):
             found[name] = Unequal("each rank has what it put in: it was not reduced", passed_on=False)
-        elif both[0] is not None and both[1] is not None and (factor := _factor(both[0], both[1])):
-            factors[name] = factor
-    rest = names.keys() - found.keys()
-    if len(rest) < _FEWEST or not factors:
+        else:
+            factors[name] = _factor(both[0], both[1])
+            unit = max(unit, *(_unit(one) for one in both if one is not None))
+    alike, factor = of_one_factor(factors, unit)
+    if len(alike) == len(factors):
         return found
-    common, count = Counter(round(math.log(each) / _SAME / 10) for each in factors.values()).most_common(1)[0]
-    alike = {name: each for name, each in factors.items() if abs(math.log(each) / _SAME / 10 - common) <= 1}
-    if count < _MOST * len(rest) or len(alike) == len(rest):
-        return found
-    factor = float(np.median(list(alike.values())))
     told = Unequal(f"by the factor {factor:.6g}, as most gradients: clipping passes on another one's", passed_on=True)
     return found | dict.fromkeys(alike, told)
 
 
-def _factor(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> float | None:
-    """Returns by what factor the second gradient is the first one; None where it is something else."""
-    if one.shape != other.shape:
+def _factor(one: npt.NDArray[Any] | None, other: npt.NDArray[Any] | None) -> float | None:
+    """Returns by what number the second gradient is the first one; None where it is something else."""
+    if one is None or other is None or one.shape != other.shape:
         return None
-    a, b = (each.astype(np.float64, copy=False).ravel() for each in (one, other))
-    square = float(a @ a)
-    factor = float(a @ b) / square if 0 < square < math.inf else 0.0
-    if not 0 < factor < math.inf:
-        return None
-    left = b - factor * a
-    return factor if float(left @ left) <= (_SAME * factor) ** 2 * square else None
+    found = factor_between(one, other, _unit(one))
+    return found if found is not None and found > 0 else None
+
+
+def _unit(gradient: npt.NDArray[Any]) -> float:
+    return unit_of((name_of(gradient.dtype),))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,8 +22,10 @@ from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
 from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Distance, error_over_expected
-from tui_debugger.diagnose.runs.matching import Match
+from tui_debugger.diagnose.runs.matching import GRADIENTS, Match
+from tui_debugger.diagnose.runs.rescaled import without_rescaled
 from tui_debugger.diagnose.runs.results import (
+    COVERED,
     NO_OUTPUT,
     Finding,
     Judged,
@@ -32,11 +35,12 @@ from tui_debugger.diagnose.runs.results import (
     Place,
     StepReport,
 )
-from tui_debugger.diagnose.runs.step import Entry, Feed, Noise, RunTensors
+from tui_debugger.diagnose.runs.step import Entry, Feed, Noise, PairKey, RunTensors
 from tui_debugger.diagnose.runs.unmatched import BLAMED
 from tui_debugger.diagnose.runs.updates import ParameterCauses
 from tui_debugger.graph.categories import (
     PARAMETER_GRADIENTS,
+    gradient_of,
     is_random,
     update_of,
 )
@@ -52,9 +56,11 @@ ONE_ELEMENT: Final = 200.0
 
 _SUMS: Final = frozenset({"add", "sub", "rsub", "sum", "reducesum", "mean", "reducemean", "addn", "biasaddgrad"})
 """Operators whose output may be much smaller than what it is made of."""
-_NO_INPUTS: Final = "it differs by more than anything before it; what goes into it was not recorded"
 _PRODUCTS: Final = frozenset({"matmul", "batchmatmul", "matmulv2", "batchmatmulv2", "mm", "bmm"})
 """Of those the ones that multiply their first two inputs."""
+_GRADIENT: Final = re.compile(r"Grad(?=#\d+$|$)")
+"""The end of the name of a module's gradient."""
+_NO_INPUTS: Final = "it differs by more than anything before it; what goes into it was not recorded"
 
 
 class Earlier(NamedTuple):
@@ -79,12 +85,14 @@ class _Given(NamedTuple):
         element: largest distance of one of their elements.
         unit: of the coarsest type.
         unknown: whether any input could not be compared.
+        vague: whether any input differs by more than its statistics tell: their distance is the least that it may be.
     """
 
     dx: float
     element: float
     unit: float
     unknown: bool
+    vague: bool = False
 
 
 class StepJudge(ParameterCauses):
@@ -105,6 +113,7 @@ class StepJudge(ParameterCauses):
         self.dx_of: dict[int, float] = {}
         self._held: tuple[dict[tuple[int, ...], dict[bytes, list[int]]], ...] = {}, {}
         self.odd = False
+        self.suspected: set[int] = set()
         self.found_before = False
         self.proven = set(earlier.before.proven) if earlier.before is not None else set()
 
@@ -117,6 +126,7 @@ class StepJudge(ParameterCauses):
         entries = self.with_proof(entries)
         is_parameter = self.sides[0].is_parameter  # judged where they are read, if anybody reads them
         entries.sort(key=lambda entry: (entry.rounds[0], is_parameter(entry.match.a), entry.order, entry.match.a))
+        self.note_entries(entries)
         updates = self._updated_in_place()
         judged = [self._judge(entry, updates) for entry in entries]
         judged = self._look_into_containers(judged, {entry.match.a: entry for entry in entries})
@@ -132,11 +142,20 @@ class StepJudge(ParameterCauses):
             for one in one_sided
         )
         self._name_first_known(judged, entries)
-        failed = self._failed(entries)
+        judged = self._without_rescaled(judged)
+        agreed, covered = self.covered(judged)
+        unjudged = Judgement.NOT_COMPARED
+        judged = [
+            replace(each, why=COVERED)
+            if each.judgement is unjudged and each.why != NO_OUTPUT and each.match.a in covered
+            else each
+            for each in judged
+        ]
+        failed, bare = self._failed(entries, agreed, covered)
         joined = dict(self.joiner.counts)
         self.joiner.counts.clear()
         told = self.place, tuple(judged), one_sided, dict(compared), failed, doubtful
-        return StepReport(*told, joined=joined, converted=tuple(self.converted))
+        return StepReport(*told, joined=joined, converted=tuple(self.converted), covered=bare)
 
     def _name_first_known(self, judged: Sequence[Judged], entries: Sequence[Entry]) -> None:
         """Makes NaN or infinities of one run only a finding, though not all that went into the node is known.
@@ -156,15 +175,32 @@ class StepJudge(ParameterCauses):
             self._finding(Kind.INPUT, entry, at, first.worst, given=first.dx, times=first.times, text=text)
         )
 
+    def _without_rescaled(self, judged: list[Judged]) -> list[Judged]:
+        """Takes back findings of gradients that are those of the first run times one factor for all of them."""
+        names = self.flows[0].nodes.names
+        gradients = {gradient_of(names[row]) for row in self.matching.to_b if self.sides[0].is_parameter(row)}
+        found = [each for each in self.findings if each.kind is Kind.INTRODUCED and each.name in gradients]
+        kept = without_rescaled(found, (self.files[0].run, self.files[1].run))
+        rows = {each.row_a for each in found} - {each.row_a for each in kept}
+        if rows:
+            self.findings = [each for each in self.findings if each not in found] + kept
+        passed = Judgement.INHERITED
+        return [replace(each, judgement=passed) if each.match.a in rows else each for each in judged]
+
     def forget(self) -> None:
         """Lets go of what was judged two steps ago: nothing asks for it any more."""
         self.others = ()
         if self.before is not None:
             self.before.before = None
 
-    def _failed(self, entries: Sequence[Entry]) -> tuple[tuple[str, str], ...]:
+    def _failed(
+        self, entries: Sequence[Entry], agreed: set[int], covered: set[int]
+    ) -> tuple[tuple[tuple[str, str], ...], int]:
+        """Returns what could not be compared and why, and how many tensors needed not be."""
         found: dict[str, str] = {}
         behind: list[str] = []
+        bare: set[PairKey] = set()
+        good = agreed | covered
         for entry in entries:
             if self._other_shape_is_found(entry):
                 continue
@@ -173,12 +209,18 @@ class StepJudge(ParameterCauses):
                 found[name] = "an output was dumped in one run only"
             elif not entry.outputs and self._dumped(0, entry.match.a) != self._dumped(1, entry.match.b):
                 found[name] = "it was dumped in one run only"
-            pairs: list[tuple[str, Located | None, Located | None]]
-            pairs = [(f"{name}:{slot}", one, other) for slot, one, other in entry.outputs]
-            pairs += [(f"{name}:in{feed.slot}", *feed.at) for feed in entry.feeds]
-            for tensor, one, other in pairs:
+            pairs: list[tuple[str, Located | None, Located | None, Feed | None]]
+            pairs = [(f"{name}:{slot}", one, other, None) for slot, one, other in entry.outputs]
+            pairs += [(f"{name}:in{feed.slot}", *feed.at, feed) for feed in entry.feeds]
+            for tensor, one, other, feed in pairs:
                 distance = self.distance(one, other)
-                if distance is not None and not distance.compared:
+                if one is None or other is None or distance is None or distance.compared:
+                    continue
+                if entry.match.a in (covered if feed is None else good) and (
+                    feed is None or self.feed_fits(feed, agreed, good)
+                ):
+                    bare.add(((one.step, one.index), (other.step, other.index)))
+                else:
                     unlike = len(set(distance.shapes)) > 1
                     shapes = " and ".join(str(list(shape)) for shape in distance.shapes) if unlike else ""
                     if unlike and not self.sides[0].is_parameter(entry.match.a):
@@ -190,7 +232,7 @@ class StepJudge(ParameterCauses):
                 found[name] = "it ran a different number of times within the step"
         if len(behind) > 1:
             found[behind[0]] += f", and so do {plural(len(behind) - 1, 'tensor')} behind it"
-        return tuple(found.items())
+        return tuple(found.items()), len(bare)
 
     def _other_shape_is_found(self, entry: Entry) -> bool:
         """Tells whether a finding says already that a parameter has another shape in the other run."""
@@ -238,8 +280,12 @@ class StepJudge(ParameterCauses):
         wrong = -1
         if (times > SUSPICIOUS or why) and self.options.tolerance is None:
             judgement, wrong = self._recomputed(entry, judgement, slot, worst)
+        if judgement is Judgement.UNPROVEN and self._diverges(entry, worst, times):
+            judgement = Judgement.INHERITED
         self.most = max(self.most, dy if math.isfinite(dy) else 0.0)
         self.odd = self.odd or bool(worst.odd)
+        if judgement is Judgement.INTRODUCED and self._changed_parameter(entry, slot, worst):
+            judgement = Judgement.INHERITED
         if judgement is Judgement.INTRODUCED:
             finding = self._introduced(entry, slot, worst, given.dx, times)
             self.findings.append(replace(finding, side=wrong))
@@ -285,7 +331,11 @@ class StepJudge(ParameterCauses):
             return Judgement.ROUNDING if worst.relative <= INTRODUCED * given.unit else Judgement.INHERITED
         if entry.match.a in self.containers[0] or entry.match.b in self.containers[1]:
             return Judgement.INSIDE
-        if (worst.exact and given.dx > 0) or self._is_lenient(entry, given.dx, worst):
+        if (
+            (given.vague and not worst.odd)
+            or (worst.exact and given.dx > 0)
+            or self._is_lenient(entry, given.dx, worst)
+        ):
             return Judgement.INHERITED
         return Judgement.UNPROVEN if given.unknown else Judgement.INTRODUCED
 
@@ -382,6 +432,27 @@ class StepJudge(ParameterCauses):
             return 0.0
         return distance.size or self.files[0].size(feed.at[0])
 
+    def _diverges(self, entry: Entry, worst: Distance, times: float) -> bool:
+        """Tells whether a node reads what only one run made: the difference begins there."""
+        feeds = [feed for feed in entry.feeds if min(feed.holders) < 0 and self.is_one_sided(feed)]
+        for feed in feeds:
+            region, _ = self.region(feed)
+            if not self.blamed.issuperset(region):
+                self.blamed.update(region)
+                self.findings.append(self._region_finding(entry, feed, worst, region, times))
+        return bool(feeds)
+
+    def _changed_parameter(self, entry: Entry, slot: int, worst: Distance) -> bool:
+        """Tells whether a node only shows that a parameter is not what the step before left: a view of a weight."""
+        if len(entry.feeds) != 1 or not self.keeps_values(entry):
+            return False
+        ((one, other),) = ((feed.holders) for feed in entry.feeds)
+        if min(one, other) < 0 or not self.sides[0].is_parameter(one) or self.matching.to_b.get(one, -1) != other:
+            return False
+        at = next((of_a, of_b) for number, of_a, of_b in entry.outputs if number == slot)
+        self._cause_of_parameter(one, worst, entry, entry.feeds[0]._replace(at=at), left=True)
+        return True
+
     # -- what goes in ------------------------------------------------------------------------------
 
     def _given(self, entry: Entry) -> _Given:
@@ -390,13 +461,15 @@ class StepJudge(ParameterCauses):
         What differs at an input, and nothing made it differ, becomes a finding.
         """
         dx = ex = unit = 0.0
-        unknown = False
+        unknown = vague = False
         for feed in entry.feeds:
-            distance = self.distance(*feed.at)
+            distance = self.known(feed)
             if distance is None or not distance.compared:
                 unknown = unknown or self._matters(feed)
                 continue
             self._look_at_input(entry, feed, distance)
+            vague = vague or feed.holders[0] in self.suspected
+            vague = vague or self.is_only_bounded(feed, distance)
             dx, ex, unit = max(dx, distance.relative), max(ex, distance.element), max(unit, distance.unit)
         if self.sides[0].backward(entry.match.a):
             forward = [
@@ -404,13 +477,25 @@ class StepJudge(ParameterCauses):
                 for row in self.sides[0].producers(entry.match.a)
                 if not self.sides[0].backward(row) and not self.sides[0].is_parameter(row)
             ]
-            dx = max([dx, *(self.dx_of.get(row, 0.0) for row in forward)])
+            dx = max([dx, *(self.dx_of.get(row, 0.0) for row in forward), *map(self._drawn, entry.feeds)])
         if self._is_without_inputs(entry):
             dx = max(dx, self.most, self.before.most if self.before is not None else 0.0)
             if self.odd or (self.before is not None and self.before.odd):
                 dx = math.inf  # NaN may have come from any tensor before
             ex = math.inf if dx else ex
-        return _Given(dx, ex, unit, unknown)
+        vague = vague or (dx > INTRODUCED * unit and self.is_composite(entry))
+        return _Given(dx, ex, unit, unknown, vague)
+
+    def _drawn(self, feed: Feed) -> float:
+        """Returns how far apart random numbers are that an operator of the forward pass keeps for its gradient."""
+        found = 0.0
+        for side, row in enumerate(feed.holders):
+            nodes = self.flows[side].nodes
+            if row < 0 or not self.sides[side].backward(row) or not is_random(_GRADIENT.sub("", nodes.op_type(row))):
+                continue
+            forward = nodes.find(_GRADIENT.sub("", nodes.names[row].removeprefix(GRADIENTS)))
+            found = max(found, self.dy_of.get(forward if side == 0 else self.matching.to_a.get(forward, -1), 0.0))
+        return found
 
     def _is_without_inputs(self, entry: Entry) -> bool:
         """Tells whether nobody recorded what goes into a node: what differed before it may be that."""
@@ -428,10 +513,11 @@ class StepJudge(ParameterCauses):
 
     def _look_at_input(self, entry: Entry, feed: Feed, distance: Distance) -> None:
         unit = distance.unit
-        if distance.relative <= INTRODUCED * unit or not feed.own:
+        holders = feed.holders
+        elsewhere = not feed.own and not self._read_other_nodes(feed)
+        if distance.relative <= INTRODUCED * unit or elsewhere:
             self.most = max(self.most, distance.relative)
             return
-        holders = feed.holders
         if any(flow.is_constant(row) for flow, row in zip(self.flows, holders, strict=True)):
             if all(flow.is_constant(row) for flow, row in zip(self.flows, holders, strict=True)):
                 text = "a constant that goes into it differs"
@@ -444,7 +530,8 @@ class StepJudge(ParameterCauses):
         if parameter is not None:
             row = holders[0] if holders[0] >= 0 else self.matching.to_a.get(holders[1], -1)
             if row >= 0 and self.sides[0].is_parameter(row):
-                self._cause_of_parameter(row, distance, entry, feed)
+                left = any(at is not None and at.step != step for at, step in zip(feed.at, self.steps, strict=True))
+                self._cause_of_parameter(row, distance, entry, feed, left=left)
         elif max(holders) < 0:
             behind = self._parameter_behind(entry, feed, distance)
             if behind >= 0:
@@ -454,6 +541,13 @@ class StepJudge(ParameterCauses):
         else:
             self._cause_between(entry, feed, distance)
         self.most = max(self.most, distance.relative if math.isfinite(distance.relative) else 0.0)
+
+    def _read_other_nodes(self, feed: Feed) -> bool:
+        """Tells whether one run reads what only it has, or a parameter: nobody else looks at what differs there."""
+        if min(feed.holders) < 0:
+            return False
+        parameters = [of.is_parameter(row) for of, row in zip(self.sides, feed.holders, strict=True)]
+        return all(parameters) or (not any(parameters) and self.is_one_sided(feed))
 
     def _parameter_behind(self, entry: Entry, feed: Feed, distance: Distance) -> int:
         """Returns the parameter that has the values of an input in both runs, of those of its module first; else -1.
@@ -539,7 +633,7 @@ class StepJudge(ParameterCauses):
             row_b=row if side == 1 else -1,
             keys=(key, None) if side == 0 else (None, key),
             consumer=self.flows[0].nodes.names[entry.match.a],
-            text=f"only {'AB'[side]} has {names}; what comes out of it differs",
+            text=f"only {'AB'[side]} has {names}{self.read_by(side, row)}; what comes out of it differs",
         )
 
     # -- parameters --------------------------------------------------------------------------------
@@ -646,9 +740,18 @@ class StepJudge(ParameterCauses):
         at = next((one, other) for number, one, other in entry.outputs if number == slot)
         kind, text = Kind.INTRODUCED, _NO_INPUTS if self._is_without_inputs(entry) else ""
         if self._is_random(entry):
+            idle = [self._is_identity(side, row) for side, row in enumerate((entry.match.a, entry.match.b))]
             kind, text = Kind.RANDOM, "a random operator whose inputs agree: the runs have other random streams"
+            if idle[0] != idle[1]:
+                text = f"it is switched off in {'AB'[idle.index(True)]}, where its output is its input"
         elif arguments := self._other_arguments(entry):
             kind, text = Kind.ARGUMENT, f"it is called with other arguments: {arguments}"
+        elif left := self.left_before(entry):
+            self.suspected |= left
+            text = text or (
+                f"its inputs agree, weights as step {self.steps[0] if self.before is None else self.before.steps[0]} "
+                "left them, and its output does not: it computes otherwise, or a weight was changed between"
+            )
         return self._finding(kind, entry, at, worst, given=dx, times=times, text=text)
 
     def _other_arguments(self, entry: Entry) -> str:

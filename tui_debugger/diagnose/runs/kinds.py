@@ -115,17 +115,25 @@ def _masked(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # n
 
 
 def _scale(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
-    finite = np.isfinite(x)
-    square = float(np.dot(x[finite], x[finite]))
-    if not square:
-        return "", ""
-    factor = float(np.dot(x[finite], y[finite])) / square
-    rest, whole = (float(np.linalg.norm(each[finite])) for each in (y - factor * x, y - x))
-    if rest > max(_FIT * whole, 4 * unit * float(np.linalg.norm(y[finite]))) or abs(factor - 1) < 4 * unit:
+    factor = factor_between(x, y, unit)
+    if factor is None or abs(factor - 1) < 4 * unit:
         return "", ""
     if abs(factor + 1) < _FIT:
         return "sign", "B is A with the sign turned"
     return "scale", f"B is A times {factor:.6g}"
+
+
+@np.errstate(all="ignore")
+def factor_between(a: Array, b: Array, unit: float) -> float | None:
+    """Returns the number that the first tensor times it is the second one, within rounding; None where none is."""
+    x, y = _wide(a), _wide(b)
+    finite = np.isfinite(x)
+    square = float(np.dot(x[finite], x[finite]))
+    if not square:
+        return None
+    factor = float(np.dot(x[finite], y[finite])) / square
+    rest, whole = (float(np.linalg.norm(each[finite])) for each in (y - factor * x, y - x))
+    return None if rest > max(_FIT * whole, 4 * unit * float(np.linalg.norm(y[finite]))) else factor
 
 
 def _offset(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few

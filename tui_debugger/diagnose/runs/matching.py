@@ -34,7 +34,7 @@ ShapesOf = Callable[[int], Shapes | None]
 
 GRADIENTS: Final = "Gradients/"
 _COUNTER = re.compile(r"(?:-op\d+|\.\d+)$")
-_CALL = re.compile(r"\.\d+$")
+_CALL = re.compile(r"[.#]\d+$")
 _GRADIENT_SCOPE = re.compile(r"^grad(?=[A-Z])|^Grad_")
 _EXPANDED = re.compile(r"-(?:expand|meta)$")
 _NAMES_NOTHING: Final = frozenset(
@@ -681,11 +681,18 @@ def _traced(
     return found[::-1]
 
 
-def containers(side: NodesOfRun) -> dict[int, list[int]]:
+def containers(side: NodesOfRun, is_operator: Callable[[int], bool] = lambda _: False) -> dict[int, list[int]]:
     """Returns the modules that other calls run inside of, with those calls.
 
     The parameters of what runs inside are not among the recorded inputs of such a module: its inputs may agree and its
     outputs not, and yet nothing is wrong with it.
+
+    A module may be a row of its own scope that has the name of its class, as operators have that of their type. It
+    ends after all that runs inside of it; an operator may stand anywhere.
+
+    Args:
+        side: the nodes.
+        is_operator: tells which rows are known to be calls of an operator.
     """
     of_scope: dict[str, list[int]] = defaultdict(list)
     operators = [row for row in side.rows if not side.is_parameter(row)]
@@ -699,10 +706,29 @@ def containers(side: NodesOfRun) -> dict[int, list[int]]:
     for row in operators:
         path = side.nodes.paths[row]
         inner = of_scope.get(path, [])
-        scope, leaf = path.rpartition("/")[0], side.nodes.names[row].rpartition("/")[2]
-        is_class = _CALL.sub("", leaf) == side.nodes.op_type(row).removesuffix(BACKWARD)
-        if is_class and scope and row not in gradients:
-            inner = [*inner, *(each for each in of_scope[scope] if each != row and each not in gradients)]
+        scope = path.rpartition("/")[0]
+        if scope and row not in gradients and _has_name_of_type(side, row):
+            others = [each for each in of_scope[scope] if each != row and each not in gradients]
+            if others and _is_outermost(side, row, others) and not is_operator(row):
+                inner = [*inner, *others]
         if inner:
             found[row] = inner
     return found
+
+
+def _has_name_of_type(side: NodesOfRun, row: int) -> bool:
+    leaf = side.nodes.names[row].rpartition("/")[2]
+    return _CALL.sub("", leaf) == side.nodes.op_type(row).removesuffix(BACKWARD)
+
+
+def _is_outermost(side: NodesOfRun, row: int, others: Iterable[int]) -> bool:
+    """Tells whether a row, or another call of the same module, runs after all others; backwards also before them."""
+    if side.nodes.order[row] < 0:
+        return True
+    kind, scope = side.nodes.op_type(row), side.nodes.paths[row].rpartition("/")[0]
+    calls = [side.place[row]]
+    inside: list[int] = []
+    for each in others:
+        same = side.nodes.op_type(each) == kind and side.nodes.paths[each].rpartition("/")[0] == scope
+        (calls if same else inside).append(side.place[each])
+    return not inside or max(calls) > max(inside) or (side.backward(row) and min(calls) < min(inside))

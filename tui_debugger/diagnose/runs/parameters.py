@@ -28,8 +28,9 @@ from tui_debugger.diagnose.runs.scaled import (
     scaled,
 )
 from tui_debugger.diagnose.runs.shards import NEAR
-from tui_debugger.diagnose.runs.step import Entry, RunTensors, StepTensors
+from tui_debugger.diagnose.runs.step import Entry, RunTensors
 from tui_debugger.diagnose.runs.unmatched import UnmatchedNodes
+from tui_debugger.diagnose.runs.unrecorded import UnrecordedTensors
 from tui_debugger.model import ProgressFn, Side
 from tui_debugger.sources.rank_names import read_rank
 from tui_debugger.stats.dtypes import name_of
@@ -62,7 +63,7 @@ class ParameterPairs(UnmatchedNodes):
         files: tuple[RunTensors, RunTensors],
         place: Place,
         options: Options,
-        before: StepTensors | None,
+        before: UnrecordedTensors | None,
         progress: ProgressFn,
     ) -> None:
         super().__init__(files, place, options, before, progress)

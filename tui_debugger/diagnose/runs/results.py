@@ -18,6 +18,8 @@ from tui_debugger.model import TensorKey
 
 NO_OUTPUT: Final = "no output of it was dumped in both runs"
 """Why a node was not compared that has nothing to compare."""
+COVERED: Final = "neither run recorded it; all that it is made from and all that is made from it agrees"
+"""Why a node was not compared that needs no comparison."""
 
 
 class Judgement(IntEnum):
@@ -184,6 +186,7 @@ class StepReport:
         ranks: of both runs; several of one of them where they share what one rank of the other holds.
         converted: parameters of one run that others of the other one make, proven by values.
         joined: tensors that were put together of parts, by how: split, sum, mean, replicated.
+        covered: tensors that neither run recorded, and all around them agrees.
     """
 
     place: Place
@@ -195,6 +198,7 @@ class StepReport:
     ranks: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     joined: Mapping[str, int] = field(default_factory=dict)
     converted: tuple[Conversion, ...] = ()
+    covered: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -296,7 +296,14 @@ class StepTensors:
     @cached_property
     def containers(self) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
         """Modules with what runs inside of them, for each run."""
-        return containers(self.sides[0]), containers(self.sides[1])
+        found = [containers(of, partial(self._is_call, side)) for side, of in enumerate(self.sides)]
+        return found[0], found[1]
+
+    def _is_call(self, side: int, row: int) -> bool:
+        """Tells whether the recorder says that a node is the call of an operator, and not of a module."""
+        files = self.files[side]
+        call = files.run.arguments(files.rank, self.steps[side], row)
+        return call is not None and call.parameters is None and (call.aten or call.attributes is not None)
 
     def _dumped(self, side: int, row: int) -> bool:
         return bool(len(self.flows[side].table(self.steps[side]).of_node(row)))

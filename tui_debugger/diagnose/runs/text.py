@@ -10,6 +10,7 @@ from tui_debugger.arrays import Array
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
 from tui_debugger.diagnose.runs.kinds import kind_of_difference, kind_of_update
 from tui_debugger.diagnose.runs.results import (
+    COVERED,
     NO_OUTPUT,
     Finding,
     Judged,
@@ -83,10 +84,13 @@ def counts_text(report: RunsReport) -> str:
         for judged in step.judged
     )
     counts[Judgement.SAME] -= same_statistics
-    none = sum(judged.why == NO_OUTPUT for step in report.steps for judged in step.judged)
-    counts[Judgement.NOT_COMPARED] -= none
+    none, around = (
+        sum(judged.why == why for step in report.steps for judged in step.judged) for why in (NO_OUTPUT, COVERED)
+    )
+    counts[Judgement.NOT_COMPARED] -= none + around
     parts = [f"{counts[each]} {text}" for each, text in words.items() if counts[each]]
     parts += [f"{same_statistics} with the same statistics"] if same_statistics else []
+    parts += [f"{around} known by all around them"] if around else []
     parts += [f"{none} without an output that both dumped"] if none else []
     return f"{total}: {', '.join(parts)}" if parts else total
 
@@ -105,8 +109,11 @@ def coverage_text(report: RunsReport) -> str:
         judged.worst is not None and bool(judged.worst.meant) for step in report.steps for judged in step.judged
     ):
         text += f", {plural(scaled, 'weight')} as the elements times their scales mean, within their rounding"
-    if compared.get(ComparedBy.NOT):
-        text += f", {compared[ComparedBy.NOT]} could not be compared"
+    covered = sum(step.covered for step in report.steps)
+    if covered:
+        text += f", {covered} that neither run recorded by all around them, which agrees"
+    if compared.get(ComparedBy.NOT, 0) > covered:
+        text += f", {compared[ComparedBy.NOT] - covered} could not be compared"
     one_sided = Counter(one.side for step in report.steps for one in step.one_sided)
     if one_sided:
         text += f"; only in A: {one_sided[0]}, only in B: {one_sided[1]}"

@@ -11,17 +11,21 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.results import Judged, Judgement, OneSided, Options, Place
-from tui_debugger.diagnose.runs.step import Feed, RunTensors, StepTensors
+from tui_debugger.diagnose.runs.step import Feed, RunTensors
+from tui_debugger.diagnose.runs.unrecorded import UnrecordedTensors
 from tui_debugger.graph.table import real_consumers
 from tui_debugger.model import ProgressFn, Side, TensorKey
+from tui_debugger.text.numbers import and_more
 
 BLAMED: Final = "a difference begins here"
 """Covers a node that a finding names."""
+_FEW: Final = 3
+"""Names that a sentence lists."""
 _MOST_FOLLOWERS: Final = 8
 """Calls of one run only that are looked at behind a node whose outputs differ."""
 
 
-class UnmatchedNodes(StepTensors):
+class UnmatchedNodes(UnrecordedTensors):
     """The nodes of a step that have no partner, and those around them.
 
     Attributes:
@@ -35,7 +39,7 @@ class UnmatchedNodes(StepTensors):
         files: tuple[RunTensors, RunTensors],
         place: Place,
         options: Options,
-        before: StepTensors | None,
+        before: UnrecordedTensors | None,
         progress: ProgressFn,
     ) -> None:
         super().__init__(files, place, options, before, progress)
@@ -45,9 +49,9 @@ class UnmatchedNodes(StepTensors):
 
     def one_sided(self, judged: Sequence[Judged]) -> tuple[OneSided, ...]:
         """Returns the dumped nodes of one run only, with what covers them."""
-        good = {Judgement.SAME, Judgement.ROUNDING, Judgement.INHERITED}
-        agreed = [{each.match.a for each in judged if each.judgement in good}]
-        agreed.append({each.match.b for each in judged if each.judgement in good})
+        passing = [(each.match.a, each.match.b) for each in judged if each.judgement is Judgement.INHERITED]
+        alike = {Judgement.SAME, Judgement.ROUNDING, Judgement.INHERITED}
+        agreed = [{(each.match.a, each.match.b)[side] for each in judged if each.judgement in alike} for side in (0, 1)]
         found = []
         for side, rows in ((0, self.matching.only_a), (1, self.matching.only_b)):
             nodes = self.flows[side].nodes
@@ -57,12 +61,21 @@ class UnmatchedNodes(StepTensors):
                     around[row].append(container)
             for row in rows:
                 if self._dumped(side, row):
-                    covered = self._covered(side, row, agreed[side], around[row])
+                    passed = {pair[side] for pair in passing}
+                    covered = self._covered(side, row, (agreed[side], passed), around[row])
                     found.append(OneSided(side, row, nodes.names[row], int(nodes.order[row]), covered))
         return tuple(found)
 
-    def _covered(self, side: int, row: int, agreed: set[int], around: Sequence[int]) -> str:
-        """Returns what tells whether a node without a partner makes a difference; empty where nothing does."""
+    def _covered(self, side: int, row: int, known: tuple[set[int], set[int]], around: Sequence[int]) -> str:
+        """Returns what tells whether a node without a partner makes a difference; empty where nothing does.
+
+        Args:
+            side: the run.
+            row: of the node.
+            known: the nodes that agree or pass a difference on, and those of them that pass one on.
+            around: the modules around the node.
+        """
+        agreed, passing = known
         told = BLAMED if (side, row) in self.blamed else self.finished.get((side, row), "")
         if told or row in self.containers[side]:
             return told or "a module: what runs inside is compared"
@@ -72,10 +85,12 @@ class UnmatchedNodes(StepTensors):
         names = self.flows[side].nodes.names
         for container in around:
             if container in agreed:
-                return f"the module around it agrees: {names[container]}"
+                how = "passes on what differs before it" if container in passing else "agrees"
+                return f"the module around it {how}: {names[container]}"
         readers = self._readers(side, row)
         if readers and readers <= agreed:
-            return "what reads its outputs agrees"
+            how = "passes on what differs before it" if readers & passing else "agrees"
+            return f"what reads its outputs {how}"
         return "its output is its input" if self._is_identity(side, row) else ""
 
     def _readers(self, side: int, row: int) -> set[int]:
@@ -142,6 +157,26 @@ class UnmatchedNodes(StepTensors):
                     seen.add((side, made))
                     waiting.append((side, made))
         return region, boundary
+
+    def is_one_sided(self, feed: Feed) -> bool:
+        """Tells whether only one run has a node that made an input; parts of several ranks are put together by some."""
+        return self.ranks == 1 and any(
+            row >= 0
+            and row in self.sides[side].place
+            and not self.sides[side].is_parameter(row)
+            and row not in (self.matching.to_a if side else self.matching.to_b)
+            and row not in self.files[side].elsewhere
+            and (side, row) not in self.finished
+            for side, row in enumerate(feed.holders)
+        )
+
+    def read_by(self, side: int, row: int) -> str:
+        """Returns which nodes of both runs a node reads, in a few words; empty where none is known."""
+        partner = self.matching.to_a if side else self.matching.to_b
+        read = [
+            self.flows[side].nodes.names[each] for each in sorted(self.sides[side].producers(row)) if each in partner
+        ]
+        return f", which reads {and_more(read, _FEW)}" if read else ""
 
     def turned_bad(self, side: int, row: int) -> bool:
         """Tells whether a node made NaN or infinities of finite inputs."""

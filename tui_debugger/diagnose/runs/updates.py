@@ -12,7 +12,7 @@ from tui_debugger.diagnose.runs.parameters import ParameterPairs
 from tui_debugger.diagnose.runs.results import Finding, Kind, OneSided, Options, Place
 from tui_debugger.diagnose.runs.step import Entry, Feed, RunTensors
 from tui_debugger.graph.categories import gradient_of, is_collective
-from tui_debugger.model import ProgressFn, Side, TensorKey
+from tui_debugger.model import TRAINABLE, Category, ProgressFn, Side, TensorKey
 
 
 class ParameterCauses(ParameterPairs):
@@ -40,9 +40,23 @@ class ParameterCauses(ParameterPairs):
         self.most = 0.0
 
     def _cause_of_parameter(
-        self, row: int, distance: Distance, entry: Entry | None = None, feed: Feed | None = None
+        self,
+        row: int,
+        distance: Distance,
+        entry: Entry | None = None,
+        feed: Feed | None = None,
+        *,
+        left: bool = False,
     ) -> None:
-        """Finds out why a parameter differs: it always did, or its update is another one."""
+        """Finds out why a parameter differs: it always did, or its update is another one.
+
+        Args:
+            row: of the parameter.
+            distance: of its values.
+            entry: the first node that reads it.
+            feed: the input of that.
+            left: what the step before left in it was recorded, and may agree though what is read differs.
+        """
         if row in self.causes:
             return
         if row in self.unproven:
@@ -50,12 +64,15 @@ class ParameterCauses(ParameterPairs):
             return
         other = self.matching.to_b.get(row, -1)
         self.causes[row] = False
-        consumer = self.flows[0].nodes.names[entry.match.a] if entry is not None else ""
+        reader = entry.match.a if entry is not None else -1
+        if reader >= 0 and self.before is None:  # what was not recorded as it was read may be read earlier
+            reader = min([reader, *self.sides[0].consumers(row)], key=self.sides[0].place.__getitem__)
+        consumer = self.flows[0].nodes.names[reader] if reader >= 0 else ""
         at = feed.at if feed is not None and None not in feed.at else self._parameter_at(row, other)
         found = Finding(
             Kind.PARAMETER,
             self.place,
-            (entry.order if entry is not None else float(self.flows[0].nodes.order[row])) - 0.5,
+            float(self.flows[0].nodes.order[reader if reader >= 0 else row]) - 0.5,
             row,
             other,
             self.flows[0].nodes.names[row],
@@ -77,6 +94,11 @@ class ParameterCauses(ParameterPairs):
         if explained:
             self.causes[row] = True
             return
+        kept = before.dy_of.get(row, math.inf)
+        if left and kept <= INTRODUCED * distance.unit < distance.relative:
+            text = (
+                f"it agrees where step {before.steps[0]} ends, and not where it is read: the program changed it between"
+            )
         update = replace(found, kind=Kind.UPDATE, text=self._with_rank(text, distance, at))
         self.findings.append(update if link is None else self._missing(before, link, found))
 
@@ -123,7 +145,10 @@ class ParameterCauses(ParameterPairs):
         lenient = max(INTRODUCED * (most + now.unit), 10 * math.sqrt(most)) if most else 0.0
         if now.relative <= lenient or any(judge.findings for judge in (self, *beside)):
             return True, "", None
-        return False, f"all that was recorded at step {self.steps[0]} agrees: the update is another one", None
+        agrees = f"all that was recorded at step {self.steps[0]} agrees"
+        if self.flows[0].nodes.category_of(row) in TRAINABLE | {Category.OPTIMIZER_STATE}:
+            return False, f"{agrees}: the update is another one", None
+        return False, f"{agrees}: another input, or another update of it", None
 
     def gradient_distance(self, row: int) -> float | None:
         """Returns how far the gradients of a parameter are apart; None where they were not recorded in both runs."""

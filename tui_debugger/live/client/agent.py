@@ -19,7 +19,8 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType
 from typing import Any, Final
 
@@ -461,8 +462,8 @@ class Agent:
         if keeper is not None and self._talk is None:
             self._guarded(lambda: self._attach(keeper.first_attempt()))
 
-    def node_end(self, name: str, hits: Sequence[ClientHit] = ()) -> None:
-        """A node has run. Stops when there are hits, or when the debugger asked to stop here.
+    def node_end(self, name: str, hits: Sequence[ClientHit] = ()) -> bool:
+        """A node has run. Stops when there are hits, or when the debugger asked to stop here; tells whether it did.
 
         Args:
             name: its name in the graph.
@@ -473,10 +474,23 @@ class Agent:
             TrainingTerminated: the debugger ended the training.
         """
         talk = self._talk
-        if talk is None:
-            return
-        if talk.node in ("", name) or (hits and not talk.postpones(hits)):
-            self._guarded(lambda: talk.stop(self.step + 1, name, hits))
+        if talk is None or not (talk.node in ("", name) or (hits and not talk.postpones(hits))):
+            return False
+        self._guarded(lambda: talk.stop(self.step + 1, name, hits))
+        return True
+
+    def nodes_ended(self, names: Iterable[str]) -> None:
+        """Nodes of a step that ran before the debugger was told of it: it goes through them as if they ran now.
+
+        Raises:
+            TrainingTerminated: the debugger ended the training.
+        """
+        found: defaultdict[str, list[ClientHit]] | None = None
+        for name in names:
+            if not self.wants_nodes:
+                return
+            found = self._hits_by_node() if found is None else found  # once for each list
+            found = None if self.node_end(name, found[name]) else found
 
     def step_end(self) -> None:
         """A step has run: judges, reports hits and waits for commands; attaches when a debugger has come.
@@ -539,6 +553,17 @@ class Agent:
         now, known = sys.exc_info()[1], self._ending.cause if self._ending is not None else ""
         cause = cause_of_handled(now) if now is not self._around else ""
         return known or cause if isinstance(now, SystemExit) else cause or known  # of an exit it says what led to it
+
+    def _hits_by_node(self) -> defaultdict[str, list[ClientHit]]:
+        found = defaultdict[str, list[ClientHit]](list)
+        talk = self._talk
+
+        def judge() -> None:
+            for hit in talk.judge(self.step + 1, recheck=True) if talk is not None else ():
+                found[hit.node].append(hit)
+
+        self._guarded(judge)
+        return found
 
     def _judge_rest(self) -> None:
         """Hits of a step that never ends: reported at a stop inside it. Nothing where there are none."""

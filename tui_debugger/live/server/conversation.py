@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from tui_debugger.errors import LostError, NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
+from tui_debugger.live.graph_runs import GraphRuns
 from tui_debugger.live.wire import START, Event, Phase, RemoteTensor, RemoteWatchpoint, Stop
 from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
 
@@ -109,10 +110,17 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report of a training that enters: ``step`` is None from clients that cannot be trusted to count."""
+    """The report of a training that enters.
+
+    Attributes:
+        step: None from clients that cannot be trusted to count.
+        node: where it stands inside a step.
+        root: the number of the root graph that it ran, or is about to run; None from clients that do not say.
+    """
 
     step: int | None = None
     node: str = ""
+    root: int | None = None
 
 
 _REQUEST_BYTES: Final = 1024 * 1024
@@ -336,6 +344,8 @@ class Conversation:
         stop: where it stopped last.
         waiting: the call that waits for a command, None when there is none.
         released: it goes on by itself, for good.
+        graph_runs: which root graph ran in each step.
+        listed: the number of the list that it has: see ``watch``.
     """
 
     def __init__(self, now: float, *, mismatch: bool = False, features: int = 0) -> None:
@@ -346,6 +356,7 @@ class Conversation:
         self.released = False
         self.features = features
         self.heartbeat = Heartbeat(now)
+        self.graph_runs = GraphRuns()
         self._mismatch = mismatch
         self._before = self.phase
         self._broken = False
@@ -359,6 +370,9 @@ class Conversation:
         self._open: Question | None = None
         self._arrived_hits = False
         self._grown = False
+        self._opens = False
+        self.listed = self._lists = 0
+        self._lists_meanwhile = False
 
     # What the client does ------------------------------------------------------------------------------------------
 
@@ -380,13 +394,24 @@ class Conversation:
         self._grown = resumes and self._course is not None and self._course.stop_on_new_nodes
         if not resumes and self.stop is not None:
             self.stop = Stop(self.stop.count, START)
+            self.graph_runs.clear()
         self._fail_questions()
         self.heartbeat = Heartbeat(now)
         self.features = features
         self.waiting = None
         self._installed = {}
-        self._broken = False
+        self._opens = self._broken = False
         self.phase = Phase.MISMATCH if self._mismatch else Phase.RECEIVING
+        return events
+
+    def open_graph(self, now: float) -> Events:
+        """The training sends one more root graph: it goes on as it was told, and has forgotten nothing.
+
+        It waits once before the first run of that graph, so that it can be told what to watch there.
+        """
+        events = self.heard(now)
+        self._fail_questions()
+        self.waiting, self._opens = None, True
         return events
 
     def moved(self) -> None:
@@ -425,6 +450,8 @@ class Conversation:
         last, self._last = self._last, None
         if self.phase is Phase.DONE or self._repeats(last, report):
             return events
+        if self._opens:
+            return events + self._stand_before(report)
         first = self.phase is Phase.RECEIVING and self._course is None
         if first or isinstance(last, RunStep | RunNode):
             return events + self._arrive(first, report)
@@ -497,14 +524,23 @@ class Conversation:
 
     def after(self, command: Command) -> Events:
         """Returns what follows from a command that was just given."""
-        return self.finish() if isinstance(command, Exit) else []
+        if isinstance(command, Exit):
+            return self.finish()
+        if not isinstance(command, RunStep | RunNode | Recheck):
+            return []
+        self.listed, meanwhile = self._lists, self._lists_meanwhile
+        self._lists_meanwhile = False
+        return [Event.LISTED] if meanwhile and self.phase is Phase.RUNNING else []
 
     # What people want ----------------------------------------------------------------------------------------------
 
-    def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
-        """The list as it should be."""
+    def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> int:
+        """The list as it should be; returns its number."""
         if not self.released:
             self._wanted = as_sent(watchpoints)
+            self._lists += 1
+            self._lists_meanwhile = self.phase is Phase.RUNNING
+        return self._lists
 
     def run(
         self,
@@ -669,10 +705,26 @@ class Conversation:
             and (report.step, report.node) == (self.stop.step, self.stop.node)
         )
 
+    def _stand_before(self, report: Report) -> Events:
+        """It stands before the first run of a root graph; whoever drives gives it the list for that and lets it go."""
+        self._opens = False
+        before, course = self.stop or Stop(0, START), self._course
+        goes_on = course is not None and not (self._terminate or self._pause)
+        self.stop = Stop(before.count + 1, before.step, root=report.root, opens=True, passing=goes_on)
+        if self.released or (goes_on and course is not None and not course.stop_on_new_nodes):
+            self.phase = Phase.RUNNING
+            return []
+        self._course, self._pause = None, False
+        self.phase = Phase.STOPPED
+        return [Event.STOPPED]
+
     def _arrive(self, first: bool, report: Report) -> Events:
         before, step = self.stop, self._step(first, report)
         grown, self._grown = self._grown, False
-        self.stop = Stop((before.count if before else 0) + 1, step, report.node, alone=first, grown=grown)
+        count = (before.count if before else 0) + 1
+        self.stop = Stop(count, step, report.node, alone=first, grown=grown, root=None if first else report.root)
+        if report.root is not None and step > (before.step if before is not None else step):
+            self.graph_runs.add(step, report.root)
         ran = max(self.stop.ended - before.ended, 0) if before is not None else 1
         hits, self._arrived_hits = self._arrived_hits, False
         self.phase = Phase.RUNNING

@@ -367,7 +367,7 @@ class Service:
         self._follow(call, training)
         training.lacks(unrecorded_of(message))
         training.notes.add(notes_of(message))
-        report = Report(_step_of(training, message), text(message.cur_node))
+        report = Report(_step_of(training, message), text(message.cur_node), _root_of(training, message))
         reply = training.wait(report, call.context.add_callback)
         if reply is None:
             call.abort(grpc.StatusCode.CANCELLED, "another call waits in place of this one")
@@ -497,6 +497,13 @@ def _nodes(data: bytes) -> int:
     except Exception:  # noqa: BLE001 - which class protobuf raises depends on its version
         return -1
     return len(graph.node) + len(graph.parameters)
+
+
+def _root_of(training: RemoteTraining, message: Any) -> int | None:
+    """The root graph that a client of MindSpore names behind the device in a ``Metadata``; None from ours."""
+    number = text(message.device_name).partition(":")[2]
+    known = not training.handshake.own and number.isdecimal() and len(number) < 10
+    return int(number) if known else None
 
 
 def _step_of(training: RemoteTraining, message: Any) -> int | None:

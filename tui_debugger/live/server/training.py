@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from tui_debugger.errors import LostError, TdbgError, UnsupportedError
 from tui_debugger.live import wire
+from tui_debugger.live.graph_runs import GraphRuns
 from tui_debugger.live.server.answers import Answer, Numbers, Values
 from tui_debugger.live.server.conversation import (
     Asked,
@@ -38,6 +39,7 @@ from tui_debugger.live.server.identity import (
     MemoryLimit,
     together,
 )
+from tui_debugger.live.server.received_parts import ReceivedParts
 from tui_debugger.live.wire import (
     Event,
     Listener,
@@ -54,79 +56,6 @@ from tui_debugger.live.wire import (
 )
 from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.notes import RunNotes
-
-
-class ReceivedParts:
-    """Graphs and hits, and the memory that they take.
-
-    Attributes:
-        graphs: all of them, empty until they are all there.
-        hits: of the last stop.
-        left_out: hits of the last stop that were not kept.
-    """
-
-    def __init__(self, memory: MemoryLimit, most_hits: int, graphs: int) -> None:
-        self._memory, self._most_hits = memory, most_hits
-        self._expected = graphs
-        self.graphs: tuple[bytes, ...] = ()
-        self.hits: tuple[ReceivedHit, ...] = ()
-        self.left_out = 0
-        self._graph_bytes = self._hit_bytes = 0
-        self._arriving: list[bytes] = []
-        self._arriving_bytes = 0
-        self._coming: list[ReceivedHit] = []
-        self._coming_bytes = self._coming_left_out = 0
-
-    def expect(self, graphs: int) -> None:
-        """A new handshake: the graphs come again; hits that are on their way stay."""
-        self._expected = graphs
-        self._memory.give(self._graph_bytes + self._arriving_bytes)
-        self.graphs, self._graph_bytes = (), 0
-        self._arriving, self._arriving_bytes = [], 0
-
-    def add_graphs(self, graphs: Sequence[bytes], size: int) -> bool:
-        """Graphs of one stream; True when all are there now."""
-        self._arriving.extend(graphs)
-        self._arriving_bytes += size
-        return len(self._arriving) >= max(self._expected, 1) and self.publish_late()
-
-    def publish_late(self) -> bool:
-        """Publishes what came, as nothing more will come; False when there is nothing new."""
-        if not self._arriving:
-            return False
-        self._memory.give(self._graph_bytes)
-        self.graphs, self._graph_bytes = tuple(self._arriving), self._arriving_bytes
-        self._arriving, self._arriving_bytes = [], 0
-        return True
-
-    def add_hits(self, hits: Sequence[ReceivedHit], size: int, left_out: int) -> None:
-        """Hits of one stream, which took ``size`` bytes."""
-        room = max(0, self._most_hits - len(self._coming))
-        self._coming.extend(hits[:room])
-        self._coming_left_out += left_out + max(0, len(hits) - room)
-        if hits:
-            self._coming_bytes += size
-        else:
-            self._memory.give(size)
-
-    def show_hits(self) -> None:
-        """A stop: what came since the last one are its hits."""
-        self._memory.give(self._hit_bytes)
-        self.hits, self._hit_bytes = tuple(self._coming), self._coming_bytes
-        self.left_out = self._coming_left_out
-        self._coming, self._coming_bytes, self._coming_left_out = [], 0, 0
-
-    def drop_coming(self) -> None:
-        """Their stop will never be."""
-        self._memory.give(self._coming_bytes)
-        self._coming, self._coming_bytes, self._coming_left_out = [], 0, 0
-
-    def clear(self) -> None:
-        """Frees everything."""
-        self.drop_coming()
-        self.show_hits()
-        self.expect(0)
-
 
 _LOOK_SECONDS: Final = 0.2
 """Seconds between reports of progress, at which the caller can cancel."""
@@ -198,6 +127,11 @@ class RemoteTraining:
         return self._parts.graphs
 
     @property
+    def graph_runs(self) -> GraphRuns:
+        """Which root graph ran in each step."""
+        return self._conversation.graph_runs
+
+    @property
     def hits(self) -> Sequence[ReceivedHit]:
         """The hits of the last stop."""
         return self._parts.hits
@@ -217,10 +151,15 @@ class RemoteTraining:
         """The scalars that the program noted, by step."""
         return self._notes
 
-    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
-        """The list as it should be."""
+    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> int:
+        """The list as it should be; returns its number."""
         with self._changed:
-            self._conversation.watch(watchpoints)
+            return self._conversation.watch(watchpoints)
+
+    @property
+    def listed(self) -> int:
+        """The number of the list that the client has."""
+        return self._conversation.listed
 
     def run(
         self,
@@ -315,8 +254,12 @@ class RemoteTraining:
         with self._changed:
             self.connection += 1
             self._info, self.handshake, self.caller = info, handshake, caller
-            self._parts.expect(handshake.graphs)
-            self._notify(self._conversation.introduce_again(self._clock(), resumes=resumes, features=info.features))
+            more = self._is_one_more_network(handshake)
+            self._parts.expect(handshake.graphs, more=more)
+            if more:
+                self._notify(self._conversation.open_graph(self._clock()))
+            else:
+                self._notify(self._conversation.introduce_again(self._clock(), resumes=resumes, features=info.features))
             if not self._conversation.hits_are_coming:
                 self._parts.drop_coming()
         self.emit()
@@ -459,6 +402,11 @@ class RemoteTraining:
             self._parts.clear()
 
     # How ----------------------------------------------------------------------------------------------------------
+
+    def _is_one_more_network(self, handshake: Handshake) -> bool:
+        """Tells whether a process of MindSpore that trains already compiled another network: it sends its graphs."""
+        trains = self._conversation.stop is not None and self._conversation.phase is not Phase.DONE
+        return trains and not handshake.own and handshake.judged.admission is Admission.ADMITTED
 
     def _act(self, act: Callable[[Conversation], Events]) -> None:
         with self._changed:

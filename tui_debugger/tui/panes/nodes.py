@@ -506,6 +506,16 @@ class NodesPane(Pane):
         index = self.current
         return int(self.scopes.row[index]) if self.scopes is not None and index >= 0 else -1
 
+    def first_operator(self) -> int:
+        """Row of the operator that runs first below the scope under the cursor, -1 where there is none."""
+        import numpy as np
+
+        if self.scopes is None or self.nodes is None or self.current < 0:
+            return -1
+        rows = np.asarray(self.scopes.rows_below(self.current))
+        rows = rows[~self.nodes.are_parameters(rows) & self.nodes.watchable[rows]]
+        return int(rows[np.argmin(self.nodes.order[rows])]) if len(rows) else -1
+
     def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - the table knows its entry
         """Shows the whole path and says which node it is."""
         self._show_detail()

@@ -44,8 +44,9 @@ from tui_debugger.diagnose.ranks.grid import (
     stacked,
     verdict_codes,
 )
-from tui_debugger.diagnose.ranks.replicas import Replicas, compare_ranks
+from tui_debugger.diagnose.ranks.replicas import compare_ranks
 from tui_debugger.diagnose.ranks.report import compared_text, difference_text
+from tui_debugger.diagnose.ranks.results import Replicas
 from tui_debugger.model import ProgressFn
 from tui_debugger.stats.health import WORTH_A_LOOK, Codes, Health, worst_of_groups
 from tui_debugger.text.clean import clean

@@ -1,0 +1,69 @@
+"""The gradients that differ by one factor for all of them, and what that is a finding of.
+
+What clips or unscales gradients multiplies all by a number that any of them may have changed: those that do not have
+the factor are where the difference begins. Where all have it, the factor itself is the one finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.runs.kinds import factor_between
+from tui_debugger.diagnose.runs.results import Finding
+from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.text.numbers import plural
+
+T = TypeVar("T")
+_MANY: Final = 3
+"""Gradients that have to have one factor before that counts for one of all."""
+
+
+def without_rescaled(found: Sequence[Finding], runs: tuple[Run, Run]) -> list[Finding]:
+    """Returns the findings of gradients that no factor of all of them explains.
+
+    Args:
+        found: the gradients of parameters that differ at a step, though all that goes into them agrees.
+        runs: both.
+    """
+    factors = {each.row_a: _factor(each, runs) for each in found} if len(found) >= _MANY else {}
+    unit = max((each.distance.unit for each in found if each.distance is not None), default=0.0)
+    rescaled, _ = of_one_factor(factors, unit)
+    if not rescaled:
+        return list(found)
+    if len(rescaled) < len(found):
+        return [each for each in found if each.row_a not in rescaled]
+    many = plural(len(found), "gradient")
+    text = f"{many} of parameters differ by one factor, as clipping or the scale of a loss makes it"
+    return [replace(found[0], text=text)]
+
+
+def of_one_factor(factors: Mapping[T, float | None], unit: float) -> tuple[set[T], float]:
+    """Returns which gradients have the factor that most of them have, and that; none where most have no such factor.
+
+    Args:
+        factors: by what identifies a gradient; None where no factor explains how it differs.
+        unit: what rounding makes of 1, for the type of the gradients.
+    """
+    known = sorted(factor for factor in factors.values() if factor is not None)
+    if not known:
+        return set(), 1.0
+    usual = known[len(known) // 2]
+    near = abs(usual - 1) / 100 + 4 * unit
+    same = {each for each, factor in factors.items() if factor is not None and abs(factor - usual) <= near}
+    return (same if len(same) >= max(_MANY, len(factors) / 2) else set()), usual
+
+
+def _factor(finding: Finding, runs: tuple[Run, Run]) -> float | None:
+    """Returns the factor between both tensors of a finding; None where there is none."""
+    if finding.distance is None or None in finding.keys:
+        return None
+    try:
+        one, other = (run.read(key) for run, key in zip(runs, finding.keys, strict=True) if key is not None)
+    except CancelledError:
+        raise
+    except (TdbgError, OSError, ValueError):
+        return None  # statistics only
+    return factor_between(one, other, finding.distance.unit) if one.shape == other.shape else None

@@ -1,0 +1,236 @@
+"""The tensors of which neither run recorded anything: what proves that they agree, and what they may differ by.
+
+A tensor that both runs made and nobody recorded, such as a view of a weight, is covered where all that it is made from
+and all that is made from it agrees. A state that an optimizer has not made yet is covered by what it makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import Final
+
+from tui_debugger.check.flow import Located
+from tui_debugger.diagnose.recompute.table import find_operator
+from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Distance
+from tui_debugger.diagnose.runs.results import Judged, Judgement, Options, Place
+from tui_debugger.diagnose.runs.step import Entry, Feed, RunTensors, StepTensors
+from tui_debugger.graph.categories import DRAWN_UPDATES, is_random, update_of
+from tui_debugger.graph.table import real_consumers
+from tui_debugger.model import ProgressFn
+from tui_debugger.sources.base import TensorFlag
+
+_AGREES: Final = frozenset({Judgement.SAME, Judgement.ROUNDING})
+_KEEPS_VALUES: Final = frozenset({"reshape", "transpose", "expand", "copy", "fill"})
+"""Kinds of operators whose output is their input in another order, or does not depend on any."""
+_SAYS_NOTHING: Final = frozenset({"unchanged"})
+"""Arguments of calls that do not tell what they compute: of gradients that a module's output gets."""
+_ASKED: Final = 200
+"""Nodes that are looked at to find out whether calls were recorded."""
+_NOTHING_DIFFERS: Final = Distance(ComparedBy.VALUES)
+
+
+class UnrecordedTensors(StepTensors):
+    """The tensors of a step that neither run recorded.
+
+    Attributes:
+        entries_of: the pairs of nodes by rows of the first run, each time that they ran.
+        seen: rows of the first run whose outputs were compared at this step or before, and agreed.
+    """
+
+    def __init__(
+        self,
+        files: tuple[RunTensors, RunTensors],
+        place: Place,
+        options: Options,
+        before: UnrecordedTensors | None,
+        progress: ProgressFn,
+    ) -> None:
+        super().__init__(files, place, options, before, progress)
+        self.entries_of: dict[int, list[Entry]] = {}
+        self.seen: set[int] = set(before.seen) if before is not None else set()
+
+    def note_entries(self, entries: Iterable[Entry]) -> None:
+        """Remembers the pairs of nodes of the step."""
+        for entry in entries:
+            self.entries_of.setdefault(entry.match.a, []).append(entry)
+
+    # -- what is known of an input -----------------------------------------------------------------
+
+    def known(self, feed: Feed) -> Distance | None:
+        """Returns how far apart an input is, maybe by what it is a view of; None where that is not known."""
+        found = self.distance(*feed.at)
+        if (found is not None and found.compared) or not self._is_bare(feed.at):
+            return found
+        row = feed.holders[0]
+        if row < 0 or self.matching.to_b.get(row, -1) != feed.holders[1]:
+            return found
+        if self.sides[0].is_parameter(row):
+            return self._as_read.get(row, found)
+        entries = self.entries_of.get(row, [])
+        if len(entries) != 1 or not self.keeps_values(entries[0]):
+            return found
+        behind = [self.known(each) for each in entries[0].feeds]
+        inputs = [each for each in behind if each is not None and each.compared]
+        return (
+            max(inputs, key=lambda each: each.relative, default=_NOTHING_DIFFERS)
+            if len(inputs) == len(behind)
+            else found
+        )
+
+    @cached_property
+    def _as_read(self) -> dict[int, Distance]:
+        """How far apart parameters are that any node of the step read, as far as that was recorded."""
+        found: dict[int, Distance] = {}
+        for entries in self.entries_of.values():
+            for feed in (feed for entry in entries for feed in entry.feeds if feed.own):
+                distance, row = self.distance(*feed.at), feed.holders[0]
+                if row < 0 or distance is None or not distance.compared or not self.sides[0].is_parameter(row):
+                    continue
+                if row not in found or distance.relative > found[row].relative:
+                    found[row] = distance
+        return found
+
+    def keeps_values(self, entry: Entry) -> bool:
+        """Tells whether a node of both runs only moves the values of its input, in the same way."""
+        if not self._called_alike(entry.match.a):
+            return False
+        types = [flow.nodes.op_type(row) for flow, row in zip(self.flows, (entry.match.a, entry.match.b), strict=True)]
+        operator = find_operator(types[0], is_module=False, is_graph=False, is_aten=True)
+        return types[0] == types[1] and operator is not None and operator.kind in _KEEPS_VALUES
+
+    def _called_alike(self, row: int) -> bool:
+        """Tells whether the recorder says that both runs gave the same arguments to an operator."""
+        rows = row, self.matching.to_b[row]
+        calls = [
+            files.run.arguments(files.rank, step, each)
+            for files, step, each in zip(self.files, self.steps, rows, strict=True)
+        ]
+        if calls[0] is None or calls[1] is None or not calls[0].aten:
+            return False
+        return (calls[0].positional, calls[0].keywords) == (calls[1].positional, calls[1].keywords)
+
+    def is_only_bounded(self, feed: Feed, distance: Distance) -> bool:
+        """Tells whether an input may be further apart than its statistics: those of masks are alike."""
+        if distance.how is not ComparedBy.STATISTICS:
+            return False
+        drawn = feed.holders[0] >= 0 and is_random(self.flows[0].nodes.op_type(feed.holders[0]))
+        return drawn or distance.relative > INTRODUCED * distance.unit
+
+    def is_composite(self, entry: Entry) -> bool:
+        """Tells whether a node may stand for several operators: how much these make of a difference is not known."""
+        if not self._calls_are_recorded:
+            return False
+        files, step = self.files[0], self.steps[0]
+        call = files.run.arguments(files.rank, step, entry.match.a)
+        return call is None or (not call.positional and not call.parameters and call.keywords.keys() <= _SAYS_NOTHING)
+
+    @cached_property
+    def _calls_are_recorded(self) -> bool:
+        """Whether the recorder says of any node which operator or module it is a call of."""
+        files, step = self.files[0], self.steps[0]
+        calls = (files.run.arguments(files.rank, step, row) for row in self.sides[0].rows)
+        return any(call is not None and (call.aten or call.parameters is not None) for call in islice(calls, _ASKED))
+
+    def left_before(self, entry: Entry) -> set[int]:
+        """Returns the parameters that a node reads and of which only what the step before left was recorded."""
+        if self.sides[0].backward(entry.match.a):
+            return set()  # the forward pass has shown already what it read
+        return {
+            feed.holders[0]
+            for feed in entry.feeds
+            if feed.holders[0] >= 0
+            and self.sides[0].is_parameter(feed.holders[0])
+            and any(at is not None and at.step != step for at, step in zip(feed.at, self.steps, strict=True))
+        }
+
+    # -- what nobody recorded ----------------------------------------------------------------------
+
+    def _is_bare(self, at: tuple[Located | None, Located | None]) -> bool:
+        """Tells whether neither run recorded anything of a tensor but its type and shape, which are the same."""
+        return all(one is None or one.index < 0 or self._nothing_of(side, one) for side, one in enumerate(at)) and (
+            None in at or self.distance(*at) is None or not _unlike(self.distance(*at))
+        )
+
+    def _nothing_of(self, side: int, at: Located) -> bool:
+        files = self.files[side]
+        if not int(files.flow.table(at.step).flags[at.index]) & TensorFlag.STAT_ONLY:
+            return False
+        stats, _ = files.statistics(at)
+        if stats is None or not stats.count:
+            return stats is None
+        measured = (stats.minimum, stats.maximum, stats.mean, stats.abs_mean, stats.variance)
+        counted = stats.nan + stats.inf + stats.zero + stats.negative + stats.positive
+        return not counted and all(each is None for each in measured) and not files.flow.table(at.step).hashed(at.index)
+
+    def covered(self, judged: Sequence[Judged]) -> tuple[set[int], set[int]]:
+        """Returns the rows of the first run that agree, and those that nobody recorded and that are covered."""
+        agreed = {each.match.a for each in judged}
+        agreed -= {each.match.a for each in judged if each.judgement not in _AGREES}
+        self.seen |= agreed
+        if all(each.compared for each in self.distances.values()):
+            return agreed, set()
+        bare = {
+            row for row, entries in self.entries_of.items() if row not in agreed and all(map(self._has_bare, entries))
+        }
+        partial = {
+            row for row, entries in self.entries_of.items() if row in agreed and all(map(self._has_bare, entries))
+        }
+        while wrong := {row for row in bare if not self._fits(row, agreed, bare)}:
+            bare -= wrong
+        return agreed, bare | {row for row in partial if self._fits(row, agreed, bare)}
+
+    def _has_bare(self, entry: Entry) -> bool:
+        """Tells whether nobody recorded the outputs of a node, as far as they do not agree."""
+        if self.sides[0].is_parameter(entry.match.a) or entry.missing:
+            return False
+        distances = [(at, self.distance(*at)) for _, *at in entry.outputs]
+        return all(
+            (found is not None and found.compared and not found.relative) or self._is_bare((at[0], at[1]))
+            for at, found in distances
+        )
+
+    def _fits(self, row: int, agreed: set[int], bare: set[int]) -> bool:
+        """Tells whether what a node is made from, and what is made from it, agrees or is covered as well."""
+        good = agreed | bare
+        inputs = all(self.feed_fits(feed, agreed, good) for entry in self.entries_of[row] for feed in entry.feeds)
+        if not inputs or not self._writes_what_agrees(row, agreed):
+            return False
+        readers: set[int] = set()
+        for side, own in enumerate((row, self.matching.to_b[row])):
+            of, place = self.flows[side].nodes, self.sides[side].place
+            read = {each for each, _ in real_consumers(of, own) if each in place}
+            readers |= {self.matching.to_a.get(each, -1) for each in read} if side else read
+        if not readers and not self._is_update(row):  # only what it was asked for tells
+            return row in self.seen if is_random(self.flows[0].nodes.op_type(row)) else self._called_alike(row)
+        return readers <= good
+
+    def _is_update(self, row: int) -> bool:
+        op_type = self.flows[0].nodes.op_type(row)
+        return op_type in DRAWN_UPDATES or update_of(op_type) is not None
+
+    def feed_fits(self, feed: Feed, agreed: set[int], good: set[int]) -> bool:
+        """Tells whether an input agrees, or is known by what it is made from and by what is made from it."""
+        found, row = self.distance(*feed.at), feed.holders[0]
+        if found is not None and found.compared:
+            return found.relative <= found.unit
+        if not self._is_bare(feed.at):
+            return False
+        if row < 0 or self.matching.to_b.get(row, -1) != feed.holders[1]:
+            return max(feed.holders) < 0 and feed.at == (None, None)
+        return row in (agreed if self.sides[0].is_parameter(row) else good)
+
+    def _writes_what_agrees(self, row: int, agreed: set[int]) -> bool:
+        """Tells whether the parameters that an update operator writes agree behind it."""
+        op_type = self.flows[0].nodes.op_type(row)
+        update, held = update_of(op_type), [each.row for each in self.flows[0].holders(row)]
+        if not self._is_update(row):
+            return True
+        slots = range(len(held)) if update is None else {update.weight, *update.states}
+        written = [held[slot] for slot in slots if 0 <= slot < len(held) and held[slot] >= 0]
+        return all(each in agreed for each in written if self.sides[0].is_parameter(each))
+
+
+def _unlike(distance: Distance | None) -> bool:
+    return distance is not None and (len(set(distance.shapes)) > 1 or len(set(distance.types)) > 1)

@@ -1,0 +1,155 @@
+"""The tensors of a step of a training as a table: what came of each, and what it can still be asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Int64, Mask
+from tui_debugger.live.graph import RankGraph
+from tui_debugger.live.spool import SpooledTensor
+from tui_debugger.model import AtLeast, OperandState, ReadSpec, Side, TensorMeta, TensorStats
+from tui_debugger.sources.base import Columns, TensorFlag, TensorPlaces, file_states
+from tui_debugger.stats.records import Specs
+
+
+@dataclass(frozen=True, slots=True)
+class SentStats:
+    """Statistics of a tensor that a training sent.
+
+    Attributes:
+        meta: element type and shape.
+        stats: None when only these are known.
+        complete: nothing is missing in ``stats``.
+        time: when it came, in microseconds since the epoch: never the same twice.
+    """
+
+    meta: TensorMeta
+    stats: TensorStats | None
+    complete: bool
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Values that came.
+
+    Attributes:
+        kept: in the spool.
+        time: when they came: see ``SentStats``.
+        stop: the number of the stop at which the training had them.
+    """
+
+    kept: SpooledTensor
+    time: int
+    stop: int
+
+
+class LiveTable(Columns):
+    """See ``base.TensorTable``. Stays as it is; what comes later is in the next table of the step.
+
+    Attributes:
+        places: the number of each row in the graph.
+        previous: rows are fetched as values of the step before.
+    """
+
+    def __init__(
+        self,
+        graph: RankGraph,
+        remote: npt.NDArray[np.bool_],
+        values: Mapping[int, Fetched],
+        sent: Mapping[int, SentStats],
+        clean: Mask | None = None,
+        *,
+        inputs_unknown: frozenset[int] = frozenset(),
+        operands: Mapping[tuple[int, int], OperandState] | None = None,
+        unfinished: bool = False,
+        previous: bool = False,
+    ) -> None:
+        """Rows for all places that are ``remote``, or of which something came.
+
+        ``clean``: the places of which the training said that they hold neither NaN nor Inf.
+        """
+        here = remote.copy()
+        if clean is not None:
+            here |= clean
+        here[[*values, *sent]] = True
+        self.places = np.flatnonzero(here)
+        self.previous = previous
+        self.inputs_unknown, self.operands, self.unfinished = inputs_unknown, operands or {}, unfinished
+        self._graph = graph
+        places = self.places.tolist()
+        self._values = {row: values[place] for row, place in enumerate(places) if place in values}
+        self._sent = {row: sent[place] for row, place in enumerate(places) if place in sent}
+        flags, times = graph.flags[self.places].copy(), np.zeros(len(places), np.int64)
+        absent = np.ones(len(places), np.bool_)
+        absent[list(self._values)] = False
+        flags[absent] |= int(TensorFlag.STAT_ONLY)
+        flags[absent & remote[self.places]] |= int(TensorFlag.REMOTE)
+        self._clean = np.zeros(len(places), np.bool_) if clean is None else clean[self.places]
+        times[self._clean] = _SAID_CLEAN  # not the time of before, so that nobody remembers the tensor as unknown
+        unknown = absent.copy()
+        for row, sent_stats in self._sent.items():
+            times[row] = sent_stats.time
+            if absent[row] and sent_stats.stats is not None:
+                unknown[row] = False
+                flags[row] |= int(TensorFlag.EXACT) if sent_stats.complete else 0
+        unknown &= ~self._clean | remote[self.places]  # more than the verdict can be asked for
+        flags[unknown] |= int(TensorFlag.UNKNOWN)
+        for row, fetched in self._values.items():
+            times[row] = fetched.time
+        node, slot = graph.node[self.places], graph.slot[self.places]
+        super().__init__(TensorPlaces(node, np.full(len(node), int(Side.OUTPUT), np.uint8), slot, flags), times)
+
+    def spec(self, index: int) -> ReadSpec:
+        """Tells how to read the values; a path that is empty without any."""
+        fetched = self._values.get(index)
+        return ReadSpec("") if fetched is None else ReadSpec(str(fetched.kept.path), dtype=fetched.kept.dtype)
+
+    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
+        """``spec`` of several rows, as columns."""
+        return Specs.of(map(self.spec, indices.tolist()))
+
+    @property
+    def digest(self) -> bytes:
+        """Empty: the files are removed with the session."""
+        return b""
+
+    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
+        """Sizes and modification times of what was fetched."""
+        sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
+        there = [at for at, index in enumerate(indices.tolist()) if index in self._values]
+        sizes[there], times[there] = file_states(self.specs(np.asarray(indices)[there]).paths)
+        return sizes, times
+
+    def recorded(self, index: int) -> TensorStats | None:
+        """Returns what the training said."""
+        sent_stats = self._sent.get(index)
+        if sent_stats is not None and sent_stats.stats is not None:
+            return sent_stats.stats
+        return said_clean(self._graph, int(self.places[index])) if self._clean[index] else None
+
+    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
+        """(dtype, shape) as the training said, else as the graph says."""
+        sent_stats = self._sent.get(index)
+        if sent_stats is not None:
+            return sent_stats.meta.dtype, sent_stats.meta.shape
+        dtype, shape = self._graph.type(int(self.places[index]))
+        return (dtype, shape) if shape is not None else None
+
+
+_SAID_CLEAN: Final = 1
+"""Stands for the time at which a training said that a tensor is clean."""
+
+
+def said_clean(graph: RankGraph, place: int) -> TensorStats:
+    """The statistics of a tensor of which a training said no more than that it holds neither NaN nor Inf."""
+    _, shape = graph.type(place)
+    bounds = AtLeast.NONE if shape is not None else AtLeast.COUNT
+    count = math.prod(shape) if shape is not None else 0
+    return TensorStats(count, 0, 0, 0, 0, 0, 0, None, None, None, None, None, math.nan, at_least=bounds)
