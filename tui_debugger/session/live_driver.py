@@ -569,8 +569,7 @@ class Driver:
             near = evidence(live, self._measurements(live.number), stop.step, found.hits)
             statistics(live, near, AT_STOPS, self._unless_closing)
             values(live, near, AT_STOPS, self._unless_closing)
-            told = with_statistics(watched.graph, live.kept(stop.step), hits, stop.root)
-            found = self._file(live, stop, watched, told or hits)  # more is known of what it was made from
+            found = self._file(live, stop, watched, hits)  # more is known of it, and of what it was made from
         except TdbgError as error:  # it went on, or away: what came is kept
             if not isinstance(error, CancelledError | LostError | NotStoppedError):
                 self._source.notice(f"rank {live.number}: some tensors around the findings were not kept: {error.what}")
@@ -651,8 +650,10 @@ class Driver:
         self._source.unjudged(live.number, "reports that could not be understood", 1, f"first {text}")
 
     def _file(self, live: LiveRank, stop: Stop, watched: Watched, hits: Iterable[ReceivedHit]) -> PairResult:
-        """Keeps what a training found at a stop."""
+        """Keeps what a training found at a stop; what was known of a tensor stays when it is reported once more."""
         pair, received = (live.number, stop.step), list(hits)
+        if watched.graph is live.graph:
+            received = with_statistics(watched.graph, live.kept(stop.step), received, stop.root)
         live.keep_hit_stats(stop, received)
         strange = next((hit.node for hit in received if watched.graph.find(hit.node) < 0), None)
         if strange is not None and pair not in self._strange:
