@@ -529,6 +529,12 @@ class LiveSession(Session):
         """(rank, steps, coverage of each) of the steps that ran without a hit and have no result of their own."""
         return self._driver.silent()
 
+    def why_no_previous(self, key: TensorKey) -> str:
+        """See ``Session``: a training keeps the step before of parameters alone."""
+        if key.step <= START + 1:
+            return super().why_no_previous(key)
+        return f"not kept: look at it in step {key.step - 1}, too (a training keeps parameters only)"
+
     def so_far(self) -> CheckResult | None:
         """As in the base class, with the steps that the list as it is now was silent of: they have no result each."""
         self._driver.settle()
