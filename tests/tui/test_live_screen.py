@@ -298,6 +298,18 @@ async def test_a_finished_training_says_the_way_out() -> None:
         await screen.until(lambda: screen.app.return_code == 0)
 
 
+async def test_a_slash_after_an_accepted_search_begins_a_new_text() -> None:
+    async with attached() as screen:
+        await screen.press("1", "slash")
+        await screen.type("log")
+        await screen.press("enter", "slash")
+        await screen.type("mat")
+        await screen.settled()
+        bar = screen.main.nodes_pane.search_bar
+        assert bar is not None
+        assert (bar.value, bar.count.partition(" of ")[0]) == ("mat", "1")
+
+
 # -- values, saving ----------------------------------------------------------------------------------
 
 

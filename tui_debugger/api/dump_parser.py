@@ -76,7 +76,7 @@ class DumpParser(DumpAnalyzer):
 
         Returns:
             What could not be converted: ``rank_0/step_3/NODE,output:0``, or the path of a part of the dump that cannot
-            be read. The lines also stand in ``convert_failed_files_summary.txt`` there.
+            be read. The same lines stand in a text file there.
 
         Raises:
             TdbgError: something else lies there, it cannot be written, or the disk is too small.
