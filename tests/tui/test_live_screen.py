@@ -302,7 +302,8 @@ async def test_a_slash_after_an_accepted_search_begins_a_new_text() -> None:
     async with attached() as screen:
         await screen.press("1", "slash")
         await screen.type("log")
-        await screen.press("enter", "slash")
+        await screen.settled()
+        await screen.press_each("enter", "slash")
         await screen.type("mat")
         await screen.settled()
         bar = screen.main.nodes_pane.search_bar
