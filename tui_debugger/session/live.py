@@ -240,12 +240,14 @@ def _judged_inputs(graph: RankGraph, kept: ReceivedStep, last: ReceivedStep | No
     """The inputs of which the training said how they were, where what fed them does not tell."""
     nodes = graph.nodes
     for (row, slot), state in graph.operands(kept.operands).items():
-        place = graph.place(*real_inputs(nodes, row)[slot])
+        source = real_inputs(nodes, row)[slot]
+        place = graph.place(*source)
         made = kept.sent.get(place)
         clean = place >= 0 and kept.clean is not None and bool(kept.clean[place])
         bad = made is not None and made.stats is not None and bool(made.stats.bad)
         told_already = clean if state is OperandState.CLEAN else bad
-        was_clean = last is not None and last.clean is not None and place >= 0 and bool(last.clean[place])
+        written = place >= 0 and (_changes(graph, place) or assigned(nodes, source[0]) is not None)
+        was_clean = written and last is not None and last.clean is not None and bool(last.clean[place])
         if told_already and not (graph.parameter[place] and (state is not OperandState.INFINITE or was_clean)):
             continue
         if state is OperandState.INFINITE and not (clean or made is not None):
