@@ -22,6 +22,7 @@ from tui_debugger.demo import DEMO, unpack
 from tui_debugger.diagnose.recompute import check as _  # noqa: F401 - it fills the table of operators
 from tui_debugger.sources.registry import READERS, own_reader, shows_of
 from tui_debugger.stats.fields import QUANTITIES
+from tui_debugger.text.old_words import old_words_table
 from tui_debugger.tui.actions import ACTIONS, LIVE_ACTIONS, START_ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS
 from tui_debugger.tui.settings import ADJUSTABLE
 from tui_debugger.tui.view_opener import load_view
@@ -130,7 +131,9 @@ def settings() -> str:
     for name, watchpoint in built_in().items():
         params = " ".join(f"`{param}={format_value(value)}`" for param, value in watchpoint.params)
         lines.append(f"| `{name}` | {params} | {CONDITIONS[watchpoint.condition].summary} |")
-    lines += ["| `also` | | More watchpoints, as text. |", "", "### [keys]", "", "| | usual | |", "|---|---|---|"]
+    lines += ["| `also` | | More watchpoints, as text. |"]
+    lines += ['| `ask` | `false` | The screen asks before it adds them; `recommended = "ask"` says the same. |']
+    lines += ["", "### [keys]", "", "| | usual | |", "|---|---|---|"]
     for action in ADJUSTABLE:
         keys = " ".join(f"`{key}`".replace("|", "\\|") for key in action.usual_keys)
         lines.append(f"| `{action.setting}` | {keys} | {action.group}: {sentence(action.title)} |")
@@ -202,6 +205,7 @@ BLOCKS = {
     "settings": Block(PAGES / "configuration.md", settings),
     "conditions": Block(PAGES / "conditions.md", conditions),
     "quantities": Block(PAGES / "conditions.md", quantities),
+    "old-words": Block(PAGES / "mindinsight.md", lambda: "\n".join(old_words_table())),
     "floors": Block(PAGES / "audit.md", lambda: "\n".join(floor_lines())),
 }
 """Every part that is written by the program, by the name in its markers."""

@@ -147,6 +147,8 @@ def test_every_statistic_that_a_table_knows_can_be_chosen(table: str) -> None:
         ("[recommended]\nalso = ['TO', 'TL max_gt=1', 'TO']", "also names TO twice", 2),
         ("[columns]\nstat = []", "the columns of stat are no list of statistics", 2),
         ("[recommended]\nnothing = false", "no recommended watchpoint is called 'nothing'", 2),
+        ("recommended = 'never'", "recommended is no table", 1),
+        ("[recommended]\nask = 'yes'", "ask is neither true nor false", 2),
         ("[recommended]\n\ntensor_overflow = 1", "tensor_overflow is neither true nor false nor a table", 3),
         ("[recommended.gradient_vanishing]\nfoo = 1", "gradient_vanishing has no parameter 'foo'", 1),
         ("[recommended]\ngradient_vanishing = {abs_mean_lt = 'x'}", "abs_mean_lt", 2),
@@ -198,6 +200,14 @@ def test_no_changes_change_nothing() -> None:
     assert list(NO_CHANGES.apply(built_in().values())) == list(built_in().values())
     assert not NO_CHANGES
     assert not read("[recommended]\ntensor_overflow = true").recommended
+
+
+@pytest.mark.parametrize("text", ['recommended = "ask"', "[recommended]\nask = true"])
+def test_the_screen_may_ask_before_it_adds_them(text: str) -> None:
+    config = read(text)
+    assert config.asks
+    assert not config.recommended, "the set is the usual one"
+    assert not read("[recommended]\nask = false").asks
 
 
 def test_a_set_of_nothing_is_a_mistake() -> None:

@@ -41,6 +41,10 @@ _ALWAYS = {
 _ALONE = {
     _TOP: "",
     f"{_TOP}.debugger.common": "",
+    f"{_TOP}.debugger.dump": "tui_debugger.api.dump_parser",
+    f"{_TOP}.debugger.dump.parser": "tui_debugger.api.dump_parser",
+    f"{_TOP}.parser": "tui_debugger.api.dump_parser",
+    f"{_TOP}.parser.dump": "tui_debugger.api.dump_parser",
     f"{_TOP}.debugger.common.exceptions": "",
     f"{_TOP}.debugger.common.exceptions.exceptions": "tui_debugger.errors",
     f"{_TOP}.utils": "",

@@ -102,6 +102,7 @@ class Config:
         keys: keys by the id of their action, as Textual spells them.
         columns: statistics by the name of their table, both of ``tables``; defaults are left out.
         recommended: what differs from the recommended watchpoints; None for nothing.
+        asks: whether the screen asks before it adds the recommended watchpoints.
         ignore: globs of files and directories that no command looks at.
         lines: where each setting stands, by ``theme``, ``keys.recheck``.
     """
@@ -113,6 +114,7 @@ class Config:
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     columns: Mapping[str, tuple[Field, ...]] = field(default_factory=dict)
     recommended: RecommendedChanges | None = None
+    asks: bool = False
     ignore: tuple[str, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict)
 
@@ -199,6 +201,7 @@ class _Reader:
         self._path = path
         self._document = document
         self._lines = lines
+        self._asks = False
 
     def config(self) -> Config:
         parts: dict[str, Callable[[Any], Any]] = {
@@ -213,7 +216,7 @@ class _Reader:
             if name not in parts:
                 raise self._unknown("setting", name, name, parts)
         read = {name: part(self._document[name]) for name, part in parts.items() if name in self._document}
-        return Config(path=self._path, found=True, lines=self._lines, **read)
+        return Config(path=self._path, found=True, lines=self._lines, asks=self._asks, **read)
 
     def _wrong(self, what: str, name: str, hint: str = _DO) -> ConfigError:
         return ConfigError(what, where=_place(self._path, self._lines, name), hint=hint)
@@ -299,12 +302,17 @@ class _Reader:
         left_out: set[str] = set()
         params: dict[str, Mapping[str, float | bool]] = {}
         also = []
-        for name, given in self._table(value, "recommended").items():
+        chosen = {"ask": True} if value == "ask" else self._table(value, "recommended")
+        for name, given in chosen.items():
             at = f"recommended.{name}"
             if name == "also":
                 also = self._also(given)
+            elif name == "ask":
+                if not isinstance(given, bool):
+                    raise self._wrong("ask is neither true nor false", at)
+                self._asks = given
             elif name not in known:
-                raise self._unknown("recommended watchpoint", name, at, [*known, "also"])
+                raise self._unknown("recommended watchpoint", name, at, [*known, "also", "ask"])
             elif given is False:
                 left_out.add(name)
             elif given is not True:

@@ -78,9 +78,9 @@ def test_what_has_no_parameter_to_hit_says_none(condition: ConditionBase, tmp_pa
 @pytest.mark.parametrize(
     ("before", "now", "code", "sentences"),
     [
-        (floats(1), floats(np.nan), 1, ["The tensor contains NaN."]),
-        (floats(1), floats(np.inf), 2, ["The tensor contains +Inf or -Inf."]),
-        (floats(1, 1), floats(np.nan, -np.inf), 3, ["The tensor contains NaN.", "The tensor contains +Inf or -Inf."]),
+        (floats(1), floats(np.nan), 1, ["Tensor contains NaN."]),
+        (floats(1), floats(np.inf), 2, ["A tensor contains +/-INF."]),
+        (floats(1, 1), floats(np.nan, -np.inf), 3, ["Tensor contains NaN.", "A tensor contains +/-INF."]),
         (floats(1, 2), floats(1), 64, ["The shape differs from that of the previous step."]),
         (floats(1), b"broken", 128, ["The tensor or its value of the previous step cannot be read."]),
         (b"broken", floats(1), 128, ["The tensor or its value of the previous step cannot be read."]),
@@ -100,7 +100,7 @@ def test_why_nothing_could_be_compared(
 def test_the_first_dumped_step_has_nothing_before_it(tmp_path: Path) -> None:
     first, second = checked(sequence(tmp_path, floats(1), floats(1)), TensorUnchangedCondition())
     assert (first.error_code, first.verdict) == (4, Verdict.NOT_COMPARABLE)
-    assert first.error_msg == ["The value of the previous step cannot be found."]
+    assert first.error_msg == ["The previous step value cannot be found."]
     assert (second.error_code, second.verdict) == (0, Verdict.FINDING)
 
 
@@ -152,7 +152,7 @@ def test_missing_values_are_told_only_when_asked_for(nan: DumpAnalyzer) -> None:
     assert [(hit.tensor.node.name, hit.tensor.iteration, hit.error_code) for hit in hits] == [
         *(("inputs1", 0, 32), ("cst1", 0, 32), ("inputs1", 1, 32))
     ]
-    assert hits[0].error_msg == ["The tensor has no value."]
+    assert hits[0].error_msg == ["Tensor has no value."]
 
 
 def test_statistics_alone_are_judged_as_far_as_they_go(tmp_path: Path) -> None:

@@ -229,6 +229,9 @@ MISTAKES: dict[str, Mistake] = {
     "no support_device": Given(BASE, {f"{COMMON}.support_device": ...}, (2, 3), None, None).says(
         REJECTED, "support_device", "is missing", "[0,1,2,3,4,5,6,7]"
     ),
+    "overflows of chosen steps in PyNative mode": Given(
+        BASE, {f"{COMMON}.op_debug_mode": 3, f"{COMMON}.iteration": "0|5-8"}, (2, 4), "ascend", None
+    ).says(NOTE, "iteration", "PyNative", 'write "all"'),
     "op_debug_mode 4 before 2.3": Given(GE, {f"{COMMON}.op_debug_mode": 4}, (2, 0), "ascend", None).says(
         REJECTED, "op_debug_mode", "came with 2.3", "0, 1, 2 or 3"
     ),

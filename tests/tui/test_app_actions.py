@@ -12,7 +12,7 @@ from tests.tui.conftest import OpenScreen
 from tests.tui.sizes import every_size
 from tui_debugger.tui import actions
 from tui_debugger.tui.app import Commands
-from tui_debugger.tui.dialogs.pages import HelpScreen
+from tui_debugger.tui.dialogs.pages import HelpScreen, HistoryScreen
 from tui_debugger.tui.main_screen import MainScreen
 from tui_debugger.tui.panes.nodes import NodeTree
 from tui_debugger.tui.widgets.search import SearchBar
@@ -107,6 +107,17 @@ async def test_the_palette_finds_actions_and_does_them(open_screen: OpenScreen) 
         await screen.until(lambda: "Zoom" in screen.text)
         await screen.press("down", "enter")
         await screen.until(lambda: screen.main.zoomed)
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_the_palette_finds_an_action_by_its_old_word(open_screen: OpenScreen, size: tuple[int, int]) -> None:
+    async with open_screen("mindspore-2.0-mlp", size=size) as screen:
+        await screen.press("ctrl+p")
+        await screen.type("execution history")
+        await screen.until(lambda: "MindInsight: execution history" in screen.text)
+        await screen.press("down", "enter")
+        await screen.until(lambda: isinstance(screen.app.screen, HistoryScreen))
 
 
 async def test_keys_that_drive_trainings_do_nothing_on_a_dump(open_screen: OpenScreen) -> None:

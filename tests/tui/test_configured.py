@@ -19,8 +19,10 @@ from tui_debugger.config import THEMES, Config, parse
 from tui_debugger.errors import ConfigError
 from tui_debugger.model import ProgressFn
 from tui_debugger.session import Session
+from tui_debugger.session.watchpoints import WatchpointStore
 from tui_debugger.sources.registry import open_source
 from tui_debugger.tui import actions, theme
+from tui_debugger.tui.dialogs.prompts import ConfirmScreen
 from tui_debugger.tui.palettes import PALETTES, contrast
 from tui_debugger.tui.settings import ADJUSTABLE, apply
 from tui_debugger.tui.views.view import View
@@ -185,6 +187,37 @@ async def test_the_screen_adds_the_recommended_watchpoints_of_the_file(
         words = [row.split()[2] for row in screen.pane("watchpoints")]
         assert words == ["WCL", "GV", "TO", "TZ", "AR", "EX"]
         assert "● steps 0–5 checked" in screen.lines[2]
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_the_screen_asks_once_before_it_adds_them(
+    dumps: Callable[[str], Path], size: tuple[int, int], tmp_path: Path
+) -> None:
+    chosen = config('recommended = "ask"\n')
+
+    def open_session(progress: ProgressFn) -> Session:
+        session = Session(open_source(dumps(NAN)), store=WatchpointStore(str(dumps(NAN)), tmp_path))
+        session.open(progress)
+        return session
+
+    async def asked(key: str) -> tuple[bool, list[str], str]:
+        """Whether there was a question, the watchpoints after the answer, and what was said."""
+        async with opened_by(open_session, size=size, config=chosen) as screen:
+            question = isinstance(screen.app.screen, ConfirmScreen)
+            if question:
+                assert "6 watchpoints are recommended for this run" in screen.text
+                assert not screen.pane("watchpoints")
+                await screen.press(key)
+                await screen.settled()
+            return question, screen.pane("watchpoints"), screen.main.footer.notice
+
+    assert await asked("escape") == (True, [], "no watchpoint: w makes one, a adds the recommended ones")
+    question, watchpoints, said = await asked("y")
+    assert (question, len(watchpoints)) == (True, 6), "who went back was not answered"
+    assert said == "6 recommended watchpoints added; u takes them away"
+    question, watchpoints, _ = await asked("y")
+    assert (question, len(watchpoints)) == (False, 6)
 
 
 # -- themes ----------------------------------------------------------------------------------------------

@@ -298,7 +298,37 @@ async def test_a_finished_training_says_the_way_out() -> None:
         await screen.until(lambda: screen.app.return_code == 0)
 
 
+async def test_a_slash_after_an_accepted_search_begins_a_new_text() -> None:
+    async with attached() as screen:
+        await screen.press("1", "slash")
+        await screen.type("log")
+        await screen.settled()
+        await screen.press_each("enter", "slash")
+        await screen.type("mat")
+        await screen.settled()
+        bar = screen.main.nodes_pane.search_bar
+        assert bar is not None
+        assert (bar.value, bar.count.partition(" of ")[0]) == ("mat", "1")
+
+
 # -- values, saving ----------------------------------------------------------------------------------
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_the_key_of_the_previous_step_says_why_a_training_has_none(size: tuple[int, int]) -> None:
+    async with attached(size=size) as screen:
+        await screen.stopped(screen.trainings.trainings[0], 3)
+        nodes = screen.main.nodes_pane.nodes
+        assert nodes is not None
+        screen.main.navigator.go_to_row(nodes.find(MATMUL))
+        await screen.settled()
+        output = next(at for at, row in enumerate(screen.pane("tensors")) if row.strip().startswith("out"))
+        await screen.press("5", "home", *["down"] * output, "enter")
+        await screen.until(lambda: isinstance(screen.app.screen, ValuesScreen))
+        await screen.settled()
+        await screen.press("p")
+        assert "not kept: look at it in step 2, too (a training keeps parameters only)" in screen.text
 
 
 async def test_values_are_fetched_with_progress_and_esc_ends_it() -> None:

@@ -286,7 +286,25 @@ async def test_the_stack_of_the_node_and_the_lines_of_the_run(open_screen: OpenS
 
 
 @pytest.mark.turns("size")
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+@every_size
+async def test_enter_on_a_line_leads_to_its_nodes_where_one_pane_is_shown(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        await screen.press("2", "enter")
+        await screen.settled()
+        assert screen.main.state.query.line is not None
+        assert screen.main.current_pane == ("nodes" if screen.main.has_class("-single") else "stack")
+        assert "train_nan.py:53" in screen.text
+        assert screen.main.nodes_pane.count == "2 of 346"
+        assert any("Log-op381" in row for row in shown_nodes(screen))
+        await screen.press("2", "enter")  # the same line again takes the restriction away, and nobody goes elsewhere
+        await screen.settled()
+        assert (screen.main.state.query.line, screen.main.current_pane) == (None, "stack")
+
+
+@pytest.mark.turns("size")
+@every_size
 async def test_lines_say_how_many_findings_their_nodes_have(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
         await screen.press("2")

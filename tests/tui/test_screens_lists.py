@@ -259,6 +259,32 @@ class TestHelp:
             assert "f              Scientific notation on and off." in view.text
             assert "One line up." not in view.text
 
+    @pytest.mark.turns("size")
+    @SIZES
+    @pytest.mark.parametrize(
+        ("word", "heading", "keys"),
+        [
+            ("execution history", "execution history (MindInsight)", "y Lists which graphs ran"),
+            ("summary-base-dir", "--summary-base-dir (MindInsight)", "tdbg open DIR, tdbg ls DIR"),
+            ("tensor check view", "tensor check view, View (MindInsight)", "Enter "),
+        ],
+    )
+    async def test_a_word_of_the_old_debugger_finds_the_key_of_today(
+        self, size: tuple[int, int], word: str, heading: str, keys: str
+    ) -> None:
+        async with opened(HelpScreen((*ACTIONS, *VALUE_ACTIONS)), size) as view:
+            assert "MindInsight" not in view.text, "only for those who look for it"
+            await view.type(word)
+            shown = " ".join(view.text.split()).replace("▌ ", "")  # a narrow screen wraps
+            assert heading in shown
+            assert keys in shown
+
+    async def test_what_is_listed_already_is_not_said_again(self) -> None:
+        async with opened(HelpScreen(ACTIONS)) as view:
+            await view.type("checks the watchpoints at this step")
+            assert view.text.count("Checks the watchpoints at this step.") == 1
+            assert "MindInsight" not in view.text
+
     async def test_every_action_is_there(self) -> None:
         entries = key_entries(ACTIONS)
         assert {text for _, _, text in entries} == {action.help for action in ACTIONS}

@@ -189,6 +189,31 @@ async def test_title_tree_search_and_filter_count_the_same_nodes(
 
 @pytest.mark.turns("size")
 @every_size
+@pytest.mark.parametrize("pane", NUMBERS)
+async def test_a_slash_after_an_accepted_search_begins_a_new_text(
+    open_screen: OpenScreen, size: tuple[int, int], pane: str
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        await screen.press(NUMBERS[pane])
+        before = current(screen), screen.pane(pane)
+        await typed(screen, pane, "zz")
+        await screen.press("enter")
+        await screen.settled()
+        await typed(screen, pane, "e")
+        bar = screen.main.panes[pane].search_bar
+        assert bar is not None
+        assert bar.value == "e"
+        assert count(screen).startswith("1 of ")
+        await screen.press("enter", "slash", "enter")  # without a letter the text stays
+        await screen.settled()
+        assert bar.value == "e"
+        await screen.press("escape")
+        await screen.settled()
+        assert (current(screen), screen.pane(pane)) == before
+
+
+@pytest.mark.turns("size")
+@every_size
 async def test_esc_in_the_box_takes_everything_back(open_screen: OpenScreen, size: tuple[int, int]) -> None:
     async with open_screen(NAN, size=size) as screen:
         for pane, number in NUMBERS.items():

@@ -56,12 +56,12 @@ class Watchpoint:
 
 
 _SENTENCES = {
-    ErrorBits.NAN: "The tensor contains NaN.",
-    ErrorBits.INF: "The tensor contains +Inf or -Inf.",
-    ErrorBits.NO_PREVIOUS: "The value of the previous step cannot be found.",
-    ErrorBits.OUT_OF_MEMORY: "The tensor exceeds the memory limit.",
-    ErrorBits.NO_HISTORY: "The run history of the graph is not available.",
-    ErrorBits.NO_VALUE: "The tensor has no value.",
+    ErrorBits.NAN: "Tensor contains NaN.",
+    ErrorBits.INF: "A tensor contains +/-INF.",
+    ErrorBits.NO_PREVIOUS: "The previous step value cannot be found.",
+    ErrorBits.OUT_OF_MEMORY: "The tensor size exceeds the memory limit.",
+    ErrorBits.NO_HISTORY: "Graph history file is not available.",
+    ErrorBits.NO_VALUE: "Tensor has no value.",
     ErrorBits.SHAPE_CHANGED: "The shape differs from that of the previous step.",
     ErrorBits.UNREADABLE: "The tensor or its value of the previous step cannot be read.",
 }
@@ -170,7 +170,7 @@ class WatchpointHit:
         Threshold: {'min_gt': -1.0}
         Hit detail: The setting for watchpoint is min_gt = -1.0. The actual value of the tensor is min_gt = 0.0.
         >>> hits[1].error_code, hits[1].error_msg, hits[1].get_hit_detail()
-        (1, ['The tensor contains NaN.'], None)
+        (1, ['Tensor contains NaN.'], None)
     """
 
     __slots__ = ("_condition", "_hit", "_tensor")
@@ -192,7 +192,7 @@ class WatchpointHit:
 
     @property
     def error_msg(self) -> list[str]:
-        """The same as sentences."""
+        """The same as sentences, for MindInsight's numbers in its words."""
         return [sentence for bit, sentence in _SENTENCES.items() if self.error_code & bit]
 
     @property

@@ -195,15 +195,15 @@ def places_without_statistics(graph: RankGraph, hits: Sequence[ReceivedHit], roo
 def with_statistics(
     graph: RankGraph, kept: ReceivedStep | None, hits: Sequence[ReceivedHit], root: int | None = None
 ) -> list[ReceivedHit]:
-    """The hits, with what the training said since of those that came without statistics; empty when it said nothing."""
-    complete, any_known = list(hits), False
+    """The hits, with what the training said before of those that came without statistics."""
+    complete = list(hits)
     for at, hit in enumerate(hits):
         asked = hit.stats is None and kept is not None
         place = graph.place(graph.find(hit.node, root), hit.slot) if asked else -1
         known = kept.sent.get(place) if kept is not None else None
         if place >= 0 and known is not None and known.stats is not None:
-            complete[at], any_known = replace(hit, meta=known.meta, stats=known.stats), True
-    return complete if any_known else []
+            complete[at] = replace(hit, meta=known.meta, stats=known.stats)
+    return complete
 
 
 def _columns(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tui_debugger.check.hits import HitList
@@ -76,6 +77,8 @@ class CheckResult:
         asked: how many (rank, step) pairs were to be checked; 0 where nobody asked for a number of them.
         outdated: pairs among them whose results other watchpoints gave.
         silent: steps that a training judged without a word: they are in ``coverage``, and no pairs.
+        silent_pairs: those of these steps of which something is kept, so that they are pairs of the run.
+        silent_before: steps that a training judged without a word by another list: they are not in ``coverage``.
     """
 
     pairs: tuple[Pair, ...]
@@ -88,6 +91,12 @@ class CheckResult:
     asked: int = 0
     outdated: frozenset[Pair] = frozenset()
     silent: int = 0
+    silent_pairs: frozenset[Pair] = frozenset()
+    silent_before: int = 0
+
+    def not_checked(self, run: Iterable[Pair]) -> set[Pair]:
+        """Returns the pairs of a run that nobody judged."""
+        return set(run) - set(self.pairs) - self.silent_pairs
 
     @property
     def stopped(self) -> bool:

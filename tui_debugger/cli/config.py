@@ -124,6 +124,8 @@ def settings(config: Config, arguments: argparse.Namespace) -> Iterator[Setting]
         given = "file" if table in config.columns else "default"
         yield Setting(f"columns.{table}", column_names(config.table(table)), given)
     changes = config.recommended or NO_CHANGES
+    asks = "file" if config.asks else source("recommended.ask")  # recommended = "ask" has no line of that name
+    yield Setting("recommended.ask", config.asks, asks)
     for name, watchpoint in built_in().items():
         params = [f"{param}={format_value(value)}" for param, value in changes.changed(watchpoint).params]
         given = "file" if name in changes.left_out or name in changes.params else "default"
@@ -191,7 +193,11 @@ def example() -> str:
         lines += [f"# {table.help}; there are {', '.join(table.known)}"]
         lines += [f"#{name} = {to_json(column_names(table.default))}"]
     lines += ["", "# The recommended watchpoints: false leaves one out, a table changes its parameters."]
-    lines += ["[recommended]"]
+    lines += [
+        "[recommended]",
+        "# true: the screen asks before it adds them to a run that never had any.",
+        "#ask = false",
+    ]
     for name, watchpoint in built_in().items():
         lines.append(f"# {CONDITIONS[watchpoint.condition].summary}")
         params = ", ".join(f"{param} = {format_value(value)}" for param, value in watchpoint.params)

@@ -65,8 +65,10 @@ def headline(result: CheckResult, run: Sequence[Pair], *, ongoing: bool = False)
     if result.hits.findings:
         return _found(result.hits, result)
     judgement = judge(result)
-    missing = sorted({step for _, step in set(run) - set(result.pairs)})
+    missing = sorted({step for _, step in result.not_checked(run)})
     checked = f"{plural(result.coverage.checked, 'tensor')} of {_where(result)} looked at"
+    if result.silent_before:
+        checked += f", {plural(result.silent_before, 'more step')} by the watchpoints of before"
     if result.outdated:
         return Headline(Outcome.INTERRUPTED, "No finding by the watchpoints of before:", checked)
     if ongoing and result.coverage.nothing_came:

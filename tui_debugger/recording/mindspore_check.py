@@ -367,6 +367,9 @@ class _Check(Checker):
             common.change("iteration", "op_debug_mode 4 records every step, whatever it says", 'write "all"')
         if text != "all" and debug == 3 and self.jit_level == "O2":
             common.change("iteration", "at O2 overflows of chosen steps are not supported", 'write "all"')
+        elif text != "all" and debug in _OVERFLOWS and self.device not in {"cpu", "gpu"}:
+            what = "in PyNative mode overflows of chosen steps are not found"
+            common.note("iteration", what, 'write "all" for a program in PyNative mode')
 
     def _iteration_text(self, common: Section, text: str) -> None:
         if text == "all":

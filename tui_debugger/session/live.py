@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -530,18 +531,34 @@ class LiveSession(Session):
         """(rank, steps, coverage of each) of the steps that ran without a hit and have no result of their own."""
         return self._driver.silent()
 
+    def why_no_previous(self, key: TensorKey) -> str:
+        """See ``Session``: a training keeps the step before of parameters alone."""
+        if key.step <= START + 1:
+            return super().why_no_previous(key)
+        return f"not kept: look at it in step {key.step - 1}, too (a training keeps parameters only)"
+
     def so_far(self) -> CheckResult | None:
         """As in the base class, with the steps that the list as it is now was silent of: they have no result each."""
         self._driver.settle()
         result, (version, watchpoints) = super().so_far(), self.watchpoints.snapshot()
         silent = self._driver.silent(version)
+        if result is not None:
+            every = sum(count for _, count, _ in self._driver.silent())
+            result = replace(result, silent_before=every - sum(count for _, count, _ in silent))
         if not silent:
             return result
         if result is None:
             nothing = replace(combined([]), parts=tuple(self.unreadable()))
             result = CheckResult((), HitList(()), nothing, watchpoints, version)
-        covers = [result.coverage, *(repeated(coverage, count) for _, count, coverage in silent)]
-        return replace(result, coverage=combined(covers), silent=sum(count for _, count, _ in silent))
+        kept = self._driver.judged_silently(self.pairs(), version)
+        again = Counter(rank for rank, _ in kept & set(result.pairs))  # they have a result of their own since
+        covers, steps = [result.coverage], 0
+        for rank, count, coverage in silent:
+            alone = count - min(again[rank], count)
+            again[rank] -= count - alone
+            covers.append(repeated(coverage, alone))
+            steps += alone
+        return replace(result, coverage=combined(covers), silent=steps, silent_pairs=kept - set(result.pairs))
 
     def settle(self) -> None:
         """Has ``silent`` and ``ended`` tell of the steps that trainings which still run have ended so far, too."""

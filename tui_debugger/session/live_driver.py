@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,6 +23,7 @@ from tui_debugger.check.received import (
 )
 from tui_debugger.check.results import KnownResults
 from tui_debugger.check.step import PairResult
+from tui_debugger.check.types import Pair
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
 from tui_debugger.live import wire
 from tui_debugger.live.graph import remote_watchpoints
@@ -46,6 +47,8 @@ from tui_debugger.text.tensors import step_text
 
 _MOST_HITS: Final = 500_000
 """The number of hits of trainings that are kept; those of the steps that came first go first."""
+_MOST_SPANS: Final = 1_000
+"""Stretches of steps without a word that are kept for each training: of older steps nothing else is kept either."""
 _KINDS: Final = {
     Event.CONNECTED: LiveKind.CONNECTED,
     Event.LOST: LiveKind.LOST,
@@ -88,6 +91,7 @@ class DrivenTraining:
         detour: it runs to the end of its step, whatever it was told.
         pauses: it is to stop at the end of its step.
         silent: how many steps ran without a result of their own, by the list and what it looked at in each.
+        spans: which steps these were, by the list; the oldest are let go of.
         covers: what is looked at in such a step, by list, graph, and the kind of step: see ``_kind_of_step``.
         accounted: the list and graph of the last step that is accounted for.
         last: the last step that is accounted for.
@@ -108,6 +112,7 @@ class DrivenTraining:
     detour: Detour | None = None
     pauses: bool = False
     silent: Counter[tuple[int, Coverage]] = field(default_factory=Counter)
+    spans: deque[tuple[int, range]] = field(default_factory=lambda: deque(maxlen=_MOST_SPANS))
     covers: dict[tuple[object, ...], Coverage] = field(default_factory=dict)
     accounted: tuple[int, int] | None = None
     last: int = START
@@ -238,6 +243,12 @@ class Driver:
                 for (listed, each), count in driven.silent.items()
                 if version in (None, listed)
             ]
+
+    def judged_silently(self, pairs: Iterable[Pair], version: int) -> frozenset[Pair]:
+        """Those of some pairs that a training judged by this list without a word."""
+        with self._lock:
+            spans = {rank: [span for of, span in each.spans if of == version] for rank, each in self._driven.items()}
+        return frozenset(pair for pair in pairs if any(pair[1] in span for span in spans.get(pair[0], ())))
 
     def settle(self) -> None:
         """Accounts for the steps that trainings which run have ended and had nothing to say about."""
@@ -558,8 +569,7 @@ class Driver:
             near = evidence(live, self._measurements(live.number), stop.step, found.hits)
             statistics(live, near, AT_STOPS, self._unless_closing)
             values(live, near, AT_STOPS, self._unless_closing)
-            told = with_statistics(watched.graph, live.kept(stop.step), hits, stop.root)
-            found = self._file(live, stop, watched, told or hits)  # more is known of what it was made from
+            found = self._file(live, stop, watched, hits)  # more is known of it, and of what it was made from
         except TdbgError as error:  # it went on, or away: what came is kept
             if not isinstance(error, CancelledError | LostError | NotStoppedError):
                 self._source.notice(f"rank {live.number}: some tensors around the findings were not kept: {error.what}")
@@ -640,8 +650,10 @@ class Driver:
         self._source.unjudged(live.number, "reports that could not be understood", 1, f"first {text}")
 
     def _file(self, live: LiveRank, stop: Stop, watched: Watched, hits: Iterable[ReceivedHit]) -> PairResult:
-        """Keeps what a training found at a stop."""
+        """Keeps what a training found at a stop; what was known of a tensor stays when it is reported once more."""
         pair, received = (live.number, stop.step), list(hits)
+        if watched.graph is live.graph:
+            received = with_statistics(watched.graph, live.kept(stop.step), received, stop.root)
         live.keep_hit_stats(stop, received)
         strange = next((hit.node for hit in received if watched.graph.find(hit.node) < 0), None)
         if strange is not None and pair not in self._strange:
@@ -701,6 +713,7 @@ class Driver:
             steps = range(driven.last + 1, driven.last + 1 + count)
             kinds = _kinds_of_steps(live, steps, remembered=list_ == driven.accounted)
             with self._lock:
+                driven.spans.append((watched.version, steps))
                 for kind, times in kinds.items():
                     driven.silent[watched.version, self._silent_coverage(live, driven, watched, kind)] += times
         if (stop.ended if ended else stop.step) > driven.last:

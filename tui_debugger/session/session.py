@@ -640,6 +640,10 @@ class Session:
         """Tells whether a training goes on, so that more steps will come."""
         return False
 
+    def why_no_previous(self, key: TensorKey) -> str:  # noqa: ARG002 - of trainings that depends on the tensor
+        """Says why the values of the step before are not there."""
+        return "this tensor has no previous step"
+
     def so_far(self) -> CheckResult | None:
         """Returns the last result of every pair that was checked, outdated or not; None where none was."""
         return self._checks.so_far()

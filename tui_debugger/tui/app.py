@@ -24,6 +24,7 @@ from textual.driver import Driver
 from tui_debugger.config import Config
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.signals import ENDING, exit_code
+from tui_debugger.text.old_words import OLD, old_words
 from tui_debugger.text.writer import error_stream
 from tui_debugger.tui import actions, settings, theme
 from tui_debugger.tui.main_screen import MainScreen
@@ -126,9 +127,12 @@ class Commands(Provider):
         matcher = self.matcher(query)
         for action, run in self._commands():
             text = f"{action.title}  {action.label}"
-            score = max(matcher.match(action.title), matcher.match(action.help) * 0.5)
+            old = old_words(action.id)
+            own = max(matcher.match(action.title), matcher.match(action.help) * 0.5)
+            score = max(own, matcher.match(old) * 0.5)
             if score > 0:
-                yield Hit(score, matcher.highlight(text), run, help=action.help)
+                said = action.help if own > 0 else f"{action.help} {OLD}: {old}"
+                yield Hit(score, matcher.highlight(text), run, help=said)
 
     async def discover(self) -> AsyncIterator[DiscoveryHit]:
         """Yields all actions."""

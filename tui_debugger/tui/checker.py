@@ -735,7 +735,7 @@ def known(session: Session, checked: CheckResult | None = None, *, final: bool =
         return Known(None, None, None, checked, final, too_large, edition=edition)
     result.hits.across_ranks()  # the rows of the hit list need it, and it takes as long as there are hits
     run = session.pairs()
-    unchecked = len({step for _, step in set(run) - set(result.pairs)})
+    unchecked = len({step for _, step in result.not_checked(run)})
     answer = headline(result, run, ongoing=session.ongoing) if result.watchpoints else None
     counts = ResultCounts.of(result)
     return Known(result, counts, answer, checked, final, too_large, unchecked=unchecked, edition=edition)

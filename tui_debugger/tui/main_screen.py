@@ -601,8 +601,10 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
             self._drill_in("nodes")
 
     def on_stack_pane_line_chosen(self, event: StackPane.LineChosen) -> None:
-        """Restricts the node list to a source line."""
+        """Restricts the node list to a source line; where one pane is shown, goes to that list."""
         self.node_filter.restrict_to_line(event.path, event.line)
+        if self.has_class("-single") and self.current_pane == "stack" and self.state.query.line is not None:
+            self.focus_pane("nodes")
 
     def on_stack_pane_mode_changed(self, _: StackPane.ModeChanged) -> None:
         """The run's lines are read when they are first looked at."""

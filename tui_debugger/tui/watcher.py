@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.check.hits import overflowed_nodes
+from tui_debugger.config import in_use
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.sources.base import Capability
-from tui_debugger.text.hits import long_watchpoint_name, selection_words, watchpoint_name
+from tui_debugger.text.hits import long_watchpoint_name, selection_words, watch_line, watchpoint_name
 from tui_debugger.text.numbers import plural
-from tui_debugger.tui.actions import key_of
+from tui_debugger.tui.actions import key_of, watchpoint_keys
 from tui_debugger.tui.cells import CATEGORY_LABELS
 from tui_debugger.tui.inspector import CursorFollower
 from tui_debugger.tui.panes.nodes import Marks, SpaceTarget, make_marks
@@ -173,21 +174,44 @@ class Watcher:
     # -- opening ---------------------------------------------------------------------------------
 
     def opened(self, then: Callable[[], None]) -> None:
-        """Adds the recommended watchpoints to a run that never had any, and goes on."""
+        """Adds the recommended watchpoints to a run that never had any, or asks whether to, and goes on."""
         watchpoints = self._session.watchpoints
         first = self._recommended is None and not watchpoints.offered and not watchpoints.items()
         if self._recommended:
             watchpoints.offered = True
             self._session.add_recommended()
         watchpoints.forget_changes()  # what was there before a person came is no change of theirs
+        if first and in_use().asks and (offered := self._session.recommended()):
+            self._offer(offered, then)
+            return
         if first:
-            watchpoints.offered = True
-            if added := self._session.add_recommended():
-                words = plural(added, "recommended watchpoint")
-                later = f"; {key_of('add_recommended')} adds those of nodes that come later" if self._may_grow() else ""
-                self._context.say(f"{words} added; {key_of('undo')} takes {'it' if added == 1 else 'them'} away{later}")
-            self.show_list()
+            self._add_first()
         then()
+
+    def _offer(self, offered: Sequence[Watchpoint], then: Callable[[], None]) -> None:
+        """Asks once: who answers is not asked again for this run."""
+
+        def answered(answer: str | None) -> None:
+            if answer == "add":
+                self._add_first()
+            else:
+                self._session.watchpoints.offered |= answer == "leave"
+                self._context.say(f"no watchpoint: {watchpoint_keys()}")
+            then()
+
+        from tui_debugger.tui.dialogs.prompts import ConfirmScreen
+
+        lines = [f"{plural(len(offered), 'watchpoint')} are recommended for this run:", *map(watch_line, offered)]
+        answers = (("n", "without them", "leave"), ("y", "add them", "add"))
+        self._context.app.push_screen(ConfirmScreen("Recommended watchpoints", lines, answers), answered)
+
+    def _add_first(self) -> None:
+        self._session.watchpoints.offered = True
+        if added := self._session.add_recommended():
+            words = plural(added, "recommended watchpoint")
+            later = f"; {key_of('add_recommended')} adds those of nodes that come later" if self._may_grow() else ""
+            self._context.say(f"{words} added; {key_of('undo')} takes {'it' if added == 1 else 'them'} away{later}")
+        self.show_list()
 
     def _may_grow(self) -> bool:
         """Tells whether later steps may have nodes that nobody has seen: no graph lists all of them."""

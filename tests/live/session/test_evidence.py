@@ -13,6 +13,7 @@ from tests.live.session.test_live_session import key, overflow_at
 from tui_debugger.diagnose.origin.path import trace
 from tui_debugger.live import wire
 from tui_debugger.session.live import LiveKind
+from tui_debugger.text.hits import hit_text
 
 Make = Callable[..., Live]
 
@@ -59,6 +60,25 @@ def test_hits_that_came_without_statistics_have_them(live: Make) -> None:
     (hit,) = event.result.hits
     assert hit.stats is not None
     assert (hit.stats.nan, hit.stats.count) == (1, 6)
+
+
+def test_what_a_hit_once_said_stays_when_it_is_checked_again(live: Make) -> None:
+    """A screen that goes to the rank has the training check again what it holds; that says less of a hit."""
+    it = live(hits=overflow_at(2, LOSS), values=bad_loss)
+    it.arrive()
+    it.session.add_recommended()
+    it.run(None)
+    event = it.told.wait(LiveKind.STOPPED, 2)
+    assert event.result is not None
+    (hit,) = event.result.hits
+    it.session.watchpoints.add("tensor_too_large", (("max_gt", 1e9),))
+    (again,) = it.session.check([(0, 2)]).hits
+    assert it.training.said[-1] == "recheck"
+    assert hit_text(again) == hit_text(hit) == "NaN 1 of 6"
+    it.run(1)
+    known = it.session.so_far()
+    assert known is not None
+    assert [hit_text(each) for each in known.hits if each.key.step == 2] == ["NaN 1 of 6"]
 
 
 def test_running_through_hits_asks_for_nothing(live: Make) -> None:

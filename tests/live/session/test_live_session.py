@@ -329,6 +329,39 @@ def test_steps_that_a_training_ended_without_a_stop_count_when_it_is_let_go(
     assert (rank, steps, coverage.checked) == (0, 5, 6)
 
 
+def test_a_step_without_a_word_of_which_something_is_kept_is_checked(live: Make) -> None:
+    """The parameters of the step before a pause are kept: nobody has to check that step again."""
+    it = live(end=9)
+    it.arrive()
+    it.session.add_recommended()
+    it.session.check([(0, -1)])
+    it.session.run(4)
+    it.told.wait(LiveKind.STOPPED, 2)
+    pairs, known = it.session.pairs(), it.session.so_far()
+    assert pairs == ((0, -1), (0, 2), (0, 3))
+    assert known is not None
+    assert (known.silent, known.silent_pairs, known.not_checked(pairs)) == (3, {(0, 2)}, set())
+    assert str(headline(known, pairs, ongoing=True)) == "Clean so far: 24 tensors of 4 steps looked at"
+    it.session.check([(0, 2)])
+    known = it.session.so_far()
+    assert known is not None
+    assert (known.silent, known.silent_pairs) == (2, frozenset()), "a step counts once"
+
+
+def test_what_ran_under_the_list_of_before_is_said(live: Make) -> None:
+    it = live(end=9)
+    it.arrive()
+    it.session.add_recommended()
+    it.session.run(4)
+    it.told.wait(LiveKind.STOPPED, 2)
+    it.session.watchpoints.add("tensor_overflow")
+    it.session.recheck()
+    known = it.session.so_far()
+    assert known is not None
+    assert (known.silent, known.silent_before) == (0, 3)
+    assert ", 3 more steps by the watchpoints of before" in str(headline(known, it.session.pairs(), ongoing=True))
+
+
 def test_steps_without_a_hit_are_in_what_is_known_so_far(live: Make) -> None:
     """Else the screen would say of a healthy training that no tensor was looked at."""
     it = live(end=5)

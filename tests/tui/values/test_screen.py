@@ -73,6 +73,9 @@ class Reads:
     def __init__(self, row: TensorRow, now: Any, before: Any = None) -> None:
         self.by_step = {row.key.step: now, row.key.step - 1: before}
 
+    def why_no_previous(self, _: TensorKey) -> str:
+        return "this tensor has no previous step"
+
     def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> Array:
         progress(Progress(1, 4))
         found = self.by_step[key.step]

@@ -18,6 +18,7 @@ from textual.widgets import Input
 from tui_debugger.check.types import SourceExcerpt
 from tui_debugger.model import CATEGORY_WORDS, Frame, GraphRun
 from tui_debugger.text.clean import clean
+from tui_debugger.text.old_words import OLD, OLD_WORDS
 from tui_debugger.text.tensors import round_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import Action
@@ -47,6 +48,17 @@ def key_entries(actions: Iterable[Action]) -> list[Entry]:
     for action in actions:
         found.setdefault(action.group, []).append((action.group, action.label, action.help))
     return [entry for entries in found.values() for entry in entries]
+
+
+def old_entries(actions: Iterable[Action]) -> list[Entry]:
+    """Returns the words of MindInsight, each with the keys of today, or with what there is in its place."""
+    there = {action.id: action for action in actions}
+    entries: list[Entry] = []
+    for word in OLD_WORDS:
+        heading = f"{word.old} ({OLD})"
+        found = [(heading, there[each].label, there[each].help) for each in word.actions if each in there]
+        entries += found or [(heading, "", word.plain)]
+    return entries
 
 
 def mark_entries() -> list[Entry]:
@@ -113,6 +125,7 @@ class HelpScreen(Modal[None]):
         super().__init__()
         self.heading = heading
         self._pages = [(heading, key_entries(actions), KEY_WIDTH)]
+        self._old = old_entries(actions)
         if conditions:
             width = max(len(spec.name) for condition in CONDITIONS.values() for spec in condition.params)
             self._pages.append(("Help: conditions of watchpoints", condition_entries(), width))
@@ -145,10 +158,11 @@ class HelpScreen(Modal[None]):
         room = max(20, table.size.width - term_width - 6)
         needle = self.query_one(Field).value.lower().split()
         rows: list[tuple[Cell, Cell]] = []
-        last = ""
-        for group, term, text in entries:
-            if not all(word in f"{group} {term} {text}".lower() for word in needle):
+        last, said = "", set[tuple[str, str]]()
+        for group, term, text in [*entries, *(self._old if needle and not self._page else ())]:
+            if not all(word in f"{group} {term} {text}".lower() for word in needle) or (term, text) in said:
                 continue
+            said.add((term, text))
             if group != last:
                 rows += _heading_rows(group, table.size.width - 4, blank=bool(rows))
                 last = group

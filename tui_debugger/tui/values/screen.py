@@ -502,7 +502,7 @@ class ValuesScreen(WindowView):
         """The previous step's values in the same place, and back."""
         wanted = not self._showing_previous
         if wanted and self._previous is None:
-            self.say("this tensor has no previous step", note=True)
+            self.say(self.host.session.why_no_previous(self.row.key), note=True)
         elif wanted in self._arrays:
             self._show_array(self._arrays[wanted], previous=wanted)
         elif self._previous is not None and self._array is not None:

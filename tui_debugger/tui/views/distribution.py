@@ -481,7 +481,7 @@ class DistributionView(ValuesView):
 
         def done(answer: tuple[Histograms, Files] | None) -> None:
             if answer is None:
-                self.say("this tensor has no previous step", note=True)
+                self.say(session.why_no_previous(about.key), note=True)
                 return
             found, files = answer
             if anew:

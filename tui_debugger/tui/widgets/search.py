@@ -284,9 +284,10 @@ class SearchBar(Input):
         self._waiting: list[events.Key] = []
 
     def open(self) -> None:
-        """Shows the box and takes the focus."""
+        """Shows the box and takes the focus; what is typed then takes the place of an accepted text."""
         self.display = True
         self.focus()
+        self.select_all()
 
     def drop(self) -> None:
         """Empties and closes the box."""
