@@ -75,13 +75,19 @@ class Waiting:
         self._places += places
         return self._places - places
 
-    def fetch(self) -> Fetched:
-        """Fetches all results by one transfer from each device (usually there is one), and starts empty again."""
+    def fetch(self, before: Fetched | None = None) -> Fetched:
+        """Fetches all results by one transfer from each device (usually there is one).
+
+        Args:
+            before: those that were fetched before; they keep their places, and the others follow.
+        """
         values, self._values = self._values, []
         apart, self._apart = self._apart, []
-        self._places = 0
+        if before is not None and not values:
+            return before
         numbers, start = _fetch(values)
-        return Fetched(numbers, _starts(start, np.array(apart, np.int64)))
+        found = Fetched(numbers, _starts(start, np.array(apart, np.int64)))
+        return found if before is None else before.followed_by(found)
 
 
 class Fetched:
@@ -91,6 +97,11 @@ class Fetched:
         """``numbers`` of all results one after the other; where each starts, with one entry more than results."""
         self._numbers = numbers
         self._start = start
+
+    def followed_by(self, others: Fetched) -> Fetched:
+        """Returns these numbers, and others behind them."""
+        start = np.concatenate((self._start[:-1], others._start + len(self._numbers)))
+        return Fetched(np.concatenate((self._numbers, others._numbers)), start)
 
     def all(self, place: int) -> Doubles:
         """The numbers of one result."""

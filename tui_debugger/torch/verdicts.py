@@ -266,8 +266,7 @@ def judge_step(step: Step, judge: Judge, *, recheck: bool) -> list[ClientHit]:
 
 def look_now(step: Step, judge: Judge, *, recheck: bool = False) -> list[Capture]:
     """The lines of a step that may be findings, with their records: see ``judge_step``."""
-    if step.fetched is None:
-        step.fetched = step.waiting.fetch()
+    step.fetched = step.waiting.fetch(step.fetched)  # more may have come since they were fetched last
     seen = step if recheck else sorted(lines(step.entries, step.fetched), key=lambda each: each.order)
     watched = [each for each in seen if judge.need(each.name) is not None and (recheck or not each.told)]
     if recheck:
@@ -307,8 +306,7 @@ def judge_one(
 
 def find_records(step: Step, captures: Sequence[Capture], judge: Judge) -> None:
     """Gives lines their records, exactly: of values that still are what they were, else what was found out then."""
-    if step.fetched is None:
-        step.fetched = step.waiting.fetch()
+    step.fetched = step.waiting.fetch(step.fetched)  # more may have come since they were fetched last
     pending: list[Capture] = []
     for capture in captures:
         need = judge.need(capture.name) or RequiredStats()

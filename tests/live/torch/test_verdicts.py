@@ -244,3 +244,16 @@ def test_memory_that_was_looked_at_can_still_be_resized(dtype: str) -> None:
         np.testing.assert_array_equal(as_array(part).astype(expected.dtype), expected)
         assert b"".join(chunks(part)) == part.contiguous().clone().view(-1).view(torch.uint8).numpy().tobytes()
     whole.untyped_storage().resize_(0)
+
+
+def test_numbers_that_come_after_others_were_fetched_keep_their_places() -> None:
+    """A step that is looked at in its middle goes on; several numbers of one result have a place each."""
+    waiting = Waiting()
+    first = waiting.add(torch.tensor(1.0)), waiting.add_each([torch.tensor(2.0), torch.tensor(3.0)])
+    fetched = waiting.fetch()
+    later = waiting.add_each([torch.tensor(4.0), torch.tensor(5.0)]), waiting.add(torch.tensor(6.0))
+    assert (first, later) == ((0, 1), (3, 5))
+    every = waiting.fetch(fetched)
+    assert every.first(np.arange(6)).tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert every.all(5).tolist() == [6.0]
+    assert waiting.fetch(every) is every
