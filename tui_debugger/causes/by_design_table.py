@@ -92,7 +92,7 @@ OPERATORS: Final = _table(
     (f"{_SUMS} {_SCALINGS} neg", Operands(None, work=Work.COMPUTES)),
     (_SUMS_WITH_PRODUCTS, Operands((0,), work=Work.COMPUTES)),
     (_WEAKENING, Operands(None, work=Work.WEAKENS)),
-    ("scatterreduce indexreduce segmentreduce", Operands(None, work=Work.COMPUTES)),
+    ("scatterreduce indexreduce", Operands((0, 3), work=Work.WEAKENS)),
 )
 """By plain type, MindSpore's names and PyTorch's: what writes values that it is given, and what passes elements on."""
 ADDS: Final = frozenset(_SUMS.split())

@@ -144,6 +144,33 @@ def test_nan_of_a_backward_pass_that_goes_on_is_the_origin(tmp_path: Path) -> No
     assert origin.startswith("Gradients/Div")
 
 
+SOURCES, TARGETS = torch.tensor([0, 1, 2, 3, 4, 5, 1, 0]), torch.tensor([1, 0, 1, 2, 3, 4, 2, 3])
+"""The edges of a graph in which nothing leads to the last node."""
+REDUCTIONS: Final[dict[str, Callable[[torch.Tensor], torch.Tensor]]] = {
+    "scattered": lambda scores: torch.full((6,), LOW).scatter_reduce(0, TARGETS, scores, "amax"),
+    "by index": lambda scores: torch.full((6,), LOW).index_reduce(0, TARGETS, scores, "amax"),
+}
+
+
+@pytest.mark.parametrize("fault", [False, True])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_the_largest_of_nothing_is_no_finding_where_nobody_reads_it(
+    reduction: str, fault: bool, tmp_path: Path
+) -> None:
+    """A softmax over the edges that lead to each node; where the maximum is not taken off, it overflows."""
+
+    def loss(model: nn.Module, bad: bool) -> torch.Tensor:
+        scores = model(torch.randn(6, 4))[SOURCES, 0]
+        highest = REDUCTIONS[reduction](scores.detach())
+        weights = (scores + 1e3 if bad else scores - highest[TARGETS]).exp()
+        found: torch.Tensor = (weights / torch.zeros(6).index_add(0, TARGETS, weights)[TARGETS]).square().mean()
+        return found
+
+    seen = seen_of(nn.Linear(4, 1), loss, tmp_path / "dump", fault=fault)
+    assert min(seen.findings, default=None) == (BAD if fault else None)
+    assert seen.origins.get(BAD, []) == ["Exp"] * fault
+
+
 # -- what the program keeps --------------------------------------------------------------------------
 
 
