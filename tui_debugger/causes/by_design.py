@@ -220,7 +220,9 @@ class Designs:
             return constant is None or _has_signs(out, [constant])
         if category is Category.PARAMETER:
             # A mask may be fed as data; any other Inf in the data is a fault of the data.
-            low = not out.positive and (self._is_mask(row, slot, depth) or self._is_kept_unread(row, slot))
+            low = not out.positive and (
+                self._is_mask(row, slot, depth) or self._is_compared(row, slot) or self._is_kept_unread(row, slot)
+            )
             return low or self._is_put_in(row, out, depth)
         if kind in FRESH and not self._is_made_of_others(row):
             return out.count == out.positive + out.negative or (not out.positive and self._is_mask(row, slot, depth))
@@ -231,6 +233,11 @@ class Designs:
         else:
             passed_on = kind in OPERATORS and self._comes_from_operands(row, slot, out, depth)
         return passed_on or self._overflows_a_mask(row, slot, out, depth) or self._is_pole(row, slot, out)
+
+    def _is_compared(self, row: int, slot: int) -> bool:
+        """Tells whether all that reads a tensor compares it: PyTorch does so with masks that it knows to be causal."""
+        readers = [each for each, _ in self._readers(row, slot) if not self._is_change(each)]
+        return bool(readers) and all(self._kind(each) in COMPARES and self._is_clean(each) for each in readers)
 
     def _is_kept_unread(self, row: int, slot: int) -> bool:
         """Tells whether a buffer is only kept, and maybe copied to be saved: nothing bad comes of it, or changes it."""

@@ -171,6 +171,33 @@ def test_the_largest_of_nothing_is_no_finding_where_nobody_reads_it(
     assert seen.origins.get(BAD, []) == ["Exp"] * fault
 
 
+class Encoded(nn.Module):
+    """PyTorch compares the mask with a causal one, and never adds it to anything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.encoder(x, mask=mask)
+        return found
+
+
+@pytest.mark.parametrize("fault", [False, True])
+def test_a_mask_that_is_only_compared_is_no_finding(fault: bool, tmp_path: Path) -> None:
+    mask = nn.Transformer.generate_square_subsequent_mask(5)
+
+    def loss(model: nn.Module, bad: bool) -> torch.Tensor:
+        x = torch.randn(2, 5, 8)
+        found: torch.Tensor = model(x / torch.zeros(()) if bad else x, mask).square().mean()
+        return found
+
+    seen = seen_of(Encoded(), loss, tmp_path / "dump", fault=fault)
+    assert min(seen.findings, default=None) == (BAD if fault else None)
+    assert seen.origins.get(BAD, []) == ["Div"] * fault
+
+
 # -- what the program keeps --------------------------------------------------------------------------
 
 
