@@ -118,7 +118,11 @@ _SHOWING: Final = """
 """
 VIEWS: Final = frozenset(_SHOWING.split())
 """Operators that may show elements of a tensor without a copy."""
-PASSES_ON: Final = frozenset(f"{_RESHAPING} {_SUMS}".split()) - OVERWRITES
+_TOTALS: Final = """
+    neg abs square mul muls multiply imul mean reducemean sum reducesum cumsum std var
+    mm matmul bmm mv dot linear dense smoothl1loss mseloss l1loss huberloss
+"""
+PASSES_ON: Final = frozenset(f"{_RESHAPING} {_SUMS} {_TOTALS}".split()) - OVERWRITES
 """Operators that are bad wherever an input is."""
 COPIES: Final = frozenset({"clone", "contiguous", "copy", "copys", "inplacecopy"})
 """Operators that copy a tensor and keep its values."""

@@ -198,6 +198,25 @@ def test_a_mask_that_is_only_compared_is_no_finding(fault: bool, tmp_path: Path)
     assert seen.origins.get(BAD, []) == ["Div"] * fault
 
 
+@pytest.mark.parametrize("fault", [False, True])
+def test_what_reads_another_tensor_in_other_steps_does_not_speak_against_a_mask(fault: bool, tmp_path: Path) -> None:
+    """Every second step computes a difference more, so that nodes of one name are other calls."""
+    actions = torch.tensor([[0], [1], [0], [1]])
+    steps: list[int] = []
+
+    def loss(model: nn.Module, bad: bool) -> torch.Tensor:
+        steps.append(0)
+        made: torch.Tensor = model(torch.randn(4, 3))
+        more = nn.functional.smooth_l1_loss(made[:, 0] - 1, torch.zeros(4)) if len(steps) % 2 else made.new_zeros(())
+        scores = made.masked_fill(torch.tensor([False, False, True]), LOW)
+        chances = (scores - scores.logsumexp(-1, keepdim=True)).gather(1, actions).exp()
+        return chances.mean() / (0 if bad else 1) + more
+
+    seen = seen_of(nn.Linear(3, 3), loss, tmp_path / "dump", fault=fault)
+    assert min(seen.findings, default=None) == (BAD if fault else None)
+    assert seen.origins.get(BAD, []) == ["Div"] * fault
+
+
 # -- what the program keeps --------------------------------------------------------------------------
 
 
