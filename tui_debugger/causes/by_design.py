@@ -745,8 +745,8 @@ def _adds_none(kind: str, operands: Sequence[Elements | None], out: Elements) ->
         return False
     shares = [Fraction(each.positive + each.negative, each.count) for each in infinite]
     share = Fraction(out.positive + out.negative, out.count)
-    if share == max(shares):
-        return True
+    if share == max(shares) or (parts and share < max(shares) and _has_signs(out, infinite)):
+        return True  # numbers were written over some of the elements since
     peaks = [each.peak for each in given if each is not None and each.peak is not None]
     if kind not in BOUNDED | PRODUCTS or out.largest is None or len(peaks) < len(given):
         return False
