@@ -75,6 +75,7 @@ from tui_debugger.model import (
     Category,
 )
 
+_SAME: Final = frozenset({"eq", "equal"})
 _DEPTH: Final = 200
 """Operators in a row that pass an Inf on, at most: only a graph with a circle has more."""
 _FORMULA: Final = 6
@@ -235,9 +236,13 @@ class Designs:
         return passed_on or self._overflows_a_mask(row, slot, out, depth) or self._is_pole(row, slot, out)
 
     def _is_compared(self, row: int, slot: int) -> bool:
-        """Tells whether all that reads a tensor compares it: PyTorch does so with masks that it knows to be causal."""
+        """Tells whether all that reads a tensor compares it with a mask: PyTorch does so to find out what is causal."""
         readers = [each for each, _ in self._readers(row, slot) if not self._is_change(each)]
-        return bool(readers) and all(self._kind(each) in COMPARES and self._is_clean(each) for each in readers)
+        return bool(readers) and all(
+            self._kind(each) in _SAME
+            and any(other != (row, slot) and self.intended(*other) for other in real_inputs(self._nodes, each))
+            for each in readers
+        )
 
     def _is_kept_unread(self, row: int, slot: int) -> bool:
         """Tells whether a buffer is only kept, and maybe copied to be saved: nothing bad comes of it, or changes it."""
