@@ -406,6 +406,10 @@ class _CompilerStandsBack:
 _compiler = _CompilerStandsBack()
 
 
+_waiting_to_leave: Final[list[Any]] = []
+"""Modes that another one was entered above, and that show nothing any more."""
+
+
 class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch does not say its type
     """Shows every operator that runs, with its arguments and what it made."""
 
@@ -420,11 +424,13 @@ class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
         self._show = show
         self._look = look
         self._inference = False
+        self._is_left = True
 
     def enter(self) -> None:
         """Shows what this thread runs, and the backward passes that it starts."""
         self._inference = torch.is_inference_mode_enabled()
         _compiler.begin()
+        self._is_left = False
         self.__enter__()  # type: ignore[no-untyped-call] # PyTorch does not say its type
 
     def leave(self) -> bool:
@@ -433,10 +439,18 @@ class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
         Inference mode puts back what it found when it ends: a mode that was left meanwhile would still be called.
         """
         current: Any = dispatch._get_current_dispatch_mode  # noqa: SLF001 - see above
+        if self._is_left:
+            return True
         if current() is not self or torch.is_inference_mode_enabled() != self._inference:
+            if self not in _waiting_to_leave:
+                _waiting_to_leave.append(self)
             return False
         self.__exit__(None, None, None)
         _compiler.end()
+        self._is_left = True
+        if (below := current()) in _waiting_to_leave:  # of another model, which was detached before this one
+            _waiting_to_leave.remove(below)
+            below.leave()
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -184,3 +184,19 @@ def test_what_is_worked_out_for_one_model_is_no_operator_of_another(tmp_path: Pa
     both = operators_of(2)
     assert both[0] == alone
     assert both[1] == alone
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_nothing_looks_at_operators_when_all_models_are_detached_in_any_order(first: int, tmp_path: Path) -> None:
+    models = [torch.nn.Linear(4, 1) for _ in range(2)]
+    handles = [
+        tdbg.attach(
+            each, torch.optim.SGD(each.parameters(), 0.01), "", level="op", flight=tdbg.Flight(tmp_path / str(at))
+        )
+        for at, each in enumerate(models)
+    ]
+    for each in models:
+        each(torch.ones(4, 4)).square().mean().backward()
+    for each in (handles[first], handles[1 - first]):
+        each.detach()
+    assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
