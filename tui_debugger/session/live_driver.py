@@ -670,6 +670,7 @@ class Driver:
         if len(judgement.hits):
             self._keep_judged(live, stop, watched, judgement)
             by_design = mark_hits(self._measurements(live.number), judgement.hits, self._unless_closing)
+            live.keep_designs(watched.graph, stop.step, judgement.designs(watched.graph))
         if strange is not None or _lacks_nodes(live, stop):  # the graph is of another step
             judgement.hits.origin[:] = False
         result = judgement.result(by_design)
