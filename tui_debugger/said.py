@@ -1,4 +1,4 @@
-"""What a training said of its steps beside values: what nodes read, and which infinities were by design.
+"""What a training said beside values: what nodes read, which infinities were by design, and what it could not record.
 
 The debugger was told so, or found it out, while the training stood there to be asked. A dump that is saved of it keeps
 that in ``said.jsonl`` in the directory of a rank, a line for each::
@@ -6,6 +6,7 @@ that in ``said.jsonl`` in the directory of a rank, a line for each::
     {"step": 3, "graph": "kernel_graph_0", "node": "Sub", "slot": 1, "read": "nan"}
     {"step": 3, "graph": "kernel_graph_0", "node": "Add", "slot": 0, "by_design": ["Softmax"]}
     {"step": 3, "graph": "kernel_graph_0", "node": "Mul", "inputs": "unknown"}
+    {"not_recorded": "rank 0: tensors without plain values", "why": "3, first inputs.input at step 0"}
 
 An empty ``by_design`` says of an Inf that it is not meant.
 """
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeGuard
 
-from tui_debugger.model import OperandState
+from tui_debugger.model import OperandState, UnreadablePart
 from tui_debugger.opener import read_lines
 
 SAID_FILE: Final = "said.jsonl"
@@ -49,6 +50,11 @@ class Said:
             yield _line(step, name(row), slot=slot, by_design=sorted(types))
 
 
+def doubt_line(part: UnreadablePart) -> str:
+    """The line of something that a training ran and nobody judged."""
+    return json.dumps({"not_recorded": part.where, "why": part.why}) + "\n"
+
+
 def _line(step: int, node: Name, **what: object) -> str:
     return json.dumps({"step": step, "graph": node[1], "node": node[0], **what}) + "\n"
 
@@ -58,12 +64,14 @@ class SaidOfRank:
     """What the file of a rank says, by step and by the names of nodes.
 
     Attributes:
+        not_recorded: what the training ran and nobody judged, and why.
         wrong: lines that make no sense.
     """
 
     inputs_unknown: dict[int, set[Name]] = field(default_factory=dict)
     operands: dict[int, dict[tuple[Name, int], OperandState]] = field(default_factory=dict)
     by_design: dict[int, dict[tuple[Name, int], frozenset[str]]] = field(default_factory=dict)
+    not_recorded: list[tuple[str, str]] = field(default_factory=list)
     wrong: int = 0
 
     @classmethod
@@ -97,6 +105,10 @@ class SaidOfRank:
             return False
         if not isinstance(found, dict):
             return False
+        lost, why = found.get("not_recorded"), found.get("why")
+        if isinstance(lost, str) and isinstance(why, str):
+            self.not_recorded.append((lost, why))
+            return True
         step, slot, node, graph = (found.get(key) for key in ("step", "slot", "node", "graph"))
         if not _is_number(step, _LARGEST_STEP) or not isinstance(node, str) or not isinstance(graph, str):
             return False

@@ -51,10 +51,11 @@ from tui_debugger.model import (
     TensorKey,
     TensorMeta,
     TensorStats,
+    UnreadablePart,
     Watchpoint,
     no_progress,
 )
-from tui_debugger.said import Said
+from tui_debugger.said import Said, doubt_line
 from tui_debugger.session.live_driver import Driver, HitStops, unknown_rank
 from tui_debugger.session.live_events import LiveEvent, LiveKind, LiveState
 from tui_debugger.session.live_evidence import Budget, evidence, outputs, statistics, values
@@ -118,11 +119,12 @@ def save_dump(source: LiveSource, directory: Path, progress: ProgressFn = no_pro
     if not ranks:
         raise TdbgError("there is nothing to save", hint="no training has sent its graph yet")
     counts = _Counts(source.spool)
+    lost = source.unreadable()
     try:
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise TdbgError("the directory exists and is not empty", where=str(directory), hint="choose another one")
         for live in ranks:
-            _save_rank(live, directory, counts, progress)
+            _save_rank(live, directory, counts, progress, [part for part in lost if part.rank == live.number])
     except OSError as error:
         raise TdbgError(f"the dump could not be written: {reason_of(error)}", where=str(directory)) from error
     return counts.text(len(ranks))
@@ -144,7 +146,9 @@ class _Counts:
         return text + (early if self.early else "")
 
 
-def _save_rank(live: LiveRank, directory: Path, counts: _Counts, progress: ProgressFn) -> None:
+def _save_rank(
+    live: LiveRank, directory: Path, counts: _Counts, progress: ProgressFn, lost: Sequence[UnreadablePart]
+) -> None:
     graph, info = live.graph, live.training.info
     if graph is None:
         return
@@ -154,7 +158,8 @@ def _save_rank(live: LiveRank, directory: Path, counts: _Counts, progress: Progr
     said = [(step, kept) for step in steps if step >= 0 and (kept := live.kept(step)) is not None]
     found = [[int(graph.node[place]) for place in kept.by_design] for _, kept in said]  # in the order in which they ran
     writer.graphs(graph.data, [graph.nodes.names[row] for row in observed_order(graph.nodes, found)])
-    writer.said(line for step, kept in said for line in _said(graph, kept).lines(step, graph.name))
+    lines = [line for step, kept in said for line in _said(graph, kept).lines(step, graph.name)]
+    writer.said([*lines, *map(doubt_line, lost)])
     for root in sorted({each.root_id for each in graph.nodes.graphs if each.is_root}):
         writer.history([step for step in steps if live.root(step) in (None, root)], root)
     writer.notes(live.training.notes.all())
@@ -571,6 +576,7 @@ class LiveSession(Session):
         Raises:
             TdbgError: the directory exists and is not empty, or cannot be written.
         """
+        self._driver.keep_last()
         return save_dump(self.live, directory, progress)
 
     # -- tensors -----------------------------------------------------------------------------------

@@ -694,6 +694,16 @@ class Driver:
             driven.found_at = max(driven.found_at, stop.step)
         live.keep_judged(watched.graph, stop.step, judgement.clean, unfinished=bool(stop.node))
 
+    def keep_last(self) -> None:
+        """Keeps of trainings that had nothing to say that the last step was clean: nothing else is known of them."""
+        self.settle()
+        for live in self._source.all():
+            driven = self._of(live)
+            watched, step = driven.watched, driven.last
+            said = driven.since is not None and step > max(driven.since, driven.found_at, START)
+            if watched is not None and said and not any(each > START for each in live.judged()):
+                live.keep_judged(watched.graph, step, watched_for_overflow(watched, live.root(step)))
+
     @staticmethod
     def _keep_silence(live: LiveRank, driven: DrivenTraining, step: int, watched: Watched) -> None:
         """Keeps that a training said nothing of a step: the parameters were clean that its list looked at."""

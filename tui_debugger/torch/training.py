@@ -342,12 +342,18 @@ class Expectation:
             return True
         if condition.is_stillness and (self.skipped or self._idle(parameter)):
             return True
-        return condition.is_not_changed and name == parameter and self._at_rest(self._parameters[parameter])
+        return condition.is_not_changed and name == parameter and self._at_rest(parameter)
 
-    def _at_rest(self, parameter: torch.nn.Parameter) -> bool:
-        """Tells whether no optimizer was to change a parameter in this step, or the learning rate still rises."""
-        key = id(parameter)
-        if not parameter.requires_grad or (key in self._optimizer and self._optimizer[key] not in self._stepped):
+    def _at_rest(self, name: str) -> bool:
+        """Tells whether no optimizer was to change a parameter in this step, or the learning rate still rises.
+
+        What no optimizer has and no gradient reaches may stand for other weights: see ``functional_call``.
+        """
+        parameter, key = self._parameters[name], id(self._parameters[name])
+        stands_for_others = self._optimizer and key not in self._optimizer and name not in self._with_gradient
+        if not parameter.requires_grad or stands_for_others:
+            return True
+        if key in self._optimizer and self._optimizer[key] not in self._stepped:
             return True
         return key in self._rates_before and self._rates[key] > self._rates_before[key]
 

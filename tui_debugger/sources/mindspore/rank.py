@@ -649,7 +649,9 @@ class RankRun:
                 why = f"{plural(self._said.wrong, 'line')} without sense" if self._said.wrong else ""
             except OSError as error:
                 why = why_not(path, error, wanted="a file")
-            self._said_parts = (UnreadablePart(f"{self.path.name}/{SAID_FILE}", why, graph=True),) if why else ()
+            lost = [UnreadablePart(*each, unrecorded=True) for each in self._said.not_recorded]
+            damage = [UnreadablePart(f"{self.path.name}/{SAID_FILE}", why, graph=True)] if why else []
+            self._said_parts = (*lost, *damage)
         return self._said
 
     def _overflows(self, step: int, listing: Listing) -> dict[Writing, tuple[OverflowRecord, ...]] | None:
