@@ -58,7 +58,7 @@ def policy(attach: Attach, fault: bool) -> None:
 
 
 def lattice(attach: Attach, fault: bool) -> None:
-    """Sums over the paths through a lattice, which begins at an infinite number; the bad step has the logarithm of 0."""
+    """Sums over the paths of a lattice, which begins at an infinite number; the bad step has the logarithm of 0."""
     model = nn.Linear(5, 4)
 
     def loss(step: int) -> torch.Tensor:
