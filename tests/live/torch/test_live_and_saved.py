@@ -120,11 +120,38 @@ def branch(attach: Attach, fault: bool) -> None:
     trained(attach, model, lambda _: model(torch.randn(6, 8)).square().mean())
 
 
+class Positions(nn.Module):
+    """Returns a view of its weight, which is read after a fused optimizer has changed that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(6, 8))
+
+    def forward(self, _: torch.Tensor) -> torch.Tensor:
+        return self.weight[:6]
+
+
+def view(attach: Attach, fault: bool) -> None:
+    """See ``Positions``; the loss is bad, and so is what the optimizer makes of the weight."""
+    model = nn.Sequential(Positions(), nn.Linear(8, 2))
+    optimizer = torch.optim.AdamW(model.parameters(), 0.1, fused=True)
+    handle = attach(model, optimizer)
+    for step in range(STEPS):
+        loss = model(torch.randn(2, 6, 8)).square().mean()
+        if fault and step == BAD:
+            loss = loss * 0 / (loss.detach() * 0)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    handle.detach()
+
+
 PROGRAMS: Final[dict[str, tuple[Program, dict[str, set[Place]]]]] = {
     "a mask that is read in one step more": (policy, {"module": {(BAD, "Loss")}, "op": {(BAD, "Mul")}}),
     "a sum over paths": (lattice, {"op": {(BAD, "Log")}}),
     "weights that stand in": (ensemble, {"op": {(BAD, "NoGrad/LiftFresh")}}),
     "a branch that runs once": (branch, {"op": {(BAD, "Log")}}),
+    "a view of a weight": (view, {"module": {(BAD, "Loss")}, "op": {(BAD, "Div")}}),
 }
 
 
