@@ -182,7 +182,7 @@ def test_every_command_with_documents_has_a_section() -> None:
     with_documents = {name for name, parser in parsers.items() if "--json" in parser._option_string_actions}
     assert with_documents == {name for name in sections() if name in COMMANDS}, "describe it in docs/json.md"
     tried = {name.partition(" ")[0] for name in DOCUMENTS}
-    assert with_documents - tried == {"listen", "merge"}, "give it a command line in DOCUMENTS"
+    assert with_documents - tried == {"listen"}, "give it a command line in DOCUMENTS"
 
 
 def test_the_page_names_the_version_of_the_schema() -> None:

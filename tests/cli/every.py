@@ -24,8 +24,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "steps": ("steps", "PATH"),
 }
 
-OTHERS = {"listen", "formats", "cache", "merge"}
-"""Commands with documents and a path that are unlike these: no dump at it, or several parts of a check."""
+OTHERS = {"listen", "formats", "cache"}
+"""Commands with documents and a path at which there is no dump."""
 
 
 def words(command: str, path: Path, *more: str) -> list[str]:

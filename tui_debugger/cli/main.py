@@ -88,7 +88,7 @@ COMMANDS = {
     "listen": "listen",
     **{name: name for name in ("check", "audit", "origin", "relations", "explain", "report", "health", "ranks")},
     **{name: name for name in ("trend", "trajectory", "ls")},
-    **{name: name for name in ("show", "diff", "stat", "export", "convert", "formats", "steps", "cache", "merge")},
+    **{name: name for name in ("show", "diff", "stat", "export", "convert", "formats", "steps", "cache")},
     "config": "config",
     "dump-config": "dump_config",
     **{name: name for name in ("completion", "demo", "help")},

@@ -50,8 +50,8 @@ function _shtab_tdbg_using
   test "$_shtab_tdbg_cmdpath" = "$argv"
 end
 
-set -g _shtab_tdbg_commands open listen check audit origin relations explain report health ranks trend trajectory ls show diff stat export convert formats steps cache merge config dump-config completion demo help
-set -g _shtab_tdbg_opts_with_value --activations --against --around --atol --bins --by --category --check --depth --device --dims --dump-mode --executor --fail-on --file-format --filter --framework --from --graph --height --hops --host --ignore --input-output --iteration --jit-level --jobs --kernel --level --like --limit --line --map-file --map-name --map-rank --map-step --markdown --max-hits --metric --mindspore --net-name --node --noise --op-debug-mode --output --parameters --part --path --port --precision --rank --ranks --redirect-to --require --rtol --sample-num --save --scope --shard --side --slice --slot --sort --source-map --spool-limit --spread --stat --statistic-category --step --steps --summary-mode --support-device --task --theme --timeout --tls-cert --tls-key --token-from --tolerance --top --type --type-tolerance --watch --watch-file --width --with --xlsx -o
+set -g _shtab_tdbg_commands open listen check audit origin relations explain report health ranks trend trajectory ls show diff stat export convert formats steps cache config dump-config completion demo help
+set -g _shtab_tdbg_opts_with_value --activations --against --around --atol --bins --by --category --check --depth --device --dims --dump-mode --executor --fail-on --file-format --filter --framework --from --graph --height --hops --host --ignore --input-output --iteration --jit-level --jobs --kernel --level --like --limit --line --map-file --map-name --map-rank --map-step --markdown --max-hits --metric --mindspore --net-name --node --noise --op-debug-mode --output --parameters --path --port --precision --rank --ranks --redirect-to --require --rtol --sample-num --save --scope --side --slice --slot --sort --source-map --spool-limit --spread --stat --statistic-category --step --steps --summary-mode --support-device --task --theme --timeout --tls-cert --tls-key --token-from --tolerance --top --type --type-tolerance --watch --watch-file --width --with --xlsx -o
 
 complete -c tdbg -e
 complete -c tdbg -f
@@ -129,8 +129,6 @@ complete -c tdbg -n '_shtab_tdbg_using check' -l recommended -d 'add the recomme
 complete -c tdbg -n '_shtab_tdbg_using check' -l fail-on -xka "EX OO TZ TO TR TL TS WCL WCS WI WNC WO WL WS AR GE GL GV" -d 'only findings of these conditions give exit code 1; the others are listed all the same'
 complete -c tdbg -n '_shtab_tdbg_using check' -l allow-unreadable -d 'exit code 0 although some tensors could not be read or compared, or parts of the dump not listed'
 complete -c tdbg -n '_shtab_tdbg_using check' -l allow-unmatched -d 'exit code 0 although a watchpoint of --watch or --watch-file looked at no tensor'
-complete -c tdbg -n '_shtab_tdbg_using check' -l shard -x -d 'only measure part I of N (1/4 ... 4/4), and write what was measured to a file for tdbg merge'
-complete -c tdbg -n '_shtab_tdbg_using check' -l part -xka "(__fish_complete_path (commandline -ct))" -d 'that file, replaced if it is there (default: tdbg-part-I-of-N)'
 complete -c tdbg -n '_shtab_tdbg_using check' -l limit -x -d 'rows of the table (default: 20; 0: all of them)'
 complete -c tdbg -n '_shtab_tdbg_using check' -l rank -x -d 'ranks, for example 0,4-6 (default: all)'
 complete -c tdbg -n '_shtab_tdbg_using check' -l step -x -d 'steps, for example 0,4-6 (default: all)'
@@ -490,12 +488,6 @@ complete -c tdbg -n '_shtab_tdbg_using cache' -s h -l help -d 'show this help me
 complete -c tdbg -n '_shtab_tdbg_using cache' -l json -d 'one JSON document on stdout instead of a table'
 complete -c tdbg -n '_shtab_tdbg_using cache; and test $_shtab_tdbg_npos -eq 0' -ka "info clear verify" -d 'info: where it lies, how large it is, what is in it (default); clear: forget all of it; verify: measure again what it says of DUMP, and forget all of it where that differs'
 complete -c tdbg -n '_shtab_tdbg_using cache; and test $_shtab_tdbg_npos -eq 1' -ka "(__fish_complete_path (commandline -ct))" -d 'with verify: where the dump is'
-complete -c tdbg -n '_shtab_tdbg_using; and test $_shtab_tdbg_npos -eq 0' -a merge -d 'put together what several jobs measured'
-complete -c tdbg -n '_shtab_tdbg_using merge' -s h -l help -d 'show this help message and exit'
-complete -c tdbg -n '_shtab_tdbg_using merge' -l json -d 'one JSON document on stdout'
-complete -c tdbg -n '_shtab_tdbg_using merge' -l redirect-to -x -d 'let the web server of a URL redirect to this other host, or HOST:PORT (may be repeated)'
-complete -c tdbg -n '_shtab_tdbg_using merge; and test $_shtab_tdbg_npos -eq 0' -ka "(__fish_complete_directories)" -d 'where the dump is'
-complete -c tdbg -n '_shtab_tdbg_using merge; and test $_shtab_tdbg_npos -ge 1' -ka "(__fish_complete_path (commandline -ct))" -d 'a file that tdbg check --shard wrote'
 complete -c tdbg -n '_shtab_tdbg_using; and test $_shtab_tdbg_npos -eq 0' -a config -d 'show and check the configuration'
 complete -c tdbg -n '_shtab_tdbg_using config' -s h -l help -d 'show this help message and exit'
 complete -c tdbg -n '_shtab_tdbg_using config' -l init -d 'write an example, with every setting as a comment; overwrites nothing'
@@ -570,4 +562,4 @@ complete -c tdbg -n '_shtab_tdbg_using; and test $_shtab_tdbg_npos -eq 0' -a hel
 complete -c tdbg -n '_shtab_tdbg_using help' -s h -l help -d 'show this help message and exit'
 complete -c tdbg -n '_shtab_tdbg_using help' -l search -d 'search for the words, even if they name a topic or a command'
 complete -c tdbg -n '_shtab_tdbg_using help' -l man -d 'print the man page tdbg(1) as roff: tdbg help --man | man -l -'
-complete -c tdbg -n '_shtab_tdbg_using help; and test $_shtab_tdbg_npos -ge 0' -ka "screen keys configuration commands conditions verdicts audit live formats dump-config ci json python-api mindinsight performance reliability troubleshooting contributing open listen check audit origin relations explain report health ranks trend trajectory ls show diff stat export convert formats steps cache merge config dump-config completion demo help" -d 'a topic, a command, or words to search for'
+complete -c tdbg -n '_shtab_tdbg_using help; and test $_shtab_tdbg_npos -ge 0' -ka "screen keys configuration commands conditions verdicts audit live formats dump-config ci json python-api mindinsight performance reliability troubleshooting contributing open listen check audit origin relations explain report health ranks trend trajectory ls show diff stat export convert formats steps cache config dump-config completion demo help" -d 'a topic, a command, or words to search for'
