@@ -13,7 +13,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "health": ("health", "PATH"),
     "ranks": ("ranks", "PATH"),
     "trend": ("trend", "PATH", "ReLU-op2"),
-    "trajectory": ("trajectory", "PATH"),
+    "trend without NODE": ("trend", "PATH"),
     "relations": ("relations", "PATH", "ReLU-op2"),
     "ls": ("ls", "PATH"),
     "show": ("show", "PATH", "ReLU-op2"),
@@ -21,10 +21,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "stat": ("stat", "PATH"),
     "export": ("export", "PATH", "hits", "-o", "OUT"),
     "convert": ("convert", "PATH", "-o", "OUTDIR"),
-    "steps": ("steps", "PATH"),
+    "ls --steps": ("ls", "PATH", "--steps"),
 }
 
-OTHERS = {"listen", "formats", "cache"}
+OTHERS = {"listen"}
 """Commands with documents and a path at which there is no dump."""
 
 
