@@ -175,7 +175,7 @@ def _answered(words: list[str]) -> int:
 
 
 def _refused(error: OSError) -> TdbgError:
-    """Returns what to say when the system refuses something that nobody else answered for."""
+    """Returns the error to print for an OSError that no command handled."""
     if error.filename is not None:
         return unusable(error)
     if isinstance(error, FileNotFoundError):  # what the system says of the directory that relative paths begin at
