@@ -733,8 +733,9 @@ def coverage_text(report: AuditReport) -> str:
     unknown = sum(each.not_checked for each in report.coverage if not each.known)
     known = report.not_checked - unknown
     why = [f"{known} lack a recorded value"] * bool(known) + [f"{unknown} have no known rule"] * bool(unknown)
-    checked = f"{plural(report.checked, 'operator')} checked of {report.checked + report.not_checked}"
-    return f"{': '.join([checked, *([', '.join(why)] if why else [])])}; {plural(len(steps), 'step')} of {plural(len(ranks), 'rank')}"
+    of = report.checked + report.not_checked
+    checked = f"{plural(report.checked, 'operator')} checked of {of}" + f": {', '.join(why)}" * bool(why)
+    return f"{checked}; {plural(len(steps), 'step')} of {plural(len(ranks), 'rank')}"
 
 
 def finding_cells(finding: Finding) -> tuple[str, ...]:
