@@ -38,6 +38,10 @@ def test_keys_and_commands_of_a_row_are_those_of_the_program(word: OldWord) -> N
     [
         (["summary-base-dir"], "tdbg open DIR"),
         (["debugger-port"], "tdbg listen --port N"),
+        (["--summary-base-dir"], "tdbg open DIR"),
+        (["--summary-base-dir=./summary"], "tdbg open DIR"),
+        (["--enable-debugger"], "tdbg listen"),
+        (["--port"], "none: the screen is the terminal"),
         (["OK"], "] runs one step"),
         (["TERMINATE"], "T, after a question"),
         (["tensor", "check", "view"], "Enter on a tensor"),
@@ -50,6 +54,13 @@ def test_tdbg_help_finds_an_old_word(capsys: pytest.CaptureFixture[str], words: 
     assert answer.code == 0
     assert "tdbg help mindinsight" in answer.out
     assert row in answer.out
+
+
+@pytest.mark.parametrize("option", sorted({each for word in OLD_WORDS for each in re.findall(r"--[a-z-]+", word.old)}))
+def test_tdbg_help_finds_every_old_option_with_its_dashes(capsys: pytest.CaptureFixture[str], option: str) -> None:
+    answer = run(capsys, "help", option)
+    assert answer.code == 0
+    assert "tdbg help mindinsight" in answer.out
 
 
 def test_the_page_has_every_row() -> None:
