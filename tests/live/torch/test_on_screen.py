@@ -29,10 +29,10 @@ Serving = Callable[..., Server]
 
 
 @asynccontextmanager
-async def screen_of(server: Server, size: tuple[int, int]) -> AsyncIterator[Driver]:
-    """The panes, with the training that comes to a server, and the recommended watchpoints."""
+async def screen_of(server: Server, size: tuple[int, int], *, recommended: bool = True) -> AsyncIterator[Driver]:
+    """The panes, with the training that comes to a server."""
     session = LiveSession(server)
-    app = TdbgApp(live=LiveControl(session), recommended=True)
+    app = TdbgApp(live=LiveControl(session), recommended=recommended)
     async with app.run_test(size=size) as pilot:
         screen = Driver(app, pilot)
         await screen.until(lambda: app.main.session is not None and app.screen is app.main)
@@ -86,6 +86,81 @@ async def test_steps_that_ran_ahead_are_counted_as_without_a_screen(
         answer = f"Clean: {summary['coverage']['checked']:,} tensors of {STEPS} steps looked at"
         assert any(line.strip().startswith(answer) for line in screen.lines)
     assert run.outcome()[0] == 0
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_from_before_the_first_step_nodes_of_step_0_are_run_to(
+    train: Callable[..., Driven], server: Server, size: tuple[int, int]
+) -> None:
+    train("plain", steps=4, level="op")
+    async with screen_of(server, size) as screen:
+        nodes, pane = screen.session.nodes(0), screen.main.nodes_pane
+        await screen.press("full_stop")
+        await screen.until(lambda: "stopped in step 0 at " in screen.main.header.plain)
+        await screen.settled()
+        at = screen.main.state.row
+        await screen.press_each("1", "g")
+        while pane.scopes is None or pane.current < 0 or pane.scopes.path(pane.current) != "head":
+            await screen.press_each("down")
+        await screen.press("t")
+        await screen.until(lambda: "stopped in step 0 at head/" in screen.main.header.plain)
+        await screen.settled()
+        stands = screen.main.state.row
+        assert at < stands == min(row for row, name in enumerate(nodes.names) if name.startswith("head/"))
+        await screen.press_each("1", "g", "at")
+        assert screen.main.state.row == pane.current_row == stands
+        await screen.press("c")
+        await screen.until(lambda: "finished" in screen.main.header.plain)
+        await screen.settled()
+        assert any(line.strip().startswith("Clean: ") for line in screen.lines), screen.text
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_a_watchpoint_that_is_added_while_it_runs_counts_from_a_step_on(
+    train: Callable[..., Driven], server: Server, size: tuple[int, int]
+) -> None:
+    run = train("plain", steps=100_000)
+    async with screen_of(server, size, recommended=False) as screen:
+        await screen.press("c")
+        await screen.until(lambda: "running" in screen.main.header.plain)
+        await screen.press("a")
+        await screen.until(lambda: "the watchpoints as they are now count from step " in screen.main.footer.notice)
+        assert "running" in screen.main.header.plain, "nobody stopped it"
+        await screen.press("p")
+        await screen.until(lambda: "stopped after step " in screen.main.header.plain)
+        await screen.settled()
+        result = screen.session.so_far()
+        assert result is not None
+        assert result.silent > 0
+        assert result.silent_before > 0
+        run.training.terminate()
+
+
+@pytest.mark.turns("size")
+@every_size
+async def test_the_step_before_of_an_activation_is_there_when_it_was_looked_at(
+    train: Callable[..., Driven], server: Server, size: tuple[int, int]
+) -> None:
+    run = train("plain", steps=100)
+    async with screen_of(server, size) as screen:
+        await screen.press("F")
+        await screen.type("3")
+        await screen.press("enter")
+        await screen.until(lambda: "stopped after step 2" in screen.main.header.plain)
+        await screen.settled()
+        screen.main.navigator.go_to_row(screen.session.nodes(0).find("head/Linear"))
+        await screen.settled()
+        output = next(at for at, row in enumerate(screen.pane("tensors")) if row.strip().startswith("out"))
+        await screen.press_each("5", "home", *["down"] * output, "enter", "p")
+        assert "only parameters are kept: look at it in step 1, too" in screen.text
+        await screen.press("escape", "right_square_bracket")
+        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain)
+        await screen.settled()
+        await screen.press_each("5", "enter", "p")
+        await screen.until(lambda: "PREVIOUS STEP" in screen.text)
+        run.training.terminate()
 
 
 @pytest.fixture(scope="module")
