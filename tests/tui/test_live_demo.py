@@ -8,6 +8,7 @@ from tests.tui.live_driver import demo, to_first_hit
 from tests.tui.sizes import every_size
 from tui_debugger.tui.dialogs.pages import HistoryScreen
 from tui_debugger.tui.values.screen import ValuesScreen
+from tui_debugger.tui.views.compare import CompareView
 
 TENSORS = 349
 """Of a step of the recording that are judged."""
@@ -72,8 +73,11 @@ async def test_the_step_before_of_an_activation_is_there_when_it_was_looked_at(s
         assert isinstance(screen.app.screen, ValuesScreen)
         await screen.press("p")
         assert "only parameters are kept: look at it in step 2, too" in screen.text
-        await screen.press("escape")
-        await screen.press("right_square_bracket")
+        await screen.press_each("escape", "C")
+        assert isinstance(screen.app.screen, CompareView)
+        await screen.until(lambda: "Nothing to compare with:" in screen.text)
+        assert "only parameters are kept: look at it in step 2, too" in screen.text
+        await screen.press_each("escape", "right_square_bracket")
         await screen.until(lambda: "stopped after step 4" in screen.main.header.plain)
         await screen.settled()
         await screen.press_each("5", "enter", "p")

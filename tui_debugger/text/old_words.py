@@ -128,7 +128,7 @@ OLD_WORDS: tuple[OldWord, ...] = (
         ("value where the mouse is", "below the values: that of the element under the cursor", ""),
         ("slicing, dimension selection", "`s` in the values: `[0, :, 3:9]`", "slice"),
         ("precision, decimals", "`+` and `-`, `f` for scientific notation", "finer(1) scientific"),
-        ("previous step", "`p` in the values", "previous"),
+        ("previous step", "`p` in the values; of a training: parameters, and what was looked at then", "previous"),
         ("compare with the previous step, tolerance", "`C`; there `a` `A` in percent, `T` for others", "compare"),
         ("tensor statistics", "pane `5`, `b`, `tdbg stat DUMP`", "distribution"),
         ("statistic.csv, Opdebug files, mapping.csv", "read as they are, as a part of the dump", ""),
