@@ -85,6 +85,7 @@ async def test_steps_that_ran_ahead_are_counted_as_without_a_screen(
         assert not result.not_checked(screen.session.pairs())
         answer = f"Clean: {summary['coverage']['checked']:,} tensors of {STEPS} steps looked at"
         assert any(line.strip().startswith(answer) for line in screen.lines)
+        assert "to the next step" not in screen.text, "there is none"
     assert run.outcome()[0] == 0
 
 
