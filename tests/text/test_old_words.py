@@ -64,6 +64,29 @@ def test_tdbg_help_finds_every_old_option_with_its_dashes(capsys: pytest.Capture
     assert "tdbg help mindinsight" in answer.out
 
 
+@pytest.mark.parametrize(
+    ("words", "page", "says"),
+    [
+        (["dataset_sink_mode"], "live", "Data sinking hides steps."),
+        (["dataset_sink_mode"], "dump-config", "needs dataset_sink_mode=False"),
+        (
+            ["out of memory", "MS_DEBUGGER_PARTIAL_MEM"],
+            "live",
+            "runs out of memory then: a smaller batch, or MS_DEBUGG",
+        ),
+        (["reserve_class_name_in_scope"], "dump-config", "reserve_class_name_in_scope=False"),
+        (["optimised"], "live", "The graph is the optimised one"),
+        (["overflows", "PyNative"], "dump-config", 'are found with iteration "all" only'),
+    ],
+)
+def test_notes_of_the_old_manual_that_still_bite_are_found(
+    capsys: pytest.CaptureFixture[str], words: list[str], page: str, says: str
+) -> None:
+    answer = run(capsys, "help", *words)
+    assert f"tdbg help {page}" in answer.lines
+    assert says in answer.out
+
+
 def test_the_page_has_every_row() -> None:
     page = (PAGES / "mindinsight.md").read_text("utf-8")
     assert all(f"| {word.old} | {word.here} |" in page for word in OLD_WORDS)
