@@ -12,6 +12,7 @@ from tui_debugger.cli.main import build_parser
 from tui_debugger.text.old_words import OLD_WORDS, OldWord, old_words
 from tui_debugger.tui.actions import ACTIONS, LIVE_ACTIONS, START_ACTIONS, VALUE_ACTIONS
 from tui_debugger.tui.views.compare import CompareView
+from tui_debugger.watch.text import parse_watch
 
 EVERY = (*ACTIONS, *LIVE_ACTIONS, *START_ACTIONS, *VALUE_ACTIONS)
 
@@ -30,6 +31,8 @@ def test_keys_and_commands_of_a_row_are_those_of_the_program(word: OldWord) -> N
         if code.startswith("tdbg "):
             command, *given = code.replace(" N", " 7").replace("FILE:LINE", "net.py:53").split()[1:]
             build_parser(command).parse_args([command, *given])  # leaves where there is no such option
+        elif re.match(r"[A-Z]{2,3}\b", code):
+            assert parse_watch(code)
         elif len(code) == 1:
             assert code in keys
 

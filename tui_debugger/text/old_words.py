@@ -81,6 +81,12 @@ OLD_WORDS: tuple[OldWord, ...] = (
         "Watchpoints and hits",
         ("watchpoint list", "pane `3`", "pane_watchpoints"),
         ("create watchpoint (+)", "`w`; in commands `--watch`", "new_watchpoint"),
+        ("conditions (TO, WCL, ...)", "the same 17, and expressions: [`tdbg help conditions`](conditions.md)", ""),
+        (
+            "NAN, INF, MAX, MIN, MAX-MIN, MEAN (1.0)",
+            "`TO`, `TL max_gt=9`, `TS min_lt=-9`, `TR max_min_gt=9`; NaN or Inf alone: `EX nan > 0`, `EX inf > 0`",
+            "",
+        ),
         (
             "weight, gradient, activation value check",
             "`w` suggests the nodes of the condition; `F2` those under the cursor",
