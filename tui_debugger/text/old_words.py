@@ -92,7 +92,7 @@ OLD_WORDS: tuple[OldWord, ...] = (
             "`w` suggests the nodes of the condition; `F2` those under the cursor",
             "",
         ),
-        ("check boxes of nodes", "`Space` in the node list", "toggle_watch"),
+        ("check boxes of nodes", "`Space` in the node list; in a search of those that are shown", "toggle_watch"),
         ("use recommended watchpoints", "added at first, `u` takes them away; `a` adds them", "add_recommended undo"),
         ("delete, clear all watchpoints", "`d`, `D`; `u` brings them back", "delete_watchpoint clear_watchpoints"),
         ("hit list, watchpoint hits", "pane `4`; `n` and `N` go from hit to hit", "pane_hits next_hit"),
