@@ -105,6 +105,7 @@ async def test_in_a_search_space_on_a_scope_is_about_the_nodes_that_are_shown(
         nodes = screen.session.nodes(0)
         out = np.flatnonzero(covered & ~screen.session.watch_state(0, 4))
         assert all("norm-RowNorm" in nodes.names[row] or nodes.names[row] == "inputs0" for row in out.tolist())
+        await screen.press_each("down", "up")
         assert "Space adds 4 nodes to TO #4" in screen.text
         await screen.press_each("space")
         assert (screen.session.watch_state(0, 4) == covered).all()
