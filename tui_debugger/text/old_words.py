@@ -124,7 +124,7 @@ OLD_WORDS: tuple[OldWord, ...] = (
         ("stack list, stack search", "pane `2`, `m`, `/`; `Enter` shows the nodes of a line", "pane_stack stack_mode"),
         ('stack of a node, select_by="code_stack"', "pane `2`; `tdbg ls DUMP --line FILE:LINE`", ""),
         ("node detail, tensor values", "pane `5`; `v` shows the source", "pane_tensors source"),
-        ("execution history", "`y`, `tdbg steps DUMP`", "history"),
+        ("execution history", "`y`, `tdbg ls DUMP --steps`", "history"),
         ("Containing Data, Graph Name", "`d` and `f` in the run history", ""),
     ),
     *_of(
