@@ -41,7 +41,7 @@ def test_keys_and_commands_of_a_row_are_those_of_the_program(word: OldWord) -> N
         (["OK"], "] runs one step"),
         (["TERMINATE"], "T, after a question"),
         (["tensor", "check", "view"], "Enter on a tensor"),
-        (["execution", "history"], "y, tdbg steps"),
+        (["execution", "history"], "y, tdbg ls --steps"),
         (["session", "limits"], "no limit"),
     ],
 )

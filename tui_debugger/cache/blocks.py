@@ -65,15 +65,6 @@ def pack(records: Records) -> bytes:
     return b"".join((head, rows.tobytes(), *counts, *answers, json.dumps(tail, separators=(",", ":")).encode("ascii")))
 
 
-def block_rows(payload: bytes) -> int | None:
-    """Returns how many rows a block says that it has; None where it is none."""
-    if len(payload) < _HEAD.size:
-        return None
-    magic, version, digest, count, _, _ = _HEAD.unpack_from(payload)
-    known = (magic, version, digest) == (_MAGIC, _VERSION, _ROW_DIGEST) and count * ROW.itemsize <= len(payload)
-    return int(count) if known else None
-
-
 def unpack(payload: bytes, n: int) -> Records | None:
     """The records of ``n`` tensors, or None when that is not what the bytes are."""
     if len(payload) < _HEAD.size:

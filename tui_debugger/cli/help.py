@@ -76,9 +76,10 @@ def _run(arguments: argparse.Namespace) -> int:
     from tui_debugger.cli.main import COMMANDS, build_parser
 
     if arguments.man:
-        from tui_debugger.cli.completion import print_file
+        from tui_debugger.cli.completion import print_shell_file
 
-        return print_file("man")
+        print_shell_file("man")
+        return 0
     words: list[str] = arguments.words
     if not words:
         if arguments.search:

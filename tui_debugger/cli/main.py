@@ -70,6 +70,7 @@ FINDING_COMMANDS = (
     "diff",
     "listen --no-screen",
     "dump-config --check",
+    "config --cache verify",
 )
 """Commands whose exit code 1 is a finding; the others have none."""
 EPILOG = f"""\
@@ -87,11 +88,11 @@ COMMANDS = {
     "open": "open_",
     "listen": "listen",
     **{name: name for name in ("check", "audit", "origin", "relations", "explain", "report", "health", "ranks")},
-    **{name: name for name in ("trend", "trajectory", "ls")},
-    **{name: name for name in ("show", "diff", "stat", "export", "convert", "formats", "steps", "cache", "merge")},
+    **{name: name for name in ("trend", "ls")},
+    **{name: name for name in ("show", "diff", "stat", "export", "convert")},
     "config": "config",
     "dump-config": "dump_config",
-    **{name: name for name in ("completion", "demo", "help")},
+    **{name: name for name in ("demo", "help")},
 }
 """The module of every command, in the order of the help."""
 BROKEN_PIPE = 141

@@ -100,7 +100,7 @@ OLD_WORDS: tuple[OldWord, ...] = (
         ),
         ("stack list, stack search", "pane `2`, `m`, `/`; `Enter` shows the nodes of a line", "pane_stack stack_mode"),
         ("node detail, tensor values", "pane `5`; `v` shows the source", "pane_tensors source"),
-        ("execution history", "`y`, `tdbg steps`", "history"),
+        ("execution history", "`y`, `tdbg ls --steps`", "history"),
         ("current node", "the header says where the training stands", ""),
     ),
     *_of(
