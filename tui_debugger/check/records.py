@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -46,6 +47,11 @@ class StepStats:
         self.states: tuple[Int64, Int64] | None = None
         self.sizes: Int64 | None = None
         self.failures: dict[int, tuple[tuple[str, _FileState], ...]] = {}
+
+    @cached_property
+    def digest(self) -> bytes:
+        """``TensorTable.digest``, made once: a step of a million tensors has many blocks, and each names it."""
+        return self.table.digest
 
     def aligned(self, table: TensorTable) -> StepStats:
         """The same knowledge for a newer listing of the step: files that are still there keep their record."""
@@ -240,7 +246,7 @@ class StoredStats:
     def recall(self, step: int, kept: StepStats, befores: Befores, states: States) -> None:
         """Fills in what is known of a step's tensors, where neither their files nor those before have changed."""
         valued = self._store is not None and bool(((kept.table.flags & int(TensorFlag.STAT_ONLY)) == 0).any())
-        if self._store is not None and valued and kept.table.digest and not self.lie:
+        if self._store is not None and valued and kept.digest and not self.lie:
             self._recall(self._store, kept, _Now(step, befores, states))
             self._sample(kept, lambda: states(step))
         kept.remembered = True
@@ -279,7 +285,7 @@ class StoredStats:
             self._store.clear()
 
     def _recall(self, store: DiskCache, kept: StepStats, now: _Now) -> None:
-        digest, count = kept.table.digest, len(kept.table)
+        digest, count = kept.digest, len(kept.table)
         starts = range(0, count, BLOCK)
         payloads = store.get_many(KIND, [_key(digest, start) for start in starts])
         for start in starts:
@@ -295,10 +301,10 @@ class StoredStats:
         payloads: dict[bytes, bytes] = {}
         for kept in steps:
             fresh = np.flatnonzero(kept.fresh)
-            if not kept.table.digest or len(fresh) < (1 if all_of_it else min(WORTHWHILE, len(kept.table))):
+            if not kept.digest or len(fresh) < (1 if all_of_it else min(WORTHWHILE, len(kept.table))):
                 continue
             for start in np.unique(fresh // BLOCK * BLOCK).tolist():
-                payloads[_key(kept.table.digest, start)] = pack(kept.records.part(start, start + BLOCK))
+                payloads[_key(kept.digest, start)] = pack(kept.records.part(start, start + BLOCK))
             kept.fresh[fresh] = False
         if payloads:
             self._store.put_many(KIND, payloads)
@@ -386,12 +392,12 @@ def _alike(one: TensorStats, other: TensorStats) -> bool:
 
 def index_entries(kept: StepStats, rows: Int64) -> dict[bytes, bytes]:
     """Returns what is known of some rows of a step as entries of an index; nothing of a step that has no files."""
-    if not kept.table.digest or not len(rows):
+    if not kept.digest or not len(rows):
         return {}
     only = Records(len(kept.records))
     only.place(kept.records, rows, rows)
     starts = np.unique(rows // BLOCK * BLOCK).tolist()
-    return {_key(kept.table.digest, start): pack(only.part(start, start + BLOCK)) for start in starts}
+    return {_key(kept.digest, start): pack(only.part(start, start + BLOCK)) for start in starts}
 
 
 def joined_entry(one: bytes | None, other: bytes) -> bytes | None:

@@ -133,7 +133,9 @@ class FilesTable(Columns):
     @property
     def digest(self) -> bytes:
         """Names the files, the places in them, and what they are of."""
-        hasher = blake2b(b"\0".join(self._files), digest_size=16)
+        hasher = blake2b(digest_size=16)
+        for name in self._files:
+            hasher.update(b"%d " % len(name) + name)
         hasher.update(repr(self._kinds).encode("utf-8", "surrogateescape"))
         for member in self._members:
             hasher.update(f"{member}\0".encode("utf-8", "surrogatepass"))
