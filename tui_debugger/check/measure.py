@@ -94,10 +94,10 @@ class Reading:
             return np.zeros(len(rows), np.bool_)
         return np.isin(rows, found)
 
-    def files(self, at: int) -> list[str]:
-        """The paths behind a look: the file, and what it is compared with."""
+    def before(self, at: int) -> list[str]:
+        """The file that another is compared with, if any."""
         before = int(self.requests.previous[at])
-        return [os.fsdecode(self.requests.specs.paths[each]) for each in (at, before) if each >= 0]
+        return [os.fsdecode(self.requests.specs.paths[before])] if before >= 0 else []
 
 
 class ReadingList:
@@ -431,7 +431,7 @@ class Measurements:
         broken = (rows["state"] == State.UNREADABLE) | (rows["before"] == Before.UNREADABLE)
         for at in files[broken].tolist():
             step, index = int(reading.step[at]), int(reading.index[at])
-            self._rank_stats.note_failure(step, self.flow.table(step), index, reading.files(at))
+            self._rank_stats.note_failure(step, self.flow.table(step), index, reading.before(at))
 
     def _kept_of(self, step: int) -> StepStats:
         return self._rank_stats.at(step, self.flow.table(step))

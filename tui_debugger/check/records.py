@@ -24,6 +24,8 @@ from tui_debugger.stats.records import Before, Record, Records, State
 
 _FileState = tuple[int, int] | None
 """(size, ``opener.state_of``) of a file, (-1, -1) without one; None when it may have changed since it was read."""
+_GONE: Final[tuple[_FileState, tuple[()]]] = (-1, -1), ()
+"""Of a file that is not there: one object for all, as a listing may name a million."""
 
 
 class StepStats:
@@ -36,7 +38,8 @@ class StepStats:
         fresh: rows that were measured since the step was last remembered.
         states: how the files looked when that was first asked: sizes and ``opener.state_of``.
         sizes: how large the files are, about; None before it was asked for.
-        failures: by the row of each unreadable tensor how its files looked: ``heal`` sees them change.
+        failures: by the row of each unreadable tensor how its file looked, and other files that matter: ``heal`` sees
+            them change.
     """
 
     def __init__(self, table: TensorTable) -> None:
@@ -46,7 +49,12 @@ class StepStats:
         self.fresh = np.zeros(len(table), np.bool_)
         self.states: tuple[Int64, Int64] | None = None
         self.sizes: Int64 | None = None
-        self.failures: dict[int, tuple[tuple[str, _FileState], ...]] = {}
+        self.failures: dict[int, tuple[_FileState, tuple[tuple[str, _FileState], ...]]] = {}
+
+    def looks_different(self, row: int) -> bool:
+        """Tells whether a file behind an unreadable tensor has changed since."""
+        own, others = self.failures[row]
+        return _changed(self.table.spec(row).path, own) or any(_changed(*state) for state in others)
 
     @cached_property
     def digest(self) -> bytes:
@@ -109,17 +117,18 @@ class RankStats:
         with self.lock:
             return dict(self._steps)
 
-    def note_failure(self, step: int, table: TensorTable, index: int, files: Sequence[str]) -> None:
-        """Remembers how the files behind an unreadable tensor looked."""
+    def note_failure(self, step: int, table: TensorTable, index: int, before: Sequence[str]) -> None:
+        """Remembers how the file of an unreadable tensor looked, and those that it is compared with."""
+        state = _file_state(table.spec(index).path), tuple((file, _file_state(file)) for file in before)
         with self.lock:
-            self.at(step, table).failures[index] = tuple((file, _file_state(file)) for file in files)
+            self.at(step, table).failures[index] = _GONE if state == _GONE else state
 
     def heal(self) -> set[int]:
         """Drops records of unreadable tensors whose files look different now, as they may be whole; their steps."""
         with self.lock:
             steps = set()
             for step, kept in self._steps.items():
-                healed = [row for row, seen in kept.failures.items() if any(_changed(*state) for state in seen)]
+                healed = [row for row in kept.failures if kept.looks_different(row)]
                 for row in healed:
                     del kept.failures[row]
                 if healed:
