@@ -200,13 +200,16 @@ class _Conversions:
         self.learned = learned
         self.shifts = self._renumbered()
         groups: dict[str, list[str]] = defaultdict(list)
-        for name in sorted(self.b, key=lambda name: -self.b[name].ndim):  # biases are cut as their weights are
+        for name in self.b:
             groups[parsed(name).template].append(name)
-        several = sorted(groups.values(), key=lambda names: (-self.b[names[0]].ndim, len(names) == 1))
-        several.sort(key=lambda names: len(names) == 1 and _is_square(self.b[names[0]]))  # others tell of them
+
+        def proves_less(names: Sequence[str]) -> tuple[int, bool, bool]:
+            """Biases are cut as their weights are, and one weight as those of other ranks."""
+            return -self.b[names[0]].ndim, len(names) == 1, _is_square(self.b[names[0]])
+
         made = [
             replace(each, renumbered=self._numbers(each.made) != parsed(each.made).numbers)
-            for names in several
+            for names in sorted(groups.values(), key=proves_less)
             for each in self._of_group(names)
         ]
         whole = self._whole_only(made)
@@ -338,8 +341,7 @@ class _Conversions:
         if len(names) == 1 and known is not None:
             if sources is not None and (swapped, _order(sources)) == (known[0], _order(known[1])):
                 return sources  # another part of the same weights
-            fits = all(each is None or self._name(each, self._numbers(name)) for each in known[1])
-            return known[1] if fits and swapped == known[0] else None
+            return known[1] if swapped == known[0] and self._takes_wholes(known[1], name) else None
         if sources is None:
             return None
         turned = any(each is not None and each.swapped for each in sources) or swapped
@@ -351,6 +353,17 @@ class _Conversions:
         self.learned.turned |= turned and not _is_square(self.b[name])
         self.learned.layouts.setdefault(key, (swapped, sources))
         return sources
+
+    def _takes_wholes(self, sources: Sequence[_Source | None], name: str) -> bool:
+        """Tells whether a weight is made of all rows of others: then it is no part of a rank."""
+        rows: dict[tuple[str | None, bool], set[int]] = defaultdict(set)
+        for each in sources:
+            if each is not None:
+                rows[self._name(each, self._numbers(name)), each.swapped].add(each.row)
+        return all(
+            whole is not None and len(own) == rows_and_width(self.a[whole], swapped=turned)[0]
+            for (whole, turned), own in rows.items()
+        )
 
     def _of_vectors(self, template: str, names: Sequence[str]) -> list[_Source | None] | None:
         """Returns what vectors are made of: as the weights beside them, or whole ones. One number proves nothing."""

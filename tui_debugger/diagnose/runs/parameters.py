@@ -196,13 +196,13 @@ class ParameterPairs(UnmatchedNodes):
         found = self._made_of(weights, rows, split, (by_name, {given_up[row] for row in by_name}))
         if turned:
             found = self._without_straight(found, entries)
-        there = {weights[each.side][each.made][0] for each in found if each.renumbered}
-        wrong = {pair[parted[0]] for pair in moved.items()} - there
+        there = {(each.side, weights[each.side][each.made][0]) for each in found if each.renumbered}
+        wrong = {(side, pair[side]) for pair in moved.items() for side in (0, 1)} - there
         if split:  # of parts on several ranks all have to be known
             known = Counter(weights[each.side][each.made][0] for each in found)
             parts = Counter(row for row, _ in weights[split[0]].values())
-            wrong |= {row for row in parts if known[row] < parts[row]}
-        found = [each for each in found if weights[each.side][each.made][0] not in wrong]
+            wrong |= {(split[0], row) for row in parts if known[row] < parts[row]}
+        found = [each for each in found if (each.side, weights[each.side][each.made][0]) not in wrong]
         used = self._book(found, weights)
         self.converted = found
         return self._give_up({a for a, b in given_up.items() if a in used[0] or b in used[1]}, entries)
@@ -210,9 +210,10 @@ class ParameterPairs(UnmatchedNodes):
     def _may_be_renumbered(
         self, parted: Sequence[int], entries: Sequence[Entry], others: Collection[int]
     ) -> dict[int, int]:
-        """Returns pairs by name that differ on some rank, where the other run has more: a stage may count from zero."""
+        """Returns pairs by name that differ, where the other run has more: a stage, or a run, may count from zero."""
         alone = self.matching.only_a, self.matching.only_b
-        if len(parted) != 1 or not any(map(self.sides[1 - parted[0]].is_parameter, alone[1 - parted[0]])):
+        more = [bool(self.unproven) or any(map(self.sides[side].is_parameter, alone[side])) for side in (0, 1)]
+        if not (more[1 - parted[0]] if len(parted) == 1 else all(more)):
             return {}
         pairs = [entry.match for entry in entries if entry.match.a not in others and self._differs(entry)]
         return {match.a: match.b for match in pairs}
@@ -438,13 +439,16 @@ class ParameterPairs(UnmatchedNodes):
         ]
 
     def _have_telling_values(self, entry: Entry) -> bool:
-        """Tells whether a parameter has values in both runs that agree and that are not all the same."""
+        """Tells whether a parameter has values in both runs that agree and that are not all nearly the same.
+
+        The scales of norms are near one in all layers.
+        """
         for _, one, other in entry.outputs:
             found = self.distance(one, other)
             if found is None or not found.compared or found.relative > max(NEAR, 3 * found.unit * bool(found.meant)):
                 continue
             array = self.files[0].array(one)
-            if array is None or (array.size and bool((array != array.flat[0]).any())):
+            if array is None or _tells(array, found):
                 return True
         return False
 
@@ -497,6 +501,14 @@ class ParameterPairs(UnmatchedNodes):
         found = self._difference(first.row, -1, text, None, float(first.order))
         self.findings.append(found)
         self.blamed.update((one.side, one.row) for of in alone for one in of)
+
+
+def _tells(array: Array, found: Distance) -> bool:
+    """Tells whether a distance is small beside that of the elements from their mean, or one of rounding."""
+    wide = array.astype(np.float64)
+    spread = float(np.linalg.norm(wide - wide.mean())) if wide.size else 0.0
+    apart = found.relative * float(np.linalg.norm(wide))
+    return spread > 0 and (apart <= NEAR * spread or found.relative <= INTRODUCED * found.unit)
 
 
 def _listed(alone: Sequence[OneSided]) -> str:
