@@ -155,7 +155,7 @@ def megatron(of: Weights) -> Weights:
         "embedding.word_embeddings.weight": np.concatenate([of["model.embed_tokens.weight"], padding]),
         "decoder.final_layernorm.weight": of["model.norm.weight"],
     }
-    for layer in range(LAYERS):
+    for layer in sorted({int(each[1]) for name in of if (each := re.search(r"layers\.(\d+)", name))}):
         old, new = f"model.layers.{layer}.", f"decoder.layers.{layer}."
         for kind in ("weight", "bias"):
             parts = [of[f"{old}self_attn.{each}_proj.{kind}"] for each in "qkv"]

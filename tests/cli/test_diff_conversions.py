@@ -349,6 +349,29 @@ def test_one_wrong_element_of_a_fused_weight_that_was_cast(diff: Diff, factor: f
     assert (answer.code, answer.json["headline"]["node"]) == (1, f"{GATED}gate_proj.weight")
 
 
+def of_one_layer() -> tuple[Weights, Names]:
+    names = Names(*(name.replace("layers.1", "layers.0") for name in DENSE))
+    return {name: value for name, value in dense().items() if not re.search(r"layers\.[12]", name)}, names
+
+
+@pytest.mark.parametrize("convert", [vllm, megatron, transposed, renamed, tensor_parallel])
+def test_of_one_layer_nothing_wrong_is_the_same(diff: Diff, convert: Callable[[Weights], Any]) -> None:
+    """No other layer tells how it is made: names and usual orders do, or nothing, which is a doubt."""
+    of, names = of_one_layer()
+    assert diff(of, convert(of)).code == 0
+    for fault in (swapped, transposed_twice, shifted_rows):
+        wrong, planted = fault(of, names)
+        answer = diff(of, convert(wrong), "--json")
+        assert answer.code in {1, 2}
+        assert {each["node"] for each in answer.json["findings"]} <= planted
+
+
+def test_q_k_and_v_of_one_layer_of_gpt2(diff: Diff) -> None:
+    of = {name: value for name, value in gpt2().items() if not re.match(r"h\.[12]", name)}
+    assert diff(of, as_linear(of)).code == 0
+    assert diff(of, split_attention(of)).code == 0
+
+
 def from_one(of: Weights) -> Weights:
     """Layers are counted from one."""
     return {re.sub(r"layers\.(\d)", lambda at: f"layers.{int(at[1]) + 1}", name): value for name, value in of.items()}
