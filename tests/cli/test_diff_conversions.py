@@ -355,7 +355,9 @@ def of_one_layer() -> tuple[Weights, Names]:
 
 
 @pytest.mark.parametrize("convert", [vllm, megatron, transposed, renamed, tensor_parallel])
-def test_of_one_layer_nothing_wrong_is_the_same(diff: Diff, convert: Callable[[Weights], Any]) -> None:
+def test_of_one_layer_nothing_wrong_is_the_same(
+    diff: Diff, convert: Callable[[Weights], Weights | list[Weights]]
+) -> None:
     """No other layer tells how it is made: names and usual orders do, or nothing, which is a doubt."""
     of, names = of_one_layer()
     assert diff(of, convert(of)).code == 0
@@ -407,6 +409,14 @@ def test_tensor_parallel_stages(diff: Diff, *, from_zero: bool) -> None:
 
 def test_stages_that_count_otherwise(diff: Diff) -> None:
     assert diff(stages(dense(), from_zero=False), stages(dense(), from_zero=True)).code == 0
+
+
+@pytest.mark.parametrize("other", [stages, parallel_stages])
+def test_stages_that_count_from_zero_are_not_accused(diff: Diff, other: Callable[..., Ranks]) -> None:
+    """Both runs have several ranks, and nobody has the whole: one name may be of two layers."""
+    assert diff(megatron_parallel(dense()), other(dense(), from_zero=False)).code == 0
+    answer = diff(megatron_parallel(dense()), other(dense(), from_zero=True), "--json")
+    assert (answer.code, answer.json["findings"]) == (2, [])
 
 
 def test_stages_that_count_from_zero_may_keep_their_names(diff: Diff) -> None:

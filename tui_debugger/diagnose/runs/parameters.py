@@ -44,6 +44,7 @@ _DIMENSIONS_OF_A_MATRIX: Final = 2
 _MOST_PARTS: Final = 4
 """Weights that a fused one is made of: q, k and v."""
 _STRAIGHT: Final = "it is square, and not transposed as all other matrices are: nothing tells whether it should be"
+_COUNTED: Final = "it differs, and only one run has others like it: ranks may count their layers from other numbers on"
 _EMBEDDING: Final = re.compile(r"emb|(?:^|[._/])w[tp]e(?:[._/]|$)|position|lm_head", re.IGNORECASE)
 _Renamed = tuple[tuple[str, ...], tuple[str, ...]]
 """The scope of parameters in both runs, where names differ by it."""
@@ -82,7 +83,23 @@ class ParameterPairs(UnmatchedNodes):
         self._look_at_casts(found)
         taken = self._convert(found)
         self._find_ties()
-        return [each for each in found if each.match.a not in taken]
+        found = [each for each in found if each.match.a not in taken]
+        if all(len(files.run.ranks()) > 1 for files in self.files):
+            self._doubt_numbers(found)
+        return found
+
+    def _doubt_numbers(self, entries: Sequence[Entry]) -> None:
+        """Compares no layer that differs where only one run has others like it: a stage may count them from zero."""
+        names = [{name for rank in files.run.ranks() for name in files.run.nodes(rank).names} for files in self.files]
+        others = {parsed(name).template for name in names[0] ^ names[1]}
+        for entry in entries:
+            name = self.flows[0].nodes.names[entry.match.a]
+            if not self.sides[0].is_parameter(entry.match.a) or parsed(name).template not in others:
+                continue
+            for _, one, other in entry.outputs if self._differs(entry) else ():
+                found = self.distance(one, other)
+                key = (one.step, one.index), (other.step, other.index)
+                self.distances[key] = not_compared(_COUNTED, found.shapes if found is not None else ())
 
     def _with_scales(self, entries: Sequence[Entry]) -> list[Entry]:
         """Compares weights that are kept beside scales as they are meant; returns the pairs without the scales."""
