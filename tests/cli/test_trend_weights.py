@@ -52,7 +52,7 @@ def test_a_narrow_terminal_shows_every_remark_and_which_layer_it_is_about(dumps:
     assert all(len(line) <= 80 for line in lines[table:])
     start = lines[table].index("remarks")
     remarks = " ".join(line[start:].strip() for line in lines[first : first + 3])
-    assert remarks.startswith("NaN or Inf from step 3, moves 1/7"), "what a cut would have hidden"
+    assert remarks.startswith("NaN or Inf from step 3, changes 7"), "what a cut would have hidden"
 
 
 def test_the_document(capsys: Capsys, dumps: Dumps) -> None:

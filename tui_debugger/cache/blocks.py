@@ -94,7 +94,7 @@ def _compact(records: Records) -> tuple[npt.NDArray[Any], list[TensorMeta]]:
     """Rows and the element types and shapes they use, of which parts of a large table share one list."""
     rows = records.rows
     used = np.zeros(len(records.metas) + 1, np.bool_)
-    used[rows["meta"]] = True  # -1 marks the last one, which is none
+    used[rows["meta"]] = True  # index -1 is an unused sentinel
     if used[:-1].all():
         return rows, records.metas
     numbers = np.cumsum(used, dtype=np.int32) - 1

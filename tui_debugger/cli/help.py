@@ -69,7 +69,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--man", action="store_true", help="print the man page tdbg(1) as roff: tdbg help --man | man -l -"
     )
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_run, unknown_options_are_words=True)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -407,7 +407,7 @@ class StepJudge(ParameterCauses):
             return (given.dx + given.unit / math.sqrt(terms)) * one * other
         whole = sum(self._size(feed) for feed in self._summed(entry))
         parts = max((count for _, count in feeds), default=0)
-        together = math.sqrt(max(parts / max(found.count, 1), 1))  # what was passed on may all point one way
+        together = math.sqrt(max(parts / max(found.count, 1), 1))  # input errors may add up instead of cancelling
         return (given.dx * together + given.unit) * whole
 
     def _summed(self, entry: Entry) -> Sequence[Feed]:
