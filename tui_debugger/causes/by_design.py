@@ -32,6 +32,7 @@ from tui_debugger.causes.by_design_table import (
     ABSORBS,
     ADDS,
     BOUNDED,
+    CHOOSES,
     COMPARES,
     CONVERTS,
     COPIES,
@@ -173,7 +174,7 @@ class Designs:
         held, given = self._given(row)
         outputs = self._outputs(row).items()
         bad = any(each.bad and not self.intended(row, at) for at, each in outputs)
-        return bad and self._all_intended(held, given, range(len(held)), 0)
+        return bad and self._all_intended(held, given, range(len(held)), 0, row)
 
     # -- intended ------------------------------------------------------------------------------------
 
@@ -199,7 +200,9 @@ class Designs:
         return source is not None and mine is not None and holds_the_same(mine, self._contents(*source))
 
     def _kind(self, row: int) -> str:
-        return plain_type(self._nodes.op_type(row)) if row >= 0 else ""
+        kind = plain_type(self._nodes.op_type(row)) if row >= 0 else ""
+        is_view = kind == "select" and (draws_updates(self._nodes) or len(real_inputs(self._nodes, row)) < 2)
+        return "selectview" if is_view else kind  # PyTorch's is an index, MindSpore's takes elements of two tensors
 
     def _category(self, row: int) -> Category:
         """The category of a node. An input that no node made is fed as data, like a graph input."""
@@ -373,13 +376,13 @@ class Designs:
         kind = self._kind(row)
         operands = OPERATORS[kind]
         held, given = self._given(row)
-        if operands.written and not (kind == "select" and len(held) < 2):  # torch's select is an index
+        if operands.written:
             # What selects passes on data as well: it has to be known which of both was infinite.
             told = kind not in SELECTS or None not in given or self._is_mask(row, slot, depth, joined=True)
             return told and self._is_written(row, held, given, out, depth)
         slots = range(len(held)) if operands.passed is None or kind in SELECTS else operands.passed
         passed = [at for at in slots if at < len(held)]
-        if not self._all_intended(held, given, range(len(held)), depth):
+        if not self._all_intended(held, given, range(len(held)), depth, row):
             return False
         if not any(map(is_infinite, given)):
             return not out.positive and (
@@ -406,12 +409,23 @@ class Designs:
         return any(outside) and known
 
     def _all_intended(
-        self, held: Sequence[tuple[int, int]], given: Sequence[Elements | None], slots: Iterable[int], depth: int
+        self,
+        held: Sequence[tuple[int, int]],
+        given: Sequence[Elements | None],
+        slots: Iterable[int],
+        depth: int,
+        reader: int = -1,
     ) -> bool:
-        """Tells whether whatever is bad about some inputs is an intended Inf."""
+        """Tells whether whatever is bad about some values, which may be inputs of a node, is an intended Inf."""
         return all(
-            self.intended(*held[at], depth + 1) for at in slots if (contents := given[at]) is not None and contents.bad
+            self.intended(*held[at], depth + 1) or (reader >= 0 and self._read_clean(reader, at))
+            for at in slots
+            if (contents := given[at]) is not None and contents.bad
         )
+
+    def _read_clean(self, row: int, slot: int) -> bool:  # noqa: ARG002 - of a step whose tensors are looked up
+        """Tells whether a node read something clean: a graph has the inputs of all steps, and some are not of this."""
+        return False
 
     def _is_written(
         self, row: int, held: Sequence[tuple[int, int]], given: Sequence[Elements | None], out: Elements, depth: int
@@ -423,7 +437,7 @@ class Designs:
         by_operators = [at for at, (each, _) in enumerate(held) if at not in told or not self._is_fed(each)]
         # What stands in a buffer that it changes is its own work, and that of what else changes the buffer.
         by_operators = [at for at in by_operators if not self._changes(row, held[at][0], depth)]
-        if not self._all_intended(held, given, by_operators, depth):
+        if not self._all_intended(held, given, by_operators, depth, row):
             return False
         for at in operands.written:
             value, contents = (held[at][0], given[at]) if at < len(held) else (-1, None)
@@ -497,7 +511,7 @@ class Designs:
         held, given = self._given(row)
         made = self._kind(row) in POLES or any(each is not None and each.bad for each in given)
         selected = made and self._selected_away(row, slot, _DEPTH - _FORMULA)
-        return bool(selected) and self._all_intended(held, given, range(len(held)), depth)
+        return bool(selected) and self._all_intended(held, given, range(len(held)), depth, row)
 
     def _is_pole(self, row: int, slot: int, out: Elements) -> bool:
         """Tells whether a function has a pole at a finite input, and other elements than that one are selected."""
@@ -512,19 +526,16 @@ class Designs:
 
     def _absorbing(self, row: int, slot: int, depth: int) -> frozenset[str]:
         if row >= 0 and self._is_unread_view(row):
-            source = next(iter(real_inputs(self._nodes, row)), (-1, 0))
-            at_rest = frozenset() if self.copied(row) is None else frozenset({NOTHING})
-            return at_rest or (self.absorbed_by(*source, depth + 1) if source[0] >= 0 else frozenset())
+            if self.copied(row) is not None:
+                return frozenset({NOTHING})
+            shown = (each for each in real_inputs(self._nodes, row) if each[0] >= 0 and self.intended(*each))
+            return next((self.absorbed_by(*each, depth + 1) for each in shown), frozenset())
         kept = row >= 0 and (self._is_filler(row, slot) or self._is_scratch(row, slot))
-        if kept or (row >= 0 and self._is_unread_number(row, slot)):
+        if kept or (row >= 0 and (self._is_unread_number(row, slot) or self._is_unread_choice(row, slot))):
             return frozenset({self._nodes.op_type(row) if kept else NOTHING})
         inside = [self.absorbed_by(*each, depth + 1) for each in self._same_inside(row, slot)]
         by_module = frozenset().union(*inside) if all(inside) else frozenset()
-        readers = [
-            each
-            for each in self._readers(row, slot)
-            if not (self._kind(each[0]) in PASSES_ON and self._is_clean(each[0]))  # which read something else, then
-        ]
+        readers = [each for each in self._readers(row, slot) if not self._read_another(each[0])]
         # A mask that is kept, and that this step does not use, is read by nothing.
         unread = not readers and row >= 0 and (self._is_fed(row) or self._is_returned(row))
         found: set[str] = {NOTHING} if unread else set()
@@ -563,6 +574,10 @@ class Designs:
             and not (row >= 0 and self._writes(consumer) and consumer in (assigned(self._nodes, row) or ()))
         ]
 
+    def _read_another(self, row: int) -> bool:
+        """Tells whether what reads a bad tensor in some step is not bad, as it were if it had read that in this one."""
+        return self._kind(row) in PASSES_ON and self._is_clean(row)
+
     def _writes(self, row: int) -> bool:
         """Tells whether all that an operator puts out is a tensor in which it wrote something."""
         operands = OPERATORS.get(self._kind(row))
@@ -578,13 +593,15 @@ class Designs:
         Such are views that are written over next, and copies that are saved.
         """
         kind = self._kind(row)
-        shows = kind in VIEWS | COPIES | CONVERTS and not (kind in SELECTS and len(real_inputs(self._nodes, row)) > 1)
-        shows = shows or (row >= 0 and self._hands_on(row))
+        shows = kind in VIEWS | COPIES | CONVERTS or (row >= 0 and self._hands_on(row))
+        bad = shows and any(each.bad for each in self._outputs(row).values())
         return (
             shows
             and depth < _DEPTH
             and all(
-                self._is_unread_view(each, depth + 1) or (self._is_backward(each) and self._is_clean(each))
+                self._is_unread_view(each, depth + 1)
+                or (self._is_backward(each) and self._is_clean(each))
+                or (bad and self._read_another(each))
                 for each, _ in real_consumers(self._nodes, row)
             )
         )
@@ -598,6 +615,10 @@ class Designs:
         if self._is_partial() or self._readers(row, slot):
             return False
         return self._is_number(row) or (self._kind(row) in FRESH and not self._is_made_of_others(row))
+
+    def _is_unread_choice(self, row: int, slot: int) -> bool:
+        """Tells whether a mask is left in the best of some elements, and nothing computes with it in this step."""
+        return self._kind(row) in CHOOSES and not self._is_partial() and not self._readers(row, slot)
 
     def _is_partial(self) -> bool:
         """Tells whether what reads a tensor may not be known."""

@@ -32,6 +32,7 @@ from tui_debugger.graph.table import real_consumers, real_inputs
 from tui_debugger.model import (
     PARAMETERS,
     AtLeast,
+    OperandState,
     ProgressFn,
     Side,
     TensorMeta,
@@ -133,6 +134,14 @@ class StepDesigns(Designs):
         # An Inf that was written into some elements since: what wrote it is listed behind the operands.
         found = self._put_in_part(row, slot)
         return next((each for each in found if not got.counted or same_signs(got, self._held(*each))), None)
+
+    def _read_clean(self, row: int, slot: int) -> bool:
+        if not draws_updates(self._nodes):
+            return False
+        if self._table.operands.get((row, slot)) == OperandState.CLEAN:
+            return True
+        read = self._file(row, Side.INPUT, slot)
+        return read is not None and not read.bad
 
     def _put_in_part(self, row: int, slot: int) -> list[tuple[int, int]]:
         """The other inputs of an operator of a training that are infinite by design."""
@@ -252,10 +261,13 @@ def elements_of(record: Record | None) -> Elements | None:
 
 def elements_of_stats(stats: TensorStats, dtype: str) -> Elements:
     """Returns the same of statistics, of elements of a type."""
-    least, most, largest = stats.minimum or 0.0, stats.maximum or 0.0, _largest(dtype)
-    peak, lowest = max(abs(least), abs(most)), largest is not None and least == -largest and most <= 0
-    counted = stats.counted and not stats.at_least & AtLeast.INF
-    return Elements(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, peak, largest, counted, lowest)
+    largest, counted = _largest(dtype), stats.counted and not stats.at_least & AtLeast.INF
+    elements = Elements(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, largest=largest, counted=counted)
+    if stats.minimum is None and stats.count > stats.nan + stats.pos_inf + stats.neg_inf:
+        return elements  # a training says of a clean tensor only that it is clean
+    least, most = stats.minimum or 0.0, stats.maximum or 0.0
+    lowest = largest is not None and least == -largest and most <= 0
+    return replace(elements, peak=max(abs(least), abs(most)), lowest=lowest)
 
 
 def _largest(dtype: str) -> float | None:

@@ -68,9 +68,10 @@ _MASKING: Final = """
     setitem maskedfill maskedfilltensor maskedfillscalar
     inplacemaskedfill inplacemaskedfillscalar inplacemaskedfilltensor
 """
-_WEAKENING: Final = """
-    logsoftmax logsoftmaxv2 logsoftmaxext logsumexp logaddexp logaddexp2 logcumsumexp logsigmoid
-    max amax reducemax maximum argmaxwithvalue cummax cummaxhelper topk topkv2 topkext
+_CHOOSING: Final = "topk topkv2 topkext"
+_WEAKENING: Final = f"""
+    logsoftmax logsoftmaxv2 logsoftmaxext logsumexp logaddexp logaddexp2 logcumsumexp logsigmoid {_CHOOSING}
+    max amax reducemax maximum argmaxwithvalue cummax cummaxhelper
     min amin reducemin minimum argminwithvalue cummin cumminhelper clamp clampmin clampmax clip clipbyvalue
     maxpool maxpool1d maxpool2d maxpool3d maxpoolwithargmax maxpoolwithargmaxv2 maxpoolwithmask maxpoolwithindices
     maxpool2dwithindices maxpool3dwithindices adaptivemaxpool1d adaptivemaxpool2d adaptivemaxpool3d
@@ -113,7 +114,7 @@ OVERWRITES: Final = frozenset(_OVERWRITING.split())
 """Operators that put other values in the place of some elements."""
 _SHOWING: Final = """
     reshape view unsafeview viewas flatten unflatten squeeze unsqueeze expanddims transpose permute t movedim swapaxes
-    swapdims alias detach expand expandas broadcastto slice sliceext stridedslice narrow select selectview chunk split
+    swapdims alias detach expand expandas broadcastto slice sliceext stridedslice narrow selectview chunk split
     splitwithsizes unbind unstack diagonal unfold asstrided transposeview reshapeview
 """
 VIEWS: Final = frozenset(_SHOWING.split())
@@ -128,6 +129,8 @@ COPIES: Final = frozenset({"clone", "contiguous", "copy", "copys", "inplacecopy"
 """Operators that copy a tensor and keep its values."""
 MAKES_NUMBERS: Final = frozenset({"zeros", "ones", "arange", "eye", "tri", "linspace"})
 """Operators that make numbers of nothing."""
+CHOOSES: Final = frozenset(_CHOOSING.split())
+"""Operators that take the greatest elements of many, and masked ones where there are too few others."""
 NOTHING: Final = "nothing"
 """Stands for the operator types that absorb what nothing reads."""
 FRESH: Final = frozenset({"liftfresh", "tensor"})
