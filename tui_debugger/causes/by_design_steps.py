@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.causes.by_design import (
-    Designs,
+from tui_debugger.causes.by_design import Designs
+from tui_debugger.causes.by_design_readers import (
     Elements,
     holds_the_same,
     is_infinite,
@@ -127,13 +127,15 @@ class StepDesigns(Designs):
         if self.copied(row) is not None:
             return row, 0
         wrote, got = self._held(holder.row, holder.slot), self._file(row, side, slot)
-        if wrote is None or got is None or (got.nan and not wrote.nan):
+        if wrote is None or got is None:
             return None
-        if same_infinities(got, wrote):
+        nan = bool(got.nan and not wrote.nan)
+        if same_infinities(got, wrote) and not nan:
             return holder.row, holder.slot
-        # An Inf that was written into some elements since: what wrote it is listed behind the operands.
-        found = self._put_in_part(row, slot)
-        return next((each for each in found if not got.counted or same_signs(got, self._held(*each))), None)
+        # What was written into some elements since: what wrote it is listed behind the operands.
+        found = [(each, self._held(*each)) for each in self._put_in_part(row, slot)]
+        alike = (each for each, held in found if not got.counted or same_signs(got, held))
+        return next((each for each, held in found if held is not None and held.nan) if nan else alike, None)
 
     def _read_clean(self, row: int, slot: int) -> bool:
         if not draws_updates(self._nodes):

@@ -186,6 +186,12 @@ COMPARES: Final = _EQUALS | {"lt", "le", "gt", "ge", "less", "lessequal", "great
 """Operators that say of every element whether something holds: what is selected by that is another operator's work."""
 TELLS_NOTHING: Final = READS_NO_VALUES | _EQUALS | {"reducemax", "amax", "max", "argmaxwithvalue"}
 """Operators that read masks as well as other data: the maximum is that of a softmax made of several operators."""
+LEAVES_OUT: Final = frozenset({"nansum", "nanmean", "nanmedian", "nanquantile", "fmax", "fmin", "isclose", "allclose"})
+"""Operators that leave out elements that are NaN, beside those that select elements or write others over them."""
+DECIDES: Final = re.compile(
+    r"arg(max|min).*|topk.*|sort|argsort|searchsorted|bucketize|multinomial|sign|histc|bincount"
+)
+"""Operators with a result that may be finite although they read a NaN, which then decided something."""
 INTEGER_WORK: Final = (
     SELECTS
     | ADDS
