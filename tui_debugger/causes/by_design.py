@@ -45,6 +45,7 @@ from tui_debugger.causes.by_design_table import (
     INTEGER_WORK,
     JOINS,
     KEEPS_SCRATCH,
+    MEASURES,
     MOVES,
     NOTHING,
     OPERATORS,
@@ -155,7 +156,38 @@ class Designs(Missing):
             return False
         if self._is_scratch(row, slot) or (self._is_backward(row) and self._is_hidden(row, slot, depth)):
             return True
-        return bool(self.left_out_by(row, slot)) if out.nan else self._is_told(row, slot, out, depth)
+        if out.nan:
+            return bool(self.left_out_by(row, slot))
+        return self._is_told(row, slot, out, depth) and not self._is_bad_data(row, slot)
+
+    def _is_bad_data(self, row: int, slot: int, depth: int = 0) -> bool:
+        """Tells whether an Inf is that of data: all that computes with it measures how far other values are from it.
+
+        Nobody lays a mask over the labels of a loss. Where something makes the Inf finite later, it is meant after all.
+        """
+        if depth > _FORMULA or self._is_backward(row):
+            return False
+        readers = [each for each, _ in self._readers(row, slot) if not self._is_change(each)]
+        return bool(readers) and all(self._measures(each, depth) for each in readers)
+
+    def _measures(self, row: int, depth: int) -> bool:
+        """Tells whether a node that is bad makes a difference or a loss of its input, maybe after moves."""
+        kind = self._kind(row)
+        bad = [slot for slot, each in self._outputs(row).items() if each.bad]
+        if kind in MOVES or (kind in OPERATORS and OPERATORS[kind].written):
+            return bool(bad) and all(self._is_bad_data(row, slot, depth + 1) for slot in bad)
+        return bool(bad) and kind in MEASURES | SUBTRACTS and not self._ends_finite(row)
+
+    def _ends_finite(self, row: int) -> bool:
+        """Tells whether something that is made of a bad node is finite again, but for what compares."""
+        pending = [row]
+        for each in pending:  # grows
+            for slot in (at for at, held in self._outputs(each).items() if held.bad):
+                for reader, _ in self._readers(each, slot):
+                    if self._is_clean(reader) and not (self._kind(reader) in COMPARES or self._read_another(reader)):
+                        return True
+                    pending += [reader] if reader not in pending and len(pending) < DEPTH else []
+        return False
 
     def _is_told(self, row: int, slot: int, out: Elements, depth: int) -> bool:
         """Tells whether a node was told to write every Inf of an output, or passes such ones on."""

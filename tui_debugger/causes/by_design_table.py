@@ -125,6 +125,13 @@ _TOTALS: Final = """
 """
 PASSES_ON: Final = frozenset(f"{_RESHAPING} {_SUMS} {_TOTALS}".split()) - OVERWRITES
 """Operators that are bad wherever an input is."""
+MEASURES: Final = frozenset(
+    {
+        *("smoothl1loss", "mseloss", "l1loss", "huberloss", "cdist", "kldiv"),
+        *("binarycrossentropy", "binarycrossentropywithlogits", "bcewithlogitsloss", "sigmoidcrossentropywithlogits"),
+    }
+)
+"""Operators that measure how far predictions are from labels: an Inf in either is a fault of the data."""
 COPIES: Final = frozenset({"clone", "contiguous", "copy", "copys", "inplacecopy"})
 """Operators that copy a tensor and keep its values."""
 MAKES_NUMBERS: Final = frozenset({"zeros", "ones", "arange", "eye", "tri", "linspace"})
