@@ -45,6 +45,8 @@ from tui_debugger.causes.by_design_table import (
     INTEGER_WORK,
     JOINS,
     KEEPS_SCRATCH,
+    LOGARITHMS,
+    LOGIC,
     MEASURES,
     MOVES,
     NOTHING,
@@ -209,7 +211,12 @@ class Designs(Missing):
             passed_on = self.intended(*real_inputs(self._nodes, row)[0], depth + 1)
         else:
             passed_on = kind in OPERATORS and self._comes_from_operands(row, slot, out, depth)
-        return passed_on or self._overflows_a_mask(row, slot, out, depth) or self._is_pole(row, slot, out)
+        return (
+            passed_on
+            or self._overflows_a_mask(row, slot, out, depth)
+            or self._is_pole(row, slot, out)
+            or self._is_log_of_mask(row, slot, out, depth)
+        )
 
     def _is_compared(self, row: int, slot: int) -> bool:
         """Tells whether all that reads a tensor compares it with a mask: PyTorch does so to find out what is causal."""
@@ -465,6 +472,23 @@ class Designs(Missing):
         _, given = self._given(row)
         clean = all(each is None or not each.bad for each in given)
         return clean and bool(self._selected_away(row, slot))
+
+    def _is_log_of_mask(self, row: int, slot: int, out: Elements, depth: int) -> bool:
+        """Tells whether a mask is the logarithm of True and False: what else is 0 there is a fault of the data."""
+        inputs = real_inputs(self._nodes, row)[:1] if self._kind(row) in LOGARITHMS and not out.positive else []
+        return any(self._says_where(*each) for each in inputs) and self._is_mask(row, slot, depth)
+
+    def _says_where(self, row: int, slot: int, depth: int = 0) -> bool:
+        """Tells whether a tensor says of every element whether something holds, as True and False or as 1 and 0."""
+        kind = self._kind(row)
+        if row < 0 or depth > _FORMULA or kind in COMPARES | LOGIC or self._is_boolean(row, slot):
+            return row >= 0 and depth <= _FORMULA
+        moved = real_inputs(self._nodes, row)[:1] if kind in MOVES else []
+        return any(self._says_where(*each, depth + 1) for each in moved)
+
+    def _is_boolean(self, row: int, slot: int) -> bool:  # noqa: ARG002 - of tensors whose type is known
+        """Tells whether a tensor is known to hold True and False."""
+        return False
 
     # -- absorbed ------------------------------------------------------------------------------------
 

@@ -145,6 +145,11 @@ class StepDesigns(Designs):
         read = self._file(row, Side.INPUT, slot)
         return read is not None and not read.bad
 
+    def _is_boolean(self, row: int, slot: int) -> bool:
+        index = self._table.find(row, Side.OUTPUT, slot, self._round)
+        meta = self._table.recorded_meta(index) if index >= 0 else None
+        return meta is not None and meta[0] == "bool"
+
     def _put_in_part(self, row: int, slot: int) -> list[tuple[int, int]]:
         """The other inputs of an operator of a training that are infinite by design."""
         others = real_inputs(self._nodes, row) if draws_updates(self._nodes) else []

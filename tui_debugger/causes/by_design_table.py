@@ -191,6 +191,12 @@ SOFTENS: Final = re.compile(
 _EQUALS: Final = frozenset({"equal", "notequal", "eq", "ne", "isinf", "isneginf", "isposinf", "isnan", "isfinite"})
 COMPARES: Final = _EQUALS | {"lt", "le", "gt", "ge", "less", "lessequal", "greater", "greaterequal"}
 """Operators that say of every element whether something holds: what is selected by that is another operator's work."""
+LOGIC: Final = frozenset(
+    {"logicalnot", "logicaland", "logicalor", "logicalxor", "bitwisenot", "bitwiseand", "bitwiseor"}
+)
+"""Operators that say so of what others said."""
+LOGARITHMS: Final = frozenset({"log", "log2", "log10"})
+"""Operators that make a mask of True and False."""
 TELLS_NOTHING: Final = READS_NO_VALUES | _EQUALS | {"reducemax", "amax", "max", "argmaxwithvalue"}
 """Operators that read masks as well as other data: the maximum is that of a softmax made of several operators."""
 LEAVES_OUT: Final = frozenset({"nansum", "nanmean", "nanmedian", "nanquantile", "fmax", "fmin", "isclose", "allclose"})
