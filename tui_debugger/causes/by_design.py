@@ -76,6 +76,8 @@ from tui_debugger.model import (
 )
 
 _SAME: Final = frozenset({"eq", "equal"})
+_FUNCTIONS: Final = "function"
+"""The end of the kinds of nodes that stand for functions of which a training was not seen to run one by one."""
 _FORMULA: Final = 6
 """Operators in a row with which a formula of a backward pass passes on what it selects away, at most."""
 
@@ -512,17 +514,21 @@ class Designs(Missing):
         # A mask that is kept, and that this step does not use, is read by nothing.
         unread = not readers and row >= 0 and (self._is_fed(row) or self._is_returned(row))
         found: set[str] = {NOTHING} if unread else set()
+        is_mask = row >= 0 and self._is_fed(row) and self._is_only_mask(row, slot)
         for consumer, position in readers:
             kind, outputs = self._kind(consumer), self._outputs(consumer)
             if self._is_change(consumer):
                 changed = real_inputs(self._nodes, consumer)[0]
                 outputs = {0: held} if (held := self._contents(*changed)) is not None else {}
+                if held is not None and not held.bad:
+                    continue  # the buffer is changed in another way in this step
                 consumer = changed[0]  # noqa: PLW2901 - the buffer stands for what is drawn to change it
             if not outputs:
                 return frozenset()
             for at, contents in outputs.items():
                 if not contents.bad:
-                    if not (by_module or _absorbs(kind, position) or self._converts_away(consumer, at)):
+                    absorbs = _absorbs(kind, position) or self._converts_away(consumer, at)
+                    if not (by_module or absorbs or (is_mask and kind.endswith(_FUNCTIONS))):
                         return frozenset()
                     found |= by_module or {self._nodes.op_type(consumer)}
                     continue
@@ -531,6 +537,11 @@ class Designs(Missing):
                     return frozenset()
                 found |= further
         return frozenset(found)
+
+    def _is_only_mask(self, row: int, slot: int) -> bool:
+        """Tells whether a tensor holds nothing but -Inf and 0, as masks that are added do, and data hardly ever."""
+        held = self._contents(row, slot)
+        return held is not None and not held.nan and not held.positive and held.peak == 0
 
     def _is_returned(self, row: int) -> bool:
         """Tells whether a module returned what a node made, and nothing is known to read that."""

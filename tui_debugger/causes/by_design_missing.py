@@ -100,6 +100,8 @@ class Missing(Readers):
         """The same of what one node reads. A buffer stands for what is drawn to change it."""
         if self._is_change(row):
             changed = real_inputs(self._nodes, row)[0]
+            if self._is_clean(changed[0]):
+                return frozenset({NOTHING})
             return self._leaving_out(*changed, depth + 1) if self._holds_missing(*changed, depth) else frozenset()
         bad = [at for at, each in self._outputs(row).items() if each.bad]
         if self._is_clean(row):
