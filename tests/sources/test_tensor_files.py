@@ -418,7 +418,7 @@ class TestCommands:
         prefix = "values/" if any(sick.glob("*/*.npz")) else ""  # model.pt names nothing
         for command, code, words in [
             (["ls"], "0", f"{prefix}net/act"),
-            (["steps"], "0", "arrays"),
+            (["ls", "--steps"], "0", "arrays"),
             (["check"], "1", f"{prefix}net/act:out:0"),
             (["origin"], "1", f"{prefix}net/act"),
             (["health"], "1", "net/"),
