@@ -337,7 +337,9 @@ class _Conversions:
             if vectors:
                 sources = self._of_vectors(template, names)
             else:
-                sources = self._learned(names, self._agreed(places, swapped=swapped), swapped=swapped)
+                at_home = any(self._is_at_home(name, place) for name in names for place in places[name])
+                sources = self._agreed(places, swapped=swapped) if at_home else None
+                sources = self._learned(names, sources, swapped=swapped) if at_home else None
                 sources = self._as_named(names[0], sources) if sources is not None else None
             self.layouts[template] = sources
             if sources is None:
@@ -347,6 +349,12 @@ class _Conversions:
                 if conversion is not None:
                     yield conversion
             return
+
+    def _is_at_home(self, name: str, place: _Place | None) -> bool:
+        """Tells whether a row of a weight is of the same layer: others alone prove nothing of it."""
+        if place is None:
+            return False
+        return all(own == there for own, there in zip(self._numbers(name), parsed(place.name).numbers, strict=False))
 
     def _learned(
         self, names: Sequence[str], sources: list[_Source | None] | None, *, swapped: bool
