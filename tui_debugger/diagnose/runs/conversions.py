@@ -41,6 +41,8 @@ _LEAST_OF_ALL: Final = 8
 """Elements of weights that a factor between them proves to be one."""
 _MOST_TRIED: Final = 16
 """Weights of one shape that are tried in turn."""
+_MOST_ASKED: Final = 128
+"""Rows of a weight that are asked which layer they are of."""
 OF_RANK: Final = " of rank "
 """Stands between the name of a weight and the rank that has a part of it."""
 _NORM: Final = re.compile(r"norm|(?:^|[._])ln", re.IGNORECASE)
@@ -282,7 +284,7 @@ class _Conversions:
         votes: dict[tuple[str, ...], Counter[int]] = defaultdict(Counter)
         for name, of in self.digests.items():
             words = parsed(name)
-            for digest in (*of.rows, *of.columns):
+            for digest in (*_some(of.rows), *_some(of.columns)):
                 places = self.places.get(digest, ()) if digest is not None else ()
                 for there in {parsed(each.name).numbers for each in places}:
                     for at, (own, other) in enumerate(zip(words.numbers, there, strict=False)):
@@ -299,7 +301,8 @@ class _Conversions:
 
     def _is_turned(self, name: str) -> bool:
         """Tells whether most of a weight is transposed, of weights that are not square: there the shape tells."""
-        for swapped, of in ((False, self.digests[name].rows), (True, self.digests[name].columns)):
+        rows, columns = _some(self.digests[name].rows), _some(self.digests[name].columns)
+        for swapped, of in ((False, rows), (True, columns)):
             found = (self.places.get(digest, ()) for digest in of if digest is not None)
             turned = sum(
                 any(at.swapped != swapped and not _is_square(self.a[at.name]) for at in each) for each in found
@@ -334,7 +337,9 @@ class _Conversions:
             if vectors:
                 sources = self._of_vectors(template, names)
             else:
-                sources = self._learned(names, self._agreed(places, swapped=swapped), swapped=swapped)
+                at_home = any(self._is_at_home(name, place) for name in names for place in places[name])
+                sources = self._agreed(places, swapped=swapped) if at_home else None
+                sources = self._learned(names, sources, swapped=swapped) if at_home else None
                 sources = self._as_named(names[0], sources) if sources is not None else None
             self.layouts[template] = sources
             if sources is None:
@@ -344,6 +349,12 @@ class _Conversions:
                 if conversion is not None:
                     yield conversion
             return
+
+    def _is_at_home(self, name: str, place: _Place | None) -> bool:
+        """Tells whether a row of a weight is of the same layer: others alone prove nothing of it."""
+        if place is None:
+            return False
+        return all(own == there for own, there in zip(self._numbers(name), parsed(place.name).numbers, strict=False))
 
     def _learned(
         self, names: Sequence[str], sources: list[_Source | None] | None, *, swapped: bool
@@ -637,6 +648,11 @@ class _Conversions:
         rows = rows_of(array, swapped=False)
         rest = rows[count // max(rows.shape[1], 1) :]
         return bool(len(rest)) and bool((rest == rest[:, :1]).all())
+
+
+def _some(of: Sequence[int | None]) -> Sequence[int | None]:
+    """Returns some of many digests, spread evenly: where most of them agree, all do."""
+    return of[:: max(len(of) // _MOST_ASKED, 1)]
 
 
 def _oddness(sources: Sequence[_Source | None], *, swapped: bool) -> int:
