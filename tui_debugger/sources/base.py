@@ -647,7 +647,14 @@ class AccountingSource(Protocol):
 def claimed_by(table: TensorTable) -> set[str]:
     """Returns the files that the tensors of a table are read from."""
     rows = np.flatnonzero((table.flags & int(TensorFlag.STAT_ONLY)) == 0)
-    return {os.fsdecode(path) for path in set(table.specs(rows).paths)}
+    claimed: set[str] = set()
+    for start in range(0, len(rows), _CLAIMED):
+        claimed.update(map(os.fsdecode, set(table.specs(rows[start : start + _CLAIMED]).paths)))
+    return claimed
+
+
+_CLAIMED: Final = 1 << 14
+"""Rows whose files are named at once: there may be a million."""
 
 
 class TensorPlaces:
