@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.session.opened import opened
+from tests.sources.writer import write_dump
 from tui_debugger.model import OperandState, UnreadablePart
 from tui_debugger.opener import LINE_LIMIT
 from tui_debugger.said import SAID_FILE, Said, SaidOfRank, doubt_line
@@ -64,3 +66,23 @@ def test_what_was_not_recorded_is_read_back(tmp_path: Path) -> None:
 def test_a_line_without_sense_is_counted(tmp_path: Path, line: bytes) -> None:
     said = read(tmp_path, line + b"\n\n" + next(SAID.lines(0, NAMES.__getitem__)).encode())
     assert (said.wrong, said.of(0, find).inputs_unknown) == (1, {0})
+
+
+def test_a_damaged_file_in_a_dump_is_a_doubt(tmp_path: Path) -> None:
+    write_dump(tmp_path / "dump", steps=(0,))
+    (rank,) = (tmp_path / "dump").glob("rank_0")
+    read(rank, '{"step": 0}\n')
+    session = opened(tmp_path / "dump", "TO")
+    parts = session.check(session.pairs()).coverage.parts
+    session.close()
+    assert [(part.where, part.graph) for part in parts] == [(f"rank_0/{SAID_FILE}", True)]
+
+
+def test_what_was_not_recorded_is_a_doubt_in_a_dump(tmp_path: Path) -> None:
+    write_dump(tmp_path / "dump", steps=(0,))
+    (rank,) = (tmp_path / "dump").glob("rank_0")
+    part = UnreadablePart("rank 0: tensors of a kind", "3, first a", rank=0, unrecorded=True)
+    read(rank, doubt_line(part))
+    session = opened(tmp_path / "dump", "TO")
+    assert session.check(session.pairs()).coverage.parts == (part,)
+    session.close()
