@@ -81,6 +81,15 @@ class StepDesigns(Designs):
             self._rounds[round] = StepDesigns(self._measurements, self._step, self._progress, round)
         return self._rounds[round]
 
+    def intended(self, row: int, slot: int, depth: int = 0) -> bool:
+        """See ``Designs``; what was found out while a training stood there to be asked is not asked again."""
+        return bool(self._table.by_design.get((row, slot))) or super().intended(row, slot, depth)
+
+    def absorbed_by(self, row: int, slot: int, depth: int = 0) -> frozenset[str]:
+        """See ``intended``."""
+        found = self._table.by_design.get((row, slot))
+        return super().absorbed_by(row, slot, depth) if found is None else found
+
     def intended_at(self, row: int, side: Side, slot: int, *, nan: bool = False) -> bool:
         """``intended`` of an input or output of a node; ``nan``: it is known to hold NaN."""
         if nan and not self.may_hide(row):

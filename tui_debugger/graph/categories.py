@@ -248,7 +248,12 @@ def without_wrappers(name: str) -> str:
 
 
 _WEIGHT_OR_BIAS = re.compile(r"(?:^|[._])(?:weight|bias)$", re.IGNORECASE)
-_WEIGHT_LIKE = re.compile(r"(?:^|[._])(?:weight|bias|embedding_table)$", re.IGNORECASE)
+_WEIGHT_LIKE = re.compile(
+    r"(?:^|[._])(?:weight\d*|bias\d*|embedding_table)$"
+    r"|(?:^|\.)experts\.\w+_proj$"  # a stack of experts: no module has this name
+    r"|(?:^|\.)(?:sinks|A_log)$",
+    re.IGNORECASE,
+)
 # Gain and shift of a normalisation are trained too, but are not counted as weights where a graph tells
 # what the optimizer updates: 26 weights in a two-block transformer, not 34.
 _NORMALISATION = re.compile(r"(?:^|[._])(?:gamma|beta)$", re.IGNORECASE)
@@ -478,13 +483,10 @@ def _by_scope(table: NodeTable, categories: npt.NDArray[np.uint8]) -> list[int]:
     """
     last: dict[tuple[int, str], int] = {}
     settled: set[tuple[int, str]] = set()
-    cells: dict[str, bool] = {}
     for row, path in enumerate(table.paths):
         scope = path.rpartition("/")[0]
-        if scope not in cells:
-            cell = scope.rpartition("/")[2].rpartition("-")[2].lower()
-            cells[scope] = cell in ACTIVATIONS or cell in _NEWER_ACTIVATIONS
-        if not cells[scope]:
+        cell = scope.rpartition("/")[2].rpartition("-")[2].lower()
+        if cell not in ACTIVATIONS and cell not in _NEWER_ACTIVATIONS:
             continue
         key = (int(table.graph[row]), scope)
         if categories[row] == int(Category.ACTIVATION):

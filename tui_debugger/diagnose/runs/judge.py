@@ -31,11 +31,9 @@ from tui_debugger.diagnose.runs.results import (
     Judged,
     Judgement,
     Kind,
-    Options,
-    Place,
     StepReport,
 )
-from tui_debugger.diagnose.runs.step import Entry, Feed, Noise, PairKey, RunTensors
+from tui_debugger.diagnose.runs.step import Asked, Entry, Feed, Noise, PairKey
 from tui_debugger.diagnose.runs.unmatched import BLAMED
 from tui_debugger.diagnose.runs.updates import ParameterCauses
 from tui_debugger.graph.categories import (
@@ -45,7 +43,7 @@ from tui_debugger.graph.categories import (
     update_of,
 )
 from tui_debugger.graph.table import NodeFlag
-from tui_debugger.model import ProgressFn, Side
+from tui_debugger.model import Side
 from tui_debugger.sources.base import Argument
 from tui_debugger.text.numbers import plural
 
@@ -98,15 +96,8 @@ class _Given(NamedTuple):
 class StepJudge(ParameterCauses):
     """Judges one step of one rank."""
 
-    def __init__(
-        self,
-        files: tuple[RunTensors, RunTensors],
-        place: Place,
-        options: Options,
-        earlier: Earlier,
-        progress: ProgressFn,
-    ) -> None:
-        super().__init__(files, place, options, earlier.before, progress)
+    def __init__(self, asked: Asked, earlier: Earlier) -> None:
+        super().__init__(asked, earlier.before)
         self.before: StepJudge | None = earlier.before
         self.others = earlier.others
         self.noise = earlier.noise or {}
@@ -416,7 +407,7 @@ class StepJudge(ParameterCauses):
             return (given.dx + given.unit / math.sqrt(terms)) * one * other
         whole = sum(self._size(feed) for feed in self._summed(entry))
         parts = max((count for _, count in feeds), default=0)
-        together = math.sqrt(max(parts / max(found.count, 1), 1))  # what was passed on may all point one way
+        together = math.sqrt(max(parts / max(found.count, 1), 1))  # input errors may add up instead of cancelling
         return (given.dx * together + given.unit) * whole
 
     def _summed(self, entry: Entry) -> Sequence[Feed]:
