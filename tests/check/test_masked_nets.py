@@ -423,6 +423,51 @@ def a_division_by_0_is_overwritten(net: Net, _: str) -> None:
     net.op("MaskedFill", [power, power], np.where(np.isinf(net.value(power)), 0, net.value(power)))
 
 
+@case()
+def a_mask_is_the_logarithm_of_true_and_false(net: Net, scores: str) -> None:
+    kept = np.arange(4) < 3
+    ones = net.op("ToCopy", [net.op("Gt", ["x"], kept)], kept.astype(np.float32))
+    with np.errstate(divide="ignore"):
+        logs = net.op("Log", [ones], np.log(net.value(ones)))
+    attend(net, net.op("Add", [scores, logs], X + net.value(logs)), X)
+
+
+# -- what stands in data ---------------------------------------------------------------------------------
+
+
+def missing() -> Array:
+    values = X.copy()
+    values[1, 2] = np.nan
+    return values
+
+
+@case()
+def missing_values_are_left_out(net: Net, _: str) -> None:
+    fresh = net.op("LiftFresh", [], missing())
+    where = net.op("Isnan", [fresh], np.isnan(net.value(fresh)))
+    net.op("Where", [where, fresh], np.nan_to_num(net.value(fresh)))
+    net.op("NanToNum", [net.op("View", [fresh], net.value(fresh).reshape(2, 8))], X.reshape(2, 8))
+
+
+@case("LiftFresh Sub Square", "LiftFresh")
+def missing_values_go_into_the_loss(net: Net, scores: str) -> None:
+    fresh = net.op("LiftFresh", [], missing())
+    net.op("NanToNum", [fresh], X)
+    net.op("Square", [net.op("Sub", [scores, fresh], net.value(fresh))], net.value(fresh))
+
+
+@case("Log", "Log")
+def a_nan_of_an_operator_is_left_out(net: Net, scores: str) -> None:
+    net.op("NanToNum", [net.op("Log", [scores], missing())], X)
+
+
+@case("ScalarTensor Where MseLoss", "ScalarTensor")
+def an_infinite_label_goes_into_the_loss(net: Net, scores: str) -> None:
+    hole = net.op("ScalarTensor", [], np.float32(INF))
+    labels = net.op("Where", [scores, scores, hole], np.where(KEEP, X, INF))
+    net.op("MseLoss", [scores, labels], np.float32(INF))
+
+
 # -- half precision --------------------------------------------------------------------------------------
 
 

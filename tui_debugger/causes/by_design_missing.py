@@ -68,10 +68,11 @@ class Missing(Readers):
             return not out.infinite
         held, given = self._given(row)
         bad = [at for at, each in enumerate(given) if each is not None and each.bad and not self._read_clean(row, at)]
-        passes = kind in MOVES | PASSES_ON or kind in OPERATORS
+        numbers = any(each >= 0 and self._category(each) is Category.CONSTANT for each, _ in (held[at] for at in bad))
         return (
-            passes
-            and bool(bad)
+            bool(bad)
+            and (kind in OPERATORS or kind in MOVES | PASSES_ON)
+            and not (numbers and kind in PASSES_ON)  # nobody computes with NaN to say that a value is missing
             and has_signs(out, [given[at] for at in bad])
             and all(self._holds_missing(*held[at], depth + 1) for at in bad)
         )
@@ -100,6 +101,8 @@ class Missing(Readers):
         """The same of what one node reads. A buffer stands for what is drawn to change it."""
         if self._is_change(row):
             changed = real_inputs(self._nodes, row)[0]
+            if self._category(changed[0]) is not Category.PARAMETER:
+                return frozenset()  # a weight
             if self._is_clean(changed[0]):
                 return frozenset({NOTHING})
             return self._leaving_out(*changed, depth + 1) if self._holds_missing(*changed, depth) else frozenset()

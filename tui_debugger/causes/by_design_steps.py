@@ -182,7 +182,7 @@ class StepDesigns(Designs):
             held = None if before is None else elements_of(self._record(before.index, before.step))
             # What reads a buffer that operators of the step change may have read what they put there.
             put = self._file(row, Side.OUTPUT, slot) if assigned(self._nodes, row) else None
-            if held is None or put is None or not put.infinite:
+            if held is None or put is None or not put.bad:
                 return held or put
             return put if held == put else replace(put, nan=put.nan + held.nan, counted=False)
         found = self._file(row, Side.OUTPUT, slot)
