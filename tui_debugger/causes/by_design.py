@@ -7,7 +7,11 @@ Every attention net has some in every step: a mask of -Inf that a softmax turns 
   of a softmax, what an operator is told to write, or what is compared to say which elements are selected: -Inf in other
   data is a fault of the data;
 * an overflow to -Inf of a very low number, which was written as a mask, where a softmax weighs with it;
+* the logarithm of True and False, where it is used as a mask;
 * a pole, as the logarithm of 0, where all that reads it selects other elements; in a backward pass NaN, too.
+
+An Inf that only differences and losses read, so that nothing later is finite again, is a fault of the data: nobody lays
+a mask over labels. NaN of missing values has rules of its own: see ``by_design_missing``.
 
 It is *absorbed* where every consumer is finite and of a kind that makes an Inf finite by its nature, or that selects
 other elements, or intended and absorbed itself. Both together are no finding; an Inf that nobody was told to write
