@@ -23,6 +23,7 @@ from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
 from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Distance, error_over_expected
 from tui_debugger.diagnose.runs.matching import GRADIENTS, Match
+from tui_debugger.diagnose.runs.other_ranks import OtherRanks
 from tui_debugger.diagnose.runs.rescaled import without_rescaled
 from tui_debugger.diagnose.runs.results import (
     COVERED,
@@ -41,6 +42,7 @@ from tui_debugger.diagnose.runs.updates import ParameterCauses
 from tui_debugger.graph.categories import (
     PARAMETER_GRADIENTS,
     gradient_of,
+    is_collective,
     is_random,
     update_of,
 )
@@ -284,6 +286,8 @@ class StepJudge(ParameterCauses):
             judgement = Judgement.INHERITED
         self.most = max(self.most, dy if math.isfinite(dy) else 0.0)
         self.odd = self.odd or bool(worst.odd)
+        if judgement is Judgement.INTRODUCED and is_collective(self.flows[0].nodes.op_type(a)):
+            judgement = self._after_exchange(a)
         if judgement is Judgement.INTRODUCED and self._changed_parameter(entry, slot, worst):
             judgement = Judgement.INHERITED
         if judgement is Judgement.INTRODUCED:
@@ -369,6 +373,12 @@ class StepJudge(ParameterCauses):
         if judgement in {Judgement.INTRODUCED, Judgement.UNPROVEN} and math.isfinite(worst.relative):
             return Judgement.INHERITED, -1
         return judgement, -1
+
+    def _after_exchange(self, row: int) -> Judgement:
+        """Returns what a collective operation is that makes more than it was given on this rank."""
+        runs = self.files[0].run, self.files[1].run
+        alike = OtherRanks(runs, self.place, self.progress).put_in_alike(self.flows[0], row)
+        return {True: Judgement.INTRODUCED, False: Judgement.INHERITED, None: Judgement.UNPROVEN}[alike]
 
     def _is_operator(self, entry: Entry) -> bool:
         return not (self.sides[0].is_parameter(entry.match.a) or self.sides[0].backward(entry.match.a))

@@ -58,8 +58,13 @@ class UnrecordedTensors(StepTensors):
 
     # -- what is known of an input -----------------------------------------------------------------
 
-    def known(self, feed: Feed) -> Distance | None:
-        """Returns how far apart an input is, maybe by what it is a view of; None where that is not known."""
+    def known(self, feed: Feed, through: frozenset[int] = frozenset()) -> Distance | None:
+        """Returns how far apart an input is, maybe by what it is a view of; None where that is not known.
+
+        Args:
+            feed: the input.
+            through: nodes on the way to it from another input: where some ran several times it may go in circles.
+        """
         found = self.distance(*feed.at)
         if (found is not None and found.compared) or not self._is_bare(feed.at):
             return found
@@ -69,9 +74,9 @@ class UnrecordedTensors(StepTensors):
         if self.sides[0].is_parameter(row):
             return self._as_read.get(row, found)
         entries = self.entries_of.get(row, [])
-        if len(entries) != 1 or not self.keeps_values(entries[0]):
+        if row in through or len(entries) != 1 or not self.keeps_values(entries[0]):
             return found
-        behind = [self.known(each) for each in entries[0].feeds]
+        behind = [self.known(each, through | {row}) for each in entries[0].feeds]
         inputs = [each for each in behind if each is not None and each.compared]
         return (
             max(inputs, key=lambda each: each.relative, default=_NOTHING_DIFFERS)
