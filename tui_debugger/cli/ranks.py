@@ -398,6 +398,7 @@ def _document(
                 "outliers": list(each.outliers),
                 "equal_at": each.equal_at,
                 "changed": None if each.changed is None else list(each.changed),
+                "astray": list(each.astray),
                 "compared_by": each.by.name.lower(),
             }
             for each in replicas.differences
