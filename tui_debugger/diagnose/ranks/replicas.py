@@ -619,7 +619,7 @@ class _Comparison:
     def _astray(self, found: _Compared) -> tuple[int, ...]:
         """The ranks whose weight is not what its optimizer makes of it, where that of all others is."""
         astray, right = list[int](), list[int]()
-        for rank in found.group if found.kind is Kind.WEIGHT else ():
+        for rank in found.group if found.kind in {Kind.WEIGHT, Kind.SHARD} else ():
             nodes = self._nodes[rank].nodes
             row = nodes.find(found.place.node, found.place.graph)
             readers = real_consumers(nodes, row) if row >= 0 else ()
