@@ -309,7 +309,9 @@ def _not_reduced(replicas: Replicas) -> list[Finding]:
 def _differ(replicas: Replicas) -> list[Finding]:
     told = {each.parameter for each in replicas.not_reduced}
     return [
-        Finding(Subject.DIFFERS, each.key.step, each.outliers or each.astray or each.group, each.key, difference_text(each))
+        Finding(
+            Subject.DIFFERS, each.key.step, each.outliers or each.astray or each.group, each.key, difference_text(each)
+        )
         for each in replicas.firsts
         if each.key.node not in told
     ]

@@ -91,6 +91,11 @@ class Difference:
     twin: tuple[int, str] | None = None
     why: str = ""
 
+    @property
+    def named(self) -> tuple[int, ...]:
+        """The ranks that are wrong, or all of them where that is not known."""
+        return self.outliers or self.astray or self.group
+
 
 @dataclass(frozen=True, slots=True)
 class NotReduced:
