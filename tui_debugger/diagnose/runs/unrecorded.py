@@ -19,7 +19,7 @@ from tui_debugger.diagnose.runs.step import Entry, Feed, RunTensors, StepTensors
 from tui_debugger.graph.categories import DRAWN_UPDATES, is_random, update_of
 from tui_debugger.graph.table import real_consumers
 from tui_debugger.model import ProgressFn
-from tui_debugger.sources.base import TensorFlag
+from tui_debugger.sources.base import NOT_RECORDED, OtherArgument, TensorFlag
 
 _AGREES: Final = frozenset({Judgement.SAME, Judgement.ROUNDING})
 _KEEPS_VALUES: Final = frozenset({"reshape", "transpose", "expand", "copy", "fill"})
@@ -115,6 +115,23 @@ class UnrecordedTensors(StepTensors):
         if calls[0] is None or calls[1] is None or not calls[0].aten:
             return False
         return (calls[0].positional, calls[0].keywords) == (calls[1].positional, calls[1].keywords)
+
+    def reads_nothing_known(self, entry: Entry) -> bool:
+        """Tells whether all that a node reads are constants, and tensors of which the recorder says it lacks them."""
+        if any(self.matters(feed) and not self.is_constant(feed) for feed in entry.feeds):
+            return False
+        files = self.files[0]
+        call = files.run.arguments(files.rank, self.steps[0], entry.match.a, entry.rounds[0])
+        given = () if call is None else (*call.positional, *call.keywords.values())
+        return any(isinstance(each, OtherArgument) and each.kind == NOT_RECORDED for each in given)
+
+    def is_constant(self, feed: Feed) -> bool:
+        """Tells whether an input is a constant in both runs."""
+        return all(flow.is_constant(row) for flow, row in zip(self.flows, feed.holders, strict=True))
+
+    def matters(self, feed: Feed) -> bool:
+        """Tells whether an input that cannot be compared may explain what comes out."""
+        return any(holder >= 0 or at is not None for holder, at in zip(feed.holders, feed.at, strict=True))
 
     def is_only_bounded(self, feed: Feed, distance: Distance) -> bool:
         """Tells whether an input may be further apart than its statistics: those of masks are alike."""
