@@ -289,6 +289,22 @@ def test_a_weight_that_one_rank_has_otherwise_is_named(
 
 
 @pytest.mark.turns("kind")
+@pytest.mark.parametrize("kind", [*REDUCING, "hybrid", "tensor_parallel"])
+def test_a_repeat_is_accused_by_nobody_and_only_the_rank_that_differs_is_named(
+    two: Trainings, capsys: Capture, kind: str, tmp_path: Path
+) -> None:
+    first, repeat, drifted = (
+        two.watch(capsys, tmp_path / name, kind, VALUES, bad=bad).dump
+        for name, bad in (("first", ""), ("repeat", ""), ("drifted", "drift"))
+    )
+    for command in (["audit", first], ["ranks", first], ["diff", first, repeat]):
+        assert run(capsys, *command).code == 0, command
+    other = run(capsys, "diff", first, drifted, "--json")
+    assert other.code != 0
+    assert {each["rank"] for each in other.json["findings"]} <= {1}
+
+
+@pytest.mark.turns("kind")
 @pytest.mark.parametrize("kind", ["ddp", "fsdp1", "fsdp2", "tensor_parallel"])
 def test_among_all_operators_a_bad_batch_is_the_only_origin(
     two: Trainings, capsys: Capture, kind: str, tmp_path: Path
