@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.diagnose.recompute.floors import floor_lines
-from tui_debugger.cli.formats import ABILITIES, ability_words
 from tui_debugger.cli.help import PAGES, TOPICS
+from tui_debugger.cli.ls_formats import ABILITIES, ability_words
 from tui_debugger.cli.main import build_parser, main
 from tui_debugger.config import THEMES, column_names, tables
 from tui_debugger.demo import DEMO, unpack

@@ -49,7 +49,8 @@ def test_every_command_that_reads_a_dump_says_it_once_and_goes_on(
 ) -> None:
     dump = dumps("mindspore-2.0-nan")
     commands = [
-        *([name, dump] for name in ("check", "origin", "ls", "steps", "health", "ranks", "stat", "report")),
+        *([name, dump] for name in ("check", "origin", "ls", "health", "ranks", "stat", "report")),
+        ["ls", dump, "--steps"],
         ["show", dump, "Default/network-TrainOneStepCell/network-WithLossCell/_backbone-Net/Log-op0", "--step", "3"],
     ]
     for words in commands:

@@ -36,7 +36,7 @@ def test_what_ships_is_what_the_tables_say(kind: str) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_script_is_printed_as_it_ships(capsys: Capsys, shell: str) -> None:
-    assert run(capsys, "completion", shell).out == (SHARE / FILES[shell]).read_text("utf-8")
+    assert run(capsys, "config", "--completion", shell).out == (SHARE / FILES[shell]).read_text("utf-8")
 
 
 def test_the_man_page_is_printed_as_it_ships(capsys: Capsys) -> None:
@@ -44,7 +44,7 @@ def test_the_man_page_is_printed_as_it_ships(capsys: Capsys) -> None:
 
 
 def test_an_unknown_shell_is_an_error(capsys: Capsys) -> None:
-    answer = run(capsys, "completion", "tcsh")
+    answer = run(capsys, "config", "--completion", "tcsh")
     assert answer.code == 2
     assert "invalid choice: 'tcsh'" in answer.err
 
@@ -82,7 +82,7 @@ CASES = {
     "tdbg check DUMP --fail-on T": {each for each in ABBREVIATIONS if each.startswith("T")},
     "tdbg stat DUMP --category w": {each for each in CATEGORY_WORDS if each.startswith("w")},
     "tdbg help con": {each for each in (*TOPICS, *COMMANDS) if each.startswith("con")},
-    "tdbg completion ": {"bash", "zsh", "fish"},
+    "tdbg config --completion ": {"bash", "zsh", "fish"},
     "tdbg open --theme ": {"dark", "light", "high-contrast", "terminal"},
     "tdbg check du": {"dumps"},
     "tdbg check x --watch-file ru": {"rules.toml"},

@@ -17,10 +17,10 @@ class LastResult(Generic[T]):
         self._latest: tuple[tuple[object, ...], T] | None = None
 
     def of(self, *columns: object, make: Callable[[], T]) -> T:
-        """Returns what follows from some columns, made anew where they are others than last time.
+        """Returns the answer for some columns; recomputes it when its inputs changed.
 
         Args:
-            columns: arrays that are never written to, and other values; they say all that the answer follows from.
+            columns: arrays that are never written to, and other values: all inputs of the answer.
             make: makes the answer, which is never changed.
         """
         latest = self._latest

@@ -67,7 +67,7 @@ def _checkpoints(root: Path, count: int) -> list[str]:
         (root / f"step_{step}").mkdir(parents=True)
         values = {f"layers.{at}.weight": np.full(4, 1.0 + step, np.float32) for at in range(100)}
         write_safetensors(root / f"step_{step}" / "x.safetensors", values)
-    return ["trajectory", str(root)]
+    return ["trend", str(root)]
 
 
 def _ranks(root: Path, count: int) -> list[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.cli.running import file_of
+from tests.cli.checkpoints import write_checkpoint
+from tests.cli.running import Answer, file_of, run
 from tests.linked import linked, own
 from tests.sources.writer import write_dump
 
@@ -26,3 +28,15 @@ def faulty(dumps: Callable[[str], Path], tmp_path: Path) -> Path:
     file = own(file_of(next(copy.rglob("2/Tanh*.output.*")).parent, "Tanh*Tanh-op88*.output.0.*"))
     np.save(file, np.load(file) * np.float32(1.01))
     return copy
+
+
+@pytest.fixture
+def diff(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Answer]:
+    """Writes two checkpoints, and returns what ``tdbg diff`` says of them."""
+
+    def compared(a: Any, b: Any, *words: str) -> Answer:
+        for side, values in (("A", a), ("B", b)):
+            write_checkpoint(tmp_path / side, values)
+        return run(capsys, "diff", tmp_path / "A", tmp_path / "B", *words)
+
+    return compared

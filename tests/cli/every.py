@@ -13,7 +13,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "health": ("health", "PATH"),
     "ranks": ("ranks", "PATH"),
     "trend": ("trend", "PATH", "ReLU-op2"),
-    "trajectory": ("trajectory", "PATH"),
+    "trend without NODE": ("trend", "PATH"),
     "relations": ("relations", "PATH", "ReLU-op2"),
     "ls": ("ls", "PATH"),
     "show": ("show", "PATH", "ReLU-op2"),
@@ -21,11 +21,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "stat": ("stat", "PATH"),
     "export": ("export", "PATH", "hits", "-o", "OUT"),
     "convert": ("convert", "PATH", "-o", "OUTDIR"),
-    "steps": ("steps", "PATH"),
+    "ls --steps": ("ls", "PATH", "--steps"),
 }
 
-OTHERS = {"listen", "formats", "cache", "merge"}
-"""Commands with documents and a path that are unlike these: no dump at it, or several parts of a check."""
+OTHERS = {"listen"}
+"""Commands with documents and a path at which there is no dump."""
 
 
 def words(command: str, path: Path, *more: str) -> list[str]:

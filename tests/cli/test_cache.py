@@ -1,4 +1,4 @@
-"""``tdbg cache``: what it says about the index is what lies there, and clearing it clears it."""
+"""``tdbg config --cache``: the answer matches the files of the index; ``--clear-cache`` empties it."""
 
 from __future__ import annotations
 
@@ -51,9 +51,8 @@ def on_disk(place: Path) -> int:
     return sum(path.stat().st_size for path in place.iterdir())
 
 
-@pytest.mark.parametrize("words", [("cache",), ("cache", "info")])
-def test_where_how_large_and_what_is_in_it(capsys: Capsys, filled: DiskCache, words: tuple[str, ...]) -> None:
-    answer = run(capsys, *words)
+def test_where_how_large_and_what_is_in_it(capsys: Capsys, filled: DiskCache) -> None:
+    answer = run(capsys, "config", "--cache")
     assert (answer.code, answer.err) == (0, "")
     shown = [re.split(r" {2,}", line) for line in answer.lines]
     assert [line[0] for line in shown] == ["index", "size", "listing", "records", "used"]
@@ -69,14 +68,14 @@ def test_where_how_large_and_what_is_in_it(capsys: Capsys, filled: DiskCache, wo
 
 def test_the_same_as_a_document(capsys: Capsys, filled: DiskCache, monkeypatch: Env) -> None:
     monkeypatch.setenv("TDBG_CACHE_LIMIT", "500M")
-    answer = run(capsys, "cache", "info", "--json")
+    answer = run(capsys, "config", "--cache", "--json")
     found = answer.json
     assert (answer.code, answer.err) == (0, "")
     moments = [datetime.fromisoformat(found.pop(name)).timestamp() for name in ("oldest", "newest")]
     assert moments == [FIRST, LAST]
     assert found == {
         "schema": 1,
-        "command": "cache",
+        "command": "config",
         "path": str(filled.path),
         "exit_code": 0,
         "action": "info",
@@ -89,32 +88,32 @@ def test_the_same_as_a_document(capsys: Capsys, filled: DiskCache, monkeypatch: 
 
 
 def test_before_anything_was_remembered(capsys: Capsys, place: Path) -> None:
-    assert run(capsys, "cache").lines == [f"index  {place}", "size   0 B of at most 1 GB"]
-    found = run(capsys, "cache", "--json").json
+    assert run(capsys, "config", "--cache").lines == [f"index  {place}", "size   0 B of at most 1 GB"]
+    found = run(capsys, "config", "--cache", "--json").json
     assert (found["size"], found["kinds"], found["oldest"], found["newest"]) == (0, {}, None, None)
-    cleared = run(capsys, "cache", "clear")
+    cleared = run(capsys, "config", "--cache", "clear")
     assert (cleared.code, cleared.out) == (0, "nothing was remembered\n")
     assert not place.exists(), "looking makes nothing"
 
 
 def test_clear_says_what_it_freed(capsys: Capsys, filled: DiskCache) -> None:
     before = on_disk(filled.path)
-    answer = run(capsys, "cache", "clear")
+    answer = run(capsys, "config", "--cache", "clear")
     assert (answer.code, answer.err) == (0, "")
     amount = re.fullmatch(r"(\S+) kB freed\n", answer.out)
     assert amount is not None
     assert float(amount[1]) == pytest.approx(before / 1000, rel=1e-3)
     assert list(filled.path.iterdir()) == []
     assert filled.get("records", b"a") is None
-    assert run(capsys, "cache", "--json").json["size"] == 0
+    assert run(capsys, "config", "--cache", "--json").json["size"] == 0
 
 
 def test_clear_as_a_document(capsys: Capsys, filled: DiskCache) -> None:
     before = on_disk(filled.path)
-    found = run(capsys, "cache", "clear", "--json").json
+    found = run(capsys, "config", "--cache", "clear", "--json").json
     assert found == {
         "schema": 1,
-        "command": "cache",
+        "command": "config",
         "path": str(filled.path),
         "exit_code": 0,
         "action": "clear",
@@ -131,7 +130,7 @@ def test_the_demo_beside_it_stays(capsys: Capsys, monkeypatch: Env, tmp_path: Pa
     store = default_store(demo)
     assert store is not None
     store.put("records", b"a", b"1")
-    assert run(capsys, "cache", "clear").out != "nothing was remembered\n"
+    assert run(capsys, "config", "--cache", "clear").out != "nothing was remembered\n"
     assert (demo / "a.npy").exists()
 
 
@@ -140,10 +139,10 @@ def test_what_cannot_be_cleared_is_said(capsys: Capsys, filled: DiskCache, monke
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "unlink", refuse)
-    answer = run(capsys, "cache", "clear", "--json")
+    answer = run(capsys, "config", "--cache", "clear", "--json")
     assert answer.code == 2
     found = answer.json
-    assert (found["command"], found["path"], found["exit_code"]) == ("cache", str(filled.path), 2)
+    assert (found["command"], found["path"], found["exit_code"]) == ("config", str(filled.path), 2)
     assert found["error"] == {
         "what": "not all could be cleared: Permission denied",
         "where": str(filled.path),
@@ -156,10 +155,10 @@ def test_what_cannot_be_cleared_is_said(capsys: Capsys, filled: DiskCache, monke
 
 def test_switched_off(capsys: Capsys, monkeypatch: Env) -> None:
     monkeypatch.setenv("TDBG_CACHE_DIR", "")
-    assert run(capsys, "cache").out == "index  none: TDBG_CACHE_DIR is empty\n"
-    found = run(capsys, "cache", "--json").json
+    assert run(capsys, "config", "--cache").out == "index  none: TDBG_CACHE_DIR is empty\n"
+    found = run(capsys, "config", "--cache", "--json").json
     assert (found["path"], found["enabled"], found["trouble"]) == (None, False, "TDBG_CACHE_DIR is empty")
-    answer = run(capsys, "cache", "clear", "--json")
+    answer = run(capsys, "config", "--cache", "clear", "--json")
     assert answer.code == 2
     assert answer.json["error"]["what"] == "there is nothing to clear: TDBG_CACHE_DIR is empty"
     assert all(answer.json["error"].values()), "what, where, what to do"
@@ -167,21 +166,21 @@ def test_switched_off(capsys: Capsys, monkeypatch: Env) -> None:
 
 def test_no_room_is_off_and_what_is_there_can_be_cleared(capsys: Capsys, filled: DiskCache, monkeypatch: Env) -> None:
     monkeypatch.setenv("TDBG_CACHE_LIMIT", "0")
-    assert run(capsys, "cache").lines[-1] == "trouble  TDBG_CACHE_LIMIT is 0"
-    found = run(capsys, "cache", "--json").json
+    assert run(capsys, "config", "--cache").lines[-1] == "trouble  TDBG_CACHE_LIMIT is 0"
+    found = run(capsys, "config", "--cache", "--json").json
     assert (found["enabled"], found["size"]) == (False, on_disk(filled.path))
-    assert run(capsys, "cache", "clear").code == 0
+    assert run(capsys, "config", "--cache", "clear").code == 0
     assert list(filled.path.iterdir()) == []
 
 
 def test_trouble_is_told(capsys: Capsys, filled: DiskCache, monkeypatch: Env) -> None:
     monkeypatch.setenv("TDBG_CACHE_LIMIT", "much")
     said = "TDBG_CACHE_LIMIT is no size: 'much'. 1 GB is used instead; set it to a size such as 500M, or unset it"
-    assert run(capsys, "cache", "--json").json["trouble"] == said
+    assert run(capsys, "config", "--cache", "--json").json["trouble"] == said
     monkeypatch.delenv("TDBG_CACHE_LIMIT")
     for path in filled.path.glob("*.sqlite"):
         os.truncate(path, 5000)
-    answer = run(capsys, "cache", "--json")
+    answer = run(capsys, "config", "--cache", "--json")
     assert (answer.code, answer.json["kinds"]) == (0, {})
     assert answer.json["trouble"]
 
@@ -192,23 +191,23 @@ def test_moments_that_no_calendar_has(capsys: Capsys, place: Path, monkeypatch: 
     monkeypatch.setattr("tui_debugger.cache.database.time.time", lambda: 2**62)
     store.put("records", b"a", b"1")
     store.close()
-    answer = run(capsys, "cache", "--json")
+    answer = run(capsys, "config", "--cache", "--json")
     assert (answer.code, answer.json["oldest"], answer.json["path"]) == (0, None, str(place))
-    assert run(capsys, "cache").code == 0
+    assert run(capsys, "config", "--cache").code == 0
 
 
 def test_a_path_cannot_command_the_terminal(capsys: Capsys, tmp_path: Path, monkeypatch: Env) -> None:
     monkeypatch.setenv("TDBG_CACHE_DIR", str(tmp_path / "a\x1b[31m"))
-    answer = run(capsys, "cache")
+    answer = run(capsys, "config", "--cache")
     assert answer.code == 0
     assert "\x1b" not in answer.out
     assert "a\\x1b[31m" in answer.out
 
 
-@pytest.mark.parametrize("wrong", [("forget",), ("info", "--nosuch"), ("info", "clear")])
+@pytest.mark.parametrize("wrong", [("forget",), ("--nosuch",), ("verify",), ("clear", "dump"), ("info", "dump")])
 def test_a_wrong_argument_is_a_document_too(capsys: Capsys, wrong: tuple[str, ...]) -> None:
-    answer = run(capsys, "cache", *wrong, "--json")
-    assert (answer.code, answer.json["exit_code"], answer.json["command"]) == (2, 2, "cache")
+    answer = run(capsys, "config", "--cache", *wrong, "--json")
+    assert (answer.code, answer.json["exit_code"], answer.json["command"]) == (2, 2, "config")
     assert all(answer.json["error"].values())
 
 
@@ -217,23 +216,16 @@ def test_ctrl_c_is_130_and_a_document(capsys: Capsys, place: Path, monkeypatch: 
         raise KeyboardInterrupt
 
     monkeypatch.setattr(DiskCache, "info", pressed)
-    answer = run(capsys, "cache", "--json")
+    answer = run(capsys, "config", "--cache", "--json")
     assert (answer.code, answer.json["exit_code"], answer.json["path"]) == (130, 130, str(place))
 
 
 @pytest.mark.usefixtures("place")
 def test_verify_of_a_dump_that_was_checked(capsys: Capsys, dump: Path) -> None:
     aged(dump)
-    assert run(capsys, "cache", "verify", dump).out == "nothing is remembered of this dump as it is now\n"
+    assert run(capsys, "config", "--cache", "verify", dump).out == "nothing is remembered of this dump as it is now\n"
     assert run(capsys, "check", dump, "--watch", "TO").code == 0
-    said = run(capsys, "cache", "verify", dump, "--json")
+    said = run(capsys, "config", "--cache", "verify", dump, "--json")
     assert (said.code, said.json["unread"], said.json["lie"]) == (0, 0, "")
     assert said.json["right"] > 0
-    assert "the index is right" in run(capsys, "cache", "verify", dump).out
-
-
-@pytest.mark.parametrize("words", [("verify",), ("clear", "{dump}"), ("info", "{dump}")])
-def test_verify_is_about_a_dump_and_nothing_else_is(capsys: Capsys, dump: Path, words: tuple[str, ...]) -> None:
-    said = run(capsys, "cache", *(word.format(dump=dump) for word in words))
-    assert said.code == 2
-    assert "tdbg cache verify DUMP" in said.err
+    assert "the index is right" in run(capsys, "config", "--cache", "verify", dump).out

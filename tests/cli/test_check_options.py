@@ -187,7 +187,7 @@ def test_every_option_is_in_the_help(capsys: Capsys, monkeypatch: pytest.MonkeyP
             "--allow-unreadable",
         ),
         *("--allow-unmatched", "--limit", "--rank", "--step", "--filter", "--graph", "--json"),
-        *("--jobs", "--executor", "--no-cache", "--no-config", "--shard", "--part", "--ignore"),
+        *("--jobs", "--executor", "--no-cache", "--no-config", "--ignore"),
         "--no-default-ignore",
     }
     for action in parser_of("check")._actions:

@@ -3,131 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from tests.cli.checkpoints import (
+    Weights,
+    experts,
+    hugging_face,
+    megatron,
+    random,
+    stacked,
+    tensor_parallel,
+    transposed,
+    vllm,
+)
 from tests.cli.running import Answer, run
 from tests.json_page import assert_described
 from tests.sources.arrays import write_arrays, write_safetensors
 
 Capsys = pytest.CaptureFixture[str]
-Array = npt.NDArray[np.float32]
-Weights = dict[str, Array]
-LAYERS, WIDTH, HEADS, GROUPS, HEAD, INNER, WORDS, EXPERTS = 3, 16, 4, 2, 4, 24, 20, 3
-
-
-def random(*shape: int, seed: int = 0) -> Array:
-    return (np.random.default_rng([seed, *shape]).normal(size=shape) * 0.02).astype(np.float32)
-
-
-@pytest.fixture
-def diff(capsys: Capsys, tmp_path: Path) -> Callable[..., Answer]:
-    def compared(a: Mapping[str, object], b: Mapping[str, object], *words: str) -> Answer:
-        for name, values in {"A": a, "B": b}.items():
-            write_arrays(tmp_path / name, values, "safetensors")
-        return run(capsys, "diff", tmp_path / "A", tmp_path / "B", *words)
-
-    return compared
 
 
 def small() -> Weights:
     names = ("encoder.wte.weight", "encoder.l0.fc.weight", "encoder.l1.fc.weight")
     made = {name: random(12, 8, seed=number) for number, name in enumerate(names)}
     return made | {f"encoder.l{number}.fc.bias": random(12, seed=9 + number) for number in range(2)}
-
-
-def hugging_face() -> Weights:
-    made = {"model.embed_tokens.weight": random(WORDS, WIDTH), "model.norm.weight": np.ones(WIDTH, np.float32)}
-    shapes = {
-        "self_attn.q_proj": (HEADS * HEAD, WIDTH),
-        "self_attn.k_proj": (GROUPS * HEAD, WIDTH),
-        "self_attn.v_proj": (GROUPS * HEAD, WIDTH),
-        "self_attn.o_proj": (WIDTH, HEADS * HEAD),
-        "mlp.gate_proj": (INNER, WIDTH),
-        "mlp.up_proj": (INNER, WIDTH),
-        "mlp.down_proj": (WIDTH, INNER),
-    }
-    for layer in range(LAYERS):
-        scope = f"model.layers.{layer}."
-        for number, (name, shape) in enumerate(shapes.items()):
-            made[f"{scope}{name}.weight"] = random(*shape, seed=100 * layer + number + 1)
-            if name[-6] in "qkv" and "attn" in name:
-                made[f"{scope}{name}.bias"] = random(shape[0], seed=100 * layer + number + 50)
-        made[f"{scope}input_layernorm.weight"] = np.ones(WIDTH, np.float32)
-        made[f"{scope}post_attention_layernorm.weight"] = np.ones(WIDTH, np.float32)
-    return made
-
-
-def vllm(of: Weights) -> Weights:
-    """q, k and v one after the other, gate and up as well; all else as it is."""
-    made = {}
-    for name, value in of.items():
-        if ".q_proj." in name:
-            parts = [of[name.replace("q_proj", f"{each}_proj")] for each in "qkv"]
-            made[name.replace("q_proj", "qkv_proj")] = np.concatenate(parts)
-        elif ".gate_proj." in name:
-            parts = [value, of[name.replace("gate", "up")]]
-            made[name.replace("gate_proj", "gate_up_proj")] = np.concatenate(parts)
-        elif not any(each in name for each in (".k_proj", ".v_proj", ".up_proj")):
-            made[name] = value
-    return made
-
-
-def megatron(of: Weights) -> Weights:
-    """q, k and v group by group of heads, a padded vocabulary, other names."""
-
-    def by_group(parts: list[Array]) -> Array:
-        split = [each.reshape(GROUPS, len(each) // GROUPS, *each.shape[1:]) for each in parts]
-        together = np.concatenate(split, 1)
-        return together.reshape(-1, *together.shape[2:])
-
-    padding = np.zeros((12, WIDTH), np.float32)
-    made = {
-        "embedding.word_embeddings.weight": np.concatenate([of["model.embed_tokens.weight"], padding]),
-        "decoder.final_layernorm.weight": of["model.norm.weight"],
-    }
-    for layer in range(LAYERS):
-        old, new = f"model.layers.{layer}.", f"decoder.layers.{layer}."
-        for kind in ("weight", "bias"):
-            parts = [of[f"{old}self_attn.{each}_proj.{kind}"] for each in "qkv"]
-            made[f"{new}self_attention.linear_qkv.{kind}"] = by_group(parts)
-        gated = [of[f"{old}mlp.{each}_proj.weight"] for each in ("gate", "up")]
-        made[f"{new}mlp.linear_fc1.weight"] = np.concatenate(gated)
-        made[f"{new}self_attention.linear_proj.weight"] = of[f"{old}self_attn.o_proj.weight"]
-        made[f"{new}mlp.linear_fc2.weight"] = of[f"{old}mlp.down_proj.weight"]
-        made[f"{new}self_attention.linear_qkv.layer_norm_weight"] = of[f"{old}input_layernorm.weight"]
-        made[f"{new}mlp.linear_fc1.layer_norm_weight"] = of[f"{old}post_attention_layernorm.weight"]
-    return made
-
-
-def experts() -> Weights:
-    shapes = {"gate_proj": (INNER, WIDTH), "up_proj": (INNER, WIDTH), "down_proj": (WIDTH, INNER)}
-    return {
-        f"layers.{layer}.experts.{expert}.{name}.weight": random(*shape, seed=50 * layer + 5 * expert + number)
-        for layer in range(2)
-        for expert in range(EXPERTS)
-        for number, (name, shape) in enumerate(shapes.items())
-    }
-
-
-def stacked(of: Weights) -> Weights:
-    made = {}
-    for layer in range(2):
-        each = [f"layers.{layer}.experts.{expert}." for expert in range(EXPERTS)]
-        first = [np.concatenate([of[f"{at}gate_proj.weight"], of[f"{at}up_proj.weight"]]) for at in each]
-        made[f"layers.{layer}.experts.w13_weight"] = np.stack(first)
-        made[f"layers.{layer}.experts.w2_weight"] = np.stack([of[f"{at}down_proj.weight"] for at in each])
-    return made
-
-
-def transposed(of: Weights) -> Weights:
-    return {name: np.swapaxes(each, -1, -2).copy() if each.ndim > 1 else each for name, each in of.items()}
 
 
 # -- what parameters are paired by -----------------------------------------------------------------
@@ -298,49 +203,26 @@ def test_names_of_wrappers_are_no_part_of_a_name(diff: Callable[..., Answer]) ->
 # -- parts of tensor-parallel ranks ------------------------------------------------------------------
 
 
-def tensor_parallel(of: Weights, ranks: int = 2, convert: Callable[[Weights], Weights] = vllm) -> list[Weights]:
-    """Each rank has its heads of q, k and v, its part of gate and up, and columns of the rows behind them."""
-    made: list[Weights] = [{} for _ in range(ranks)]
-    for rank, own in enumerate(made):
-        for name, value in of.items():
-            axis = 1 if any(each in name for each in ("o_proj.w", "down_proj.w")) else 0
-            parts = np.split(value, ranks, axis) if "_proj" in name else [value] * ranks
-            own[name] = parts[rank]
-    return [convert(each) for each in made]
-
-
-@pytest.fixture
-def diff_parts(capsys: Capsys, tmp_path: Path) -> Callable[..., Answer]:
-    def compared(a: Mapping[str, object], ranks: list[Weights], *words: str) -> Answer:
-        write_arrays(tmp_path / "A", a, "safetensors")
-        for rank, values in enumerate(ranks):
-            (tmp_path / "B").mkdir(exist_ok=True)
-            write_safetensors(tmp_path / "B" / f"model_tp_rank_{rank}.safetensors", values)
-        return run(capsys, "diff", tmp_path / "A", tmp_path / "B", *words)
-
-    return compared
-
-
-def test_parts_of_fused_weights_are_proven_by_values(diff_parts: Callable[..., Answer]) -> None:
-    answer = diff_parts(hugging_face(), tensor_parallel(hugging_face()))
+def test_parts_of_fused_weights_are_proven_by_values(diff: Callable[..., Answer]) -> None:
+    answer = diff(hugging_face(), tensor_parallel(hugging_face()))
     assert answer.code == 0, answer.out
     assert " by value" in answer.out
 
 
-def test_the_wrong_part_of_a_fused_weight_is_named(diff_parts: Callable[..., Answer]) -> None:
+def test_the_wrong_part_of_a_fused_weight_is_named(diff: Callable[..., Answer]) -> None:
     wrong = hugging_face() | {KEY: hugging_face()[KEY] * np.float32(1.5)}
     ranks = tensor_parallel(hugging_face())
-    answer = diff_parts(hugging_face(), [ranks[0], tensor_parallel(wrong)[1]], "--json")
+    answer = diff(hugging_face(), [ranks[0], tensor_parallel(wrong)[1]], "--json")
     assert (answer.code, answer.json["headline"]["node"], len(answer.json["findings"])) == (1, KEY, 1)
     assert "of rank 1" in answer.json["headline"]["text"]
 
 
-def test_parts_that_nothing_proves_cannot_be_judged(diff_parts: Callable[..., Answer]) -> None:
+def test_parts_that_nothing_proves_cannot_be_judged(diff: Callable[..., Answer]) -> None:
     ranks = tensor_parallel(hugging_face())
     for name, value in ranks[1].items():
         if "qkv" in name:
             ranks[1][name] = random(*value.shape, seed=91)
-    assert diff_parts(hugging_face(), ranks).code == 2
+    assert diff(hugging_face(), ranks).code == 2
 
 
 @pytest.mark.parametrize("name", ["model_tp_rank_0", "model_tp_rank_1", "mp_rank_00_model_states", "consolidated.00"])

@@ -202,10 +202,10 @@ def test_a_drawing_has_the_findings_of_the_steps_that_are_asked_for(
     assert '"◆ Log-op381"' in text
     assert '"✗ ReduceSum-op382"' in text
     assert '"ReduceSum-op380"' in text
-    assert export(capsys, *where, "--step", "0-2", "-o", tmp_path / "y.mermaid")[0] == 0
-    text = (tmp_path / "y.mermaid").read_text("utf-8")
-    assert '["Log-op381"]' in text
-    assert "class n0_80 centre" in text
+    assert export(capsys, *where, "--step", "0-2", "-o", tmp_path / "y.gv")[0] == 0
+    text = (tmp_path / "y.gv").read_text("utf-8")
+    assert '"Log-op381"' in text
+    assert "penwidth=4" in text
     code, err = export(capsys, *where, "--no-marks", "-o", tmp_path / "z.gv")
     assert (code, "nothing was checked" in err) == (0, True)
     assert "◆ Log" not in (tmp_path / "z.gv").read_text("utf-8")
@@ -218,12 +218,6 @@ def test_a_part_of_the_graph_as_a_table(capsys: Capsys, dump: Path, tmp_path: Pa
     assert {RELU, MATMUL} <= {node["node"] for node in nodes}
     assert export(capsys, *where, "-o", tmp_path / "whole.json")[0] == 0
     assert len(nodes) < len(json.loads((tmp_path / "whole.json").read_text())["nodes"])
-
-
-def test_whoever_draws_more_than_mermaid_does_by_itself_is_told(capsys: Capsys, dumps: Dumps, tmp_path: Path) -> None:
-    where = (dumps("mindspore-2.0-nan"), "graph", "--no-marks")
-    assert "mermaid draws 500 edges" in export(capsys, *where, "-o", tmp_path / "x.mmd")[1]
-    assert "mermaid" not in export(capsys, *where, "-o", tmp_path / "x.dot")[1]
 
 
 def test_a_filter_narrows_the_graph(capsys: Capsys, dump: Path, tmp_path: Path) -> None:
@@ -251,7 +245,7 @@ def test_a_workbook_without_openpyxl(
 @pytest.mark.parametrize(
     ("what", "name"),
     [("tensors", "x.npz"), ("tensors", "x.npy"), ("tensors", "x.csv"), ("hits", "x.csv"), ("hits", "x.json"),
-     ("graph", "x.csv"), ("graph", "x.json"), ("graph", "x.xlsx"), ("graph", "x.dot"), ("graph", "x.mermaid")],
+     ("graph", "x.csv"), ("graph", "x.json"), ("graph", "x.xlsx"), ("graph", "x.dot")],
 )  # fmt: skip
 def test_an_existing_file_is_replaced_by_force_only(
     capsys: Capsys, dump: Path, tmp_path: Path, what: str, name: str

@@ -159,6 +159,19 @@ def test_capital_letters_are_meant(capsys: Capsys) -> None:
     assert all("WCL" in line for line in found)
 
 
+def test_an_option_is_looked_for_with_its_dashes(capsys: Capsys) -> None:
+    answer = run(capsys, "help", "--stop-on-hit")
+    assert answer.code == 0
+    assert "tdbg help live" in answer.lines
+    assert all("--stop-on-hit" in line for line in answer.lines if line.startswith("    ") and "more" not in line)
+
+
+def test_an_option_that_nobody_has_is_a_word_that_no_page_has(capsys: Capsys) -> None:
+    answer = run(capsys, "help", "--no-such-option")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("tdbg: no topic, command or page has '--no-such-option'")
+
+
 def test_a_long_line_is_cut_around_what_was_found(capsys: Capsys) -> None:
     found = [line for line in run(capsys, "help", "subnormal").lines if line.startswith("    ")]
     assert found

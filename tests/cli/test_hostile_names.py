@@ -20,10 +20,8 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("--no-screen", "--timeout", "0.1", "--host", f"unix:{EVIL}"),
         ("--no-screen", "--watch", f"TO @ {EVIL}x("),
     ),
-    "merge": (("PATH", f"./{EVIL}"), ("PATH", "PATH")),
     "check": (
         ("PATH",),
-        ("PATH", "--shard", "1/2", "--part", "OUT"),
         ("PATH", "--watch", "TO @ type=Log"),
         ("PATH", "--filter", f"{EVIL}("),
     ),
@@ -53,9 +51,15 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("PATH", "--csv"),
         ("PATH", "--against", "PATH"),
     ),
-    "trend": (("PATH", "ReLU-op2"), ("PATH", LOG, "--log"), ("PATH", "fc")),
-    "trajectory": (("PATH",), ("PATH", "--remarks"), ("PATH", "--csv"), ("PATH", "--json"), ("PATH", "--filter", EVIL)),
-    "ls": (("PATH",), ("PATH", "--filter", "."), ("PATH", "--type", EVIL), (), ("--type", EVIL)),
+    "trend": (
+        *(("PATH", "ReLU-op2"), ("PATH", LOG, "--log"), ("PATH", "fc"), ("PATH",)),
+        *(("PATH", "--remarks"), ("PATH", "--csv"), ("PATH", "--json"), ("PATH", "--filter", EVIL)),
+    ),
+    "ls": (
+        *(("PATH",), ("PATH", "--filter", "."), ("PATH", "--type", EVIL), (), ("--type", EVIL)),
+        *(("PATH", "--steps"), ("PATH", "--steps", "--count")),
+        *(("PATH", "--formats"), ("--formats",), (EVIL, "--formats"), (f"PATH/{EVIL}", "--formats")),
+    ),
     "show": (
         ("PATH", LOG),
         *(("PATH", "Log", option) for option in ("--stat", "--heat", "--distribution")),
@@ -77,14 +81,14 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("PATH", "hits", "-o", "OUT.csv"),
         ("PATH", "graph", "-o", "OUT.json"),
         ("PATH", "graph", "-o", "OUT.dot"),
-        ("PATH", "graph", "-o", "OUT.mermaid", "--around", EVIL, "--scope", EVIL),
+        ("PATH", "graph", "-o", "OUT.gv", "--around", EVIL, "--scope", EVIL),
         ("PATH", "hits", "-o", f"OUT{EVIL}"),
     ),
     "convert": (("PATH", "-o", "OUT"), ("PATH", "-o", f"OUT{EVIL}"), ("PATH", "-o", "OUT2", "--filter", f"{EVIL}(")),
-    "formats": (("PATH",), (), (EVIL,), (f"PATH/{EVIL}",)),
-    "steps": (("PATH",), ("PATH", "--count")),
-    "cache": ((), ("clear",), (EVIL,)),
-    "config": ((), ("--theme", EVIL), ("--no-config",)),
+    "config": (
+        *((), ("--theme", EVIL), ("--no-config",), ("--completion", "fish"), ("--completion", EVIL)),
+        *(("--cache",), ("--cache", "clear"), ("--cache", EVIL), ("--cache", "verify", EVIL)),
+    ),
     "dump-config": (
         ("--yes", "--path", "/d", "-o", "OUT.json"),
         ("--yes", "--path", f"/{EVIL}", "-o", "OUT.json"),
@@ -110,14 +114,13 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("--check", EVIL),
         ("--check", "PATH/rank_0/.dump_metadata/data_dump.json"),
     ),
-    "completion": (("fish",), (EVIL,)),
     "help": ((), ("keys",), (EVIL,), ("--search", EVIL)),
     "demo": (("--unpack",), ("--pytorch", "--unpack"), (f"--rank={EVIL}",)),
 }
 """Command lines of every command, also those that end in an error."""
 
 
-WITHOUT_A_DUMP = {"open", "listen", "demo", "cache", "config", "dump-config", "completion", "help"}
+WITHOUT_A_DUMP = {"open", "listen", "demo", "config", "dump-config", "help"}
 
 
 def commands() -> Iterator[str]:

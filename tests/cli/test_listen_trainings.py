@@ -126,7 +126,7 @@ def test_a_gan_whose_networks_come_one_after_the_other_is_judged_and_saved_as_on
         options = ("--recommended", "--save", directory, "--json", *limit)
         _, summary = rows(run(capsys, "listen", "--no-screen", "--port", 0, "--timeout", 30, *options))
     assert summary["exit_code"] == (0 if steps else 1)
-    saved = run(capsys, "steps", directory, "--no-cache", "--json").json
+    saved = run(capsys, "ls", "--steps", directory, "--no-cache", "--json").json
     ran = [(each["step"], each["root_graph"]) for each in saved["runs"] if each["has_data"]]
     assert {root for _, root in ran} == ({1} if steps else {0, 1}), "of a healthy run the last step is kept"
     assert all((step in (0, 1, 3, 5, 7)) == (root == 0) for step, root in ran)

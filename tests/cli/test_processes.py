@@ -53,7 +53,9 @@ def test_stderr_has_no_say_in_the_result(dump: Path, stderr: str) -> None:
 
 @pytest.mark.covering
 @pytest.mark.parametrize("stdout", [">/dev/full", ">&-"])
-@pytest.mark.parametrize("command", [CHECK, "--help", "--version", "check --help", "help check", "completion bash"])
+@pytest.mark.parametrize(
+    "command", [CHECK, "--help", "--version", "check --help", "help check", "config --completion bash"]
+)
 def test_a_result_that_cannot_be_written_is_none(dump: Path, command: str, stdout: str) -> None:
     done = shell(dump, f"tdbg {command} {stdout}")
     assert done.returncode == 2

@@ -155,7 +155,7 @@ class TestCheckpoints:
 
     def test_the_final_state_is_one_more(self, root: Path, capsys: Capsys) -> None:
         write(root, {MODEL: NAN})
-        assert [each["step"] for each in run(capsys, "steps", root, "--json").json["runs"]] == [4, 6, 8, 9]
+        assert [each["step"] for each in run(capsys, "ls", "--steps", root, "--json").json["runs"]] == [4, 6, 8, 9]
         assert check(capsys, root / MODEL).code == 1
         assert check(capsys, root / "checkpoint-6").code == 0
         assert "NaN" in run(capsys, "show", root / MODEL, "w.weight").out
@@ -165,7 +165,7 @@ class TestCheckpoints:
         (root / "latest").symlink_to("checkpoint-8")
         answer = run(capsys, "check", root, "--no-cache")
         assert answer.code == 0
-        assert [each["step"] for each in run(capsys, "steps", root, "--json").json["runs"]] == [4, 6, 8, 9]
+        assert [each["step"] for each in run(capsys, "ls", "--steps", root, "--json").json["runs"]] == [4, 6, 8, 9]
         assert check(capsys, root / "latest").code == 0
 
     def test_a_file_with_two_names_is_one_file(self, root: Path, capsys: Capsys) -> None:

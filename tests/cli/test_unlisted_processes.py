@@ -24,7 +24,7 @@ Dumps = Callable[[str], Path]
 Run = Callable[..., tuple[int, str]]
 
 ONE, SEVERAL = "mindspore-2.10-mlp", "mindspore-2.10-multi-eval"
-COMMANDS = ("check", "origin", "health", "stat", "steps", "ls")
+COMMANDS = ("check", "origin", "health", "stat", "ls --steps", "ls")
 CHECK = ("--watch", "TO")
 
 
@@ -58,7 +58,7 @@ def here(*words: str) -> tuple[int, str]:
 
 
 def tdbg(command: str, root: Path, *more: str, run: Run = here) -> tuple[int, str]:
-    return run(command, str(root), *(CHECK if command == "check" else ()), *more)
+    return run(*command.split(), str(root), *(CHECK if command == "check" else ()), *more)
 
 
 def document(command: str, root: Path, *more: str, run: Run = here) -> tuple[int, dict[str, Any]]:
@@ -116,7 +116,7 @@ def test_what_was_looked_at_is_said(copy: Callable[[str], Path]) -> None:
     dumped = [row["cells"] for row in rows if row["cells"][2] != "absent"]
     assert dumped
     assert {cells[3] for cells in dumped} == {"unreadable"}
-    runs = document("steps", root)[1]["runs"]
+    runs = document("ls --steps", root)[1]["runs"]
     assert [run["step"] for run in runs if run["unreadable"]] == [3]
 
 
@@ -230,4 +230,4 @@ def test_a_step_that_ran_and_was_not_dumped_is_no_doubt(copy: Callable[[str], Pa
     root = copy(ONE)
     shutil.rmtree(step_of(root, 0, 3))
     assert document("check", root)[0] == 0
-    assert [run["step"] for run in document("steps", root)[1]["runs"] if not run["has_data"]] == [3]
+    assert [run["step"] for run in document("ls --steps", root)[1]["runs"] if not run["has_data"]] == [3]

@@ -214,7 +214,8 @@ def test_one_that_moves_more_or_less_than_its_kind() -> None:
         values[f"layers.{at}.weight"] = [start, start + size * rng.normal(size=(8, 8))]
     found = follow(session_of(values))
     assert re.search(
-        r"1 of 12 weights moves \d+× as far as its kind: layers.3.weight; 1 moves 1/\d+ as", headline(found)
+        r"1 of 12 weights changes \d+ times more than its kind: layers.3.weight; 1 changes \d+ times less",
+        headline(found),
     )
     assert remarks(found) == {"layers.3.weight": [About.MORE], "layers.7.weight": [About.LESS]}
     few = {name: values[name] for name in ("layers.2.weight", "layers.3.weight", "layers.7.weight")}

@@ -103,7 +103,7 @@ def _device(root: Path) -> Path:
 SEEDS: Final[dict[str, tuple[Callable[[Path], Path], tuple[str, ...]]]] = {
     "MindSpore graph": (_mindspore("*.pb"), ORIGIN),
     "MindSpore execution order": (_mindspore("ms_execution_order_graph_*.csv"), ORIGIN),
-    "MindSpore history": (_mindspore("ms_global_execution_order_graph_*.csv"), ("steps", "--json")),
+    "MindSpore history": (_mindspore("ms_global_execution_order_graph_*.csv"), ("ls", "--steps", "--json")),
     "MindSpore settings": (_mindspore("data_dump.json"), CHECK),
     "statistic.csv": (_statistics, CHECK),
     "msprobe dump.json": (_recorded("msprobe-xor", "dump.json", "dump"), CHECK),

@@ -248,16 +248,16 @@ class TestRedirects:
         assert run(capsys, "check", f"{web.url}/run", "--no-cache").code == 2  # it is forgotten
 
     def test_every_command_and_the_api_that_open_urls_take_the_option(
-        self, web: WebServer, capsys: Capsys, there: str, tmp_path: Path
+        self, web: WebServer, capsys: Capsys, there: str
     ) -> None:
         url = f"{web.url}/run"
-        for words in (("formats", url), ("merge", url, tmp_path / "none"), ("dump-config", "--like", url, "--yes")):
+        for words in (("ls", "--formats", url), ("dump-config", "--like", url, "--yes")):
             refused = run(capsys, *words)
             assert refused.code == 2
             assert f"--redirect-to {there}" in refused.out + refused.err
             allowed = run(capsys, *words, "--redirect-to", there)
             assert "redirects to another host" not in allowed.out + allowed.err
-        assert run(capsys, "formats", url, "--redirect-to", there).code == 0
+        assert run(capsys, "ls", "--formats", url, "--redirect-to", there).code == 0
         allow_redirects(())
         with pytest.raises(TdbgError, match="redirects to another host"):
             DumpAnalyzer(url)

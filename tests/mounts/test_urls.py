@@ -114,11 +114,11 @@ def test_commands_take_one(arrays: Path, tmp_path: Path, capsys: Capsys) -> None
     url = to_memory(arrays)
     for words in (
         ("ls", url),
-        ("steps", url),
+        ("ls", "--steps", url),
         ("stat", url),
         ("origin", url),
         ("show", url, "a"),
-        ("formats", url),
+        ("ls", "--formats", url),
         ("health", url),
     ):
         assert run(capsys, *words).code in {0, 1}, words

@@ -1,4 +1,4 @@
-"""Graphs for graphviz and mermaid: small parsers of our own read back every node, edge and name, whatever it is."""
+"""Graphs for graphviz: a small parser reads back every node, edge and name, for any name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from tui_debugger.session.export_drawing import (
     Mark,
     dot_text,
     drawn_graphs,
-    mermaid_text,
     write_drawing,
 )
 from tui_debugger.session.export_graph import GraphPart, near
@@ -120,45 +119,12 @@ def read_dot(text: str) -> Read:
     return found
 
 
-STRING = r'"([^"#;%`&<>\[\]{}|\\\n]|#\d+;)*"'
-NODE = re.compile(rf"(n\d+_\d+)(?:\[({STRING})\]|\(\[({STRING})\]\))")
-ARROW = re.compile(rf"(n\d+_\d+) -->\|({STRING})\| (n\d+_\d+)")
-CLASS = re.compile(r"class (n\d+_\d+) (origin|finding|doubt|centre)")
-PART = re.compile(rf"subgraph g\d+_\d+\[({STRING})\]")
-
-
-def decoded(literal: str) -> str:
-    return re.sub(r"#(\d+);", lambda found: chr(int(found[1])), literal[1:-1])
-
-
-def read_mermaid(text: str) -> Read:
-    """Reads the part of mermaid that is written, line by line."""
-    found = Read()
-    first, *lines = text.removesuffix("\n").split("\n")
-    assert first == "flowchart TB"
-    for line in lines:
-        if node := NODE.fullmatch(line):
-            found.nodes[node[1]] = {"label": decoded(node[2] or node[4])}
-        elif arrow := ARROW.fullmatch(line):
-            found.edges.append((arrow[1], arrow[4], decoded(arrow[2])))
-        elif of_class := CLASS.fullmatch(line):
-            found.nodes[of_class[1]][of_class[2]] = "1"
-        elif part := PART.fullmatch(line):
-            found.parts.append(decoded(part[1]))
-        else:
-            assert line == "end" or line.startswith(("classDef ", "%% ◆")), line
-    return found
-
-
-READERS: dict[str, Callable[[str], Read]] = {"x.dot": read_dot, "x.gv": read_dot, "x.mermaid": read_mermaid}
-
-
-def written(graphs: list[DrawnGraph], name: str) -> str:
+def written(graphs: list[DrawnGraph]) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / name
+        path = Path(folder) / "x.dot"
         drawing = write_drawing(graphs, path, Path(folder) / "dump")
         text = path.read_text("utf-8")
-    read = READERS[name](text)
+    read = read_dot(text)
     assert (drawing.nodes, drawing.edges) == (len(read.nodes), len(read.edges))
     return text
 
@@ -166,8 +132,6 @@ def written(graphs: list[DrawnGraph], name: str) -> str:
 @given(TEXTS)
 def test_a_text_reads_back_as_it_is_shown(text: str) -> None:
     assert shown(dot_text(text)) == clean(text)
-    assert decoded(mermaid_text(text)) == clean(text)
-    assert re.fullmatch(STRING, mermaid_text(text))
 
 
 @st.composite
@@ -180,30 +144,23 @@ def tables(draw: st.DrawFn) -> NodeTable:
     return build_table([graph(nodes)], {})
 
 
-@pytest.mark.parametrize("name", READERS)
 @given(table=tables(), data=st.data())
-def test_every_node_edge_and_mark_is_in_the_file_and_nothing_else(
-    name: str, table: NodeTable, data: st.DataObject
-) -> None:
+def test_every_node_edge_and_mark_is_in_the_file_and_nothing_else(table: NodeTable, data: st.DataObject) -> None:
     rows = tuple(range(len(table)))
     marks = {row: data.draw(st.sampled_from(Mark)) for row in rows}
     drawn = DrawnGraph(0, table, rows, marks, frozenset({0}))
-    text = written([drawn], name)
-    assert text == written([drawn], name)
-    read = READERS[name](text)
+    text = written([drawn])
+    assert text == written([drawn])
+    read = read_dot(text)
     assert list(read.nodes) == [f"n0_{row}" for row in rows]
     for row in rows:
         node = read.nodes[f"n0_{row}"]
         assert node["label"].startswith(marks[row].sign)
         assert node["label"].endswith(f"-op{row}"), "the number stays"
         assert len(node["label"]) < 200
-        if READERS[name] is read_dot:
-            assert node["tooltip"] == f"Add  {clean(table.names[row])}"
-            assert ("fillcolor" in node) == (marks[row] is not Mark.NONE)
-        else:
-            assert {each for each in node if each != "label"} == {marks[row].kind} - {""} | (
-                {"centre"} if not row else set()
-            )
+        assert node["tooltip"] == f"Add  {clean(table.names[row])}"
+        assert ("fillcolor" in node) == (marks[row] is not Mark.NONE)
+        assert node.get("penwidth") == "4" or row
     expected = {
         (f"n0_{source}", f"n0_{row}", slot)
         for row in rows
@@ -215,9 +172,8 @@ def test_every_node_edge_and_mark_is_in_the_file_and_nothing_else(
 
 def test_several_graphs_stand_apart(dumps: Callable[[str], Path]) -> None:
     session = opened(dumps("mindspore-2.0-multi-eval"))
-    for name, read in READERS.items():
-        found = read(written(list(drawn_graphs(session, [0], None)), name))
-        assert found.parts == [f"rank 0  {each}" for each in session.graph_names()]
+    found = read_dot(written(list(drawn_graphs(session, [0], None))))
+    assert found.parts == [f"rank 0  {each}" for each in session.graph_names()]
 
 
 def test_the_whole_graph_and_what_is_around_a_node(dumps: Callable[[str], Path]) -> None:

@@ -149,7 +149,7 @@ def test_a_broken_file_of_notes_is_a_notice(noted: Path) -> None:
 
 
 def test_the_commands_show_notes(noted: Path, capsys: Capsys) -> None:
-    runs = run(capsys, "steps", noted, "--json").json["runs"]
+    runs = run(capsys, "ls", "--steps", noted, "--json").json["runs"]
     assert [each["notes"]["lr"] for each in runs] == [pytest.approx(1e-4 * step) for step in range(1, 7)]
     assert [each["recognised"]["loss"]["value"] for each in runs][3:] == ["nan"] * 3
     check = run(capsys, "check", noted, "--watch", "TO", "--json").json
@@ -160,16 +160,10 @@ def test_the_commands_show_notes(noted: Path, capsys: Capsys) -> None:
     assert trend["tensors"] == []
     assert [each["notes"]["loss (recognised)"] for each in trend["notes"][0]["steps"]][3:] == ["nan"] * 3
     assert trend["exit_code"] == 0
-    for command in (["steps"], ["check", "--watch", "TO"], ["trend", "--notes"], ["trend", LOG, "--notes"]):
+    for command in (["ls", "--steps"], ["check", "--watch", "TO"], ["trend", "--notes"], ["trend", LOG, "--notes"]):
         text = run(capsys, command[0], noted, *command[1:]).out
         assert "lr" in text
         assert not unsafe(text)
-
-
-def test_a_trend_of_nothing_says_what_to_give(noted: Path, capsys: Capsys) -> None:
-    answer = run(capsys, "trend", noted)
-    assert answer.code == 2
-    assert "name a NODE, or give --notes" in answer.err
 
 
 def test_a_step_with_many_notes_takes_little_room() -> None:

@@ -1,4 +1,4 @@
-"""``tdbg formats``, and what a layout cannot tell: in the header, in every verdict, in every document."""
+"""``tdbg ls --formats``, and what a layout cannot tell: in the header, in every verdict, in every document."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ def arrays(tmp_path: Path) -> Path:
 
 class TestList:
     def test_every_layout_says_what_it_shows_and_how_it_is_recorded(self, capsys: Capsys) -> None:
-        listed = run(capsys, "formats", "--json").json["formats"]
+        listed = run(capsys, "ls", "--formats", "--json").json["formats"]
         assert [row["title"] for row in listed] == [own_reader(text).name for text in READERS]
         for row in listed:
             assert None not in (row[name] for name in ("values", "statistics", "hashes", "order", "edges", "stacks"))
             assert 1 <= len(row["record"]) <= 3
-            assert run(capsys, "formats", row["name"]).code == 0
-        table = run(capsys, "formats").out
+            assert run(capsys, "ls", "--formats", row["name"]).code == 0
+        table = run(capsys, "ls", "--formats").out
         assert all(row["name"] in table for row in listed)
 
     def test_one_by_its_name_in_any_case(self, capsys: Capsys) -> None:
-        said = run(capsys, "formats", "Tensor-Files")
+        said = run(capsys, "ls", "--formats", "Tensor-Files")
         assert said.code == 0
         assert NO_EDGES in said.out
         assert "numpy.savez" in said.out
@@ -81,12 +81,12 @@ class TestList:
         self, capsys: Capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        assert run(capsys, "formats", "tens", "--json").json["formats"][0]["name"] == "tensor-files"
-        assert run(capsys, "formats", "sglang").code == 2, "there are two"
+        assert run(capsys, "ls", "--formats", "tens", "--json").json["formats"][0]["name"] == "tensor-files"
+        assert run(capsys, "ls", "--formats", "sglang").code == 2, "there are two"
 
     def test_a_reader_of_another_package(self, capsys: Capsys, tmp_path: Path, install) -> None:
         install("theirs_described", READER)
-        (row,) = (row for row in run(capsys, "formats", "--json").json["formats"] if row["name"] == "their-own")
+        (row,) = (row for row in run(capsys, "ls", "--formats", "--json").json["formats"] if row["name"] == "their-own")
         assert (row["values"], row["statistics"], row["gradients"]) == ("no", "yes", None)
         assert "theirs_described" in row["package"]
         (tmp_path / "theirs.txt").touch()
@@ -102,10 +102,10 @@ class TestList:
 
 class TestPath:
     def test_it_says_who_opens_it_and_by_which_names(self, capsys: Capsys, mindspore: Path, arrays: Path) -> None:
-        (row, *_) = run(capsys, "formats", mindspore / "rank_0", "--json").json["found"]
+        (row, *_) = run(capsys, "ls", "--formats", mindspore / "rank_0", "--json").json["found"]
         assert (row["name"], row["opens"], row["sureness"], row["root"]) == ("mindspore", True, "sure", str(mindspore))
         assert (mindspore / row["why"]).exists()
-        (row,) = run(capsys, "formats", arrays, "--json").json["found"]
+        (row,) = run(capsys, "ls", "--formats", arrays, "--json").json["found"]
         assert (row["name"], row["sureness"]) == ("tensor-files", "likely")
         assert row["why"] in {"step_0/a.npy", "step_0/b.npy"}  # whichever the directory lists first
         assert row["limits"] == [NO_EDGES, ORDER_OF_NAMES]
@@ -113,7 +113,7 @@ class TestPath:
     def test_whoever_knows_the_layout_of_another_reader_does_not_call_it_unreadable(
         self, capsys: Capsys, dumps: Callable[[str], Path]
     ) -> None:
-        said = run(capsys, "formats", dumps("msprobe-mix") / "nan")
+        said = run(capsys, "ls", "--formats", dumps("msprobe-mix") / "nan")
         assert said.lines[0].startswith("msprobe opens ")
         (other,) = (line for line in said.lines if line.startswith("MindSpore recognises "))
         assert other.endswith("This looks like an msprobe dump; no complete dump of MindSpore's own is here")
@@ -122,7 +122,7 @@ class TestPath:
         self, capsys: Capsys, mindspore: Path, arrays: Path
     ) -> None:
         notice = f"{arrays} is another dump (tensor files) that is not looked at: name it to open it"
-        assert f"tdbg: {notice}" in run(capsys, "formats", mindspore.parent).err
+        assert f"tdbg: {notice}" in run(capsys, "ls", "--formats", mindspore.parent).err
         answer = run(capsys, "check", mindspore.parent, "--watch", "TO", "--json")
         assert answer.code == 2
         (part,) = answer.json["unreadable"]
@@ -142,13 +142,13 @@ class TestPath:
         else:
             why = wound(broken, kind)
             expected = [f"{broken} ({why}) cannot be looked at: whether another dump lies there is not known"]
-        err = run(capsys, "formats", mindspore.parent).err
+        err = run(capsys, "ls", "--formats", mindspore.parent).err
         assert all(f"tdbg: {notice}" in err for notice in expected)
 
     def test_a_directory_that_nobody_reads_is_named_by_its_parts(self, capsys: Capsys, tmp_path: Path) -> None:
         for name in ("a.h5", "b.h5", "c.log", "LICENSE"):
             (tmp_path / name).touch()
-        said = run(capsys, "formats", tmp_path)
+        said = run(capsys, "ls", "--formats", tmp_path)
         assert said.code == 2
         parts = "It holds 2 .h5 files (not read; .npy or .npz would be), 1 file without a suffix, 1 .log file"
         assert parts in said.err
@@ -157,14 +157,14 @@ class TestPath:
     def test_several_dumps_are_not_guessed_at(self, capsys: Capsys, tmp_path: Path) -> None:
         for name in ("one", "two"):
             write_dump(tmp_path / name, steps=(0,))
-        said = run(capsys, "formats", tmp_path, "--json")
+        said = run(capsys, "ls", "--formats", tmp_path, "--json")
         assert said.code == 2
         assert said.json["found"][0]["opens"] is False
         assert "one, two" in said.json["found"][0]["refusal"]["what"]
 
     def test_neither_a_layout_nor_a_path(self, capsys: Capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        said = run(capsys, "formats", "keras")
+        said = run(capsys, "ls", "--formats", "keras")
         assert said.code == 2
         assert all(f"{word_of(own_reader(text).name)}" in said.err for text in READERS)
 

@@ -245,8 +245,10 @@ def test_the_cache_has_it_and_an_older_one_is_not_believed(old: Program, new: Pr
     place = f"{MATMUL.name} output 0"
     assert first[place]["kurtosis"] == pytest.approx(kurtosis(VALUES["big"]), rel=1e-10)
     assert new.stat(dump) == first
-    assert re.search(r"the index is right: \d+ tensors", new.tdbg("cache", "verify", dump))
-    assert "nothing is remembered" in old.tdbg("cache", "verify", dump), "what a newer program wrote is not believed"
+    assert re.search(r"the index is right: \d+ tensors", new.tdbg("config", "--cache", "verify", dump))
+    assert "nothing is remembered" in old.tdbg("config", "--cache", "verify", dump), (
+        "what a newer program wrote is not believed"
+    )
 
 
 @in_turn

@@ -28,7 +28,7 @@ LINES = (
     ("health", "--nodes", "--bad"),
     ("stat", "--filter", "Log-op", "--step", "3"),
     ("ls", "--filter", "Log-op", "--stack", "--files"),
-    ("steps",),
+    ("ls", "--steps"),
     ("show", "Div-op385", "--step", "0-5"),
     ("show", "Div-op385:0", "--step", "3"),
     ("show", "Div-op385", "--stat"),
@@ -81,7 +81,8 @@ def of_nan(dumps: Dumps, line: tuple[str, ...]) -> list[object]:
 @pytest.mark.turns("columns")
 @pytest.mark.parametrize("columns", [80, 120, 200])
 def test_no_line_of_any_command_is_wider_than_the_terminal(dumps: Dumps, columns: int) -> None:
-    others = [(command, dumps(GRAPHS)) for command in ("check", "steps", "origin", "health", "ranks")]
+    others = [(command, dumps(GRAPHS)) for command in ("check", "origin", "health", "ranks")]
+    others.append(("ls", dumps(GRAPHS), "--steps"))
     ranks = dumps("msprobe-mix-2rank-mb-md5")
     others += [("ranks", ranks, "--nodes"), ("ranks", ranks, "--stat", "norm"), ("audit", ranks), ("config",)]
     for line, (code, text) in zip(

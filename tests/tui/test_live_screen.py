@@ -328,7 +328,7 @@ async def test_the_key_of_the_previous_step_says_why_a_training_has_none(size: t
         await screen.until(lambda: isinstance(screen.app.screen, ValuesScreen))
         await screen.settled()
         await screen.press("p")
-        assert "not kept: look at it in step 2, too (a training keeps parameters only)" in screen.text
+        assert "only parameters are kept: look at it in step 2, too" in screen.text
 
 
 async def test_values_are_fetched_with_progress_and_esc_ends_it() -> None:

@@ -14,6 +14,7 @@ from tui_debugger.check.types import SourceExcerpt
 from tui_debugger.errors import NotADumpError, TdbgError
 from tui_debugger.graph.search import NodeQuery
 from tui_debugger.graph.table import GraphInfo, NodeTable
+from tui_debugger.live.wire import START
 from tui_debugger.model import (
     Category,
     Frame,
@@ -226,6 +227,10 @@ class TestHistory:
             await view.press("backspace")
             assert "100 of 100 runs" in view.text
 
+    async def test_the_stop_before_the_first_step_has_its_name(self) -> None:
+        async with opened(HistoryScreen([GraphRun(START, 0, "g", True), *RUNS], 0)) as view:
+            assert next(line for line in view.lines if "dumped" in line).split()[0] == "start"
+
     async def test_no_run(self) -> None:
         async with opened(HistoryScreen([], 0)) as view:
             await view.press("enter", "d", "down")
@@ -265,7 +270,7 @@ class TestHelp:
         ("word", "heading", "keys"),
         [
             ("execution history", "execution history (MindInsight)", "y Lists which graphs ran"),
-            ("summary-base-dir", "--summary-base-dir (MindInsight)", "tdbg open DIR, tdbg ls DIR"),
+            ("summary-base-dir", "--summary-base-dir (MindInsight)", "tdbg open DIR: the dumps below"),
             ("tensor check view", "tensor check view, View (MindInsight)", "Enter "),
         ],
     )

@@ -119,7 +119,7 @@ async def test_recent_dumps_and_those_below_with_what_is_known(runs: Path, size:
         lines = page.text.splitlines()
         assert lines[0].startswith(" tdbg  dumps below /")
         assert "/runs " in lines[0]
-        assert lines[0].endswith("tdbg listen waits for a training")
+        assert lines[0].endswith("tdbg listen waits for training")
         assert lines[1].startswith(" 2 dumps found, 4 directories looked at")
         assert lines[1].endswith("2 opened before")
         (nan,) = [line for line in lines if line.startswith("▌")]
@@ -148,7 +148,7 @@ async def test_the_first_frame_waits_for_nothing(runs: Path) -> None:
 
 async def test_without_dumps_it_says_what_else_there_is(tmp_path: Path) -> None:
     async with started(tmp_path) as page:
-        assert "no dump found; tdbg listen waits for a training, tdbg demo shows an example" in page.text
+        assert "no dump found; tdbg listen waits for a training process, tdbg demo shows an example" in page.text
         await page.press("enter", "d")
         assert page.app.screen is page.page
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,6 +88,43 @@ async def test_space_asks_before_nodes_of_another_kind_come_in(open_screen: Open
         assert items(screen) == before
 
 
+@pytest.mark.turns("size")
+@every_size
+async def test_in_a_search_space_on_a_scope_is_about_the_nodes_that_are_shown(
+    open_screen: OpenScreen, size: tuple[int, int]
+) -> None:
+    async with open_screen(NAN, size=size) as screen:
+        await select(screen, "tensor_overflow")
+        before, covered = items(screen), screen.session.watch_state(0, 4)
+        await screen.press_each("1", "slash", *"RowNorm", "enter", "g")
+        assert screen.main.nodes_pane.scopes is not None
+        assert "Space takes 4 nodes out of TO #4" in screen.text
+        assert screen.main.nodes_pane.scopes.path(screen.main.nodes_pane.current) == "Default"
+        await screen.press_each("space")
+        assert "4 nodes taken out of TO #4 tensor overflow; u undoes" in screen.text
+        nodes = screen.session.nodes(0)
+        out = np.flatnonzero(covered & ~screen.session.watch_state(0, 4))
+        assert all("norm-RowNorm" in nodes.names[row] or nodes.names[row] == "inputs0" for row in out.tolist())
+        await screen.press_each("down", "up")
+        assert "Space adds 4 nodes to TO #4" in screen.text
+        await screen.press_each("space")
+        assert (screen.session.watch_state(0, 4) == covered).all()
+        await screen.press_each("u", "u")
+        assert items(screen) == before
+
+
+async def test_a_watchpoint_that_is_made_in_a_search_is_about_the_nodes_that_are_shown(open_screen: OpenScreen) -> None:
+    async with open_screen(NAN, recommended=False) as screen:
+        await screen.press_each("1", "slash", *"RowNorm", "enter", "g", "space")
+        assert isinstance(screen.app.screen, WatchpointForm)
+        await screen.type("to")
+        await screen.press_each("f2", "enter")
+        (made,) = items(screen)
+        names = [screen.session.nodes(0).names[row] for row in np.flatnonzero(screen.session.watch_state(0, made.id))]
+        assert len(names) == 4
+        assert all("norm-RowNorm" in name or name == "inputs0" for name in names)
+
+
 async def test_a_single_node_and_nodes_of_the_same_kind_need_no_question(open_screen: OpenScreen) -> None:
     async with open_screen(NAN) as screen:
         await select(screen, "weight_change_too_large")
@@ -117,8 +155,9 @@ def words_of(path: str) -> str:
     return path.rpartition("/")[2].split("-")[0]
 
 
+@pytest.mark.parametrize("every", [0, 3], ids=["all nodes", "a search shows some"])
 @pytest.mark.parametrize("name", [NAN, MLP])
-def test_what_space_announces_is_what_it_does(dumps: Callable[[str], Path], name: str) -> None:
+def test_what_space_announces_is_what_it_does(dumps: Callable[[str], Path], name: str, every: int) -> None:
     """For scopes of every depth and a node of each type, in the recommended watchpoints and some with exceptions."""
     session = Session(open_source(dumps(name)))
     session.open()
@@ -130,19 +169,20 @@ def test_what_space_announces_is_what_it_does(dumps: Callable[[str], Path], name
     ):
         session.watchpoints.add(*parse_watch(text))
     nodes, tree = session.nodes(0), session.tree(0)
-    editor = SelectionEditor(nodes, tree)
+    shown = np.arange(len(tree)) % every == 0 if every else None
+    editor = SelectionEditor(nodes, tree, shown)
     scopes = [index for index in range(len(tree)) if tree.is_scope(index)]
     some = {words_of(tree.path(index)): index for index in range(len(tree)) if not tree.is_scope(index)}
     for watchpoint in session.watchpoints.items():
         target = space_target(session, 0, watchpoint)
         for index in (*scopes[watchpoint.id % 4 :: 4], *list(some.values())[watchpoint.id % 4 :: 4]):
-            adds, count = target.change(tree, index)
-            change = editor.having if adds else editor.without
+            adds, count = target.change(tree, index, editor.part(index))
+            edited = editor.toggled(watchpoint.selection, index, target)
             before = session.selection_mask(0, watchpoint.selection)
-            after = session.selection_mask(0, change(watchpoint.selection, index)) if count else before
+            after = session.selection_mask(0, edited) if count else before
+            below = tree.rows_below(index, editor.part(index))
             assert int((before ^ after).sum()) == count
             assert bool((after & ~before).any()) == (adds and count > 0)
-            below = tree.rows_below(index)
             assert (before == after)[[row for row in range(len(nodes)) if row not in below]].all()
 
 

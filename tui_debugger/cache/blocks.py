@@ -65,15 +65,6 @@ def pack(records: Records) -> bytes:
     return b"".join((head, rows.tobytes(), *counts, *answers, json.dumps(tail, separators=(",", ":")).encode("ascii")))
 
 
-def block_rows(payload: bytes) -> int | None:
-    """Returns how many rows a block says that it has; None where it is none."""
-    if len(payload) < _HEAD.size:
-        return None
-    magic, version, digest, count, _, _ = _HEAD.unpack_from(payload)
-    known = (magic, version, digest) == (_MAGIC, _VERSION, _ROW_DIGEST) and count * ROW.itemsize <= len(payload)
-    return int(count) if known else None
-
-
 def unpack(payload: bytes, n: int) -> Records | None:
     """The records of ``n`` tensors, or None when that is not what the bytes are."""
     if len(payload) < _HEAD.size:
@@ -103,7 +94,7 @@ def _compact(records: Records) -> tuple[npt.NDArray[Any], list[TensorMeta]]:
     """Rows and the element types and shapes they use, of which parts of a large table share one list."""
     rows = records.rows
     used = np.zeros(len(records.metas) + 1, np.bool_)
-    used[rows["meta"]] = True  # -1 marks the last one, which is none
+    used[rows["meta"]] = True  # index -1 is an unused sentinel
     if used[:-1].all():
         return rows, records.metas
     numbers = np.cumsum(used, dtype=np.int32) - 1

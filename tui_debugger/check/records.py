@@ -12,7 +12,7 @@ import numpy as np
 
 from tui_debugger import opener
 from tui_debugger.arrays import Int64, Mask
-from tui_debugger.cache.blocks import block_rows, pack, unpack
+from tui_debugger.cache.blocks import pack, unpack
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import Side, TensorStats
@@ -387,30 +387,6 @@ def _alike(one: TensorStats, other: TensorStats) -> bool:
         mine == theirs or (mine is not None and theirs is not None and abs(mine - theirs) <= ALIKE * (scale or 0.0))
         for mine, theirs, scale in sums
     )
-
-
-def index_entries(kept: StepStats, rows: Int64) -> dict[bytes, bytes]:
-    """Returns what is known of some rows of a step as entries of an index; nothing of a step that has no files."""
-    if not kept.table.digest or not len(rows):
-        return {}
-    only = Records(len(kept.records))
-    only.place(kept.records, rows, rows)
-    starts = np.unique(rows // BLOCK * BLOCK).tolist()
-    return {_key(kept.table.digest, start): pack(only.part(start, start + BLOCK)) for start in starts}
-
-
-def joined_entry(one: bytes | None, other: bytes) -> bytes | None:
-    """Returns an entry with what two say of the same rows, the second one where both do; None where it is damaged."""
-    count = block_rows(other)
-    new = None if count is None else unpack(other, count)
-    if new is None:
-        return None
-    old = unpack(one, len(new)) if one is not None else None
-    if old is None:
-        return other
-    known = np.flatnonzero(new.rows["state"] != State.UNKNOWN)
-    old.place(new, known, known)
-    return pack(old)
 
 
 def _key(digest: bytes, start: int) -> bytes:

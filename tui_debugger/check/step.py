@@ -39,7 +39,7 @@ class JudgedFiles:
     """The subjects of several steps as one table, and behind them the files that they are compared with.
 
     Attributes:
-        subjects: those of all plans; the row of each is its own number.
+        subjects: the subjects of all plans, concatenated; row i is subject i.
         first, initial: as in ``Plan``.
         records: what is known about each row.
         step, node, round: of each row.

@@ -253,6 +253,6 @@ def opened(key: TensorKey, spec: ReadSpec | None) -> npt.NDArray[Any]:
         raise UnreadableTensorError(
             "this tensor was not dumped",
             where=f"rank {key.rank} step {key.step} {key.node} {slot_text(key)}",
-            hint="choose a step at which it was, or record it as well: `tdbg formats` says how",
+            hint="choose a step at which it was, or record it as well: `tdbg ls --formats` says how",
         )
     return open_lazily(spec)

@@ -1,4 +1,4 @@
-"""``tdbg cache``: what is remembered between runs, and how to forget it."""
+"""``tdbg config --cache``: the index of statistics."""
 
 from __future__ import annotations
 
@@ -7,83 +7,38 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.options import given_path, open_session
-from tui_debugger.cli.output import documented, interruptible, print_json, print_table, progress_bar
+from tui_debugger.cli.options import open_session
+from tui_debugger.cli.output import interruptible, print_json, print_table, progress_bar
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.numbers import moment, plural
 from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tui_debugger.cache.store import StoreInfo
 
-DESCRIPTION = """\
-Tells what is remembered between runs, or forgets it.
 
-Statistics of tensors, listings, digests and what two runs differ by are kept in
-the user's cache directory, so that what was read once is not read again; values
-of tensors never are, and nothing is written into a dump. A file is the same one
-while its size, number, and times of modification and change are; some of what
-is remembered is measured again by every command, and a difference empties the
-index.
+def run(arguments: argparse.Namespace) -> int:
+    """Shows, empties or verifies the index, and returns the exit code.
 
-exit codes: 0 done, or the index is right; 1 verify: it was wrong; 2 cannot
-judge
-
-TDBG_CACHE_DIR    where (default: $XDG_CACHE_HOME/tdbg or ~/.cache/tdbg); empty:
-                  nowhere
-TDBG_CACHE_LIMIT  bytes at most, as 500M or 2 GiB (default: 1G); what was not
-                  used for the longest time goes first; 0: nothing is remembered
-"""
-
-
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "cache",
-        help="show or clear what is remembered between runs",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "action",
-        nargs="?",
-        choices=("info", "clear", "verify"),
-        default="info",
-        metavar="ACTION",
-        help="info: where it lies, how large it is, what is in it (default); clear: forget all of it; verify: measure "
-        "again what it says of DUMP, and forget all of it where that differs",
-    )
-    parser.add_argument("dump", nargs="?", type=given_path, metavar="DUMP", help="with verify: where the dump is")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
-    whole: dict[str, object] = {
-        "rank": None,
-        "step": None,
-        "filter": None,
-        "graph": None,
-        "jobs": None,
-        "executor": None,
-    }
-    whole |= {"no_config": False, "ignore": (), "no_default_ignore": False}
-    parser.set_defaults(run=_run, path=None, no_cache=False, **whole)
-
-
-def _run(arguments: argparse.Namespace) -> int:
+    Raises:
+        TdbgError: the words behind ``--cache`` are no action.
+    """
     from tui_debugger.cache.store import default_directory
 
-    with documented("cache", arguments):
-        directory, why = default_directory()
-        arguments.path = directory
-        if (arguments.action == "verify") != (arguments.dump is not None):
+    arguments.path, why = default_directory()
+    match arguments.cache:
+        case [] | ["info"]:
+            return _info(arguments.path, why, arguments)
+        case ["clear"]:
+            return _clear(arguments.path, why, arguments)
+        case ["verify", dump]:
+            return _verify(Path(dump), arguments)
+        case words:
             raise TdbgError(
-                "verify is about a dump, and nothing else is",
-                where=f"tdbg cache {arguments.action}",
-                hint="tdbg cache verify DUMP",
+                f"this is no action of the index: {' '.join(words)}",
+                where=" ".join(["--cache", *words]),
+                hint="tdbg config --cache, tdbg config --cache clear, tdbg config --cache verify DUMP",
             )
-        if arguments.action == "verify":
-            return _verify(arguments)
-        return _clear(directory, why, arguments) if arguments.action == "clear" else _info(directory, why, arguments)
 
 
 def _info(directory: Path | None, why: str, arguments: argparse.Namespace) -> int:
@@ -126,10 +81,10 @@ def _clear(directory: Path | None, why: str, arguments: argparse.Namespace) -> i
     return 0
 
 
-def _verify(arguments: argparse.Namespace) -> int:
-    arguments.path = arguments.dump
+def _verify(dump: Path, arguments: argparse.Namespace) -> int:
+    arguments.path = dump
     with progress_bar() as bar, interruptible(bar) as progress:
-        found = open_session(arguments.dump, arguments, progress).verify_index(progress)
+        found = open_session(arguments.path, arguments, progress).verify_index(progress)
     code = 1 if found.lie else TdbgError.exit_code if found.unread else 0
     if arguments.json:
         print_json({**_head(arguments), "exit_code": code, **found._asdict()})
@@ -148,7 +103,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 def _head(arguments: argparse.Namespace) -> dict[str, Any]:
     path = None if arguments.path is None else str(arguments.path)
-    return {"command": "cache", "path": path, "exit_code": 0, "action": arguments.action}
+    return {"command": "config", "path": path, "exit_code": 0, "action": (arguments.cache or ["info"])[0]}
 
 
 def _document(found: StoreInfo | None) -> dict[str, Any]:

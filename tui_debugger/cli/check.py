@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import (
@@ -49,9 +48,6 @@ exit codes:
        be listed; a wrong argument
   130  interrupted: what was finished is printed
 
-with --shard: 0 where its tensors were measured, else 2; what was found is said
-once tdbg merge has put the parts together, by tdbg check without --shard
-
 examples:
   tdbg check DUMP
   tdbg check DUMP --watch 'TL max_gt=9 @ category=gradient' --watch TO
@@ -72,104 +68,18 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     add_watches(parser)
     add_recommended(parser)
     add_judging(parser)
-    jobs = parser.add_argument_group("a part of the work, for one of several jobs")
-    jobs.add_argument(
-        "--shard",
-        type=_shard,
-        metavar="I/N",
-        help="only measure part I of N (1/4 ... 4/4), and write what was measured to a file for tdbg merge",
-    )
-    jobs.add_argument(
-        "--part", type=Path, metavar="FILE", help="that file, replaced if it is there (default: tdbg-part-I-of-N)"
-    )
     add_limit(parser, "rows of the table")
     add_where(parser)
     add_work(parser)
     parser.set_defaults(run=_run)
 
 
-def _shard(text: str) -> tuple[int, int]:
-    """Parses ``2/4``."""
-    number, slash, of = text.partition("/")
-    numbers = [int(each) for each in (number, of) if each.isascii() and each.isdecimal() and len(each) < 7]
-    if not slash or len(numbers) != 2 or not 1 <= numbers[0] <= numbers[1]:
-        parts = f"parts are 1/{numbers[1]} to {numbers[1]}/{numbers[1]}" if len(numbers) == 2 and numbers[1] else ""
-        raise argparse.ArgumentTypeError(f"{text!r} is no part: {parts or 'write I/N, such as 2/4'}")
-    return numbers[0], numbers[1]
-
-
 def _run(arguments: argparse.Namespace) -> int:
-    if arguments.shard is not None:
-        with documented("check", arguments, undecided):
-            return _measure_shard(arguments)
     with documented("check", arguments, undecided):
-        if arguments.part is not None:
-            raise TdbgError("--part is the file of a shard", where=f"--part {arguments.part}", hint="give --shard, too")
         report = _check(arguments)
     from tui_debugger.cli.check_report import print_report
 
     return print_report(report, arguments)
-
-
-def _measure_shard(arguments: argparse.Namespace) -> int:
-    """Measures a part, writes it, and says how much that was."""
-    from tui_debugger import __version__
-    from tui_debugger.check.shards import IndexPart, Shard, pack_part, unpack_part
-    from tui_debugger.cli.output import note, print_json, print_text
-    from tui_debugger.opener import read_regular
-    from tui_debugger.session.export_files import fresh_file
-    from tui_debugger.text.clean import clean
-    from tui_debugger.text.numbers import plural
-    from tui_debugger.text.rows import part_rows
-    from tui_debugger.text.tensors import place_text
-
-    shard = Shard(*arguments.shard)
-    target: Path = arguments.part or Path(f"tdbg-part-{shard.number}-of-{shard.of}")
-    given = given_watchpoints(arguments)
-    with progress_bar() as bar, interruptible(bar) as progress:
-        session = open_session(arguments.path, arguments, progress)
-        pairs = pairs_of(session, arguments)
-        add_watchpoints(session, given, pairs, progress, recommended=arguments.recommended or not given)
-        found = session.measure_shard(pairs, shard, progress)
-        parts = session.unreadable(pairs)
-    run = Path(session.info.path)
-    try:
-        ours = not target.exists() or unpack_part(read_regular(target, 1 << 32)) is not None
-    except OSError:
-        ours = False
-    if not ours:
-        hint = "choose another one with --part"
-        raise TdbgError("the file is there, and is no part of an index", where=str(target), hint=hint)
-    with fresh_file(target, run, force=True, what="the part") as file:
-        file.write(pack_part(IndexPart(str(run.absolute()), shard.number, shard.of, found.entries)))
-    unread = [f"rank {key.rank} step {key.step} {place_text(key)}: {why}" for key, why in found.unreadable]
-    code = TdbgError.exit_code if found.unreadable or parts or not found.all_tensors else 0
-    if arguments.json:
-        print_json(
-            {
-                "command": "check",
-                "path": str(arguments.path),
-                "exit_code": code,
-                "shard": {"number": shard.number, "of": shard.of, "part": str(target)},
-                "tensors": found.tensors,
-                "all_tensors": found.all_tensors,
-                "unreadable": part_rows(parts),
-                "reasons": [{"kind": "unreadable", "text": text} for text in unread],
-                "notices": list(session.info.notices),
-                "version": __version__,
-            }
-        )
-        return code
-    for notice in session.info.notices:
-        note(notice)
-    read = found.tensors - len(found.unreadable)
-    tensors = plural(found.tensors, "tensor")
-    print_text(f"shard {shard}: {read:,} of {tensors} measured, of {found.all_tensors:,} in all")
-    print_text(*(clean(f"cannot judge: {text}") for text in unread[:20]))
-    for part in parts[:20]:
-        print_text(clean(f"cannot judge: {part.where}: {part.why}"))
-    print_text(clean(f"written to {target}; tdbg merge {arguments.path} PART... puts the parts together"))
-    return code
 
 
 def _check(arguments: argparse.Namespace) -> Report:

@@ -1,4 +1,4 @@
-"""``tdbg config``: where the configuration lies, what is in force, an example of it."""
+"""``tdbg config``: the configuration, the index of statistics, completions of shells."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tui_debugger.cli.completion import FILES, print_shell_file
 from tui_debugger.cli.options import add_appearance, add_config, screen_config
 from tui_debugger.cli.output import documented, print_json, print_table, print_text
 from tui_debugger.errors import TdbgError, reason_of
@@ -22,18 +23,40 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Says where the configuration lies, checks it, and lists what is in force: each
-value, and whether it is the default, from the file, or from an option.
-
-TDBG_CONFIG  the file (default: $XDG_CONFIG_HOME/tdbg/config.toml or
-             ~/.config/tdbg/config.toml); empty: none
-
-A mistake in the file is an error, here and in every command that uses it;
+value, and whether it is the default, from the file, or from an option. A
+mistake in the file is an error, here and in every command that uses it;
 --no-config leaves the file out.
+
+With --cache: the index. Statistics of tensors, listings, digests and
+differences of two runs are kept in the user's cache directory, so that a file
+is read once; values of tensors never are, and nothing is written into a dump. A
+file is the same while its size, number, and times of modification and change
+are; every command measures a part of the index again, and a difference empties
+the index.
+
+With --completion: a script that completes commands, options, files, conditions
+and topics. A package that is installed into a prefix such as /usr/local brings
+it already.
+
+bash  tdbg config --completion bash \\
+          > ~/.local/share/bash-completion/completions/tdbg
+zsh   tdbg config --completion zsh > DIR/_tdbg
+          with fpath=(DIR $fpath) before compinit
+fish  tdbg config --completion fish > ~/.config/fish/completions/tdbg.fish
+
+TDBG_CONFIG       the file (default: $XDG_CONFIG_HOME/tdbg/config.toml or
+                  ~/.config/tdbg/config.toml); empty: none
+TDBG_CACHE_DIR    the place of the index (default: $XDG_CACHE_HOME/tdbg or
+                  ~/.cache/tdbg); empty: nowhere
+TDBG_CACHE_LIMIT  bytes at most, as 500M or 2 GiB (default: 1G); entries that
+                  were not used for the longest time go first; 0: no index
 """
 EPILOG = """\
 exit codes:
-  0    the configuration is right, or there is none
-  2    it is wrong or cannot be read; with --init: there is one already
+  0    the configuration is right, or there is none; the index is right
+  1    with --cache verify: the index was wrong
+  2    the configuration is wrong or cannot be read; with --init: there is one
+       already; with --cache verify: cannot judge
 """
 
 
@@ -41,24 +64,42 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
     parser = commands.add_parser(
         "config",
-        help="show and check the configuration",
+        help="the configuration, the index of statistics, completions of shells",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
         "--init", action="store_true", help="write an example, with every setting as a comment; overwrites nothing"
     )
+    what.add_argument(
+        "--cache",
+        nargs="*",
+        metavar="ACTION",
+        help="the index: its place, size and contents; clear: empty it; verify DUMP: measure again each statistic "
+        "that it has of DUMP, and empty it where one differs",
+    )
+    shells = tuple(name for name in FILES if name != "man")
+    what.add_argument("--completion", choices=shells, metavar="SHELL", help=f"print the script: {', '.join(shells)}")
     add_appearance(parser)
     add_config(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
-    parser.set_defaults(run=_run, path=None)
+    whole_dump: dict[str, object] = dict.fromkeys(("rank", "step", "filter", "graph", "jobs", "executor"))
+    parser.set_defaults(run=_run, path=None, no_cache=False, ignore=(), no_default_ignore=False, **whole_dump)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from tui_debugger.config import config_path
 
     with documented("config", arguments):
+        if arguments.completion:
+            print_shell_file(arguments.completion)
+            return 0
+        if arguments.cache is not None:
+            from tui_debugger.cli.cache import run
+
+            return run(arguments)
         path = arguments.path = config_path()
         if arguments.init:
             _init(path)

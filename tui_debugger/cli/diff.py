@@ -259,7 +259,7 @@ def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressF
 
 def _one(numbers: list[int], word: str) -> int:
     if not numbers:
-        raise TdbgError(f"no {word} was dumped", where=f"--{word}", hint="`tdbg steps` lists what ran")
+        raise TdbgError(f"no {word} was dumped", where=f"--{word}", hint="`tdbg ls --steps` lists what ran")
     if len(numbers) > 1:
         listed = ", ".join(map(str, numbers[:10]))
         raise TdbgError(

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 FORMATS = {
     "tensors": (".npy", ".npz", ".csv", "a directory (DIR/)"),
     "hits": (".csv", ".json"),
-    "graph": (".csv", ".json", ".xlsx", ".dot", ".gv", ".mermaid", ".mmd"),
+    "graph": (".csv", ".json", ".xlsx", ".dot", ".gv"),
 }
-DRAWN = (".dot", ".gv", ".mermaid", ".mmd")
+DRAWN = (".dot", ".gv")
 """The formats of a graph that are drawings."""
 _SHOWN = 5
 """The number of tensors that could not be exported and are named; an index.csv names them all."""
@@ -58,9 +58,9 @@ Writes a part of a dump to files. The ending of OUT says how:
   graph    x.csv, x.json   a row per node: inputs, types, shapes, consumers,
                    stack
            x.xlsx  a workbook: constants, parameters, operators, sources ...
-           x.dot, x.mermaid   a drawing for graphviz (also .gv), for Markdown
-                   pages (also .mmd): what the watchpoints find is coloured;
-                   without any, the recommended ones are used
+           x.dot   a drawing for graphviz (also .gv): findings of the
+                   watchpoints are coloured; without any, the recommended
+                   watchpoints are used
 
 bfloat16 and fp8, which .npy cannot name, are written as float32. A file appears
 when it is complete or not at all; nothing is written into the dump.
@@ -375,7 +375,7 @@ def _drawing(
     session: Session, part: GraphPart, target: Path, arguments: argparse.Namespace, result: CheckResult | None
 ) -> dict[str, Any]:
     from tui_debugger.check.verdicts import coverage_line
-    from tui_debugger.session.export_drawing import MERMAID_CHARACTERS, MERMAID_EDGES, drawn_graphs, write_drawing
+    from tui_debugger.session.export_drawing import drawn_graphs, write_drawing
     from tui_debugger.text.numbers import plural
     from tui_debugger.text.rows import coverage_row
 
@@ -384,13 +384,6 @@ def _drawing(
     drawing = write_drawing(graphs, target, Path(session.info.path), force=arguments.force)
     notes = [f"{plural(drawing.nodes, 'node')} and {plural(drawing.edges, 'edge')} written to {target}"]
     notes += [coverage_line(result)] if result is not None else ["nothing was checked: no node is coloured"]
-    if target.suffix.lower() in {".mermaid", ".mmd"} and (
-        drawing.edges > MERMAID_EDGES or target.stat().st_size > MERMAID_CHARACTERS
-    ):
-        notes.append(
-            f"mermaid draws {MERMAID_EDGES} edges and {MERMAID_CHARACTERS:,} characters unless maxEdges and "
-            "maxTextSize are raised: --around and --scope draw less, and graphviz draws any number"
-        )
     return {
         "exit_code": TdbgError.exit_code if result is not None and result.coverage.unreadable else 0,
         "output": str(target),

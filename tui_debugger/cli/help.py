@@ -69,16 +69,17 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--man", action="store_true", help="print the man page tdbg(1) as roff: tdbg help --man | man -l -"
     )
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_run, unknown_options_are_words=True)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from tui_debugger.cli.main import COMMANDS, build_parser
 
     if arguments.man:
-        from tui_debugger.cli.completion import print_file
+        from tui_debugger.cli.completion import print_shell_file
 
-        return print_file("man")
+        print_shell_file("man")
+        return 0
     words: list[str] = arguments.words
     if not words:
         if arguments.search:

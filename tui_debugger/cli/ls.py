@@ -41,13 +41,28 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = add_command(
         commands,
         "ls",
-        "list the nodes, or the dumps below the working directory",
+        "list the nodes or steps, the dumps here, or the layouts that can be read",
         "Lists nodes in execution order. in and out are the tensors dumped of a node's inputs and "
         "outputs at the last step that was dumped and can be listed (with --step: at the last one of those). "
         f"Without PATH it lists the dumps at and up to {DEPTH} levels below the working directory, with what the "
-        "screen said of them last.",
+        "screen said of them last. With --steps it lists which graph ran at which step, in the order in which they "
+        "ran, how many tensors were dumped, and what the program noted (loss, learning rate); #1, #2 mark a step of "
+        "which a graph ran several times. With --formats it lists the layouts that can be read; PATH may be the name "
+        "of a layout (how to record one), or a dump (which layout opens it, which names say so, which other layouts "
+        "recognise something there).",
         without_path="lists dumps",
     )
+    instead = parser.add_argument_group("instead of nodes").add_mutually_exclusive_group()
+    instead.add_argument("--steps", action="store_true", help="the steps and the run history")
+    instead.add_argument("--formats", action="store_true", help="the layouts, or the layout of PATH")
+    count = parser.add_mutually_exclusive_group()
+    count.add_argument(
+        "--count",
+        action="store_true",
+        default=None,
+        help="with --steps: count the dumped tensors, however long that takes (default: up to 100 steps)",
+    )
+    count.add_argument("--no-count", dest="count", action="store_false", help="with --steps: do not count tensors")
     which = parser.add_argument_group("which nodes")
     which.add_argument(
         "--category",
@@ -135,12 +150,23 @@ class _Entry:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    if arguments.path is not None:
-        with documented("ls", arguments):
-            return _listed(arguments)
     with documented("ls", arguments):
-        arguments.path = working_directory()
-        return _dumps(arguments)
+        if arguments.count is not None and not arguments.steps:
+            raise TdbgError("--count and --no-count are about steps", where="--count", hint="add --steps")
+        if arguments.formats:
+            from tui_debugger.cli.ls_formats import print_formats
+
+            return print_formats(arguments)
+        if arguments.path is None and arguments.steps:
+            raise TdbgError("no dump is named", where="tdbg ls --steps", hint="name one: tdbg ls PATH --steps")
+        if arguments.path is None:
+            arguments.path = working_directory()
+            return _dumps(arguments)
+        if arguments.steps:
+            from tui_debugger.cli.ls_steps import print_steps
+
+            return print_steps(arguments)
+        return _listed(arguments)
 
 
 def _listed(arguments: argparse.Namespace) -> int:

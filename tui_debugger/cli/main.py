@@ -36,9 +36,11 @@ class Parser(argparse.ArgumentParser):
 
     # The same as above.
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Refuses what no option takes, and says whose option it is."""
+        """Refuses what no option takes, and says whose option it is. ``tdbg help`` looks for options as for words."""
         arguments, unknown = self.parse_known_args(args, namespace)
-        if unknown:
+        if unknown and getattr(arguments, "unknown_options_are_words", False):
+            arguments.words += [word.partition("=")[0] for word in unknown]
+        elif unknown:
             command = next((word for word in self._given if word in COMMANDS), "")
             self.error(f"unrecognized arguments: {' '.join(unknown)}{_owners(unknown, command)}")
         return arguments
@@ -70,6 +72,7 @@ FINDING_COMMANDS = (
     "diff",
     "listen --no-screen",
     "dump-config --check",
+    "config --cache verify",
 )
 """Commands whose exit code 1 is a finding; the others have none."""
 EPILOG = f"""\
@@ -87,11 +90,11 @@ COMMANDS = {
     "open": "open_",
     "listen": "listen",
     **{name: name for name in ("check", "audit", "origin", "relations", "explain", "report", "health", "ranks")},
-    **{name: name for name in ("trend", "trajectory", "ls")},
-    **{name: name for name in ("show", "diff", "stat", "export", "convert", "formats", "steps", "cache", "merge")},
+    **{name: name for name in ("trend", "ls")},
+    **{name: name for name in ("show", "diff", "stat", "export", "convert")},
     "config": "config",
     "dump-config": "dump_config",
-    **{name: name for name in ("completion", "demo", "help")},
+    **{name: name for name in ("demo", "help")},
 }
 """The module of every command, in the order of the help."""
 BROKEN_PIPE = 141
@@ -174,7 +177,7 @@ def _answered(words: list[str]) -> int:
 
 
 def _refused(error: OSError) -> TdbgError:
-    """Returns what to say when the system refuses something that nobody else answered for."""
+    """Returns the error to print for an OSError that no command handled."""
     if error.filename is not None:
         return unusable(error)
     if isinstance(error, FileNotFoundError):  # what the system says of the directory that relative paths begin at

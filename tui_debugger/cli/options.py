@@ -504,7 +504,7 @@ def add_where(
 def add_opening(parser: argparse.ArgumentParser) -> None:
     """The options of every command that opens a dump: its index, and what under PATH does not count."""
     parser.add_argument(
-        "--no-cache", action="store_true", help="neither use nor fill the index of statistics (see tdbg cache)"
+        "--no-cache", action="store_true", help="neither use nor fill the index of statistics (see tdbg config)"
     )
     parser.add_argument(
         "--ignore",

@@ -97,7 +97,7 @@ def nowhere(error: OSError) -> TdbgError:
 
 
 def unusable(error: OSError) -> TdbgError:
-    """Returns what to say when the system refuses a path that nobody else answered for, such as on a broken disk."""
+    """Returns the error to print for an OSError about a path that no command handled, such as on a broken disk."""
     return TdbgError(
         f"the path cannot be used: {reason_of(error)}",
         where=os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else str(error.filename),

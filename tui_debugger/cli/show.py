@@ -160,7 +160,7 @@ def _pairs(session: Session, found: Found, arguments: argparse.Namespace) -> lis
         pairs = [(rank, step) for rank, step in last.items() if step is not None]
         pairs.sort(key=lambda pair: order.get(pair, len(order)))
     if not pairs:
-        raise TdbgError("no step was dumped", where=str(arguments.path), hint="`tdbg steps` lists what ran")
+        raise TdbgError("no step was dumped", where=str(arguments.path), hint="`tdbg ls --steps` lists what ran")
     return pairs
 
 

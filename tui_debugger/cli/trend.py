@@ -1,4 +1,4 @@
-"""``tdbg trend``: tensors over all dumped steps, as a plot and a table."""
+"""``tdbg trend``: tensors over all dumped steps, as a plot and a table; without NODE all weights."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tui_debugger.cli.options import (
     add_command,
     add_limit,
     add_node,
+    add_top,
     add_where,
     add_work,
     chosen,
@@ -44,21 +45,44 @@ if TYPE_CHECKING:
     from tui_debugger.session.naming import Found
 
 DESCRIPTION = """\
-Shows how tensors change over the dumped steps: a plot, with NaN and Inf marked
-on its axis, and a table. Means, deviation and norm are over finite values.
+With NODE: shows how tensors change over the dumped steps: a plot, with NaN and
+Inf marked on its axis, and a table. Means, deviation and norm are over finite
+values.
+
+Without NODE: follows every weight over the dumped steps, or over a directory of
+checkpoints: growth of its norm, size and direction of its updates, its
+effective rank; weights that never move, and weights that move much more or less
+than others of their kind.
 """
 EPILOG = """\
 exit codes:
-  0    done
-  2    nothing matched, a step that cannot be read, or none that has a value
+  0    done: these are facts, no verdict
+  2    nothing matched, a step that cannot be read, or none that has a value; no
+       weight has two steps to compare
   130  interrupted
 
 examples:
+  tdbg trend CHECKPOINTS --remarks
+  tdbg trend DUMP --filter attn --step 0-100 --csv
   tdbg trend DUMP head.weight
   tdbg trend DUMP fc1.weight fc2.weight --metric norm --log
   tdbg trend DUMP Log-op381:out:0 --metric min,max --json
   tdbg trend DUMP --notes
+
+columns of weights:
+growth      last norm / first norm
+update      |update| / |weight| of a step: the median over the steps, and the
+            last one
+cosine      between successive updates, median: 1 the same way on and on, -1
+            back and forth
+eff. rank   exp of the entropy of the normalised singular values, first and
+            last; of a larger matrix from 256 of its rows and 1,024 of its
+            columns
+remarks     never moves; grows or shrinks 2 times; moves 3 times more or less
+            than the median of its kind (robust z of the logarithm from 3.5 on);
+            loses half its effective rank; NaN or Inf
 """
+_WEIGHTS_SHOWN = 100
 BACK = 100
 """The number of steps that are looked through, from the last one backwards, for one in which a node was dumped."""
 
@@ -79,7 +103,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = add_command(
         commands,
         "trend",
-        "tensors over the steps: a plot and a table",
+        "tensors over the steps: a plot and a table; all weights",
         DESCRIPTION,
         EPILOG,
     )
@@ -102,6 +126,9 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--height", type=whole("a number of lines from 4 to 200", 4, 200), default=14, metavar="N", help="of a plot"
     )
+    parser.add_argument("--remarks", action="store_true", help="only weights with a remark (without NODE)")
+    parser.add_argument("--csv", action="store_true", help="a row for every weight on stdout (without NODE)")
+    add_top(parser, "weights", _WEIGHTS_SHOWN)
     add_limit(parser, "rows of each table, the last steps")
     add_where(parser)
     add_work(parser)
@@ -119,6 +146,12 @@ def _metrics(text: str) -> tuple[str, ...]:
 
 def _run(arguments: argparse.Namespace) -> int:
     with documented("trend", arguments):
+        if not arguments.node and not arguments.notes:
+            from tui_debugger.cli.trend_weights import print_weights
+
+            return print_weights(arguments)
+        if arguments.remarks or arguments.csv:
+            raise TdbgError("--remarks and --csv are about all weights", where="--remarks --csv", hint="leave NODE out")
         with progress_bar() as bar, interruptible(bar) as progress:
             from tui_debugger.diagnose.trend import State
 
@@ -152,14 +185,12 @@ def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[Session,
     from tui_debugger.diagnose.trend import MOST, trend
     from tui_debugger.session.naming import find_in
 
-    if not arguments.node and not arguments.notes:
-        raise TdbgError("nothing to draw", hint="name a NODE, or give --notes")
     session = open_session(arguments.path, arguments, progress)
     steps: dict[int, list[int]] = {}
     for rank, step in pairs_of(session, arguments):
         steps.setdefault(rank, []).append(step)
     if not steps:
-        raise TdbgError("no step was dumped", where=str(arguments.path), hint="`tdbg steps` lists what ran")
+        raise TdbgError("no step was dumped", where=str(arguments.path), hint="`tdbg ls --steps` lists what ran")
     ranks = chosen(arguments.rank, steps, "rank")
     keys: dict[TensorKey, None] = {}
     for text in arguments.node:

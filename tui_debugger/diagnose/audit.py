@@ -732,11 +732,10 @@ def coverage_text(report: AuditReport) -> str:
     ranks, steps = {rank for rank, _ in report.pairs}, {step for _, step in report.pairs}
     unknown = sum(each.not_checked for each in report.coverage if not each.known)
     known = report.not_checked - unknown
-    return (
-        f"{plural(report.checked, 'operator')} checked of {report.checked + report.not_checked}: "
-        f"{known} known ones lack something, {unknown} are of no known kind; "
-        f"{plural(len(steps), 'step')} of {plural(len(ranks), 'rank')}"
-    )
+    why = [f"{known} lack a recorded value"] * bool(known) + [f"{unknown} have no known rule"] * bool(unknown)
+    of = report.checked + report.not_checked
+    checked = f"{plural(report.checked, 'operator')} checked of {of}" + f": {', '.join(why)}" * bool(why)
+    return f"{checked}; {plural(len(steps), 'step')} of {plural(len(ranks), 'rank')}"
 
 
 def finding_cells(finding: Finding) -> tuple[str, ...]:

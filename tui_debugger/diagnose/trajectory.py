@@ -640,8 +640,9 @@ def _remarks(paths: Sequence[WeightPath]) -> Iterator[Remark]:
     for about, more in ((About.MORE, True), (About.LESS, False)):
         for place, (score, factor) in unlike:
             if (score > 0) is more:
-                size = times(factor) if more else f"1/{number(float(f'{1 / factor:.3g}'))}"
-                yield Remark(about, place, factor, f"moves {size} as far as its kind")
+                ratio = number(float(f"{factor if more else 1 / factor:.3g}"))
+                than = "more" if more else "less"
+                yield Remark(about, place, factor, f"changes {ratio} times {than} than its kind")
     for place, each in enumerate(paths):
         first, last = each.rank_ends
         if last < COLLAPSED * first:
@@ -699,8 +700,8 @@ def _remarks_text(found: Trajectory, about: About) -> str:
         About.STILL: "never moves" if one else "never move",
         About.GROWS: strongest if one else f"grow, up to {strongest.removeprefix('grows ')}",
         About.SHRINKS: strongest if one else f"shrink, the most {strongest.removeprefix('shrinks ')}",
-        About.MORE: strongest if one else f"move more than their kind, up to {strongest.split()[1]}",
-        About.LESS: strongest if one else f"move less than their kind, down to {strongest.split()[1]}",
+        About.MORE: strongest if one else f"change more than their kind, up to {strongest.split()[1]} times",
+        About.LESS: strongest if one else f"change less than their kind, up to {strongest.split()[1]} times",
         About.RANK: f"{'loses' if one else 'lose'} rank ({strongest.removeprefix('effective ')})",
     }
     return f"{len(remarks)} {words[about]}: {names}"

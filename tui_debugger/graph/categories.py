@@ -255,7 +255,12 @@ def without_wrappers(name: str) -> str:
 
 
 _WEIGHT_OR_BIAS = re.compile(r"(?:^|[._])(?:weight|bias)$", re.IGNORECASE)
-_WEIGHT_LIKE = re.compile(r"(?:^|[._])(?:weight|bias|embedding_table)$", re.IGNORECASE)
+_WEIGHT_LIKE = re.compile(
+    r"(?:^|[._])(?:weight\d*|bias\d*|embedding_table)$"
+    r"|(?:^|\.)experts\.\w+_proj$"  # a stack of experts: no module has this name
+    r"|(?:^|\.)(?:sinks|A_log)$",
+    re.IGNORECASE,
+)
 # Gain and shift of a normalisation are trained too, but are not counted as weights where a graph tells
 # what the optimizer updates: 26 weights in a two-block transformer, not 34.
 _NORMALISATION = re.compile(r"(?:^|[._])(?:gamma|beta)$", re.IGNORECASE)

@@ -72,10 +72,11 @@ class Tree:
             above = int(self.parent[above])
         return found
 
-    def rows_below(self, index: int) -> Int32:
-        """Node rows in a subtree (the entry's own row for a node), in tree order."""
-        rows = self.row[index : index + int(self.size[index])]
-        return rows[rows >= 0]
+    def rows_below(self, index: int, keep: Mask | None = None) -> Int32:
+        """Node rows in a subtree (the entry's own row for a node), in tree order; ``keep``: of these entries only."""
+        below = slice(index, index + int(self.size[index]))
+        rows = self.row[below]
+        return rows[rows >= 0] if keep is None else rows[(rows >= 0) & keep[below]]
 
     def visible(self, open: Mask, keep: Mask | None = None) -> Int32:  # noqa: A002 (the word on screen)
         """Tree indices on screen: every ancestor is open and, when ``keep`` is given, the entry is kept.

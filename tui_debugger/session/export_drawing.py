@@ -1,4 +1,4 @@
-"""Writes a graph for programs that draw: .dot for graphviz, .mermaid for Markdown pages; findings are coloured.
+"""Writes a graph as .dot, for graphviz; findings are coloured.
 
 Nodes that only route values are left out: an edge goes from what made a tensor to what reads it. Names come from a run
 and may hold anything: whatever a grammar could take for its own is written as a number or an escape.
@@ -6,7 +6,6 @@ and may hold anything: whatever a grammar could take for its own is written as a
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -167,14 +166,14 @@ class Drawing:
 
 
 def write_drawing(graphs: Iterable[DrawnGraph], path: Path, dump: Path, *, force: bool = False) -> Drawing:
-    """Writes graphs as .dot (.gv) or .mermaid (.mmd), by the name of the file.
+    """Writes graphs in the language of graphviz.
 
     Raises:
         TdbgError: the file exists, lies inside the dump, or cannot be written.
     """
-    number, lines = [0, 0], _dot if path.suffix.lower() in {".dot", ".gv"} else _mermaid
+    number = [0, 0]
     with fresh_text(path, dump, force=force) as file:
-        file.writelines(f"{line}\n" for line in lines(list(graphs), number))
+        file.writelines(f"{line}\n" for line in _dot(list(graphs), number))
     return Drawing(*number)
 
 
@@ -187,9 +186,6 @@ def _parts(graph: DrawnGraph) -> list[tuple[str, list[int]]]:
     for row in graph.rows:
         found[graph.nodes.graph_of(row).name].append(row)
     return [(name, rows) for name, rows in found.items() if rows]
-
-
-# -- graphviz --------------------------------------------------------------------------------------
 
 
 def dot_text(text: str) -> str:
@@ -237,49 +233,3 @@ def _dot_node(graph: DrawnGraph, row: int, label: str) -> Iterator[str]:
         yield f'color="{edge}"'
     if width:
         yield f"penwidth={width}"
-
-
-# -- mermaid ---------------------------------------------------------------------------------------
-
-_PLAIN: Final = re.compile(r"[^\w ./:,=+~@◆✗…–()-]|-(?=-)|(?<=-)-")
-"""The characters that mean something in mermaid, Markdown or HTML."""
-
-
-def mermaid_text(text: str) -> str:
-    """Returns a string of mermaid that shows exactly this text, cleaned."""
-    return '"' + _PLAIN.sub(lambda found: f"#{ord(found[0])};", clean(text)) + '"'
-
-
-MERMAID_EDGES: Final = 500
-MERMAID_CHARACTERS: Final = 50_000
-"""The most that mermaid draws by default."""
-
-
-def _mermaid(graphs: list[DrawnGraph], number: list[int]) -> Iterator[str]:
-    several = sum(len(_parts(graph)) for graph in graphs) > 1
-    yield "flowchart TB"
-    yield f"%% {_LEGEND}"
-    for kind, (inside, edge, width) in COLOURS.items():
-        yield f"classDef {kind} fill:{inside},stroke:{edge},stroke-width:{width}px,color:#000000"
-    yield "classDef centre stroke-width:4px"
-    for graph in graphs:
-        labels = graph.labels()
-        for name, rows in _parts(graph):
-            if several:
-                part = f"g{graph.rank}_{graph.nodes.graph[rows[0]]}"
-                yield f"subgraph {part}[{mermaid_text(f'rank {graph.rank}  {name}')}]"
-            for row in rows:
-                number[0] += 1
-                left, right = ("([", "])") if graph.is_parameter(row) else ("[", "]")
-                yield f"n{graph.rank}_{row}{left}{mermaid_text(labels[row])}{right}"
-            if several:
-                yield "end"
-        for source, target, slots in graph.edges():
-            number[1] += 1
-            yield f"n{graph.rank}_{source} -->|{mermaid_text(f'in:{slots}')}| n{graph.rank}_{target}"
-        for row in graph.rows:
-            kind = graph.marks.get(row, Mark.NONE).kind
-            if kind:
-                yield f"class n{graph.rank}_{row} {kind}"
-            if row in graph.centre:
-                yield f"class n{graph.rank}_{row} centre"

@@ -535,7 +535,7 @@ class LiveSession(Session):
         """See ``Session``: a training keeps the step before of parameters alone."""
         if key.step <= START + 1:
             return super().why_no_previous(key)
-        return f"not kept: look at it in step {key.step - 1}, too (a training keeps parameters only)"
+        return f"only parameters are kept: look at it in step {key.step - 1}, too"
 
     def so_far(self) -> CheckResult | None:
         """As in the base class, with the steps that the list as it is now was silent of: they have no result each."""

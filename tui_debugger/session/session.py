@@ -24,7 +24,6 @@ from tui_debugger.check.pipeline import Checks, Listed
 from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.records import StatsCache, StoredStats
 from tui_debugger.check.results import Asked, belonging
-from tui_debugger.check.shards import Measured, Shard, measure_shard
 from tui_debugger.check.step import Checker
 from tui_debugger.check.sweep import Sweep, TensorChoice
 from tui_debugger.check.tensors import HitsOf, hits_in, measured, opened, row_of, tensor_rows
@@ -611,11 +610,6 @@ class Session:
         result = self._checks.check(pairs, progress, finished)
         self.find_losses(result.pairs)
         return result
-
-    def measure_shard(self, pairs: Sequence[Pair], shard: Shard, progress: ProgressFn = no_progress) -> Measured:
-        """Measures the part of what a check of pairs needs that belongs to a shard: see ``check.shards``."""
-        watchpoints = self.watchpoints.enabled()
-        return measure_shard(lambda rank: self._checker(rank, watchpoints, progress), pairs, shard, progress)
 
     def checks(self, others: Sequence[Watchpoint] | None = None) -> Checks:
         """Returns the checks by the session's own list, with all that is known; new ones by other watchpoints.

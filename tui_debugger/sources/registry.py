@@ -610,7 +610,7 @@ def _nothing(path: Path, search: _Search) -> NotADumpError:
         f"Looked for {', '.join(search.asked)}" + "".join(f". {each}" for each in search.problems),
         where=str(path),
         hint="name the directory that training dumped to (the path in its dump configuration) or one inside it; "
-        "`tdbg formats` lists what is read",
+        "`tdbg ls --formats` lists what is read",
     )
 
 

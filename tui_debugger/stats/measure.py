@@ -550,7 +550,7 @@ class _Batch:
         if not is_numeric(layout.dtype):
             put_file(self.records, row, State.NO_NUMBERS, layout, state)
         elif self._again[row] and layout.nbytes <= KEPT_BIG:
-            self._held = None  # its values stay where they are until the next into is asked for
+            self._held = None  # its values are valid until `take` is called again
             into = _buffers.take(layout.nbytes)
             self._put_big(row, file, sides, state, into)
             self._held = (row, Other(sides.spec, HeldValues(layout, into[: layout.nbytes].view(layout.dtype)), state))

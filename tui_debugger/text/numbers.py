@@ -169,6 +169,6 @@ def _of_several(text: str) -> str:
     for one, several in _VERBS.items():
         if text.startswith(one):
             return several + text[len(one) :]
-    if re.match(r": \d", text):  # a number of things: it is that of every one
+    if re.match(r": \d", text):  # a count of things: the count applies to each rank
         return f", each{text}"
     return text

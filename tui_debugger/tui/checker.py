@@ -582,7 +582,7 @@ class Checker:
         doubts = self._context.state.tally.doubts if self._context.state.tally is not None else ()
         if doubts:
             return f"no hit in {where}, but it cannot be called clean: {'; '.join(map(clean, doubts))}"
-        if self._live is not None:
+        if self._session.ongoing:
             return f"no hit in {where}: {key_of('continue')} runs to the next step with one"
         rest = f": {key_of('continue')} goes on to the next step with one" if self._context.state.unchecked else ""
         return f"no hit in {where}{rest}"

@@ -52,7 +52,7 @@ _BESIDE: Final = 55
 """Cells of the first line that are not the directory's."""
 _LEAST_PATH: Final = 16
 _UNSURE: Final = ("?", theme.DOUBT)
-NOTHING: Final = "no dump found; tdbg listen waits for a training, tdbg demo shows an example"
+NOTHING: Final = "no dump found; tdbg listen waits for a training process, tdbg demo shows an example"
 
 
 class DumpsPane(Pane):
@@ -332,7 +332,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
         found = self.overview
         where = shorten(with_tilde(os.fspath(self._directory)), max(self.size.width - _BESIDE, _LEAST_PATH))
         title = Text("tdbg", theme.GOOD, no_wrap=True).append(f"  dumps below {where}", theme.NORMAL)
-        hint = Text("tdbg listen", theme.STRONG, no_wrap=True).append(" waits for a training", theme.DIM)
+        hint = Text("tdbg listen", theme.STRONG, no_wrap=True).append(" waits for training", theme.DIM)
         here = sum(each.here for each in self.pane.dumps)
         recent = sum(each.recent is not None for each in self.pane.dumps)
         looked = 0 if found is None else found.looked

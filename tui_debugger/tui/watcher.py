@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from tui_debugger.arrays import Mask
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import Tree
     from tui_debugger.session import Session
@@ -36,10 +37,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SelectionEditor:
-    """Edits selections in terms of one rank's nodes."""
+    """Edits selections in terms of one rank's nodes.
+
+    Attributes:
+        nodes, tree: these nodes, and their scopes.
+        shown: the entries that a search or a filter keeps: a scope stands for these nodes of it; None: for all.
+    """
 
     nodes: NodeTable
     tree: Tree
+    shown: Mask | None = None
+
+    def part(self, index: int) -> Mask | None:
+        """The entries that count below an entry; None: all."""
+        return self.shown if self.tree.is_scope(index) else None
+
+    def named(self, index: int) -> NodeSelection:
+        """Returns what an entry stands for."""
+        part = self.part(index)
+        if part is None:
+            return NodeSelection((self.selector(index),))
+        return self.having_nodes(NodeSelection(), self.tree.rows_below(index, part).tolist())
 
     def selector(self, index: int) -> NodeSelector:
         """Returns a selector for a tree entry: a node by its id, a scope by its path."""
@@ -47,6 +65,16 @@ class SelectionEditor:
         if row >= 0:
             return NodeSelector(NodeKind.NODE, self.nodes.names[row])
         return NodeSelector(NodeKind.SCOPE, self.tree.path(index))
+
+    def toggled(self, selection: NodeSelection, index: int, target: SpaceTarget) -> NodeSelection:
+        """Returns the selection as Space on an entry makes it: see ``SpaceTarget.change``."""
+        part = self.part(index)
+        adds, _ = target.change(self.tree, index, part)
+        if part is None:
+            return self.having(selection, index) if adds else self.without(selection, index)
+        rows = self.tree.rows_below(index, part)
+        changed = rows[(target.addable if adds else target.covered)[rows]].tolist()
+        return self.having_nodes(selection, changed) if adds else self.without_nodes(selection, changed)
 
     def without(self, selection: NodeSelection, index: int) -> NodeSelection:
         """Returns the selection without the entry: what names it goes, what still covers it gets an exception."""
@@ -64,6 +92,24 @@ class SelectionEditor:
             exclude += [each] if around < 0 else self._beside(around, index)
         include = tuple(each for each in selection.include if not self._inside(each, index))
         return NodeSelection((*include, self.selector(index)), tuple(dict.fromkeys(exclude)))
+
+    def having_nodes(self, selection: NodeSelection, rows: Iterable[int]) -> NodeSelection:
+        """Returns the selection with some nodes: exceptions about them go, of scopes among these the others stay."""
+        named = {row: NodeSelector(NodeKind.NODE, self.nodes.names[row]) for row in rows}
+        exclude: list[NodeSelector] = []
+        for each in selection.exclude:
+            at = self._find(each)
+            below = self.tree.rows_below(at).tolist() if at >= 0 else []
+            others = [NodeSelector(NodeKind.NODE, self.nodes.names[row]) for row in below if row not in named]
+            exclude += [each] if len(others) == len(below) else others
+        include = dict.fromkeys((*selection.include, *named.values()))
+        return NodeSelection(tuple(include), tuple(dict.fromkeys(exclude)))
+
+    def without_nodes(self, selection: NodeSelection, rows: Iterable[int]) -> NodeSelection:
+        """Returns the selection without some nodes: what names one goes, what still covers it gets an exception."""
+        named = dict.fromkeys(NodeSelector(NodeKind.NODE, self.nodes.names[row]) for row in rows)
+        include = tuple(each for each in selection.include if each not in named)
+        return NodeSelection(include, tuple(dict.fromkeys((*selection.exclude, *named))) if include else ())
 
     def _inside(self, selector: NodeSelector, index: int) -> bool:
         """Tells whether a selector names the entry or something below it."""
@@ -271,7 +317,7 @@ class Watcher:
 
     def _under_cursor(self) -> NodeSelection | None:
         selecting, index = self._selecting(), self._context.nodes_pane.current
-        return None if selecting is None or index < 0 else NodeSelection((selecting.selector(index),))
+        return None if selecting is None or index < 0 else selecting.named(index)
 
     def toggle_enabled(self) -> None:
         """Enables or disables a watchpoint; disabled ones stay in the list and are not checked."""
@@ -371,19 +417,25 @@ class Watcher:
 
     def _selecting(self) -> SelectionEditor | None:
         pane = self._context.nodes_pane
-        return None if pane.nodes is None or pane.scopes is None else SelectionEditor(pane.nodes, pane.scopes)
+        return (
+            None if pane.nodes is None or pane.scopes is None else SelectionEditor(pane.nodes, pane.scopes, pane.shown)
+        )
 
     def toggle_watch(self) -> None:
-        """Space: the node or scope under the cursor into the selected watchpoint, or out of it."""
+        """Space: the node or scope under the cursor into the selected watchpoint, or out of it.
+
+        Where a search or a filter shows a part of a scope, it is that part.
+        """
         selecting, index, current = self._selecting(), self._context.nodes_pane.current, self._current
         if selecting is None or index < 0:
             return
         if current is None:
-            self.create(NodeSelection((selecting.selector(index),)))
+            self.create(selecting.named(index))
             return
+        part = selecting.part(index)
         target = space_target(self._session, self._context.state.rank, current)
-        adds, count = target.change(selecting.tree, index)
-        rows = selecting.tree.rows_below(index)
+        adds, count = target.change(selecting.tree, index, part)
+        rows = selecting.tree.rows_below(index, part)
         if not count:
             excluded = bool(target.excluded[rows].any())
             self._context.say(
@@ -393,8 +445,7 @@ class Watcher:
                 bad=True,
             )
             return
-        change = selecting.having if adds else selecting.without
-        edited = replace(current, selection=change(current.selection, index))
+        edited = replace(current, selection=selecting.toggled(current.selection, index, target))
         what = plural(count, "node") if selecting.tree.is_scope(index) else shorten(selecting.tree.label[index], _LABEL)
         words = f"{what} added to {target.long_name}" if adds else f"{what} taken out of {target.long_name}"
         out = int(target.excluded[rows].sum()) if adds else 0

@@ -6,15 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.session.opened import opened
-from tui_debugger.live.server import serve
-
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
 from tests.live.torch import nets
 from tests.live.torch.differing import PROGRAMS
 from tests.live.torch.rewriting import HEALTHY
-from tests.live.torch.test_origins import Places, Said, at, watched
+from tests.live.torch.test_origins import Places, Said, at, saved_origins, watched_alone
 
 TRUE: dict[str, dict[str, Places]] = {
     # Nothing of the model is bad at module level: the loss was given something bad that is no tensor of it.
@@ -42,11 +39,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     """The level, what a session says of all programs and of their healthy twins, and what it saved."""
     directory = tmp_path_factory.mktemp(request.param) / "saved"
     names = [*PROGRAMS, *(name + HEALTHY for name in PROGRAMS)]
-    server = serve("127.0.0.1", 0)
-    try:
-        said = watched(server, names, request.param, "tests.live.torch.differing", directory)
-    finally:
-        server.close(terminate=True)
+    said = watched_alone(names, request.param, "tests.live.torch.differing", save=directory)
     return request.param, said, directory
 
 
@@ -65,10 +58,4 @@ def test_the_healthy_twin_has_no_origin(run: tuple[str, dict[str, Said], Path], 
 
 def test_the_saved_dump_names_the_same_origins(run: tuple[str, dict[str, Said], Path]) -> None:
     _, said, directory = run
-    session = opened(directory, "TO")
-    found: dict[str, Places] = {name: set() for name in said}
-    for rank, name in enumerate(said):
-        for step in session.source.steps(rank):
-            hits = session.check([(rank, step)]).hits
-            found[name] |= {(step, hit.key.node, hit.key.slot) for hit in hits if hit.origin}
-    assert found == {name: each.origins for name, each in said.items()}
+    assert saved_origins(directory, list(said)) == {name: each.origins for name, each in said.items()}

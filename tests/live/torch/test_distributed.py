@@ -80,20 +80,29 @@ class Trainings:
         self, capsys: Capture, directory: Path, kind: str, listen: Sequence[str] = ("--recommended",), **job: Any
     ) -> Watched:
         """One training, and what ``tdbg listen`` says of it; the losses are those of each process."""
+        made = self.begin(kind, **job)
+        options = ["--no-screen", "--json", "--timeout", "60", "--ranks", self._ranks]
+        if made.level == "module":  # at every operator that hits values would be fetched
+            options += ["--save", directory / "dump"]
+        answer = run(capsys, "listen", "--host", made.address, *options, *listen)
+        losses = self.losses()
+        rows = [json.loads(line) for line in answer.lines]
+        assert rows, answer.err
+        return Watched(answer.code, rows, losses, directory / "dump")
+
+    def begin(self, kind: str, **job: Any) -> Job:
+        """One training, which waits for its debugger."""
         self._number += 1
         made = Job(kind, f"unix:{self._folder}/{self._number}", **job)
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.write(json.dumps(asdict(made)) + "\n")
             process.stdin.flush()
-        options = ["--no-screen", "--json", "--timeout", "60", "--ranks", self._ranks]
-        if made.level == "module":  # at every operator that hits values would be fetched
-            options += ["--save", directory / "dump"]
-        answer = run(capsys, "listen", "--host", made.address, *options, *listen)
-        losses = [json.loads(line) for line in self._answers()]
-        rows = [json.loads(line) for line in answer.lines]
-        assert rows, answer.err
-        return Watched(answer.code, rows, losses, directory / "dump")
+        return made
+
+    def losses(self) -> list[list[list[str]]]:
+        """The losses of each process, when the training has ended."""
+        return [json.loads(line) for line in self._answers()]
 
     def _answers(self) -> Iterator[str]:
         for process, said in zip(self._processes, self._said, strict=True):

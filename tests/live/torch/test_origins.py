@@ -11,6 +11,7 @@ import pytest
 
 from tests.live.torch.forks import parent
 from tests.patience import PATIENCE
+from tests.session.opened import opened
 from tui_debugger.live.server import Server, serve
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector
 from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
@@ -106,7 +107,27 @@ def watched(
         session.close()
 
 
+def watched_alone(names: Sequence[str], *how: str, save: Path | None = None) -> dict[str, Said]:
+    """What ``watched`` returns, with a server of its own."""
+    server = serve("127.0.0.1", 0)
+    try:
+        return watched(server, names, *how, save=save)
+    finally:
+        server.close(terminate=True)
+
+
 Places = set[tuple[int, str, int]]
+
+
+def saved_origins(saved: Path, names: Sequence[str]) -> dict[str, Places]:
+    """The origins in what a session saved, by the names of the trainings."""
+    session = opened(saved, "TO")
+    found: dict[str, Places] = {name: set() for name in names}
+    for rank, name in enumerate(names):
+        for step in session.source.steps(rank):
+            hits = session.check([(rank, step)]).hits
+            found[name] |= {(step, hit.key.node, hit.key.slot) for hit in hits if hit.origin}
+    return found
 
 
 def at(*places: str) -> Places:
@@ -174,11 +195,7 @@ def said() -> dict[str, Said]:
         nets.RIVALS,
     ]
     for part in (names[::2], names[1::2]):
-        server = serve("127.0.0.1", 0)
-        try:
-            found |= watched(server, part)
-        finally:
-            server.close(terminate=True)
+        found |= watched_alone(part)
     return found
 
 

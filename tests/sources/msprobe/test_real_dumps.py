@@ -375,7 +375,7 @@ class TestCommands:
         assert "likely: the logarithm of 0" in answer.out
 
     def test_all_micro_batches_are_counted(self, dumps: Dumps, capsys: pytest.CaptureFixture[str]) -> None:
-        answer = run(capsys, "steps", dumps("msprobe-mix-2rank-mb-md5"), "--json").json
+        answer = run(capsys, "ls", "--steps", dumps("msprobe-mix-2rank-mb-md5"), "--json").json
         with closing(open_source(dumps("msprobe-mix-2rank-mb-md5"))) as source:
             assert [each["tensors"] for each in answer["runs"]][:1] == [len(source.tensors(0, 0))]
 

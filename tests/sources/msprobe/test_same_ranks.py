@@ -72,7 +72,7 @@ def each_by_itself(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         ("check", "--watch", "TO", "--watch", "TL max_gt=3", "--watch", "CT"),
         ("origin",),
         ("health",),
-        ("steps",),
+        ("ls", "--steps"),
     ],
     ids=" ".join,
 )

@@ -207,6 +207,14 @@ class TestSlices:
             await view.press("escape")
             assert not view.open
 
+    @pytest.mark.parametrize("typed", ["[1, :, 2:4]", "1, :, 2:4"])
+    async def test_what_is_typed_after_all_was_deleted_is_the_slice(self, typed: str) -> None:
+        async with opened(screen_of(counted(2, 3, 4))) as view:
+            await view.press("s", "ctrl+u")
+            await view.type(typed)
+            await view.press("enter")
+            assert "slice [1, :, 2:4]" in view.text
+
     async def test_letters_typed_into_the_slice_are_no_commands(self) -> None:
         screen = screen_of(counted(4, 4))
         async with opened(screen) as view:

@@ -248,7 +248,7 @@ def _section_lines(section: Section) -> Iterator[Line]:
     yield Line(Kind.TITLE, section_title(section))
     yield Line(Kind.FOUND, clean(section.found), 2)
     if section.causes:
-        yield Line(Kind.HEADING, "Causes, by what speaks for them", 2)
+        yield Line(Kind.HEADING, "Likely causes", 2)
     for cause in section.causes:
         text = f"{GLYPHS[cause.standing]} {cause.standing.word}: {clean(cause.title)}"
         yield Line(_OF_STANDING[cause.standing], text, 2, 2)

@@ -241,7 +241,7 @@ def way_words(hop: Hop | Branch) -> str:
     slots = ", ".join(f"in:{slot}" for slot in way.slots)
     into = f"{slots} of {last_part(way.into)}"
     words = {
-        Link.START: "the tensor asked about",
+        Link.START: "this tensor",
         Link.INPUT: into,
         Link.WEIGHT: f"{into}: its value after step {run_text(key)}",
         Link.UPDATE: f"{into}, which wrote it",

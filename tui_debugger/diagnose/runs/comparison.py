@@ -17,7 +17,7 @@ from tui_debugger.diagnose.runs.judge import Earlier, StepJudge
 from tui_debugger.diagnose.runs.logged import logged_differences, saved_differences
 from tui_debugger.diagnose.runs.matching import Rule
 from tui_debugger.diagnose.runs.results import Finding, Judged, Judgement, Kind, Options, Place, RunsReport, StepReport
-from tui_debugger.diagnose.runs.step import Noise, RunTensors
+from tui_debugger.diagnose.runs.step import Asked, Noise, RunTensors
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import PARAMETERS, Category, Progress, ProgressFn, no_progress
 from tui_debugger.text.numbers import and_more, named, plural
@@ -113,7 +113,7 @@ class _Comparison:
             others = [each for of, each in judges.items() if of != group]
             earlier = Earlier(judges.get(group), others, self.noise)
             files[group] = self._left(files[group], place)
-            judge = StepJudge(files[group], place, self.options, earlier, self.progress)
+            judge = StepJudge(Asked(files[group], place, self.options, self.progress), earlier)
             self.steps.append(replace(judge.report(), ranks=group))
             self.findings += judge.findings
             self.found.update(((place.rank_a, *key[0]), found) for key, found in judge.distances.items())
@@ -299,9 +299,19 @@ class _Comparison:
                 continue
             matched = [{(each.match.a, each.match.b)[side] for each in self.steps[number].judged} for number in numbers]
             every = set().union(*matched)
+            covered = {
+                one.row: one.covered
+                for number in numbers
+                for one in self.steps[number].one_sided
+                if one.side == side and one.covered
+            }
             for place, number in enumerate(numbers):
                 step = self.steps[number]
-                left = [one for one in step.one_sided if one.side != side or (not place and one.row not in every)]
+                left = [
+                    replace(one, covered=one.covered or covered.get(one.row, "")) if one.side == side else one
+                    for one in step.one_sided
+                    if one.side != side or (not place and one.row not in every)
+                ]
                 self.steps[number] = replace(step, one_sided=tuple(left))
                 self.findings = [
                     each

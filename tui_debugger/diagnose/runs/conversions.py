@@ -9,9 +9,10 @@ should be.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -20,16 +21,29 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.diagnose.runs.digests import digests, rows_and_width, rows_of
 from tui_debugger.diagnose.runs.distance import Distance, distance, unit_of
-from tui_debugger.diagnose.runs.kinds import kind_of_difference
-from tui_debugger.diagnose.runs.scaled import meant_apart, rounded
+from tui_debugger.diagnose.runs.kinds import factor_between, kind_of_difference
+from tui_debugger.diagnose.runs.scaled import Wide, meant_apart, rounded
 from tui_debugger.stats.dtypes import name_of
 
 _ROUNDING: Final = 3.0
 """Units of rounding that a weight may be off where it was cast to a coarser type."""
+_FEW_ELEMENTS: Final = 0.01
+"""The part of elements that are looked at one by one, where all others are equal."""
 _PROVEN: Final = 0.5
 """The part of the rows of some weight that has to be found before its layout is believed."""
 _LEAST_LAYERS: Final = 2
 """Weights of a stack."""
+_USUAL_ORDER: Final = re.compile(
+    r"(?:^|[._])(?:(q|wq|query|gate|w1)|(k|wk|key|up|w3)|(v|wv|value))(?:_proj)?(?=[._]|$)", re.IGNORECASE
+)
+"""Words of weights in the order in which fused ones have them."""
+_LEAST_OF_ALL: Final = 8
+"""Elements of weights that a factor between them proves to be one."""
+_MOST_TRIED: Final = 16
+"""Weights of one shape that are tried in turn."""
+OF_RANK: Final = " of rank "
+"""Stands between the name of a weight and the rank that has a part of it."""
+_NORM: Final = re.compile(r"norm|(?:^|[._])ln", re.IGNORECASE)
 _LEAST: Final = 4
 """Elements of weights with one dimension that have to be found: one number may be the same by chance."""
 
@@ -39,6 +53,10 @@ class _Name(NamedTuple):
 
     template: str
     numbers: tuple[int, ...]
+
+    def before(self, at: int) -> tuple[str, ...]:
+        """Returns the words before a number, and the rank."""
+        return (*self.template.split("*")[: at + 1], self.template.partition(OF_RANK)[2])
 
 
 class _Source(NamedTuple):
@@ -63,6 +81,20 @@ class _Place(NamedTuple):
     row: int
 
 
+@dataclass(slots=True)
+class Learned:
+    """What weights of some ranks proved, for those of others.
+
+    Attributes:
+        layouts: what the rows of weights are made of, and whether these are transposed; by the run that has them, their
+            names without numbers and their shapes.
+        turned: some that are not square are transposed.
+    """
+
+    layouts: dict[tuple[str, str, tuple[int, ...]], tuple[bool, list[_Source | None]]] = field(default_factory=dict)
+    turned: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Conversion:
     """A weight of one run that weights of the other one make.
@@ -75,6 +107,7 @@ class Conversion:
         distance: of the weight from what it should be.
         side: the run that has it.
         turned: it is transposed.
+        renumbered: the runs count its layers, or experts, from other numbers on.
     """
 
     made: str
@@ -84,10 +117,17 @@ class Conversion:
     distance: Distance
     side: int = 1
     turned: bool = False
+    renumbered: bool = False
 
 
 def conversions(
-    a: Mapping[str, Array], b: Mapping[str, Array], *, made: int | None = None, fp8: tuple[str, str] = ("", "")
+    a: Mapping[str, Array],
+    b: Mapping[str, Array],
+    *,
+    made: int | None = None,
+    fp8: tuple[str, str] = ("", ""),
+    scales: Mapping[str, Wide] | None = None,
+    learned: Learned | None = None,
 ) -> list[Conversion]:
     """Returns which weights of one run are made of which of the other, as far as values prove it.
 
@@ -98,11 +138,13 @@ def conversions(
         b: those of the second.
         made: the run whose weights the others make; None: the one that has fewer.
         fp8: the types of elements in which the runs kept some of them beside scales; empty: a run did not.
+        scales: of weights that have one for each weight that they are made of.
+        learned: what is known of other ranks; it learns what is found.
     """
     if made == 0 or (made is None and len(b) > len(a)):
-        found = _Conversions(b, a, "BA", fp8[::-1]).found()
-        return [replace(each, side=0) for each in found]
-    return _Conversions(a, b, "AB", fp8).found()
+        found = _Conversions(b, a, "BA", fp8[::-1], scales or {}).found(learned or Learned())
+        return [replace(each, side=0, distance=_turned(each.distance)) for each in found]
+    return _Conversions(a, b, "AB", fp8, scales or {}).found(learned or Learned())
 
 
 @lru_cache(maxsize=4096)
@@ -113,9 +155,23 @@ def parsed(name: str) -> _Name:
     return _Name(".".join("*" if word.isdecimal() else word for word in words), numbers)
 
 
+def _turned(found: Distance) -> Distance:
+    """Returns a distance of the first run from the second one as that of the second from the first."""
+    values = found.values and found.values[::-1]
+    return replace(found, values=values, types=found.types[::-1], shapes=found.shapes[::-1])
+
+
 class _Conversions:
-    def __init__(self, a: Mapping[str, Array], b: Mapping[str, Array], sides: str, fp8: tuple[str, str]) -> None:
-        self.a, self.b, self.sides, self.fp8 = a, b, sides, fp8
+    def __init__(
+        self,
+        a: Mapping[str, Array],
+        b: Mapping[str, Array],
+        sides: str,
+        fp8: tuple[str, str],
+        scales: Mapping[str, Wide],
+    ) -> None:
+        self.a, self.b, self.sides, self.fp8, self.scales = a, b, sides, fp8, scales
+        self.learned = Learned()
         types = {name_of(each.dtype): each.dtype for each in (*a.values(), *b.values()) if each.dtype.kind not in "biu"}
         self.coarse = types[max(types, key=lambda name: (unit_of((name,)), name))] if types else None
         self.places: dict[int, list[_Place]] = defaultdict(list)
@@ -123,6 +179,8 @@ class _Conversions:
         self.by_name = {parsed(name): name for name in a}
         self.vectors: dict[bytes, list[str]] = defaultdict(list)
         self.used: dict[str, set[tuple[bool, int]]] = defaultdict(set)
+        self.shifts: dict[tuple[str, ...], int] = {}
+        self.digests = {name: digests(each, self.coarse, signs=any(fp8)) for name, each in b.items() if each.ndim > 1}
         for name, array in a.items():
             if array.ndim < 2:
                 if content := self._content(array):
@@ -137,27 +195,110 @@ class _Conversions:
                     if digest is not None:
                         self.places[digest].append(_Place(name, swapped, row))
 
-    def found(self) -> list[Conversion]:
-        """Returns the conversions that are proven."""
+    def found(self, learned: Learned) -> list[Conversion]:
+        """Returns the conversions that are proven; what other ranks have taught may be learned, and is added to."""
+        self.learned = learned
+        self.shifts = self._renumbered()
         groups: dict[str, list[str]] = defaultdict(list)
         for name in sorted(self.b, key=lambda name: -self.b[name].ndim):  # biases are cut as their weights are
             groups[parsed(name).template].append(name)
-        made = [each for names in groups.values() for each in self._of_group(names)]
+        several = sorted(groups.values(), key=lambda names: (-self.b[names[0]].ndim, len(names) == 1))
+        several.sort(key=lambda names: len(names) == 1 and _is_square(self.b[names[0]]))  # others tell of them
+        made = [
+            replace(each, renumbered=self._numbers(each.made) != parsed(each.made).numbers)
+            for names in several
+            for each in self._of_group(names)
+        ]
         whole = self._whole_only(made)
-        return [*whole, *self._constant(whole)] if whole else []
+        whole += self._constant(whole) if whole or self.learned.layouts else ()
+        return [*whole, *self._left(whole)] if whole else []
 
     def _constant(self, found: Sequence[Conversion]) -> Iterator[Conversion]:
-        """Yields vectors of one value, such as new scales of norms, of which both runs have as many."""
-        used = {name for each in found for name in each.sources}, {each.made for each in found}
-        groups = defaultdict[tuple[object, ...], tuple[list[str], list[str]]](lambda: ([], []))
-        for side, of in enumerate((self.a, self.b)):
+        """Yields norms of one value, such as new ones, of which each layer has as many in both runs.
+
+        Other constants prove nothing: zeros may be of any bias.
+        """
+        used = {name for each in found for name in each.sources} | {each.made for each in found}
+        groups = defaultdict[object, tuple[list[str], dict[str, list[str]]]](lambda: ([], defaultdict(list)))
+        for of in (self.a, self.b):
             for name, array in sorted(of.items()):
-                if name not in used[side] and array.ndim == 1 and array.size and bool((array == array[0]).all()):
-                    groups[array.shape, float(array[0])][side].append(name)
-        for one, other in groups.values():
-            for source, name in zip(one, other, strict=True) if len(one) == len(other) else ():
+                if name in used or array.ndim != 1 or not array.size or not _NORM.search(name):
+                    continue
+                if bool((array == array[0]).all()):
+                    numbers = parsed(name).numbers if of is self.a else self._numbers(name)
+                    sources, made = groups[array.shape, float(array[0]), numbers]
+                    (sources if of is self.a else made[name.partition(OF_RANK)[2]]).append(name)
+        for sources, ranks in groups.values():
+            for source, name in (
+                pair
+                for names in ranks.values()
+                if len(names) == len(sources)
+                for pair in zip(sources, names, strict=True)
+            ):
                 text = f"made of {source} or of another one with the same values"
                 yield Conversion(name, (source,), "", text, distance(self.a[source], self.b[name]))
+
+    def _left(self, found: Sequence[Conversion]) -> Iterator[Conversion]:
+        """Yields weights that are left, and are others of the same layer times a number; or that are the last ones."""
+        used = {name for each in found for name in (each.made, *each.sources)}
+        names = [[name for name in sorted(of) if name not in used] for of in (self.a, self.b)]
+        last = len(names[0]) == len(names[1]) == 1
+        for name in names[1]:
+            alike = [
+                each
+                for each in names[0]
+                if self._unpadded(name, each).shape == self.a[each].shape
+                and parsed(each).numbers == self._numbers(name)
+            ]
+            for source in alike[:_MOST_TRIED]:
+                one, other = self.a[source], self._unpadded(name, source)
+                if one.size < _LEAST_OF_ALL or not bool((one != one.flat[0]).any()):
+                    continue
+                types = name_of(one.dtype), name_of(other.dtype)
+                if last or factor_between(one.ravel(), other.ravel(), unit_of(types)):
+                    text = f"{name} of {self.sides[1]} is what is left for {source} of {self.sides[0]}"
+                    if one.shape != self.b[name].shape:
+                        both = (one, other) if self.sides == "AB" else (other, one)
+                        text += f": {kind_of_difference(*both, unit_of(types))[1]}"
+                    yield Conversion(name, (source,), source, text, distance(one, other, types))
+                    names[0].remove(source)
+                    break
+
+    def _unpadded(self, name: str, source: str) -> Array:
+        """Returns a weight of the second run without the padding behind what another weight has."""
+        whole = self.b[name]
+        rows = len(self.a[source])
+        return whole[:rows] if whole.ndim > 1 and self._ends_plain(whole, self.a[source].size) else whole
+
+    def _renumbered(self) -> dict[tuple[str, ...], int]:
+        """Returns by how much numbers in names of the second run are less than in the first, by the words before them.
+
+        A stage of a pipeline may count its layers from zero, and so may a rank its experts.
+        """
+        votes: dict[tuple[str, ...], Counter[int]] = defaultdict(Counter)
+        for name, of in self.digests.items():
+            words = parsed(name)
+            for digest in (*of.rows, *of.columns):
+                places = self.places.get(digest, ()) if digest is not None else ()
+                for there in {parsed(each.name).numbers for each in places}:
+                    for at, (own, other) in enumerate(zip(words.numbers, there, strict=False)):
+                        votes[words.before(at)][other - own] += 1
+        known = {numbers[:at] for _, numbers in self.by_name for at in range(len(numbers) + 1)}
+        shifts = {at: most.most_common(1)[0][0] for at, most in votes.items()}
+        for name in self.b:
+            words = parsed(name)
+            for at in range(len(words.numbers)):
+                numbers = *self._shifted(words, shifts)[:at], words.numbers[at] + shifts.get(words.before(at), 0)
+                if numbers not in known:
+                    shifts.pop(words.before(at), None)
+        return shifts
+
+    def _shifted(self, words: _Name, shifts: Mapping[tuple[str, ...], int]) -> tuple[int, ...]:
+        return tuple(number + shifts.get(words.before(at), 0) for at, number in enumerate(words.numbers))
+
+    def _numbers(self, name: str) -> tuple[int, ...]:
+        """Returns the numbers in a name of the second run, as the first one counts."""
+        return self._shifted(parsed(name), self.shifts)
 
     def _of_group(self, names: Sequence[str]) -> Iterator[Conversion]:
         """Yields the conversions to weights of one name but for its numbers."""
@@ -167,16 +308,17 @@ class _Conversions:
                 yield from self._of_group([name for name in names if self.b[name].shape == shape])
             return
         vectors = self.b[names[0]].ndim < 2
-        both = {} if vectors else {name: digests(self.b[name], self.coarse, signs=any(self.fp8)) for name in names}
         template = parsed(names[0]).template
         for swapped in (False,) if vectors else (False, True):
             places: dict[str, Sequence[_Place | None]] = {
                 name: [None] * len(self.b[name])
                 if vectors
-                else self._located(name, both[name].columns if swapped else both[name].rows)
+                else self._located(name, self.digests[name].columns if swapped else self.digests[name].rows)
                 for name in names
             }
             sources = self._of_vectors(template, names) if vectors else self._agreed(places)
+            if not vectors:
+                sources = self._learned(names, sources, swapped=swapped)
             self.layouts[template] = sources
             if sources is None:
                 continue
@@ -185,6 +327,30 @@ class _Conversions:
                 if conversion is not None:
                     yield conversion
             return
+
+    def _learned(
+        self, names: Sequence[str], sources: list[_Source | None] | None, *, swapped: bool
+    ) -> list[_Source | None] | None:
+        """Returns what the rows of weights are made of, where one weight alone does not prove it: as on other ranks."""
+        name, shape = names[0], self.b[names[0]].shape
+        key = self.sides, parsed(name).template.partition(OF_RANK)[0], shape
+        known = self.learned.layouts.get(key)
+        if len(names) == 1 and known is not None:
+            if sources is not None and (swapped, _order(sources)) == (known[0], _order(known[1])):
+                return sources  # another part of the same weights
+            fits = all(each is None or self._name(each, self._numbers(name)) for each in known[1])
+            return known[1] if fits and swapped == known[0] else None
+        if sources is None:
+            return None
+        turned = any(each is not None and each.swapped for each in sources) or swapped
+        if len(names) == 1 and turned and _is_square(self.b[name]) and not self.learned.turned:
+            sources = [each and each._replace(swapped=False, row=row) for row, each in enumerate(sources)]
+        places = [_place_of(template) for template, _ in _order(sources)]
+        if len(names) == 1 and places != sorted(places):
+            return None
+        self.learned.turned |= turned and not _is_square(self.b[name])
+        self.learned.layouts.setdefault(key, (swapped, sources))
+        return sources
 
     def _of_vectors(self, template: str, names: Sequence[str]) -> list[_Source | None] | None:
         """Returns what vectors are made of: as the weights beside them, or whole ones. One number proves nothing."""
@@ -195,11 +361,11 @@ class _Conversions:
             turned = [
                 each and each._replace(template="bias".join(each.template.rsplit("weight", 1))) for each in weight
             ]
-            if all(each is None or self._name(each, parsed(name).numbers) for each in turned for name in names):
+            if all(each is None or self._name(each, self._numbers(name)) for each in turned for name in names):
                 return turned
         votes: Counter[tuple[str, tuple[int, ...]]] = Counter()
         for name in names:
-            own = parsed(name).numbers
+            own = self._numbers(name)
             for whole in self.vectors.get(self._content(self.b[name]), ()):
                 template, numbers = parsed(whole)
                 votes[template, numbers[len(own) :]] += 1 + (numbers[: len(own)] == own)
@@ -215,7 +381,7 @@ class _Conversions:
 
     def _located(self, name: str, rows: Sequence[int | None]) -> list[_Place | None]:
         """Returns where the first run has each row of a weight; of several places the one behind the last row."""
-        own = parsed(name).numbers
+        own = self._numbers(name)
         found: list[_Place | None] = []
         last: _Place | None = None
         for digest in rows:
@@ -229,15 +395,10 @@ class _Conversions:
     def _agreed(self, places: Mapping[str, Sequence[_Place | None]]) -> list[_Source | None] | None:
         """Returns what each row is made of, by most of the weights; None where too little of it is known."""
         count = len(next(iter(places.values())))
-        votes: list[Counter[_Source]] = [Counter() for _ in range(count)]
-        for name, of in places.items():
-            own = parsed(name).numbers
-            for row, place in enumerate(of):
-                if place is None:
-                    continue
-                template, numbers = parsed(place.name)
-                votes[row][_Source(template, numbers[len(own) :], place.swapped, place.row)] += 1
-        sources = [each.most_common(1)[0][0] if each else None for each in votes]
+        found = [[self._source(name, place) for place in of] for name, of in places.items()]
+        found.sort(key=_oddness)  # of two that are unlike the usual one is believed
+        votes = [Counter(each for each in row if each is not None) for row in zip(*found, strict=True)]
+        sources = [max(each, key=lambda source: each[source]) if each else None for each in votes]
         known = sum(each is not None for each in sources)
         if not count or known < max(_PROVEN * count, 1):
             return self._padded(sources, known) if known >= _LEAST else None
@@ -247,13 +408,20 @@ class _Conversions:
         stack = self._in_stack(filled, next(iter(places)))
         return stack or (filled if _in_order(filled) else None)  # one shuffled weight proves no layout
 
+    def _source(self, name: str, place: _Place | None) -> _Source | None:
+        """Returns where a row of a weight is from, told from that weight."""
+        if place is None:
+            return None
+        template, numbers = parsed(place.name)
+        return _Source(template, numbers[len(parsed(name).numbers) :], place.swapped, place.row)
+
     def _in_stack(self, sources: Sequence[_Source | None], name: str) -> list[_Source | None] | None:
         """Returns what a stack of layers is made of, by most of its layers; None of what is no stack.
 
         The layers stand in the order of their numbers, and all are made alike.
         """
         known = [each for each in sources if each is not None]
-        own, template = parsed(name).numbers, Counter(each.template for each in known).most_common(1)[0][0]
+        own, template = self._numbers(name), Counter(each.template for each in known).most_common(1)[0][0]
         layers = sorted(
             numbers[len(own) :]
             for of, numbers in self.by_name
@@ -294,7 +462,7 @@ class _Conversions:
 
     def _left_for(self, sources: Sequence[_Source | None], missing: Sequence[int], name: str) -> list[_Source]:
         """Returns the rows that are left for some that were not found; none where several weights have as many left."""
-        own = parsed(name).numbers
+        own = self._numbers(name)
         used: dict[tuple[str, tuple[int, ...]], set[int]] = defaultdict(set)
         for each in sources:
             if each is not None:
@@ -327,7 +495,7 @@ class _Conversions:
         self, name: str, sources: Sequence[_Source | None], places: Sequence[_Place | None], *, swapped: bool
     ) -> Conversion | None:
         """Holds a weight against what it should be; None where the first run lacks some of that."""
-        own, rows = parsed(name).numbers, rows_of(self.b[name], swapped=swapped)
+        own, rows = self._numbers(name), rows_of(self.b[name], swapped=swapped)
         expected = np.empty_like(rows)
         of = [self._name(source, own) if source is not None else "" for source in sources]
         if None in of:
@@ -346,23 +514,35 @@ class _Conversions:
             self.used[whole].update((turned, row) for row in (range(made.size) if stacked else from_))
         plain = [row for row, each in enumerate(of) if not each]
         padding = expected[plain] = rows[plain]
-        if not bool((padding == padding[:, :1]).all()):
-            return None
         names = tuple(dict.fromkeys(each for each in of if each))
+        scales = self.scales.get(name)
+        if not bool((padding == padding[:, :1]).all()) or (scales is not None and (plain or len(scales) != len(names))):
+            return None
+        if scales is not None:
+            rows = (rows * scales[[names.index(each or "") for each in of]][:, np.newaxis]).astype(np.float32)
         turned = swapped or any(each for _, each in parts)
         how = f"made of {', '.join(names)}{', transposed' if turned else ''}"
         apart = self._apart(expected, rows, names)
-        if apart.relative <= _ROUNDING * apart.unit:
+        if self._is_near(apart, expected, rows):
             return Conversion(name, names, "", how, apart, turned=turned)
         for each in names:
             own_rows = [row for row, whole in enumerate(of) if whole == each]
             part = self._apart(expected[own_rows], rows[own_rows], names)
-            if part.relative > _ROUNDING * part.unit:
+            if not self._is_near(part, expected[own_rows], rows[own_rows]):
                 text = self._wrong_text(
                     name, each, expected[own_rows], rows[own_rows], [places[row] for row in own_rows]
                 )
                 return Conversion(name, names, each, text, part, turned=turned)
         return Conversion(name, names, names[0], "values differ", apart)
+
+    def _is_near(self, apart: Distance, expected: Array, held: Array) -> bool:
+        """Tells whether rounding explains a distance; the rounding of others hides no single wrong element."""
+        if apart.relative > _ROUNDING * apart.unit:
+            return False
+        if any(self.fp8) or not 0 < apart.differing <= max(_FEW_ELEMENTS * held.size, 1):
+            return True
+        one, other = expected.astype(np.float64), held.astype(np.float64)
+        return bool((np.abs(one - other) <= _ROUNDING * apart.unit * np.abs(one)).all())
 
     def _apart(self, expected: Array, held: Array, names: Sequence[str]) -> Distance:
         """Compares a weight, or a part of it, with what it should be."""
@@ -398,7 +578,7 @@ class _Conversions:
             name
             for each in made
             for name in each.sources
-            if (count := self._used_elements(name)) < self.a[name].size and not self._ends_plain(name, count)
+            if (count := self._used_elements(name)) < self.a[name].size and not self._ends_plain(self.a[name], count)
         }
         return [each for each in made if short.isdisjoint(each.sources)]
 
@@ -407,11 +587,43 @@ class _Conversions:
         widths = {turned: rows_and_width(self.a[name], swapped=turned)[1] for turned in (False, True)}
         return sum(widths[turned] for turned, _ in self.used[name])
 
-    def _ends_plain(self, name: str, count: int) -> bool:
+    def _ends_plain(self, array: Array, count: int) -> bool:
         """Tells whether a weight is padded: all behind its first elements is one value a row."""
-        rows = rows_of(self.a[name], swapped=False)
+        rows = rows_of(array, swapped=False)
         rest = rows[count // max(rows.shape[1], 1) :]
         return bool(len(rest)) and bool((rest == rest[:, :1]).all())
+
+
+def _oddness(sources: Sequence[_Source | None]) -> int:
+    """Returns how many rows of a weight are not as they usually are: not transposed, in order, gate before up."""
+    last: dict[tuple[str, tuple[int, ...]], int] = {}
+    first: dict[tuple[int, ...], int] = {}
+    odd = 0
+    for each in sources:
+        if each is None:
+            continue
+        odd += each.swapped or each.row != last.get(each[:2], -1) + 1
+        if each[:2] not in last:
+            place = _place_of(each.template)
+            odd += place < first.get(each.inner, 0)
+            first[each.inner] = place
+        last[each[:2]] = each.row
+    return odd
+
+
+def _order(sources: Sequence[_Source | None]) -> list[tuple[str, bool]]:
+    """Returns the sources of rows in the order of their first rows, and whether they are transposed."""
+    return list(dict.fromkeys((each.template, each.swapped) for each in sources if each is not None))
+
+
+def _place_of(template: str) -> int:
+    """Returns the usual place of a weight in a fused one."""
+    match = _USUAL_ORDER.search(template)
+    return 0 if match is None else next(number for number, word in enumerate(match.groups()) if word)
+
+
+def _is_square(array: Array) -> bool:
+    return array.ndim > 1 and array.shape[-1] == array.shape[-2]
 
 
 def _span(rows: list[int]) -> slice | list[int]:

@@ -32,11 +32,9 @@ from tui_debugger.diagnose.runs.results import (
     Judged,
     Judgement,
     Kind,
-    Options,
-    Place,
     StepReport,
 )
-from tui_debugger.diagnose.runs.step import Entry, Feed, Noise, PairKey, RunTensors
+from tui_debugger.diagnose.runs.step import Asked, Entry, Feed, Noise, PairKey
 from tui_debugger.diagnose.runs.unmatched import BLAMED
 from tui_debugger.diagnose.runs.updates import ParameterCauses
 from tui_debugger.graph.categories import (
@@ -47,7 +45,7 @@ from tui_debugger.graph.categories import (
     update_of,
 )
 from tui_debugger.graph.table import NodeFlag
-from tui_debugger.model import ProgressFn, Side
+from tui_debugger.model import Side
 from tui_debugger.sources.base import Argument
 from tui_debugger.text.numbers import plural
 
@@ -107,15 +105,8 @@ def _far(distance: Distance) -> float:
 class StepJudge(ParameterCauses):
     """Judges one step of one rank."""
 
-    def __init__(
-        self,
-        files: tuple[RunTensors, RunTensors],
-        place: Place,
-        options: Options,
-        earlier: Earlier,
-        progress: ProgressFn,
-    ) -> None:
-        super().__init__(files, place, options, earlier.before, progress)
+    def __init__(self, asked: Asked, earlier: Earlier) -> None:
+        super().__init__(asked, earlier.before)
         self.before: StepJudge | None = earlier.before
         self.others = earlier.others
         self.noise = earlier.noise or {}
@@ -435,7 +426,7 @@ class StepJudge(ParameterCauses):
             return (given.dx + given.unit / math.sqrt(terms)) * one * other
         whole = sum(self._size(feed) for feed in self._summed(entry))
         parts = max((count for _, count in feeds), default=0)
-        together = math.sqrt(max(parts / max(found.count, 1), 1))  # what was passed on may all point one way
+        together = math.sqrt(max(parts / max(found.count, 1), 1))  # input errors may add up instead of cancelling
         return (given.dx * together + given.unit) * whole
 
     def _summed(self, entry: Entry) -> Sequence[Feed]:

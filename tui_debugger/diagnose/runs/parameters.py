@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
@@ -13,14 +13,16 @@ import numpy as np
 
 from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
-from tui_debugger.diagnose.runs.conversions import Conversion, conversions
+from tui_debugger.diagnose.runs.adapters import adapters, merged_weights
+from tui_debugger.diagnose.runs.conversions import OF_RANK, Conversion, Learned, conversions, parsed
 from tui_debugger.diagnose.runs.distance import INTRODUCED, Distance, not_compared
 from tui_debugger.diagnose.runs.kinds import kind_of_difference
 from tui_debugger.diagnose.runs.matching import Matching, Rule, renamed_scope
-from tui_debugger.diagnose.runs.results import Finding, Kind, OneSided, Options, Place
+from tui_debugger.diagnose.runs.results import Finding, Kind, OneSided
 from tui_debugger.diagnose.runs.scaled import (
     OF_ACTIVATIONS,
     Scaled,
+    Wide,
     cast_apart,
     may_be_scaled,
     meant_apart,
@@ -28,10 +30,10 @@ from tui_debugger.diagnose.runs.scaled import (
     scaled,
 )
 from tui_debugger.diagnose.runs.shards import NEAR
-from tui_debugger.diagnose.runs.step import Entry, RunTensors
+from tui_debugger.diagnose.runs.step import Asked, Entry
 from tui_debugger.diagnose.runs.unmatched import UnmatchedNodes
 from tui_debugger.diagnose.runs.unrecorded import UnrecordedTensors
-from tui_debugger.model import ProgressFn, Side
+from tui_debugger.model import Side
 from tui_debugger.sources.rank_names import read_rank
 from tui_debugger.stats.dtypes import name_of
 from tui_debugger.text.tensors import shape_text
@@ -39,9 +41,10 @@ from tui_debugger.text.tensors import shape_text
 _FEW: Final = 3
 """Names that a sentence lists."""
 _DIMENSIONS_OF_A_MATRIX: Final = 2
+_MOST_PARTS: Final = 4
+"""Weights that a fused one is made of: q, k and v."""
 _STRAIGHT: Final = "it is square, and not transposed as all other matrices are: nothing tells whether it should be"
 _EMBEDDING: Final = re.compile(r"emb|(?:^|[._/])w[tp]e(?:[._/]|$)|position|lm_head", re.IGNORECASE)
-_OF_RANK: Final = " of rank "
 _Renamed = tuple[tuple[str, ...], tuple[str, ...]]
 """The scope of parameters in both runs, where names differ by it."""
 
@@ -54,24 +57,23 @@ class ParameterPairs(UnmatchedNodes):
         proven: renamed scopes of which some parameter has the same values in both runs.
         unproven: rows of the first run of parameters whose pairs nothing but the end of a name speaks for.
         converted: parameters of one run that others of the other run make.
+        others: the last judged steps of other ranks.
+        learned: how weights are cut, of them too.
         scaled: of each run the weights that are kept beside scales, by their rows.
+        fused: those that have a scale for each of the weights that they are made of, with the scales.
         scale_texts: how such a weight differs, by rows of the first run.
     """
 
-    def __init__(
-        self,
-        files: tuple[RunTensors, RunTensors],
-        place: Place,
-        options: Options,
-        before: UnrecordedTensors | None,
-        progress: ProgressFn,
-    ) -> None:
-        super().__init__(files, place, options, before, progress)
+    def __init__(self, asked: Asked, before: UnrecordedTensors | None) -> None:
+        super().__init__(asked, before)
         self.findings: list[Finding] = []
         self.proven: set[_Renamed] = set()
         self.unproven: set[int] = set()
         self.converted: list[Conversion] = []
+        self.others: Sequence[ParameterPairs] = ()
+        self.learned = Learned()
         self.scaled: tuple[dict[int, Scaled], dict[int, Scaled]] = {}, {}
+        self.fused: tuple[dict[int, tuple[Array, Wide]], dict[int, tuple[Array, Wide]]] = {}, {}
         self.scale_texts: dict[int, str] = {}
 
     def with_proof(self, entries: Sequence[Entry]) -> list[Entry]:
@@ -145,6 +147,8 @@ class ParameterPairs(UnmatchedNodes):
             self.finished[side, scale] = f"the scale of {names[row]}"
             if (weight := scaled(values, scales)) is not None:
                 self.scaled[side][row] = weight
+            elif scales.ndim == 1 and len(scales) <= _MOST_PARTS:
+                self.fused[side][row] = values, scales.astype(np.float64)
         for name, row in rows.items() if found else ():
             if name.rpartition(".")[2] in OF_ACTIVATIONS:
                 self.finished[side, row] = "a scale of activations: no weight depends on it"
@@ -163,39 +167,95 @@ class ParameterPairs(UnmatchedNodes):
 
     def _convert(self, entries: Sequence[Entry]) -> set[int]:
         """Finds out which parameters without a proven partner make which; returns those whose pairs are given up."""
+        self.learned = next((each.learned for each in self.others), self.learned)
         split = [side for side in (0, 1) if self.files[side].mates]
         if len(split) > 1 or not self._may_convert(split):
             return set()
-        unlike = [self._unlike_shapes(entry) for entry in entries if self.sides[0].is_parameter(entry.match.a)]
-        turned = any(each is not None and each.shapes[0] == each.shapes[1][::-1] for each in unlike)
+        entries = [entry for entry in entries if self.sides[0].is_parameter(entry.match.a)]
+        merged = self._may_be_merged()
+        unlike = {entry.match.a: gap for entry in entries if (gap := self._unlike_shapes(entry)) is not None}
+        turned = any(gap.shapes[0] == gap.shapes[1][::-1] for gap in unlike.values())
         loose = {
             entry.match.a: entry.match.b
             for entry in entries
-            if self.sides[0].is_parameter(entry.match.a)
-            and (
-                entry.match.a in self.unproven
-                or self._unlike_shapes(entry) is not None
-                or (turned and self._is_square(entry))
-            )
+            if entry.match.a in self.unproven | unlike.keys() or (turned and self._is_square(entry))
         }
+        parted = [side for side, files in enumerate(self.files) if files.mates or files.only is not None]
+        moved = self._may_be_renumbered(parted, entries, loose.keys() | merged)
+        given_up = {entry.match.a: entry.match.b for entry in entries if entry.match.a in merged | moved.keys()} | loose
+        alone = self.matching.only_a, self.matching.only_b
         rows = [
             [row for row in left if self.sides[side].is_parameter(row) and self._dumped(side, row)]
-            for side, left in enumerate((self.matching.only_a, self.matching.only_b))
+            for side, left in enumerate(alone)
         ]
-        rows = [[*rows[0], *loose], [*rows[1], *loose.values()]]
+        rows = [[*rows[0], *given_up], [*rows[1], *given_up.values()]]
         if not all(rows):
             return set()
         weights = [self._weights(side, of) for side, of in enumerate(rows)]
-        arrays = [{name: array for name, (_, array) in of.items()} for of in weights]
-        fp8 = [self._small_type(side, of) for side, of in enumerate(rows)]
-        made = conversions(arrays[0], arrays[1], made=split[0] if split else None, fp8=(fp8[0], fp8[1]))
-        found = [each for each in made if not self._is_foreign(each)]
+        by_name = given_up.keys() - loose.keys() - moved.keys()
+        found = self._made_of(weights, rows, split, (by_name, {given_up[row] for row in by_name}))
         if turned:
             found = self._without_straight(found, entries)
+        there = {weights[each.side][each.made][0] for each in found if each.renumbered}
+        wrong = {pair[parted[0]] for pair in moved.items()} - there
         if split:  # of parts on several ranks all have to be known
             known = Counter(weights[each.side][each.made][0] for each in found)
             parts = Counter(row for row, _ in weights[split[0]].values())
-            found = [each for each in found if known[row := weights[each.side][each.made][0]] == parts[row]]
+            wrong |= {row for row in parts if known[row] < parts[row]}
+        found = [each for each in found if weights[each.side][each.made][0] not in wrong]
+        used = self._book(found, weights)
+        self.converted = found
+        return self._give_up({a for a, b in given_up.items() if a in used[0] or b in used[1]}, entries)
+
+    def _may_be_renumbered(
+        self, parted: Sequence[int], entries: Sequence[Entry], others: Collection[int]
+    ) -> dict[int, int]:
+        """Returns pairs by name that differ on some rank, where the other run has more: a stage may count from zero."""
+        alone = self.matching.only_a, self.matching.only_b
+        if len(parted) != 1 or not any(map(self.sides[1 - parted[0]].is_parameter, alone[1 - parted[0]])):
+            return {}
+        pairs = [entry.match for entry in entries if entry.match.a not in others and self._differs(entry)]
+        return {match.a: match.b for match in pairs}
+
+    def _made_of(
+        self,
+        weights: Sequence[Mapping[str, tuple[int, Array]]],
+        rows: Sequence[Sequence[int]],
+        split: Sequence[int],
+        by_name: tuple[Collection[int], Collection[int]],
+    ) -> list[Conversion]:
+        """Returns which weights make which.
+
+        Args:
+            weights: of each run, by name.
+            rows: of these.
+            split: the runs of which several ranks hold parts.
+            by_name: rows of weights that have a partner unless they are merged with an update.
+        """
+        arrays = [{name: array for name, (_, array) in of.items()} for of in weights]
+        found = [*merged_weights(arrays[0], arrays[1], 1), *merged_weights(arrays[1], arrays[0], 0)]
+        used = {name for each in found for name in (each.made, *each.sources)}
+        left = [
+            {name: array for name, (row, array) in of.items() if name not in used and row not in by_name[side]}
+            for side, of in enumerate(weights)
+        ]
+        fp8 = [self._small_type(side, of) for side, of in enumerate(rows)]
+        names = [self.flows[side].nodes.names for side in (0, 1)]
+        scales = {names[side][row]: of for side, fused in enumerate(self.fused) for row, (_, of) in fused.items()}
+        made = conversions(
+            left[0],
+            left[1],
+            made=split[0] if split else None,
+            fp8=(fp8[0], fp8[1]),
+            scales=scales,
+            learned=self.learned,
+        )
+        return [*found, *(each for each in made if not self._is_foreign(each))]
+
+    def _book(
+        self, found: Sequence[Conversion], weights: Sequence[Mapping[str, tuple[int, Array]]]
+    ) -> tuple[set[int], set[int]]:
+        """Writes down what was found, with the findings; returns the rows of both runs that it explains."""
         used: tuple[set[int], set[int]] = set(), set()
         for each in found:
             row = weights[each.side][each.made][0]
@@ -210,8 +270,10 @@ class ParameterPairs(UnmatchedNodes):
                 order = float(self.flows[0].nodes.order[pair[0]])
                 self.findings.append(self._difference(*pair, each.text, each.distance, order))
                 self.blamed.update({(0, pair[0]), (1, pair[1])})
-        self.converted = found
-        given_up = {a for a, b in loose.items() if a in used[0] or b in used[1]}
+        return used
+
+    def _give_up(self, given_up: set[int], entries: Sequence[Entry]) -> set[int]:
+        """Takes pairs of parameters back, and returns them."""
         for entry in entries:
             for _, one, other in entry.outputs if entry.match.a in given_up else ():
                 self.distances.pop(((one.step, one.index), (other.step, other.index)), None)
@@ -224,6 +286,13 @@ class ParameterPairs(UnmatchedNodes):
             )
             self.unproven -= given_up
         return given_up
+
+    def _may_be_merged(self) -> set[int]:
+        """Returns rows of the first run of weights that either run may have merged with the other one's update."""
+        tables = [self.flows[side].nodes for side in (0, 1)]
+        names = [[tables[side].names[row] for row in self.sides[side].rows] for side in (0, 1)]
+        found = {tables[0].find(each.merged) for each in adapters(names[1], names[0])}
+        return found | {tables[0].find(each.base) for each in adapters(names[0], names[1])}
 
     def _without_straight(self, found: Sequence[Conversion], entries: Sequence[Entry]) -> list[Conversion]:
         """Leaves out square matrices that are not transposed while all others are: nothing tells which is right.
@@ -265,8 +334,9 @@ class ParameterPairs(UnmatchedNodes):
         for side, alone in enumerate((self.matching.only_a, self.matching.only_b)):
             rows = [row for row in alone if self.sides[side].is_parameter(row) and (side, row) not in self.finished]
             paired = self.matching.to_b if side == 0 else self.matching.to_a
+            proven = [row for of, row in self.finished if of == side]
             for row in rows if self._holds_wholes(side) else ():
-                for other in paired:
+                for other in (*paired, *proven):
                     if self.sides[side].is_parameter(other) and self._are_tied(side, row, other):
                         name = self.flows[side].nodes.names[other]
                         self.finished[side, row] = f"it has the values of {name}, which both runs have: tied weights"
@@ -284,8 +354,10 @@ class ParameterPairs(UnmatchedNodes):
 
     def _is_foreign(self, found: Conversion) -> bool:
         """Tells whether a parameter has the values of one of another name, though both runs name parameters alike."""
-        made = found.made.partition(_OF_RANK)[0]
-        return len(found.sources) == 1 and not found.turned and made != found.sources[0] and self._named_alike
+        if len(found.sources) > 1 or found.turned or not self._named_alike:
+            return False
+        names = found.made.partition(OF_RANK)[0], found.sources[0]
+        return len({parsed(name).template if found.renumbered else name for name in names}) > 1
 
     @property
     def _named_alike(self) -> bool:
@@ -303,17 +375,22 @@ class ParameterPairs(UnmatchedNodes):
             if row in self.scaled[side]:
                 found[name] = row, self.scaled[side][row].whole()
                 continue
+            if row in self.fused[side]:
+                found[name] = row, self.fused[side][row][0].astype(np.float32)
+                continue
             at = self._only_tensor(side, row)
             parts = self.files[side].parts(at) if at is not None else []
             for files, place in parts:
                 array = files.array(place)
                 if array is not None and array.ndim:
-                    found[f"{name}{_OF_RANK}{files.rank}" if self.files[side].mates else name] = row, array
+                    found[f"{name}{OF_RANK}{files.rank}" if self.files[side].mates else name] = row, array
         return found
 
     def _small_type(self, side: int, rows: Sequence[int]) -> str:
         """Returns the type in which some parameters are kept beside scales; empty where none is."""
-        return next((name_of(of[row].values.dtype) for of in (self.scaled[side],) for row in rows if row in of), "")
+        kept = {row: each.values for row, each in self.scaled[side].items()}
+        kept |= {row: values for row, (values, _) in self.fused[side].items()}
+        return next((name_of(kept[row].dtype) for row in rows if row in kept), "")
 
     def _unlike_shapes(self, entry: Entry) -> Distance | None:
         """Returns the distance of a parameter that has another shape in the other run; None where it has the same."""
@@ -322,6 +399,11 @@ class ParameterPairs(UnmatchedNodes):
             if found is not None and not found.compared and len(set(found.shapes)) > 1:
                 return found
         return None
+
+    def _differs(self, entry: Entry) -> bool:
+        """Tells whether a parameter of several ranks differs: one of them may count its layers from zero."""
+        distances = [found for _, one, other in entry.outputs if (found := self.distance(one, other)) is not None]
+        return any(found.compared and found.relative > INTRODUCED * found.unit for found in distances)
 
     def _is_square(self, entry: Entry) -> bool:
         """Tells whether a parameter has the same shape when it is transposed."""
@@ -381,6 +463,8 @@ class ParameterPairs(UnmatchedNodes):
     def _holds_wholes(self, side: int) -> bool:
         """Tells whether parameters of a run are whole: nothing says that several ranks share them."""
         files = self.files[side]
+        if files.only is not None:
+            return not files.mates  # no other rank has these nodes: they are of a stage of their own
         return not files.mates and not files.place and files.rank == 0 and len(files.run.ranks()) == 1
 
     def _may_be_part(self, side: int, row: int) -> bool:

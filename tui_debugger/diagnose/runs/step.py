@@ -231,6 +231,22 @@ Noise = Mapping[tuple[int, int, int], Distance]
 PairKey = tuple[tuple[int, int], tuple[int, int]]
 
 
+class Asked(NamedTuple):
+    """The step that is judged.
+
+    Attributes:
+        files: of both runs.
+        place: the ranks and the steps.
+        options: what the user said.
+        progress: is told how far it is.
+    """
+
+    files: tuple[RunTensors, RunTensors]
+    place: Place
+    options: Options
+    progress: ProgressFn
+
+
 class StepTensors:
     """The tensors of one step of one rank of both runs.
 
@@ -246,14 +262,8 @@ class StepTensors:
         distances: of all pairs of tensors that were compared.
     """
 
-    def __init__(
-        self,
-        files: tuple[RunTensors, RunTensors],
-        place: Place,
-        options: Options,
-        before: StepTensors | None,
-        progress: ProgressFn,
-    ) -> None:
+    def __init__(self, asked: Asked, before: StepTensors | None) -> None:
+        files, place, options, progress = asked
         self.files, self.place, self.options = files, place, options
         self.noise: Noise = {}
         self.progress = progress

@@ -10,11 +10,11 @@ import numpy as np
 
 from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
-from tui_debugger.diagnose.runs.results import Judged, Judgement, OneSided, Options, Place
-from tui_debugger.diagnose.runs.step import Feed, RunTensors
+from tui_debugger.diagnose.runs.results import Judged, Judgement, OneSided
+from tui_debugger.diagnose.runs.step import Asked, Feed
 from tui_debugger.diagnose.runs.unrecorded import UnrecordedTensors
 from tui_debugger.graph.table import real_consumers
-from tui_debugger.model import ProgressFn, Side, TensorKey
+from tui_debugger.model import Side, TensorKey
 from tui_debugger.text.numbers import and_more
 
 BLAMED: Final = "a difference begins here"
@@ -34,15 +34,8 @@ class UnmatchedNodes(UnrecordedTensors):
         finished: (side, row) of nodes that finish what the other run does in one call, with a sentence.
     """
 
-    def __init__(
-        self,
-        files: tuple[RunTensors, RunTensors],
-        place: Place,
-        options: Options,
-        before: UnrecordedTensors | None,
-        progress: ProgressFn,
-    ) -> None:
-        super().__init__(files, place, options, before, progress)
+    def __init__(self, asked: Asked, before: UnrecordedTensors | None) -> None:
+        super().__init__(asked, before)
         self.dy_of: dict[int, float] = {}
         self.blamed: set[tuple[int, int]] = set()
         self.finished: dict[tuple[int, int], str] = {}

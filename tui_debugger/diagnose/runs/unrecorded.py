@@ -14,11 +14,10 @@ from typing import Final
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.table import find_operator
 from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Distance
-from tui_debugger.diagnose.runs.results import Judged, Judgement, Options, Place
-from tui_debugger.diagnose.runs.step import Entry, Feed, RunTensors, StepTensors
+from tui_debugger.diagnose.runs.results import Judged, Judgement
+from tui_debugger.diagnose.runs.step import Asked, Entry, Feed, StepTensors
 from tui_debugger.graph.categories import DRAWN_UPDATES, is_random, update_of
 from tui_debugger.graph.table import real_consumers
-from tui_debugger.model import ProgressFn
 from tui_debugger.sources.base import NOT_RECORDED, OtherArgument, TensorFlag
 
 _AGREES: Final = frozenset({Judgement.SAME, Judgement.ROUNDING})
@@ -39,15 +38,8 @@ class UnrecordedTensors(StepTensors):
         seen: rows of the first run whose outputs were compared at this step or before, and agreed.
     """
 
-    def __init__(
-        self,
-        files: tuple[RunTensors, RunTensors],
-        place: Place,
-        options: Options,
-        before: UnrecordedTensors | None,
-        progress: ProgressFn,
-    ) -> None:
-        super().__init__(files, place, options, before, progress)
+    def __init__(self, asked: Asked, before: UnrecordedTensors | None) -> None:
+        super().__init__(asked, before)
         self.entries_of: dict[int, list[Entry]] = {}
         self.seen: set[int] = set(before.seen) if before is not None else set()
 

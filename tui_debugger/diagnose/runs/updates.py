@@ -9,10 +9,10 @@ from dataclasses import replace
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.distance import INTRODUCED, Distance, error_over_expected
 from tui_debugger.diagnose.runs.parameters import ParameterPairs
-from tui_debugger.diagnose.runs.results import Finding, Kind, OneSided, Options, Place
-from tui_debugger.diagnose.runs.step import Entry, Feed, RunTensors
+from tui_debugger.diagnose.runs.results import Finding, Kind, OneSided
+from tui_debugger.diagnose.runs.step import Asked, Entry, Feed
 from tui_debugger.graph.categories import gradient_of, is_collective
-from tui_debugger.model import TRAINABLE, Category, ProgressFn, Side, TensorKey
+from tui_debugger.model import TRAINABLE, Category, Side, TensorKey
 
 
 class ParameterCauses(ParameterPairs):
@@ -25,15 +25,8 @@ class ParameterCauses(ParameterPairs):
         most: the largest distance so far.
     """
 
-    def __init__(
-        self,
-        files: tuple[RunTensors, RunTensors],
-        place: Place,
-        options: Options,
-        before: ParameterCauses | None,
-        progress: ProgressFn,
-    ) -> None:
-        super().__init__(files, place, options, before, progress)
+    def __init__(self, asked: Asked, before: ParameterCauses | None) -> None:
+        super().__init__(asked, before)
         self.before: ParameterCauses | None = before
         self.others: Sequence[ParameterCauses] = ()
         self.causes: dict[int, bool] = {}

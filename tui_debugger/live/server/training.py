@@ -317,7 +317,7 @@ class RemoteTraining:
             if self._conversation.phase is not Phase.DONE:
                 self._cause = cause
             self._notify(self._conversation.finish(step))
-            if self._conversation.stop is not stop:  # it came through steps without hits after it stood there
+            if self._conversation.stop is not stop:  # the training ran on without hits since its last stop
                 self._parts.show_hits()
         self.emit()
 

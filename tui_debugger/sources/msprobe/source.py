@@ -359,7 +359,7 @@ class _RankNodes(InferredNodes):
             return False
         found = infer_producers(step, asked[wrong])
         new = np.where(found >= 0, rows[step.node[np.maximum(found, 0)]], -1)
-        new = np.where(new >= before, new, -1)  # one that other steps have as well was not it there
+        new = np.where(new >= before, new, -1)  # an older node cannot be this producer
         self._in_node, self._in_slot = self._in_node.copy(), self._in_slot.copy()
         self._in_node[edge[wrong]] = new
         self._in_slot[edge[wrong]] = np.where(new >= 0, step.slot[np.maximum(found, 0)], 0)

@@ -19,7 +19,7 @@ from tui_debugger.check.types import SourceExcerpt
 from tui_debugger.model import CATEGORY_WORDS, Frame, GraphRun
 from tui_debugger.text.clean import clean
 from tui_debugger.text.old_words import OLD, OLD_WORDS
-from tui_debugger.text.tensors import round_text
+from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import Action
 from tui_debugger.tui.dialogs.modal import Field, Line, Modal, Run, run_here
@@ -223,7 +223,7 @@ class GraphRunRows:
         style = STRONG if here else "" if run.has_data else DIM
         closed = (run.step, run.root_graph) in self._closed
         data = "? unreadable" if closed else "● dumped" if run.has_data else "○ no data"
-        step = f"{run.step}{round_text(run.round)}"
+        step = step_text(run.step, run.round)
         return Text("▶" if here else " ", STRONG), Text(step, style), Text(data, style), Text(run.graph, style)
 
     def key(self, index: int) -> tuple[int, int, int]:

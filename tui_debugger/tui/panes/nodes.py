@@ -148,12 +148,17 @@ class SpaceTarget:
     excluded: Mask
     foreign: Mask
 
-    def change(self, tree: Tree, index: int) -> tuple[bool, int]:
+    def change(self, tree: Tree, index: int, shown: Mask | None) -> tuple[bool, int]:
         """Returns whether Space on an entry adds nodes or takes them out, and how many; none where it can do nothing.
 
         An entry of which everything is covered that can be is taken out.
+
+        Args:
+            tree: the scopes.
+            index: the entry.
+            shown: the entries that a search or a filter keeps: Space changes no others; None: all.
         """
-        rows = tree.rows_below(index)
+        rows = tree.rows_below(index, shown)
         more = int(self.addable[rows].sum())
         return (True, more) if more else (False, int(self.covered[rows].sum()))
 
@@ -426,10 +431,12 @@ class NodesPane(Pane):
         self._target: SpaceTarget | None = None
         self._target_known = False
         self._kept: Mask | None = None
+        self.shown: Mask | None = None
+        """The entries that a search or a filter keeps; None: there is neither."""
 
     def show(self, nodes: NodeTable, tree: Tree, notes: Sequence[str], closed: Mask) -> None:
         """Shows the nodes of a rank; marks and filters come after. See ``NodeTree.set_tree``."""
-        self.nodes, self.scopes = nodes, tree
+        self.nodes, self.scopes, self.shown = nodes, tree, None
         self.tree_widget.set_tree(tree, notes, closed)
         self.set_count(f"{self._listed(structural=False):,}")
 
@@ -437,6 +444,7 @@ class NodesPane(Pane):
         """Keeps what a query found: a mask over tree indices (None: everything), and how many nodes that is."""
         self._kept = keep
         active = bool(summary(query, watchpoint_names))
+        self.shown = keep if active else None
         self.tree_widget.set_empty("no node matches: Backspace clears the filter" if active else "no nodes")
         self.tree_widget.set_keep(keep, expand=active)
         self.set_count(f"{count:,} of {self._listed(structural=query.structural):,}" if active else f"{count:,}")
@@ -551,7 +559,7 @@ class NodesPane(Pane):
             return ("Space makes a watchpoint of it",) * 2
         if len(target.covered) != len(self.scopes.paths):
             return "", ""  # the nodes were just built anew: the target of these comes with their marks
-        adds, count = target.change(self.scopes, index)
+        adds, count = target.change(self.scopes, index, self.shown if self.scopes.is_scope(index) else None)
         if not count:
             return "", ""
         what = plural(count, "node") if self.scopes.is_scope(index) else "it"

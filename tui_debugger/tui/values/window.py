@@ -197,7 +197,10 @@ class SliceBar(Vertical):
     @on(Input.Submitted)
     def _given(self, event: Input.Submitted) -> None:
         event.stop()
-        if self.set_text(event.value.strip() or "[...]"):
+        text = event.value.strip()
+        while text.endswith("]") and text.count("]") > text.count("["):  # Ctrl+U leaves the one behind the cursor
+            text = text[:-1]
+        if self.set_text(text or "[...]"):
             self.end_editing()
 
 

@@ -542,6 +542,9 @@ class CompareView(WindowView):
         elif self.couple is None and not isinstance(error, CancelledError):
             self.say("")
             reason = clean_lines(str(error)) or type(error).__name__
+            session = self.host.session
+            if session.ongoing and self.other is not None and self.other.key == session.before(self.about.key):
+                reason = f"{session.why_no_previous(self.about.key)}\n\n{reason}"
             self.table.show_text(f"Nothing to compare with:\n\n{reason}\n\n{CHOOSE}")
         else:
             super().failed(error)

@@ -179,7 +179,7 @@ def path_columns(shape: Shape = Shape()) -> tuple[Column, ...]:
         Column("tensor", 18, elastic=3),
         Column("slot", 8 if shape.rounds else 5),
         *COUNT_COLUMNS,
-        Column("into the one above", 32 - 5 * more, elastic=4),
+        Column("feeds", 32 - 5 * more, elastic=4),
         *EXTREME_COLUMNS,
         Column("dtype", 8),
         Column("shape", 9, elastic=1),

@@ -1,4 +1,4 @@
-"""``tdbg steps PATH``: the run history, and what was dumped of it."""
+"""``tdbg ls PATH --steps``: the run history, and the steps that were dumped."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_command, add_where, chosen, open_session
+from tui_debugger.cli.options import chosen, open_session
 from tui_debugger.cli.output import (
-    documented,
     interruptible,
     note,
     print_json,
@@ -26,8 +25,6 @@ from tui_debugger.text.tables import Column, Cut
 from tui_debugger.text.writer import Meaning, meant, write_lines
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tui_debugger.model import ProgressFn
     from tui_debugger.notes import ShownNote
     from tui_debugger.session import Session
@@ -38,28 +35,6 @@ _Place = tuple[int, int, int, int]
 """(rank, step, root graph, round)."""
 COUNTED = 100
 """The number of (rank, step) pairs that are counted without being asked: counting lists the directories."""
-
-
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = add_command(
-        commands,
-        "steps",
-        "list steps and run history",
-        "Lists which graph ran at which step, in the order in which they ran, whether its tensors were dumped, "
-        "how many, and what the program noted (loss, learning rate). A step of which a graph ran several times is "
-        "marked #1, #2.",
-    )
-    count = parser.add_mutually_exclusive_group()
-    count.add_argument(
-        "--count",
-        action="store_true",
-        default=None,
-        help=f"count the dumped tensors, however long that takes (default: up to {COUNTED} steps)",
-    )
-    count.add_argument("--no-count", dest="count", action="store_false", help="do not count tensors")
-    add_where(parser)
-    parser.set_defaults(run=_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +69,8 @@ class _Run:
         return {**plain, **notes_row(self.notes)}
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("steps", arguments):
-        return _list_steps(arguments)
-
-
-def _list_steps(arguments: argparse.Namespace) -> int:
+def print_steps(arguments: argparse.Namespace) -> int:
+    """Prints the run history and returns the exit code."""
     from tui_debugger.check.results import is_closed, part_words
 
     with progress_bar() as bar, interruptible(bar) as progress:
@@ -128,7 +99,7 @@ def _list_steps(arguments: argparse.Namespace) -> int:
     if arguments.json:
         summary = [asdict(each) for each in _summary(runs)]
         rows = [run.row() for run in runs]
-        head = {"command": "steps", "path": str(arguments.path), "exit_code": missing.code(0)}
+        head = {"command": "ls", "path": str(arguments.path), "exit_code": missing.code(0)}
         print_json({**head, "runs": rows, "graphs": summary, "notices": list(notices), **missing.rows})
         return missing.code(0)
     _print(runs, counted)

@@ -1,4 +1,4 @@
-"""``tdbg trajectory``: what is said, in every form; exit codes."""
+"""``tdbg trend`` without NODE: the answer in every form; exit codes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MLP = "mindspore-2.10-mlp"
 
 
 def trajectory(capsys: Capsys, *words: object) -> Answer:
-    return run(capsys, "trajectory", *words, "--jobs", "1")
+    return run(capsys, "trend", *words, "--jobs", "1")
 
 
 def test_a_row_for_every_weight_and_the_answer_last(capsys: Capsys, dumps: Dumps) -> None:
@@ -44,7 +44,7 @@ def test_only_those_that_something_sets_apart(capsys: Capsys, dumps: Dumps) -> N
 
 def test_a_narrow_terminal_shows_every_remark_and_which_layer_it_is_about(dumps: Dumps) -> None:
     nan = dumps("mindspore-2.0-nan")
-    said = on_terminal("trajectory", str(nan), "--jobs", "1", rows=200)
+    said = on_terminal("trend", str(nan), "--jobs", "1", rows=200)
     lines = re.sub("\x1b\\[[0-9;]*[A-Za-z]", "", said).splitlines()
     (table,) = (at for at, line in enumerate(lines) if line.startswith("weight  "))
     (first,) = (at for at, line in enumerate(lines) if "attn.q.weight  " in line and ".1.attn" in line)
@@ -52,12 +52,12 @@ def test_a_narrow_terminal_shows_every_remark_and_which_layer_it_is_about(dumps:
     assert all(len(line) <= 80 for line in lines[table:])
     start = lines[table].index("remarks")
     remarks = " ".join(line[start:].strip() for line in lines[first : first + 3])
-    assert remarks.startswith("NaN or Inf from step 3, moves 1/7"), "what a cut would have hidden"
+    assert remarks.startswith("NaN or Inf from step 3, changes 7"), "what a cut would have hidden"
 
 
 def test_the_document(capsys: Capsys, dumps: Dumps) -> None:
     document = trajectory(capsys, dumps(MLP), "--json").json
-    assert_described(document, "trajectory")
+    assert_described(document, "trend without NODE")
     assert [each["kind"] for each in document["remarks"]] == ["still"] * 4
     weight = next(each for each in document["weights"] if each["node"] == "head.weight")
     assert set(SUMMARY) | {"steps"} == set(weight)

@@ -1,14 +1,13 @@
-"""``tdbg formats``: the layouts that can be read, how to record one, and what was found at a path and why."""
+"""``tdbg ls --formats``: the layouts that can be read, how to record each, and the layout of the dump at a path."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from tui_debugger.cli.options import add_redirects
-from tui_debugger.cli.output import documented, note, print_json, print_table, print_text
+from tui_debugger.cli.output import note, print_json, print_table, print_text
 from tui_debugger.errors import TdbgError
 from tui_debugger.sources.registry import (
     Claim,
@@ -24,63 +23,22 @@ from tui_debugger.sources.registry import (
 )
 from tui_debugger.text.tables import Column, Cut
 
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
-DESCRIPTION = """\
-Lists the layouts of dumps that can be read, with what each can show and what it
-cannot. With the name of one: how to record it, and what it is recognised by.
-With a path: which layout opens it, how sure that is, which names say so, and
-which others recognise something there.
-"""
-EPILOG = """\
-exit codes:
-  0    done
-  2    nothing recognisable at the path, or what is there cannot be opened
-
-examples:
-  tdbg formats
-  tdbg formats tensor-files
-  tdbg formats /data/dump
-  tdbg formats /data/dump --json
-"""
 ABILITIES: Final = ("values", "statistics", "hashes", "order", "edges", "stacks", "gradients")
 """What a layout may be able to show, by the names in ``Shows``."""
 _COLUMNS: Final = [Column("layout"), *(Column(name) for name in ABILITIES[:-1]), Column(ABILITIES[-1], cut=Cut.END)]
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "formats",
-        help="list the layouts that can be read, or say what is at a path",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "path",
-        nargs="?",
-        type=Path,
-        metavar="PATH",
-        help="a path, or the name of a layout (default: lists all)",
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
-    add_redirects(parser)
-    parser.set_defaults(run=_run)
-
-
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("formats", arguments):
-        if arguments.path is None:
-            return _list(arguments)
-        wanted = word_of(str(arguments.path))
-        known, problems = known_formats()
-        named = _named(wanted, known, path=arguments.path)
-        if named is None:
-            return _explain(arguments, known)
-        _note_all(problems)
-        return _describe(named, arguments)
+def print_formats(arguments: argparse.Namespace) -> int:
+    """Prints all layouts, the layout that PATH names, or the layout of the dump at PATH; returns the exit code."""
+    if arguments.path is None:
+        return _list(arguments)
+    wanted = word_of(str(arguments.path))
+    known, problems = known_formats()
+    named = _named(wanted, known, path=arguments.path)
+    if named is None:
+        return _explain(arguments, known)
+    _note_all(problems)
+    return _describe(named, arguments)
 
 
 def _named(wanted: str, known: Sequence[Format], *, path: Path) -> Format | None:
@@ -95,12 +53,10 @@ def _list(arguments: argparse.Namespace) -> int:
     known, problems = known_formats()
     _note_all(problems)
     if arguments.json:
-        print_json(
-            {"command": "formats", "path": None, "exit_code": 0, "formats": [format_row(each) for each in known]}
-        )
+        print_json({"command": "ls", "path": None, "exit_code": 0, "formats": [format_row(each) for each in known]})
         return 0
     print_table(_COLUMNS, [(word_of(each.name), *ability_words(each.shows)) for each in known])
-    print_text("", "some: where it was recorded. `tdbg formats NAME` says how to record one.")
+    print_text("", "some: where it was recorded. `tdbg ls --formats NAME` says how to record one.")
     return 0
 
 
@@ -130,7 +86,7 @@ def _limits(shows: Shows) -> tuple[str, ...]:
 
 def _describe(each: Format, arguments: argparse.Namespace) -> int:
     if arguments.json:
-        print_json({"command": "formats", "path": str(arguments.path), "exit_code": 0, "formats": [format_row(each)]})
+        print_json({"command": "ls", "path": str(arguments.path), "exit_code": 0, "formats": [format_row(each)]})
         return 0
     print_text(f"{each.name}: {_sentence(each.shows)}")
     print_text(f"recognised by {each.looked_for}", *_limits(each.shows))
@@ -162,7 +118,7 @@ def _explain(arguments: argparse.Namespace, known: list[Format]) -> int:
         ) from None
     code = 0 if found[0].opens else TdbgError.exit_code
     if arguments.json:
-        head = {"command": "formats", "path": str(path), "exit_code": code}
+        head = {"command": "ls", "path": str(path), "exit_code": code}
         print_json({**head, "found": [claim_row(each) for each in found], "notices": list(notices)})
         return code
     _note_all(notices)

@@ -1,4 +1,4 @@
-"""``tdbg trajectory``: the weights of a run over its steps, or over its checkpoints."""
+"""``tdbg trend`` without NODE: the weights of a run over its steps, or over its checkpoints."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import argparse
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from tui_debugger.cli.options import add_command, add_top, add_where, add_work, open_session, pairs_of
+from tui_debugger.cli.options import open_session, pairs_of
 from tui_debugger.cli.output import (
-    documented,
     doubt_lines,
     interruptible,
     note,
@@ -25,67 +24,16 @@ from tui_debugger.cli.output import (
 from tui_debugger.text.tables import Column, Cut
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from tui_debugger.cli.output import Unseen
     from tui_debugger.diagnose.trajectory import Trajectory
 
-DESCRIPTION = """\
-Follows every weight over the dumped steps, or over a directory of checkpoints:
-how its norm grows, how far it moves at a step (|update| / |weight|), whether it
-keeps its direction, its effective rank; which weights never move, and which
-move much more or less than others of their kind.
-"""
-EPILOG = """\
-exit codes:
-  0    done: these are facts, no verdict
-  2    no weight has two steps to compare, or a part of the dump could not be
-       read
-  130  interrupted
-
-examples:
-  tdbg trajectory DUMP
-  tdbg trajectory CHECKPOINTS --remarks
-  tdbg trajectory DUMP --filter attn --step 0-100 --csv
-
-growth      last norm / first norm
-update      |update| / |weight| of a step: the median over the steps, and the
-            last one
-cosine      between successive updates, median: 1 the same way on and on, -1
-            back and forth
-eff. rank   exp of the entropy of the normalised singular values, first and
-            last; of a larger matrix from 256 of its rows and 1,024 of its
-            columns
-remarks     never moves; grows or shrinks 2 times; moves 3 times more or less
-            than the median of its kind (robust z of the logarithm from 3.5 on);
-            loses half its effective rank; NaN or Inf
-"""
 _EXITS: Final = {0: "done", 2: "cannot judge"}
-_ROWS: Final = 100
-"""Weights that are listed for people."""
 _BARS: Final = 20
 """Cells of a bar for every step."""
 
 
-def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = add_command(
-        commands, "trajectory", "weights over the steps: who moves, grows, loses rank", DESCRIPTION, EPILOG
-    )
-    parser.add_argument("--remarks", action="store_true", help="only weights that something sets apart")
-    add_top(parser, "weights", _ROWS)
-    parser.add_argument("--csv", action="store_true", help="a row for every weight on stdout")
-    add_where(parser)
-    add_work(parser)
-    parser.set_defaults(run=_run)
-
-
-def _run(arguments: argparse.Namespace) -> int:
-    with documented("trajectory", arguments):
-        return _followed(arguments)
-
-
-def _followed(arguments: argparse.Namespace) -> int:
+def print_weights(arguments: argparse.Namespace) -> int:
+    """Prints the trajectory of each weight and returns the exit code."""
     from tui_debugger.diagnose.trajectory import SUMMARY, trajectory
 
     one_format(arguments)
@@ -161,7 +109,7 @@ def _document(
     unreadable = missing.rows
     reasons = [*unreadable["reasons"], *({"kind": "unreadable", "text": text} for text in doubts(found))]
     return {
-        "command": "trajectory",
+        "command": "trend",
         "path": str(arguments.path),
         "exit_code": code,
         "headline": headline(found),
