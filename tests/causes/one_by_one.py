@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tui_debugger.causes.by_design import stated
+from tui_debugger.causes.by_design_readers import stated
 from tui_debugger.causes.by_design_steps import StepDesigns
 from tui_debugger.causes.made_from import _OF_TWO
 from tui_debugger.causes.table import OVERFLOW, Criterion, Start, State

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tui_debugger.causes.by_design import Designs, Elements
+from tui_debugger.causes.by_design import Designs
+from tui_debugger.causes.by_design_readers import Elements
 from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.graph import RankGraph
 

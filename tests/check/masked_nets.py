@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from tests.session.opened import watch
 from tests.sources.memory import MemorySource, Op, table_of
-from tui_debugger.causes.by_design import Designs, Elements
+from tui_debugger.causes.by_design import Designs
+from tui_debugger.causes.by_design_readers import Elements
 from tui_debugger.causes.by_design_steps import elements_of_stats
 from tui_debugger.model import AtLeast, Category, Side, TensorStats, Verdict
 from tui_debugger.session import Session

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.session.opened import watch
 from tests.sources.memory import MemorySource, Op
-from tui_debugger.causes.by_design import OPERATORS
 from tui_debugger.causes.by_design_steps import by_design_text
+from tui_debugger.causes.by_design_table import OPERATORS
 from tui_debugger.causes.table import Start
 from tui_debugger.model import Category, Hit, Side, Verdict
 from tui_debugger.session import Session

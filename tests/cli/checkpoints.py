@@ -155,7 +155,7 @@ def megatron(of: Weights) -> Weights:
         "embedding.word_embeddings.weight": np.concatenate([of["model.embed_tokens.weight"], padding]),
         "decoder.final_layernorm.weight": of["model.norm.weight"],
     }
-    for layer in range(LAYERS):
+    for layer in sorted({int(each[1]) for name in of if (each := re.search(r"layers\.(\d+)", name))}):
         old, new = f"model.layers.{layer}.", f"decoder.layers.{layer}."
         for kind in ("weight", "bias"):
             parts = [of[f"{old}self_attn.{each}_proj.{kind}"] for each in "qkv"]
@@ -326,13 +326,27 @@ def megatron_parallel(of: Weights, ranks: int = 2) -> Ranks:
 
 def stages(of: Weights, *, from_zero: bool) -> Ranks:
     """Two stages of a pipeline of Megatron; the second one may count its layers from zero."""
-    made: Ranks = {f"mp_rank_00_00{rank}/model": {} for rank in range(2)}
-    for name, value in megatron(of).items():
+    return {f"mp_rank_00_00{number}/model": own for number, own in enumerate(in_stages(megatron(of), from_zero))}
+
+
+def parallel_stages(of: Weights, *, from_zero: bool) -> Ranks:
+    """The same, with two tensor-parallel ranks each."""
+    return {
+        f"mp_rank_0{rank}_00{number}/model": own
+        for rank, whole in enumerate(megatron_parallel(of).values())
+        for number, own in enumerate(in_stages(whole, from_zero))
+    }
+
+
+def in_stages(of: Weights, from_zero: bool) -> tuple[Weights, Weights]:
+    """The first layer, and the others with the norm behind them."""
+    made: tuple[Weights, Weights] = {}, {}
+    for name, value in of.items():
         layer = re.search(r"layers\.(\d)", name)
         second = int(layer[1]) > 0 if layer else "final" in name
         if layer and second and from_zero:
             name = name.replace(layer[0], f"layers.{int(layer[1]) - 1}")  # noqa: PLW2901 - of the same weight
-        made[f"mp_rank_00_00{int(second)}/model"][name] = value
+        made[second][name] = value
     return made
 
 

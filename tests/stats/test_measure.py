@@ -7,6 +7,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from tui_debugger.stats.measure import (
     subset,
 )
 from tui_debugger.stats.npy import FIRST_READ
-from tui_debugger.stats.records import ONLY_COMPARED, ROW, ReadRequests, Records, RequiredStats, State
+from tui_debugger.stats.records import ONLY_COMPARED, ROW, ReadRequests, Records, RequiredStats, Specs, State
 from tui_debugger.stats.scan import joined, measure_file_span, spans_of
 
 pytestmark = pytest.mark.usefixtures("measured_by")
@@ -645,6 +646,16 @@ def test_a_batch_carries_the_kinds_of_its_own_files_only(tmp_path: Path) -> None
     specs = members(tmp_path, 1, 40, "safetensors")
     batch, _ = subset(requests_for(specs, [-1] * len(specs), RequiredStats()), np.array([5, 6]))
     assert [kind.member for kind in batch.specs.kinds] == ["t5", "t6"]
+
+
+def test_a_batch_carries_the_members_of_its_own_files_only(tmp_path: Path) -> None:
+    specs = members(tmp_path, 1, 40, "safetensors")
+    kind = replace(specs[0], path="", member="")
+    paths, places = [os.fsencode(spec.path) for spec in specs], [spec.member for spec in specs]
+    every = Specs(paths, (kind,), np.zeros(len(specs), np.int32), places)
+    requests = replace(requests_for(specs, [-1] * len(specs), RequiredStats()), specs=every)
+    batch, _ = subset(requests, np.array([5, 6]))
+    assert [batch.specs.spec(row) for row in (0, 1)] == specs[5:7]
 
 
 def test_a_damaged_member_says_why_and_spoils_no_neighbour(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def sizes_of(requests: ReadRequests) -> npt.NDArray[np.int64]:
 
 def taken(requests: ReadRequests, workers: Workers, progress: ProgressFn = no_progress) -> Records:
     result = Records(len(requests))
-    scan(requests, sizes_of(requests), workers, result, progress)
+    scan(requests, sizes_of(requests), workers, result.place, progress)
     return result
 
 
@@ -99,7 +99,7 @@ def test_progress_counts_files_and_ends_with_all_of_them(requests: ReadRequests,
 def test_nothing_to_look_at_is_no_work(workers: Workers) -> None:
     seen: list[Progress] = []
     result = Records(0)
-    scan(requests_for([], [], []), np.zeros(0, np.int64), workers, result, seen.append)
+    scan(requests_for([], [], []), np.zeros(0, np.int64), workers, result.place, seen.append)
     assert {(snapshot.done, snapshot.total) for snapshot in seen} == {(0, 0)}
 
 
@@ -164,7 +164,7 @@ def test_other_work_is_done_while_others_read(requests: ReadRequests, alone: Rec
 
     result = Records(len(requests))
     with ThreadPoolExecutor(2) as threads:
-        scan(requests, sizes_of(requests), Workers(executor=threads), result, meanwhile=meanwhile)
+        scan(requests, sizes_of(requests), Workers(executor=threads), result.place, meanwhile=meanwhile)
     assert len(done) >= 5
     assert set(done) == {threading.current_thread()}
     assert_equal_bits(result, alone, every(requests))
@@ -175,7 +175,7 @@ def test_who_reads_alone_does_no_other_work(requests: ReadRequests, alone: Recor
         pytest.fail("called")
 
     result = Records(len(requests))
-    scan(requests, sizes_of(requests), Workers(jobs=1), result, meanwhile=meanwhile)
+    scan(requests, sizes_of(requests), Workers(jobs=1), result.place, meanwhile=meanwhile)
     assert_equal_bits(result, alone, every(requests))
 
 
@@ -184,7 +184,7 @@ def test_an_error_of_the_other_work_stops_the_work(requests: ReadRequests) -> No
         raise RuntimeError("other work")
 
     with ThreadPoolExecutor(2) as threads, pytest.raises(RuntimeError, match="other work"):
-        scan(requests, sizes_of(requests), Workers(executor=threads), Records(len(requests)), meanwhile=broken)
+        scan(requests, sizes_of(requests), Workers(executor=threads), Records(len(requests)).place, meanwhile=broken)
 
 
 # -- cancelling --------------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def stopper(after: int) -> ProgressFn:
 def test_what_was_done_before_cancelling_stands(requests: ReadRequests, alone: Records, workers: Workers) -> None:
     result = Records(len(requests))
     with pytest.raises(CancelledError):
-        scan(requests, sizes_of(requests), workers, result, stopper(100))
+        scan(requests, sizes_of(requests), workers, result.place, stopper(100))
     done = np.flatnonzero(result.rows["state"] != State.UNKNOWN)
     assert 100 <= len(done) < len(requests)
     part = Records(len(done))

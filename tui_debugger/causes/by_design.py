@@ -21,107 +21,73 @@ of its operator, and an Inf has to be intended in whatever input it is.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from tui_debugger.causes.by_design_missing import Missing
+from tui_debugger.causes.by_design_readers import (
+    DEPTH,
+    Elements,
+    has_signs,
+    is_infinite,
+    stated,
+    unmade,
+)
 from tui_debugger.causes.by_design_table import (
     ABSORBS,
     ADDS,
     BOUNDED,
+    CHOOSES,
     COMPARES,
     CONVERTS,
-    COPIES,
     FRESH,
     INTEGER_WORK,
     JOINS,
     KEEPS_SCRATCH,
-    LIKE,
-    MAKES_NUMBERS,
+    LOGARITHMS,
+    LOGIC,
+    MEASURES,
     MOVES,
     NOTHING,
     OPERATORS,
     OVERWRITES,
-    PASSES_ON,
     PICKS,
     POLES,
     PRODUCTS,
     QUERIES,
-    READS_NO_VALUES,
     REPEATS,
     SELECTS,
     SOFTENS,
     SUBTRACTS,
     SUMS_WITH_PRODUCTS,
     TELLS_NOTHING,
-    VIEWS,
     WEIGHS,
     Work,
 )
 from tui_debugger.graph.categories import (
-    BUFFER_UPDATE,
-    INPUT_UPDATE,
     assigned,
     draws_updates,
-    is_backward,
-    plain_type,
 )
-from tui_debugger.graph.table import NodeFlag, NodeTable, real_consumers, real_inputs
+from tui_debugger.graph.table import NodeTable, real_consumers, real_inputs
 from tui_debugger.model import (
     PARAMETERS,
     Category,
 )
 
 _SAME: Final = frozenset({"eq", "equal"})
-_DEPTH: Final = 200
-"""Operators in a row that pass an Inf on, at most: only a graph with a circle has more."""
+_FUNCTIONS: Final = "function"
+"""The end of the kinds of nodes that stand for functions of which a training was not seen to run one by one."""
 _FORMULA: Final = 6
 """Operators in a row with which a formula of a backward pass passes on what it selects away, at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Elements:
-    """The elements of a tensor, as far as they are known: how many are NaN and Inf, how large the others.
-
-    Attributes:
-        nan, positive, negative: elements that are NaN, +Inf, -Inf.
-        count: all elements; 0 when not known.
-        peak: largest finite magnitude; None when not known.
-        largest: largest number that its type holds; None when not known.
-        counted: the elements were counted; else only whether there are some of a kind is known.
-        lowest: it has the lowest number of its type, and nothing above 0, as masks have; None when not known.
-    """
-
-    nan: int = 0
-    positive: int = 0
-    negative: int = 0
-    count: int = 0
-    peak: float | None = None
-    largest: float | None = None
-    counted: bool = True
-    lowest: bool | None = None
-
-    @property
-    def infinite(self) -> bool:
-        """Tells whether it has an Inf."""
-        return bool(self.positive or self.negative)
-
-    @property
-    def bad(self) -> bool:
-        """Tells whether it has NaN or Inf."""
-        return bool(self.nan) or self.infinite
-
-
-class Designs:
+class Designs(Missing):
     """Says of the tensors of one step which infinities are by design."""
 
     def __init__(self, nodes: NodeTable, contents: Callable[[int, int], Elements | None]) -> None:
-        """``contents`` says what an output (node row, slot) holds in that step; None when not known."""
-        self._nodes = nodes
-        self._contents = contents
+        """See ``Readers``."""
+        super().__init__(nodes, contents)
         self._intended: dict[tuple[int, int], bool] = {}
         self._absorbed: dict[tuple[int, int], frozenset[str]] = {}
         self._masks: dict[tuple[int, int, bool], bool] = {}
@@ -131,7 +97,7 @@ class Designs:
         place = row, slot
         if place not in self._intended:
             self._intended[place] = False  # in a circle nobody wrote it
-            self._intended[place] = depth < _DEPTH and self._is_intended(row, slot, depth)
+            self._intended[place] = depth < DEPTH and self._is_intended(row, slot, depth)
         return self._intended[place]
 
     def absorbed_by(self, row: int, slot: int, depth: int = 0) -> frozenset[str]:
@@ -139,7 +105,7 @@ class Designs:
         place = row, slot
         if place not in self._absorbed:
             self._absorbed[place] = frozenset()
-            if depth < _DEPTH and self.intended(row, slot):
+            if depth < DEPTH and self.intended(row, slot):
                 self._absorbed[place] = self._absorbing(row, slot, depth)
         return self._absorbed[place]
 
@@ -151,7 +117,7 @@ class Designs:
         """
         sources: dict[tuple[int, int], None] = {}
         pending = [row] if draws_updates(self._nodes) else []
-        while pending and len(sources) < _DEPTH:
+        while pending and len(sources) < DEPTH:
             for each in real_inputs(self._nodes, pending.pop()):
                 if each[0] >= 0 and each not in sources and self.intended(*each):
                     sources[each] = None
@@ -159,7 +125,7 @@ class Designs:
         readers: dict[int, None] = {}
         reads_on = list(sources)
         for each in reads_on:  # grows: what passes the Inf on is read as well
-            for reader, _ in self._readers(*each) if len(readers) < _DEPTH else ():
+            for reader, _ in self._readers(*each) if len(readers) < DEPTH else ():
                 if reader not in readers and self._order(reader) < self._order(row):
                     readers[reader] = None
                     reads_on += [(reader, at) for at in self._outputs(reader) if self.intended(reader, at)]
@@ -173,7 +139,7 @@ class Designs:
         held, given = self._given(row)
         outputs = self._outputs(row).items()
         bad = any(each.bad and not self.intended(row, at) for at, each in outputs)
-        return bad and self._all_intended(held, given, range(len(held)), 0)
+        return bad and self._all_intended(held, given, range(len(held)), 0, row)
 
     # -- intended ------------------------------------------------------------------------------------
 
@@ -187,38 +153,52 @@ class Designs:
             return True
         return (source := self._handed_on(row)) is not None and self.may_be_intended(source[0])
 
-    def _handed_on(self, row: int) -> tuple[int, int] | None:
-        """The output that a module may only have returned, in a graph of our client: it is made of nothing else."""
-        inputs = real_inputs(self._nodes, row) if row >= 0 and draws_updates(self._nodes) else []
-        alone = len(inputs) == 1 and inputs[0][0] >= 0 and not self._is_backward(row) and not is_known(self._kind(row))
-        return inputs[0] if alone else None
-
-    def _hands_on(self, row: int, slot: int = 0) -> bool:
-        """Tells whether a module returns the very elements that it is made of."""
-        source, mine = self._handed_on(row), self._contents(row, slot) if row >= 0 else None
-        return source is not None and mine is not None and holds_the_same(mine, self._contents(*source))
-
-    def _kind(self, row: int) -> str:
-        return plain_type(self._nodes.op_type(row)) if row >= 0 else ""
-
-    def _category(self, row: int) -> Category:
-        """The category of a node. An input that no node made is fed as data, like a graph input."""
-        return self._nodes.category_of(row) if row >= 0 else Category.PARAMETER
-
     def _is_intended(self, row: int, slot: int, depth: int) -> bool:
-        out = self._contents(row, slot) if self.may_be_intended(row) else None
+        may_be = self.may_be_intended(row) or self.may_be_missing(row)
+        out = self._contents(row, slot) if may_be else None
         if out is None or not out.bad:
             return False
         if self._is_scratch(row, slot) or (self._is_backward(row) and self._is_hidden(row, slot, depth)):
             return True
-        return not out.nan and self._is_told(row, slot, out, depth)
+        if out.nan:
+            return bool(self.left_out_by(row, slot))
+        return self._is_told(row, slot, out, depth) and not self._is_bad_data(row, slot)
+
+    def _is_bad_data(self, row: int, slot: int, depth: int = 0) -> bool:
+        """Tells whether an Inf is that of data: all that computes with it measures how far other values are from it.
+
+        Nobody lays a mask over the labels of a loss. Where something makes the Inf finite later, it is meant after all.
+        """
+        if depth > _FORMULA or self._is_backward(row):
+            return False
+        readers = [each for each, _ in self._readers(row, slot) if not self._is_change(each)]
+        return bool(readers) and all(self._measures(each, depth) for each in readers)
+
+    def _measures(self, row: int, depth: int) -> bool:
+        """Tells whether a node that is bad makes a difference or a loss of its input, maybe after moves."""
+        kind = self._kind(row)
+        bad = [slot for slot, each in self._outputs(row).items() if each.bad]
+        if kind in MOVES or (kind in OPERATORS and OPERATORS[kind].written):
+            return bool(bad) and all(self._is_bad_data(row, slot, depth + 1) for slot in bad)
+        return bool(bad) and kind in MEASURES | SUBTRACTS and not self._ends_finite(row)
+
+    def _ends_finite(self, row: int) -> bool:
+        """Tells whether something that is made of a bad node is finite again, but for what compares."""
+        pending = [row]
+        for each in pending:  # grows
+            for slot in (at for at, held in self._outputs(each).items() if held.bad):
+                for reader, _ in self._readers(each, slot):
+                    if self._is_clean(reader) and not (self._kind(reader) in COMPARES or self._read_another(reader)):
+                        return True
+                    pending += [reader] if reader not in pending and len(pending) < DEPTH else []
+        return False
 
     def _is_told(self, row: int, slot: int, out: Elements, depth: int) -> bool:
         """Tells whether a node was told to write every Inf of an output, or passes such ones on."""
         category, kind = self._category(row), self._kind(row)
         if category is Category.CONSTANT:
             constant = stated(self._nodes, row)
-            return constant is None or _has_signs(out, [constant])
+            return constant is None or has_signs(out, [constant])
         if category is Category.PARAMETER:
             # A mask may be fed as data; any other Inf in the data is a fault of the data.
             low = not out.positive and (
@@ -233,7 +213,12 @@ class Designs:
             passed_on = self.intended(*real_inputs(self._nodes, row)[0], depth + 1)
         else:
             passed_on = kind in OPERATORS and self._comes_from_operands(row, slot, out, depth)
-        return passed_on or self._overflows_a_mask(row, slot, out, depth) or self._is_pole(row, slot, out)
+        return (
+            passed_on
+            or self._overflows_a_mask(row, slot, out, depth)
+            or self._is_pole(row, slot, out)
+            or self._is_log_of_mask(row, slot, out, depth)
+        )
 
     def _is_compared(self, row: int, slot: int) -> bool:
         """Tells whether all that reads a tensor compares it with a mask: PyTorch does so to find out what is causal."""
@@ -265,7 +250,7 @@ class Designs:
             return False
         held = [(each, 0) for each in made]
         given = [self._contents(*each) for each in held]
-        return _has_signs(out, given) and self._all_intended(held, given, range(len(held)), depth)
+        return has_signs(out, given) and self._all_intended(held, given, range(len(held)), depth)
 
     def _is_filler(self, row: int, slot: int) -> bool:
         """Tells whether an output is what fused attention keeps for its own backward pass, beside a finite result.
@@ -287,11 +272,6 @@ class Designs:
     def _is_for_its_backward(self, row: int, slot: int) -> bool:
         return all(self._is_backward(reader) for reader, _ in real_consumers(self._nodes, row, slot))
 
-    def _is_made_of_others(self, row: int) -> bool:
-        """Tells whether an operator was given more than numbers of the program."""
-        inputs = real_inputs(self._nodes, row)
-        return any(each < 0 or self._nodes.category_of(each) is not Category.CONSTANT for each, _ in inputs)
-
     def _is_mask(self, row: int, slot: int, depth: int, *, joined: bool = False) -> bool:
         """Tells whether all that reads a graph input uses it as a mask (``joined``: it was laid over something)."""
         key = row, slot, joined
@@ -309,23 +289,8 @@ class Designs:
             uses = (self._uses_mask(*each, depth, joined=joined, first=first) for each in readers)
             if same := self._same_inside(row, slot):
                 uses = (self.intended(*each, depth + 1) for each in same)
-            self._masks[key] = depth < _DEPTH and bool(readers) and all(uses)
+            self._masks[key] = depth < DEPTH and bool(readers) and all(uses)
         return self._masks[key]
-
-    def _consumers(self, row: int, slot: int) -> list[tuple[int, int]]:
-        """What reads an output (node row, input). An input that nothing made is read by its own node alone.
-
-        A buffer is not read by what changes it: that is drawn to show what the buffer is made of.
-        """
-        if row < 0:
-            return [unmade(row, slot)]
-        return [each for each in real_consumers(self._nodes, row, slot) if each[1] or not self._is_change(each[0])]
-
-    def _is_change(self, row: int) -> bool:
-        return self._nodes.op_type(row) in {BUFFER_UPDATE, INPUT_UPDATE}
-
-    def _is_backward(self, row: int) -> bool:
-        return row >= 0 and (is_backward(self._nodes.op_type(row)) or self._nodes.category_of(row) is Category.GRADIENT)
 
     def _uses_mask(self, row: int, at: int, depth: int, *, joined: bool, first: int = 0) -> bool:
         """Tells whether an operator does with its input ``at`` what is done with masks.
@@ -362,24 +327,18 @@ class Designs:
         """
         return []
 
-    def _given(self, row: int) -> tuple[list[tuple[int, int]], list[Elements | None]]:
-        """The inputs of an operator (node row, slot; see ``unmade``), and what they hold."""
-        inputs = [each for each in enumerate(real_inputs(self._nodes, row)) if not self._nodes.orders_only(each[1][0])]
-        held = [made if made[0] >= 0 else unmade(row, at) for at, made in inputs]
-        return held, [self._contents(*each) for each in held]
-
     def _comes_from_operands(self, row: int, slot: int, out: Elements, depth: int) -> bool:
         """Tells whether an operator was given every Inf that it put out, to write it or to pass it on."""
         kind = self._kind(row)
         operands = OPERATORS[kind]
         held, given = self._given(row)
-        if operands.written and not (kind == "select" and len(held) < 2):  # torch's select is an index
+        if operands.written:
             # What selects passes on data as well: it has to be known which of both was infinite.
             told = kind not in SELECTS or None not in given or self._is_mask(row, slot, depth, joined=True)
             return told and self._is_written(row, held, given, out, depth)
         slots = range(len(held)) if operands.passed is None or kind in SELECTS else operands.passed
         passed = [at for at in slots if at < len(held)]
-        if not self._all_intended(held, given, range(len(held)), depth):
+        if not self._all_intended(held, given, range(len(held)), depth, row):
             return False
         if not any(map(is_infinite, given)):
             return not out.positive and (
@@ -396,7 +355,7 @@ class Designs:
         infinite = [each for each in given if is_infinite(each)] if all(given[at] is not None for at in passed) else []
         if not infinite:
             return False
-        return _has_signs(out, infinite) if operands.work is Work.WEAKENS else _only_moves(kind, given, out)
+        return has_signs(out, infinite) if operands.work is Work.WEAKENS else _only_moves(kind, given, out)
 
     @staticmethod
     def _is_from_outside(held: Sequence[tuple[int, int]], given: Sequence[Elements | None]) -> bool:
@@ -406,11 +365,18 @@ class Designs:
         return any(outside) and known
 
     def _all_intended(
-        self, held: Sequence[tuple[int, int]], given: Sequence[Elements | None], slots: Iterable[int], depth: int
+        self,
+        held: Sequence[tuple[int, int]],
+        given: Sequence[Elements | None],
+        slots: Iterable[int],
+        depth: int,
+        reader: int = -1,
     ) -> bool:
-        """Tells whether whatever is bad about some inputs is an intended Inf."""
+        """Tells whether whatever is bad about some values, which may be inputs of a node, is an intended Inf."""
         return all(
-            self.intended(*held[at], depth + 1) for at in slots if (contents := given[at]) is not None and contents.bad
+            self.intended(*held[at], depth + 1) or (reader >= 0 and self._read_clean(reader, at))
+            for at in slots
+            if (contents := given[at]) is not None and contents.bad
         )
 
     def _is_written(
@@ -423,7 +389,7 @@ class Designs:
         by_operators = [at for at, (each, _) in enumerate(held) if at not in told or not self._is_fed(each)]
         # What stands in a buffer that it changes is its own work, and that of what else changes the buffer.
         by_operators = [at for at in by_operators if not self._changes(row, held[at][0], depth)]
-        if not self._all_intended(held, given, by_operators, depth):
+        if not self._all_intended(held, given, by_operators, depth, row):
             return False
         for at in operands.written:
             value, contents = (held[at][0], given[at]) if at < len(held) else (-1, None)
@@ -434,7 +400,7 @@ class Designs:
             # The type has to do, and whatever it writes has one sign.
             unknown = [at for at in passed if given[at] is None]
             return not (out.positive and out.negative and unknown)
-        return _has_signs(out, [contents for contents in given if contents is not None])
+        return has_signs(out, [contents for contents in given if contents is not None])
 
     def _changes(self, row: int, buffer: int, depth: int) -> bool:
         """Tells whether an operator writes into a buffer, and all else that does was told to write."""
@@ -479,7 +445,7 @@ class Designs:
         if self._is_fed(row):
             return self._is_mask(row, slot, depth)
         operands = OPERATORS.get(self._kind(row))
-        if operands is None or operands.work is Work.WEAKENS or depth > _DEPTH or self._kind(row) in ADDS:
+        if operands is None or operands.work is Work.WEAKENS or depth > DEPTH or self._kind(row) in ADDS:
             return False
         return bool(operands.written) or any(
             each[0] >= 0 and self._is_made_as_mask(*each, depth + 1) for each in real_inputs(self._nodes, row)[:1]
@@ -490,14 +456,15 @@ class Designs:
 
         Formulas of PyTorch's backward passes divide by a norm of 0, and put 0 there in one of the next operators.
         """
-        return self.may_be_intended(row) and (self._is_backward(row) or self._kind(row) in KEEPS_SCRATCH)
+        hidden = self._is_backward(row) or self._kind(row) in KEEPS_SCRATCH
+        return (hidden and self.may_be_intended(row)) or self.may_be_missing(row)
 
     def _is_hidden(self, row: int, slot: int, depth: int) -> bool:
         """Tells whether a formula of a backward pass selects other elements than those that a pole made bad."""
         held, given = self._given(row)
         made = self._kind(row) in POLES or any(each is not None and each.bad for each in given)
-        selected = made and self._selected_away(row, slot, _DEPTH - _FORMULA)
-        return bool(selected) and self._all_intended(held, given, range(len(held)), depth)
+        selected = made and self._selected_away(row, slot, DEPTH - _FORMULA)
+        return bool(selected) and self._all_intended(held, given, range(len(held)), depth, row)
 
     def _is_pole(self, row: int, slot: int, out: Elements) -> bool:
         """Tells whether a function has a pole at a finite input, and other elements than that one are selected."""
@@ -508,37 +475,60 @@ class Designs:
         clean = all(each is None or not each.bad for each in given)
         return clean and bool(self._selected_away(row, slot))
 
+    def _is_log_of_mask(self, row: int, slot: int, out: Elements, depth: int) -> bool:
+        """Tells whether a mask is the logarithm of True and False: what else is 0 there is a fault of the data."""
+        inputs = real_inputs(self._nodes, row)[:1] if self._kind(row) in LOGARITHMS and not out.positive else []
+        return any(self._says_where(*each) for each in inputs) and self._is_mask(row, slot, depth)
+
+    def _says_where(self, row: int, slot: int, depth: int = 0) -> bool:
+        """Tells whether a tensor says of every element whether something holds, as True and False or as 1 and 0."""
+        kind = self._kind(row)
+        if row < 0 or depth > _FORMULA or kind in COMPARES | LOGIC or self._is_boolean(row, slot):
+            return row >= 0 and depth <= _FORMULA
+        moved = real_inputs(self._nodes, row)[:1] if kind in MOVES else []
+        return any(self._says_where(*each, depth + 1) for each in moved)
+
+    def _is_boolean(self, row: int, slot: int) -> bool:  # noqa: ARG002 - of tensors whose type is known
+        """Tells whether a tensor is known to hold True and False."""
+        return False
+
     # -- absorbed ------------------------------------------------------------------------------------
 
     def _absorbing(self, row: int, slot: int, depth: int) -> frozenset[str]:
+        if row >= 0 and (self._is_filler(row, slot) or self._is_scratch(row, slot)):
+            return frozenset({self._nodes.op_type(row)})
+        if left_out := self.left_out_by(row, slot):
+            return left_out
         if row >= 0 and self._is_unread_view(row):
-            source = next(iter(real_inputs(self._nodes, row)), (-1, 0))
-            at_rest = frozenset() if self.copied(row) is None else frozenset({NOTHING})
-            return at_rest or (self.absorbed_by(*source, depth + 1) if source[0] >= 0 else frozenset())
-        kept = row >= 0 and (self._is_filler(row, slot) or self._is_scratch(row, slot))
-        if kept or (row >= 0 and self._is_unread_number(row, slot)):
-            return frozenset({self._nodes.op_type(row) if kept else NOTHING})
+            shown = (each for each in real_inputs(self._nodes, row) if each[0] >= 0 and self.intended(*each))
+            of_source = (self.absorbed_by(*each, depth + 1) for each in shown)
+            return frozenset({NOTHING}) if self.copied(row) is not None else next(of_source, frozenset())
+        if row >= 0 and (self._is_unread_number(row, slot) or self._is_unread_choice(row, slot)):
+            return frozenset({NOTHING})
+        return self._absorbing_readers(row, slot, depth)
+
+    def _absorbing_readers(self, row: int, slot: int, depth: int) -> frozenset[str]:
         inside = [self.absorbed_by(*each, depth + 1) for each in self._same_inside(row, slot)]
         by_module = frozenset().union(*inside) if all(inside) else frozenset()
-        readers = [
-            each
-            for each in self._readers(row, slot)
-            if not (self._kind(each[0]) in PASSES_ON and self._is_clean(each[0]))  # which read something else, then
-        ]
+        readers = [each for each in self._readers(row, slot) if not self._read_another(each[0])]
         # A mask that is kept, and that this step does not use, is read by nothing.
         unread = not readers and row >= 0 and (self._is_fed(row) or self._is_returned(row))
         found: set[str] = {NOTHING} if unread else set()
+        is_mask = row >= 0 and self._is_fed(row) and self._is_only_mask(row, slot)
         for consumer, position in readers:
             kind, outputs = self._kind(consumer), self._outputs(consumer)
             if self._is_change(consumer):
                 changed = real_inputs(self._nodes, consumer)[0]
                 outputs = {0: held} if (held := self._contents(*changed)) is not None else {}
+                if held is not None and not held.bad:
+                    continue  # the buffer is changed in another way in this step
                 consumer = changed[0]  # noqa: PLW2901 - the buffer stands for what is drawn to change it
             if not outputs:
                 return frozenset()
             for at, contents in outputs.items():
                 if not contents.bad:
-                    if not (by_module or _absorbs(kind, position) or self._converts_away(consumer, at)):
+                    absorbs = _absorbs(kind, position) or self._converts_away(consumer, at)
+                    if not (by_module or absorbs or (is_mask and kind.endswith(_FUNCTIONS))):
                         return frozenset()
                     found |= by_module or {self._nodes.op_type(consumer)}
                     continue
@@ -548,83 +538,23 @@ class Designs:
                 found |= further
         return frozenset(found)
 
-    def _readers(self, row: int, slot: int) -> list[tuple[int, int]]:
-        """What reads the values of an output (node row, input). A backward pass that is clean says nothing."""
-        forward = not self._is_backward(row)
-        return [
-            (consumer, position)
-            for consumer, position in dict.fromkeys(self._consumers(row, slot))
-            if self._kind(consumer) not in READS_NO_VALUES
-            and not LIKE.fullmatch(self._kind(consumer))
-            and not is_backward(self._nodes.op_type(consumer))
-            and not (forward and self._is_backward(consumer) and self._is_clean(consumer))
-            and not self._is_unread_view(consumer)
-            and (self._is_change(consumer) or self._ran(consumer))  # that a buffer changes is no work
-            and not (row >= 0 and self._writes(consumer) and consumer in (assigned(self._nodes, row) or ()))
-        ]
-
-    def _writes(self, row: int) -> bool:
-        """Tells whether all that an operator puts out is a tensor in which it wrote something."""
-        operands = OPERATORS.get(self._kind(row))
-        return operands is not None and bool(operands.written)
-
-    def _ran(self, row: int) -> bool:  # noqa: ARG002 - of a step whose nodes are looked up
-        """Tells whether a node may have run in this step: a graph has the nodes of all steps."""
-        return True
-
-    def _is_unread_view(self, row: int, depth: int = 0) -> bool:
-        """Tells whether an operator only shows or copies elements that nothing computes with there.
-
-        Such are views that are written over next, and copies that are saved.
-        """
-        kind = self._kind(row)
-        shows = kind in VIEWS | COPIES | CONVERTS and not (kind in SELECTS and len(real_inputs(self._nodes, row)) > 1)
-        shows = shows or (row >= 0 and self._hands_on(row))
-        return (
-            shows
-            and depth < _DEPTH
-            and all(
-                self._is_unread_view(each, depth + 1) or (self._is_backward(each) and self._is_clean(each))
-                for each, _ in real_consumers(self._nodes, row)
-            )
-        )
+    def _is_only_mask(self, row: int, slot: int) -> bool:
+        """Tells whether a tensor holds nothing but -Inf and 0, as masks that are added do, and data hardly ever."""
+        held = self._contents(row, slot)
+        return held is not None and not held.nan and not held.positive and held.peak == 0
 
     def _is_returned(self, row: int) -> bool:
         """Tells whether a module returned what a node made, and nothing is known to read that."""
         return any(self._hands_on(each) for each, _ in real_consumers(self._nodes, row))
 
-    def _is_unread_number(self, row: int, slot: int) -> bool:
-        """Tells whether nothing reads a tensor of numbers of the program alone: a mask that was not needed."""
-        if self._is_partial() or self._readers(row, slot):
-            return False
-        return self._is_number(row) or (self._kind(row) in FRESH and not self._is_made_of_others(row))
-
-    def _is_partial(self) -> bool:
-        """Tells whether what reads a tensor may not be known."""
-        return bool((self._nodes.flags & int(NodeFlag.FILE_ONLY | NodeFlag.INFERRED | NodeFlag.PARTIAL)).any())
-
-    def _is_number(self, row: int, depth: int = 0) -> bool:
-        kind = self._kind(row) if row >= 0 else ""
-        if LIKE.fullmatch(kind) or self._nodes.category_of(row) is Category.CONSTANT:
-            return True
-        inputs = real_inputs(self._nodes, row) if row >= 0 else []
-        if depth > _DEPTH or kind not in OPERATORS or kind in FRESH or (not inputs and not OPERATORS[kind].written):
-            return kind in MAKES_NUMBERS
-        return all(each >= 0 and self._is_number(each, depth + 1) for each, _ in inputs)
-
-    def _outputs(self, row: int) -> dict[int, Elements]:
-        """Returns the outputs of an operator that are known."""
-        outputs = {at: self._contents(row, at) for at in range(max(int(self._nodes.outputs[row]), 1))}
-        return {at: contents for at, contents in outputs.items() if contents is not None}
-
-    def _is_clean(self, row: int) -> bool:
-        outputs = self._outputs(row).values()
-        return bool(outputs) and not any(each.bad for each in outputs)
+    def _is_unread_choice(self, row: int, slot: int) -> bool:
+        """Tells whether a mask is left in the best of some elements, and nothing computes with it in this step."""
+        return self._kind(row) in CHOOSES and not self._is_partial() and not self._readers(row, slot)
 
     def _selected_away(self, row: int, slot: int, depth: int = 0) -> frozenset[str]:
         """The operator types that select other elements than the infinite ones; empty where any may go on."""
         found: set[str] = set()
-        for consumer, _ in self._readers(row, slot) if depth < _DEPTH else ():
+        for consumer, _ in self._readers(row, slot) if depth < DEPTH else ():
             kind, outputs = self._kind(consumer), self._outputs(consumer)
             if kind in COMPARES:
                 continue
@@ -648,20 +578,12 @@ class Designs:
         return self._kind(row) in CONVERTS and self._ends_in_selection(row, slot)
 
     def _ends_in_selection(self, row: int, slot: int, depth: int = 0) -> bool:
-        readers = self._readers(row, slot) if depth < _DEPTH else []
+        readers = self._readers(row, slot) if depth < DEPTH else []
         return bool(readers) and all(
             self._kind(reader) in SELECTS | OVERWRITES
             or (self._kind(reader) in INTEGER_WORK and self._ends_in_selection(reader, 0, depth + 1))
             for reader, _ in readers
         )
-
-
-def unmade(row: int, slot: int) -> tuple[int, int]:
-    """Names an input that no node made as if it were an output: its node stands for it, as a number below -1.
-
-    The same function tells which input such a name is of.
-    """
-    return -2 - row, slot
 
 
 def _is_value(contents: Elements | None) -> bool:
@@ -674,50 +596,16 @@ def _is_value(contents: Elements | None) -> bool:
     return contents.count == 1 and contents.peak is not None and contents.peak > 1
 
 
-def is_infinite(contents: Elements | None) -> bool:
-    """Tells whether a tensor is known to hold an Inf."""
-    return contents is not None and contents.infinite
-
-
-def _has_signs(out: Elements, sources: Sequence[Elements | None]) -> bool:
-    """Tells whether every Inf has a sign that some source has."""
-    positive = any(each is not None and each.positive for each in sources)
-    negative = any(each is not None and each.negative for each in sources)
-    return (positive or not out.positive) and (negative or not out.negative)
-
-
 def _absorbs(kind: str, position: int) -> bool:
     """Tells whether it is for an operator's kind to make finite what was written for its input at a position."""
     is_written = kind in OPERATORS and position in OPERATORS[kind].written and kind not in SELECTS
     return not is_written and bool(kind in PICKS or WEIGHS.fullmatch(kind) or ABSORBS.fullmatch(kind))
 
 
-def is_known(kind: str) -> bool:
-    """Tells whether a table says what operators of a kind do with an Inf."""
-    return kind in OPERATORS or any(table.fullmatch(kind) for table in (SOFTENS, WEIGHS, ABSORBS))
-
-
-def holds_the_same(one: Elements, other: Elements | None) -> bool:
-    """Tells whether another tensor may be the same one: as many elements, as many Inf, no NaN."""
-    return other is not None and not other.nan and one.count == other.count and same_infinities(one, other)
-
-
-def same_infinities(one: Elements, other: Elements) -> bool:
-    """Tells whether two tensors have as many Inf of each sign; where they were not counted, whether both have some."""
-    if one.counted and other.counted:
-        return (one.positive, one.negative) == (other.positive, other.negative)
-    return same_signs(one, other)
-
-
-def same_signs(one: Elements, other: Elements | None) -> bool:
-    """Tells whether two tensors hold Inf of the same signs."""
-    return _has_signs(one, [other]) and (other is None or _has_signs(other, [one]))
-
-
 def _only_moves(kind: str, given: Sequence[Elements | None], out: Elements) -> bool:
     """Tells whether an operator that only moves elements put out no Inf that it did not get."""
     known = [each for each in given if each is not None]
-    if not _has_signs(out, known):
+    if not has_signs(out, known):
         return False
     if not all(each.counted for each in (out, *known)):
         return True
@@ -742,15 +630,15 @@ def _adds_none(kind: str, operands: Sequence[Elements | None], out: Elements) ->
     given, parts = operands[: _computed(kind)], operands[_computed(kind) :]
     written = [each for each in parts if each is not None and each.infinite]
     if written:
-        return _has_signs(out, operands) and _are_in_parts(given, written, out)
+        return has_signs(out, operands) and _are_in_parts(given, written, out)
     infinite = [each for each in given if each is not None and each.infinite]
     if not all(each.counted for each in (out, *infinite)):  # a mask may hide an overflow beside it
-        return (kind not in PRODUCTS or len(given) == 1) and _has_signs(out, infinite)
+        return (kind not in PRODUCTS or len(given) == 1) and has_signs(out, infinite)
     if not out.count or not all(each.count for each in infinite):
         return False
     shares = [Fraction(each.positive + each.negative, each.count) for each in infinite]
     share = Fraction(out.positive + out.negative, out.count)
-    if share == max(shares) or (parts and share < max(shares) and _has_signs(out, infinite)):
+    if share == max(shares) or (parts and share < max(shares) and has_signs(out, infinite)):
         return True  # numbers were written over some of the elements since
     peaks = [each.peak for each in given if each is not None and each.peak is not None]
     if kind not in BOUNDED | PRODUCTS or out.largest is None or len(peaks) < len(given):
@@ -775,24 +663,3 @@ def _are_in_parts(given: Sequence[Elements | None], written: Sequence[Elements],
         Fraction(each.positive + each.negative, each.count) for each in given if each is not None and each.count
     )
     return Fraction(out.positive + out.negative, max(out.count, 1)) <= share
-
-
-_NUMBER: Final = re.compile(r"[^\s(),\[\]]+")
-
-
-def stated(nodes: NodeTable, row: int) -> Elements | None:
-    """Returns what the graph says of a constant's value; None where it does not, and for what is no constant."""
-    text = nodes.constants.get(row)
-    if text is None or text.endswith("…") or nodes.category_of(row) is not Category.CONSTANT:
-        return None
-    numbers = []
-    for word in _NUMBER.findall(text):
-        with suppress(ValueError):  # no number: a name, a type, a flag
-            numbers.append(float(word))
-    return Elements(
-        sum(map(math.isnan, numbers)),
-        sum(each == math.inf for each in numbers),
-        sum(each == -math.inf for each in numbers),
-        len(numbers),
-        max((abs(each) for each in numbers if math.isfinite(each)), default=0.0),
-    )

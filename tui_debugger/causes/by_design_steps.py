@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.causes.by_design import (
-    Designs,
+from tui_debugger.causes.by_design import Designs
+from tui_debugger.causes.by_design_readers import (
     Elements,
     holds_the_same,
     is_infinite,
@@ -32,6 +32,7 @@ from tui_debugger.graph.table import real_consumers, real_inputs
 from tui_debugger.model import (
     PARAMETERS,
     AtLeast,
+    OperandState,
     ProgressFn,
     Side,
     TensorMeta,
@@ -80,6 +81,15 @@ class StepDesigns(Designs):
             self._rounds[round] = StepDesigns(self._measurements, self._step, self._progress, round)
         return self._rounds[round]
 
+    def intended(self, row: int, slot: int, depth: int = 0) -> bool:
+        """See ``Designs``; what was found out while a training stood there to be asked is not asked again."""
+        return bool(self._table.by_design.get((row, slot))) or super().intended(row, slot, depth)
+
+    def absorbed_by(self, row: int, slot: int, depth: int = 0) -> frozenset[str]:
+        """See ``intended``."""
+        found = self._table.by_design.get((row, slot))
+        return super().absorbed_by(row, slot, depth) if found is None else found
+
     def intended_at(self, row: int, side: Side, slot: int, *, nan: bool = False) -> bool:
         """``intended`` of an input or output of a node; ``nan``: it is known to hold NaN."""
         if nan and not self.may_hide(row):
@@ -126,13 +136,28 @@ class StepDesigns(Designs):
         if self.copied(row) is not None:
             return row, 0
         wrote, got = self._held(holder.row, holder.slot), self._file(row, side, slot)
-        if wrote is None or got is None or (got.nan and not wrote.nan):
+        if wrote is None or got is None:
             return None
-        if same_infinities(got, wrote):
+        nan = bool(got.nan and not wrote.nan)
+        if same_infinities(got, wrote) and not nan:
             return holder.row, holder.slot
-        # An Inf that was written into some elements since: what wrote it is listed behind the operands.
-        found = self._put_in_part(row, slot)
-        return next((each for each in found if not got.counted or same_signs(got, self._held(*each))), None)
+        # What was written into some elements since: what wrote it is listed behind the operands.
+        found = [(each, self._held(*each)) for each in self._put_in_part(row, slot)]
+        alike = (each for each, held in found if not got.counted or same_signs(got, held))
+        return next((each for each, held in found if held is not None and held.nan) if nan else alike, None)
+
+    def _read_clean(self, row: int, slot: int) -> bool:
+        if not draws_updates(self._nodes):
+            return False
+        if self._table.operands.get((row, slot)) == OperandState.CLEAN:
+            return True
+        read = self._file(row, Side.INPUT, slot)
+        return read is not None and not read.bad
+
+    def _is_boolean(self, row: int, slot: int) -> bool:
+        index = self._table.find(row, Side.OUTPUT, slot, self._round)
+        meta = self._table.recorded_meta(index) if index >= 0 else None
+        return meta is not None and meta[0] == "bool"
 
     def _put_in_part(self, row: int, slot: int) -> list[tuple[int, int]]:
         """The other inputs of an operator of a training that are infinite by design."""
@@ -252,10 +277,13 @@ def elements_of(record: Record | None) -> Elements | None:
 
 def elements_of_stats(stats: TensorStats, dtype: str) -> Elements:
     """Returns the same of statistics, of elements of a type."""
-    least, most, largest = stats.minimum or 0.0, stats.maximum or 0.0, _largest(dtype)
-    peak, lowest = max(abs(least), abs(most)), largest is not None and least == -largest and most <= 0
-    counted = stats.counted and not stats.at_least & AtLeast.INF
-    return Elements(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, peak, largest, counted, lowest)
+    largest, counted = _largest(dtype), stats.counted and not stats.at_least & AtLeast.INF
+    elements = Elements(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, largest=largest, counted=counted)
+    if stats.minimum is None and stats.count > stats.nan + stats.pos_inf + stats.neg_inf:
+        return elements  # a training says of a clean tensor only that it is clean
+    least, most = stats.minimum or 0.0, stats.maximum or 0.0
+    lowest = largest is not None and least == -largest and most <= 0
+    return replace(elements, peak=max(abs(least), abs(most)), lowest=lowest)
 
 
 def _largest(dtype: str) -> float | None:

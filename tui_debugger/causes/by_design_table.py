@@ -68,9 +68,10 @@ _MASKING: Final = """
     setitem maskedfill maskedfilltensor maskedfillscalar
     inplacemaskedfill inplacemaskedfillscalar inplacemaskedfilltensor
 """
-_WEAKENING: Final = """
-    logsoftmax logsoftmaxv2 logsoftmaxext logsumexp logaddexp logaddexp2 logcumsumexp logsigmoid
-    max amax reducemax maximum argmaxwithvalue cummax cummaxhelper topk topkv2 topkext
+_CHOOSING: Final = "topk topkv2 topkext"
+_WEAKENING: Final = f"""
+    logsoftmax logsoftmaxv2 logsoftmaxext logsumexp logaddexp logaddexp2 logcumsumexp logsigmoid {_CHOOSING}
+    max amax reducemax maximum argmaxwithvalue cummax cummaxhelper
     min amin reducemin minimum argminwithvalue cummin cumminhelper clamp clampmin clampmax clip clipbyvalue
     maxpool maxpool1d maxpool2d maxpool3d maxpoolwithargmax maxpoolwithargmaxv2 maxpoolwithmask maxpoolwithindices
     maxpool2dwithindices maxpool3dwithindices adaptivemaxpool1d adaptivemaxpool2d adaptivemaxpool3d
@@ -113,7 +114,7 @@ OVERWRITES: Final = frozenset(_OVERWRITING.split())
 """Operators that put other values in the place of some elements."""
 _SHOWING: Final = """
     reshape view unsafeview viewas flatten unflatten squeeze unsqueeze expanddims transpose permute t movedim swapaxes
-    swapdims alias detach expand expandas broadcastto slice sliceext stridedslice narrow select selectview chunk split
+    swapdims alias detach expand expandas broadcastto slice sliceext stridedslice narrow selectview chunk split
     splitwithsizes unbind unstack diagonal unfold asstrided transposeview reshapeview
 """
 VIEWS: Final = frozenset(_SHOWING.split())
@@ -124,10 +125,19 @@ _TOTALS: Final = """
 """
 PASSES_ON: Final = frozenset(f"{_RESHAPING} {_SUMS} {_TOTALS}".split()) - OVERWRITES
 """Operators that are bad wherever an input is."""
+MEASURES: Final = frozenset(
+    {
+        *("smoothl1loss", "mseloss", "l1loss", "huberloss", "cdist", "kldiv"),
+        *("binarycrossentropy", "binarycrossentropywithlogits", "bcewithlogitsloss", "sigmoidcrossentropywithlogits"),
+    }
+)
+"""Operators that measure how far predictions are from labels: an Inf in either is a fault of the data."""
 COPIES: Final = frozenset({"clone", "contiguous", "copy", "copys", "inplacecopy"})
 """Operators that copy a tensor and keep its values."""
 MAKES_NUMBERS: Final = frozenset({"zeros", "ones", "arange", "eye", "tri", "linspace"})
 """Operators that make numbers of nothing."""
+CHOOSES: Final = frozenset(_CHOOSING.split())
+"""Operators that take the greatest elements of many, and masked ones where there are too few others."""
 NOTHING: Final = "nothing"
 """Stands for the operator types that absorb what nothing reads."""
 FRESH: Final = frozenset({"liftfresh", "tensor"})
@@ -181,8 +191,20 @@ SOFTENS: Final = re.compile(
 _EQUALS: Final = frozenset({"equal", "notequal", "eq", "ne", "isinf", "isneginf", "isposinf", "isnan", "isfinite"})
 COMPARES: Final = _EQUALS | {"lt", "le", "gt", "ge", "less", "lessequal", "greater", "greaterequal"}
 """Operators that say of every element whether something holds: what is selected by that is another operator's work."""
+LOGIC: Final = frozenset(
+    {"logicalnot", "logicaland", "logicalor", "logicalxor", "bitwisenot", "bitwiseand", "bitwiseor"}
+)
+"""Operators that say so of what others said."""
+LOGARITHMS: Final = frozenset({"log", "log2", "log10"})
+"""Operators that make a mask of True and False."""
 TELLS_NOTHING: Final = READS_NO_VALUES | _EQUALS | {"reducemax", "amax", "max", "argmaxwithvalue"}
 """Operators that read masks as well as other data: the maximum is that of a softmax made of several operators."""
+LEAVES_OUT: Final = frozenset({"nansum", "nanmean", "nanmedian", "nanquantile", "fmax", "fmin", "isclose", "allclose"})
+"""Operators that leave out elements that are NaN, beside those that select elements or write others over them."""
+DECIDES: Final = re.compile(
+    r"arg(max|min).*|topk.*|sort|argsort|searchsorted|bucketize|multinomial|sign|histc|bincount"
+)
+"""Operators with a result that may be finite although they read a NaN, which then decided something."""
 INTEGER_WORK: Final = (
     SELECTS
     | ADDS

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int8, Int64, Mask
-from tui_debugger.causes.by_design import stated
+from tui_debugger.causes.by_design_readers import stated
 from tui_debugger.causes.by_design_steps import StepDesigns
 from tui_debugger.causes.made_from import made_from
 from tui_debugger.causes.table import (
@@ -169,7 +169,7 @@ class _Judge:
             return
         told = self._values["told"]
         state[told == OperandState.CLEAN] = CLEAN
-        state[told == OperandState.NAN] = BAD
+        state[(told == OperandState.NAN) & ~designed] = BAD
         # What was told to write an Inf into a tensor stands beside it.
         written = self._causes.any_of(designed)[self._values["of"]] & (state == CLEAN)
         state[(told == OperandState.INFINITE) & ~designed & ~written & (self._values["index"] >= 0)] = BAD

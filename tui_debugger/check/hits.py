@@ -404,6 +404,13 @@ class HitList(Sequence[Hit]):
         """The hits of which some watchpoint came to this verdict."""
         return self.chosen(self._any(verdict, lambda _: True))
 
+    def measured(self) -> Mask:
+        """Tells which hits are on tensors whose statistics are known."""
+        mask = np.zeros(len(self), np.bool_)
+        for part, places, at in self.by_step():
+            mask[places] = part.records.rows["state"][at] == State.MEASURED
+        return mask
+
     def found_by(self, conditions: Collection[str]) -> Mask:
         """Tells which hits are findings of some conditions: NaN and Inf are, where they keep one from being judged."""
 

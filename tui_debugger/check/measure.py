@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -60,6 +61,7 @@ class Reading:
         step, index: where each stands: the row of a step's table.
         valueless: of the tensor that it should be compared with only statistics were dumped.
         requests: the files with what is asked about them.
+        by_step: they stand step by step, as nothing is compared.
         sizes: bytes of each file, about; -1 without one.
     """
 
@@ -71,12 +73,16 @@ class Reading:
         self.index: Int64 = entries["index"].copy()
         self.valueless: Mask = entries["valueless"].copy()
         self.sizes = sizes
+        self.by_step = bool((np.diff(self.step) >= 0).all())
         self._keeper = keeper
-        places = _places(self.step, self.index)
-        by = np.argsort(places)
-        found = by[np.minimum(np.searchsorted(places[by], _places(*_before(entries))), max(len(by) - 1, 0))]
-        previous = np.where(entries["before"] >= 0, found, -1)
-        self.requests = ReadRequests(specs, previous.astype(np.int32), needs, entries["need"].copy())
+        previous = np.full(len(entries), -1, np.int32)
+        compared = np.flatnonzero(entries["before"] >= 0)
+        if len(compared):
+            places = _places(self.step, self.index)
+            by = np.argsort(places)
+            before = _places(entries["before"][compared], entries["before_index"][compared])
+            previous[compared] = by[np.searchsorted(places[by], before)]
+        self.requests = ReadRequests(specs, previous, needs, entries["need"].copy())
 
     def answers(self, step: int, keeper: object, need: RequiredStats, rows: Int64) -> Mask:
         """Tells which rows of a step's table are read for a need (or more), and will be kept by ``keeper``."""
@@ -88,10 +94,10 @@ class Reading:
             return np.zeros(len(rows), np.bool_)
         return np.isin(rows, found)
 
-    def files(self, at: int) -> list[str]:
-        """The paths behind a look: the file, and what it is compared with."""
+    def before(self, at: int) -> list[str]:
+        """The file that another is compared with, if any."""
         before = int(self.requests.previous[at])
-        return [os.fsdecode(self.requests.specs.paths[each]) for each in (at, before) if each >= 0]
+        return [os.fsdecode(self.requests.specs.paths[before])] if before >= 0 else []
 
 
 class ReadingList:
@@ -129,11 +135,10 @@ class ReadingList:
         only["need"], only["before"], only["before_index"] = ONLY_COMPARED, -1, -1
         if len(only):
             entries = np.concatenate([entries, only])
-        entries = np.take(
-            entries, np.argsort(-entries["need"], kind="stable")
-        )  # of one file what asks most comes first
-        _, first = np.unique(_places(entries["step"], entries["index"]), return_index=True)
-        entries = np.take(entries, first)
+        if not (np.diff(_places(entries["step"], entries["index"])) > 0).all():  # else each is there once, in order
+            entries = np.take(entries, np.argsort(-entries["need"], kind="stable"))  # what asks most comes first
+            _, first = np.unique(_places(entries["step"], entries["index"]), return_index=True)
+            entries = np.take(entries, first)
         if len(only):  # else step by step: a file may hold all tensors of its step
             entries = np.take(entries, np.lexsort((entries["index"], entries["step"], entries["key"])))
         specs, own = _specs(entries, table, sizes)
@@ -146,10 +151,6 @@ def _places(step: Int64, index: Int64) -> Int64:
     return places
 
 
-def _before(entries: npt.NDArray[Any]) -> tuple[Int64, Int64]:
-    return entries["before"], entries["before_index"]
-
-
 def _specs(entries: npt.NDArray[Any], table: Tables, sizes: Callable[[int], Int64]) -> tuple[Specs, Int64]:
     steps = np.unique(entries["step"]).tolist()
     if len(steps) == 1:
@@ -157,6 +158,7 @@ def _specs(entries: npt.NDArray[Any], table: Tables, sizes: Callable[[int], Int6
         return table(steps[0]).specs(rows), sizes(steps[0])[rows]
     kinds: dict[ReadSpec, int] = {}
     paths: list[bytes] = []
+    members: list[str] = []
     kind, own = np.zeros(len(entries), np.int32), np.zeros(len(entries), np.int64)
     by_step = np.argsort(entries["step"], kind="stable")
     for step in steps:
@@ -165,11 +167,14 @@ def _specs(entries: npt.NDArray[Any], table: Tables, sizes: Callable[[int], Int6
         specs = table(step).specs(rows)
         numbers = np.array([kinds.setdefault(spec, len(kinds)) for spec in specs.kinds], np.int32)
         kind[of] = numbers[specs.kind]
+        members += specs.members or [""] * len(rows)
         paths += specs.paths
         own[of] = sizes(step)[rows]
     at = np.empty(len(by_step), np.int64)
     at[by_step] = np.arange(len(by_step))
-    return Specs([paths[place] for place in at.tolist()], tuple(kinds), kind), own
+    places = at.tolist()
+    own_members = [members[place] for place in places] if any(members) else ()
+    return Specs([paths[place] for place in places], tuple(kinds), kind, own_members), own
 
 
 Needs = Mapping[tuple[int, int], RequiredStats]
@@ -284,11 +289,17 @@ class Measurements:
         def tell(snapshot: Progress) -> None:
             progress(Progress(snapshot.done, snapshot.total, text))
 
-        result = Records(len(reading.requests))
+        place = partial(self._place, reading)
+        # Of a million tensors a table of its own takes 160 MB; a batch through many steps would touch each of them.
+        result = None if reading.by_step else Records(len(reading.requests))
+        to = place if result is None else result.place
         try:
-            scan(reading.requests, reading.sizes, self._workers, result, tell, meanwhile=meanwhile)
+            scan(reading.requests, reading.sizes, self._workers, to, tell, meanwhile=meanwhile)
         finally:
-            self._keep(reading, result)
+            if result is not None:
+                done = np.flatnonzero(result.rows["state"] != State.UNKNOWN)
+                place(result, done, done)
+            self._memory.keep(self._kept_of(step) for step in np.unique(reading.step).tolist())
 
     def cost(self, required: RequiredByStep) -> int:
         """Bytes of the tensors that ``ensure_all`` would read, previous steps' aside; 0 when everything is known."""
@@ -406,24 +417,24 @@ class Measurements:
             valueless[of] = (self.flow.table(earlier).flags[index[of]] & int(TensorFlag.STAT_ONLY)) != 0
         return np.where(valueless, -1, before), np.where(valueless, -1, index), valueless
 
-    def _keep(self, reading: Reading, result: Records) -> None:
-        """Puts what was measured where it belongs."""
-        done = result.rows["state"] != State.UNKNOWN
-        result.rows["before"][reading.valueless & done] = Before.NO_VALUE
-        changed = []
-        for step in np.unique(reading.step[done]).tolist():
-            source = np.flatnonzero(done & (reading.step == step))
-            target = reading.index[source]
-            kept = self._rank_stats.at(step, self.flow.table(step))
+    def _place(self, reading: Reading, records: Records, source: Int64, files: Int64) -> None:
+        """Puts what was measured where it belongs: rows ``source`` are of ``files`` of the reading."""
+        records.rows["before"][source[reading.valueless[files]]] = Before.NO_VALUE
+        steps = reading.step[files]
+        for step in np.unique(steps).tolist():
+            of = steps == step
+            kept, target = self._kept_of(step), reading.index[files[of]]
             with self._rank_stats.lock:
-                kept.records.place(result, source, target)
+                kept.records.place(records, source[of], target)
                 kept.fresh[target] = True
-            changed.append(kept)
-        broken = (result.rows["state"] == State.UNREADABLE) | (result.rows["before"] == Before.UNREADABLE)
-        for at in np.flatnonzero(broken).tolist():
+        rows = records.rows[["state", "before"]][source]
+        broken = (rows["state"] == State.UNREADABLE) | (rows["before"] == Before.UNREADABLE)
+        for at in files[broken].tolist():
             step, index = int(reading.step[at]), int(reading.index[at])
-            self._rank_stats.note_failure(step, self.flow.table(step), index, reading.files(at))
-        self._memory.keep(changed)
+            self._rank_stats.note_failure(step, self.flow.table(step), index, reading.before(at))
+
+    def _kept_of(self, step: int) -> StepStats:
+        return self._rank_stats.at(step, self.flow.table(step))
 
 
 def _asked(records: Records, rows: Int64) -> RequiredStats:

@@ -303,6 +303,12 @@ class Judgement:
     judged: npt.NDArray[np.uint8]
     clean: Mask
 
+    def designs(self, graph: RankGraph) -> dict[int, frozenset[str]]:
+        """By the places of tensors that hold NaN or Inf what was found out, once the hits are marked."""
+        hits, found = self.hits, np.flatnonzero(self.hits.bad()).tolist()
+        places = ((graph.place(int(hits.node[at]), int(hits.slot[at])), at) for at in found)
+        return {place: hits.designed.get(at, frozenset()) for place, at in places if place >= 0}
+
     def result(self, by_design: int = 0) -> PairResult:
         """The result, once its hits are marked; ``by_design``: how many of them are by design."""
         return PairResult(HitList([self.hits]), replace(self.coverage, by_design=by_design), self.judged)

@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -21,11 +22,10 @@ from tui_debugger.stats.blocks import measure_stats
 from tui_debugger.stats.npy import open_array
 from tui_debugger.stats.records import Before, Record, Records, State
 
-Identity = tuple[int, int, int, int]
-"""(node row, side, slot, timestamp): stays the same when a growing step is listed again."""
-
 _FileState = tuple[int, int] | None
 """(size, ``opener.state_of``) of a file, (-1, -1) without one; None when it may have changed since it was read."""
+_GONE: Final[tuple[_FileState, tuple[()]]] = (-1, -1), ()
+"""Of a file that is not there: one object for all, as a listing may name a million."""
 
 
 class StepStats:
@@ -38,6 +38,8 @@ class StepStats:
         fresh: rows that were measured since the step was last remembered.
         states: how the files looked when that was first asked: sizes and ``opener.state_of``.
         sizes: how large the files are, about; None before it was asked for.
+        failures: by the row of each unreadable tensor how its file looked, and other files that matter: ``heal`` sees
+            them change.
     """
 
     def __init__(self, table: TensorTable) -> None:
@@ -47,6 +49,17 @@ class StepStats:
         self.fresh = np.zeros(len(table), np.bool_)
         self.states: tuple[Int64, Int64] | None = None
         self.sizes: Int64 | None = None
+        self.failures: dict[int, tuple[_FileState, tuple[tuple[str, _FileState], ...]]] = {}
+
+    def looks_different(self, row: int) -> bool:
+        """Tells whether a file behind an unreadable tensor has changed since."""
+        own, others = self.failures[row]
+        return _changed(self.table.spec(row).path, own) or any(_changed(*state) for state in others)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """``TensorTable.digest``, made once: a step of a million tensors has many blocks, and each names it."""
+        return self.table.digest
 
     def aligned(self, table: TensorTable) -> StepStats:
         """The same knowledge for a newer listing of the step: files that are still there keep their record."""
@@ -58,6 +71,8 @@ class StepStats:
         same[same] = table.timestamp[new[same]] == self.table.timestamp[old[same]]
         other.records.place(self.records, old[same], new[same])
         other.fresh[new[same]] = True
+        moved = dict(zip(old[same].tolist(), new[same].tolist(), strict=True)) if self.failures else {}
+        other.failures = {moved[row]: seen for row, seen in self.failures.items() if row in moved}
         return other
 
     def copy(self) -> StepStats:
@@ -66,7 +81,7 @@ class StepStats:
         every = np.arange(len(self.records))
         other.records.place(self.records, every, every)
         other.remembered, other.fresh = self.remembered, self.fresh.copy()
-        other.states, other.sizes = self.states, self.sizes
+        other.states, other.sizes, other.failures = self.states, self.sizes, dict(self.failures)
         return other
 
 
@@ -80,7 +95,6 @@ class RankStats:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._steps: dict[int, StepStats] = {}
-        self._failures: dict[tuple[int, Identity], tuple[tuple[str, _FileState], ...]] = {}
 
     def at(self, step: int, table: TensorTable) -> StepStats:
         """Returns what is known about the files of a step, as they were when ``table`` was listed."""
@@ -103,22 +117,24 @@ class RankStats:
         with self.lock:
             return dict(self._steps)
 
-    def note_failure(self, step: int, table: TensorTable, index: int, files: Sequence[str]) -> None:
-        """Remembers how the files behind an unreadable tensor looked, so that ``heal`` sees them change."""
+    def note_failure(self, step: int, table: TensorTable, index: int, before: Sequence[str]) -> None:
+        """Remembers how the file of an unreadable tensor looked, and those that it is compared with."""
+        state = _file_state(table.spec(index).path), tuple((file, _file_state(file)) for file in before)
         with self.lock:
-            self._failures[step, _identity(table, index)] = tuple((file, _file_state(file)) for file in files)
+            self.at(step, table).failures[index] = _GONE if state == _GONE else state
 
     def heal(self) -> set[int]:
         """Drops records of unreadable tensors whose files look different now, as they may be whole; their steps."""
         with self.lock:
-            healed = [at for at, seen in self._failures.items() if any(_changed(*state) for state in seen)]
-            for step, (node, side, slot, written) in healed:
-                del self._failures[step, (node, side, slot, written)]
-                kept = self._steps.get(step)
-                index = int(kept.table.find_all([node], [side], [slot], at=[written])[0]) if kept is not None else -1
-                if kept is not None and index >= 0:
-                    kept.records.forget(np.array([index]))
-            return {step for step, _ in healed}
+            steps = set()
+            for step, kept in self._steps.items():
+                healed = [row for row in kept.failures if kept.looks_different(row)]
+                for row in healed:
+                    del kept.failures[row]
+                if healed:
+                    kept.records.forget(np.array(healed))
+                    steps.add(step)
+            return steps
 
     def forget(self, step: int, place: tuple[int, Side, int, int] | None = None) -> None:
         """Drops what is known about a tensor (node row, side, slot, round) of a step, or about all of them."""
@@ -135,7 +151,6 @@ class RankStats:
         """Returns a copy with all records but the comparisons with a previous step."""
         other = RankStats()
         with self.lock:
-            other._failures = dict(self._failures)
             for step, kept in self._steps.items():
                 copy = other._steps[step] = kept.copy()
                 copy.records.forget_changes(np.arange(len(copy.records)))
@@ -185,11 +200,6 @@ class StatsCache:
             if rank in self._by_rank:
                 lineage, rank_stats = self._by_rank[rank]
                 self._by_rank[rank] = (lineage, rank_stats.without_changes())
-
-
-def _identity(table: TensorTable, index: int) -> Identity:
-    """Returns what a tensor is known by within its (rank, step)."""
-    return (int(table.node[index]), int(table.side[index]), int(table.slot[index]), int(table.timestamp[index]))
 
 
 def _file_state(file: str) -> _FileState:
@@ -245,7 +255,7 @@ class StoredStats:
     def recall(self, step: int, kept: StepStats, befores: Befores, states: States) -> None:
         """Fills in what is known of a step's tensors, where neither their files nor those before have changed."""
         valued = self._store is not None and bool(((kept.table.flags & int(TensorFlag.STAT_ONLY)) == 0).any())
-        if self._store is not None and valued and kept.table.digest and not self.lie:
+        if self._store is not None and valued and kept.digest and not self.lie:
             self._recall(self._store, kept, _Now(step, befores, states))
             self._sample(kept, lambda: states(step))
         kept.remembered = True
@@ -284,7 +294,7 @@ class StoredStats:
             self._store.clear()
 
     def _recall(self, store: DiskCache, kept: StepStats, now: _Now) -> None:
-        digest, count = kept.table.digest, len(kept.table)
+        digest, count = kept.digest, len(kept.table)
         starts = range(0, count, BLOCK)
         payloads = store.get_many(KIND, [_key(digest, start) for start in starts])
         for start in starts:
@@ -300,10 +310,10 @@ class StoredStats:
         payloads: dict[bytes, bytes] = {}
         for kept in steps:
             fresh = np.flatnonzero(kept.fresh)
-            if not kept.table.digest or len(fresh) < (1 if all_of_it else min(WORTHWHILE, len(kept.table))):
+            if not kept.digest or len(fresh) < (1 if all_of_it else min(WORTHWHILE, len(kept.table))):
                 continue
             for start in np.unique(fresh // BLOCK * BLOCK).tolist():
-                payloads[_key(kept.table.digest, start)] = pack(kept.records.part(start, start + BLOCK))
+                payloads[_key(kept.digest, start)] = pack(kept.records.part(start, start + BLOCK))
             kept.fresh[fresh] = False
         if payloads:
             self._store.put_many(KIND, payloads)

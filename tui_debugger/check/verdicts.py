@@ -220,9 +220,10 @@ def _unjudged(result: CheckResult) -> Iterator[Doubt]:
     if unreadable:
         yield Doubt("unreadable", f"{plural(unreadable, 'tensor')} cannot be read")
     left = Counter[str]()
-    for hit in result.hits.with_any(Verdict.CANNOT_JUDGE):
+    doubtful = result.hits.with_any(Verdict.CANNOT_JUDGE)
+    for hit in doubtful.chosen(doubtful.measured()):  # others are unreadable themselves, and counted
         errors = [each for each in hit.results if each.verdict is Verdict.CANNOT_JUDGE]
-        if errors and hit.stats is not None:  # without statistics it is unreadable itself, and counted
+        if errors:
             left[_why(errors)] += 1
     for why, count in left.items():
         yield Doubt("uncomparable", f"{plural(count, 'tensor')} could not be compared: {why}")

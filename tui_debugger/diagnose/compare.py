@@ -337,12 +337,12 @@ def spec_in(text: str) -> ReadSpec:
     if not is_read(path):
         return ReadSpec(path)
     held = held_by(path)
-    keys = {".".join(each.place): each.spec for each in held}
-    keys |= {each.key: each.spec for each in held if each.key is not None}
-    only = held[0].spec if len(held) == 1 else None
+    keys = {".".join(each.place): each for each in held}
+    keys |= {each.key: each for each in held if each.key is not None}
+    only = held[0] if len(held) == 1 else None
     found = keys.get(name) if name else only
     if found is not None:
-        return replace(found, path=found.path or path)
+        return found.spec.at(found.spec.path or path, found.member)
     names = [clean(each.key or "") for each in held]
     listed = and_more(names, _LISTED)
     what = f"the file has no tensor {clean(name)!r}" if name else "the file holds several tensors"

@@ -120,20 +120,30 @@ def observed_order(table: NodeTable, observed: Iterable[Sequence[int]]) -> list[
 
     Args:
         table: the nodes.
-        observed: rows in the order in which they were seen to run, one sequence a run. Where that and the graph
-            contradict each other, every operator is still there once.
+        observed: rows in the order in which they were seen to run, one sequence a run. Where they contradict the
+            graph, they are right: of several passes of a run each operator is seen in one. Where they contradict each
+            other, the first one is right.
     """
     flow, operators = edges(table), classes(table) == 0
     seen: dict[int, list[int]] = {}
+    places: list[dict[int, int]] = []
+    known: set[int] = set()
     for sequence in observed:
         ran = [row for row in dict.fromkeys(sequence) if operators[row]]
+        places.append({row: place for place, row in enumerate(ran)})
         for before, row in pairwise(ran):
-            seen.setdefault(row, []).append(before)
+            if row not in known:
+                seen.setdefault(row, []).append(before)
+        known |= set(ran)
+
+    def ran_after(source: int, row: int) -> bool:
+        both = next((place for place in places if source in place and row in place), None)
+        return both is not None and both[source] > both[row]
 
     def sources(row: int) -> list[int]:
-        made_from = flow.in_node[flow.in_ptr[row] : flow.in_ptr[row + 1]].tolist()
-        known = [source for source in {*made_from, *seen.get(row, ())} if source >= 0 and operators[source]]
-        return sorted(known, key=lambda source: int(table.order[source]), reverse=True)
+        made_from = {*flow.in_node[flow.in_ptr[row] : flow.in_ptr[row + 1]].tolist()} - {-1}
+        made_from = {source for source in made_from if operators[source] and not ran_after(source, row)}
+        return sorted(made_from | {*seen.get(row, ())}, key=lambda source: int(table.order[source]), reverse=True)
 
     order: dict[int, None] = {}
     entered: set[int] = set()

@@ -490,13 +490,10 @@ def _by_scope(table: NodeTable, categories: npt.NDArray[np.uint8]) -> list[int]:
     """
     last: dict[tuple[int, str], int] = {}
     settled: set[tuple[int, str]] = set()
-    cells: dict[str, bool] = {}
     for row, path in enumerate(table.paths):
         scope = path.rpartition("/")[0]
-        if scope not in cells:
-            cell = scope.rpartition("/")[2].rpartition("-")[2].lower()
-            cells[scope] = cell in ACTIVATIONS or cell in _NEWER_ACTIVATIONS
-        if not cells[scope]:
+        cell = scope.rpartition("/")[2].rpartition("-")[2].lower()
+        if cell not in ACTIVATIONS and cell not in _NEWER_ACTIVATIONS:
             continue
         key = (int(table.graph[row]), scope)
         if categories[row] == int(Category.ACTIVATION):

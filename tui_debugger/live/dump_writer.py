@@ -8,6 +8,7 @@ A .npy file is written piece by piece: a tensor that arrives in chunks need not 
                /graphs/                 ms_output_trace_code_graph_N.pb
                /execution_order/        order of operators, steps that ran
                /notes.jsonl         scalars that the program noted, a line for each step
+               /said.jsonl          what the training said beside values: see ``said``
                /NET/ROOT_GRAPH/STEP/    TYPE.NAME.0.0.TIME.output.SLOT.DefaultFormat.DTYPE.npy, statistic.csv
 
 Names are spelled as MindSpore 2.4 to 2.6 does (the full name, ``/`` as ``--``, the element type at the end): the one
@@ -36,6 +37,7 @@ import numpy.typing as npt
 
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.notes import NOTES_FILE, Notes, notes_line
+from tui_debugger.said import SAID_FILE
 from tui_debugger.stats.dtypes import canonical_name, dtype_of, name_of
 
 PART: Final = ".part"
@@ -284,6 +286,12 @@ class DumpWriter:
         if lines:
             self.path.mkdir(parents=True, exist_ok=True)
             _write(self.path / NOTES_FILE, "".join(lines))
+
+    def said(self, lines: Iterable[str]) -> None:
+        """Writes what the training said of its steps beside values, where there is something: see ``said``."""
+        if text := "".join(lines):
+            self.path.mkdir(parents=True, exist_ok=True)
+            _write(self.path / SAID_FILE, text)
 
     def step(self, step: int, root_graph: int = 0) -> Path:
         """The directory of a step; made where it is missing."""

@@ -167,6 +167,10 @@ class RankGraph:
                     found[row, slot] = state
         return found
 
+    def outputs(self, designs: Mapping[int, frozenset[str]]) -> dict[tuple[int, int], frozenset[str]]:
+        """What was found out of the infinities of some places, by node and output slot."""
+        return {(int(self.node[place]), int(self.slot[place])): types for place, types in designs.items()}
+
     def _output(self, name: str) -> tuple[int, int] | None:
         """Row and slot of the output of a node; None for what the graph does not name."""
         if not name:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -126,6 +126,8 @@ class ReceivedStep:
         clean: the places that the training looked at for NaN and Inf, and found none; None: nobody asked.
         inputs_unknown, unfinished: see ``base.TensorTable``.
         operands: by the names of a node and of what it read what the training said of that: see ``wire``.
+        by_design: of the places that hold NaN or Inf, in the order in which they ran, what made them finite: see
+            ``base.TensorTable``.
         stopped: the training stopped here.
         version: grows with every change.
     """
@@ -136,6 +138,7 @@ class ReceivedStep:
     clean: Mask | None = None
     inputs_unknown: frozenset[int] = frozenset()
     operands: dict[tuple[str, str], OperandState] = field(default_factory=dict)
+    by_design: dict[int, frozenset[str]] = field(default_factory=dict)
     unfinished: bool = False
     stopped: bool = False
     version: int = 0
@@ -250,7 +253,13 @@ class ReceivedSteps:
     def put_clean(self, step: int, clean: Mask, *, unfinished: bool) -> None:
         """Keeps which places a training found clean."""
         kept = self._kept(step)
-        kept.clean, kept.unfinished = clean, unfinished
+        kept.clean, kept.unfinished, kept.by_design = clean, unfinished, {}
+        kept.version += 1
+
+    def put_designs(self, step: int, by_design: Mapping[int, frozenset[str]]) -> None:
+        """Keeps which places hold an Inf by design, and which one that is not."""
+        kept = self._kept(step)
+        kept.by_design = dict(by_design)
         kept.version += 1
 
     def put_inputs(self, step: int, unknown: frozenset[int], hits: Sequence[ReceivedHit]) -> None:
@@ -292,6 +301,7 @@ class ReceivedSteps:
             kept.sent = {int(place[old]): each for old, each in kept.sent.items() if place[old] >= 0}
             self._sent += len(kept.sent)
             kept.missing = {int(place[old]) for old in kept.missing if place[old] >= 0}
+            kept.by_design = {int(place[old]): each for old, each in kept.by_design.items() if place[old] >= 0}
             if kept.clean is not None:
                 clean = np.zeros(len(graph), np.bool_)
                 clean[place[there]] = kept.clean[there]
@@ -429,6 +439,7 @@ class LiveRank:
                 kept.clean_places(graph.gradients),
                 inputs_unknown=kept.inputs_unknown,
                 operands=graph.operands(kept.operands),
+                by_design=graph.outputs(kept.by_design),
                 unfinished=kept.unfinished,
                 previous=before,
             )
@@ -501,6 +512,7 @@ class LiveRank:
                 clean=kept.clean_places(graph.gradients),
                 inputs_unknown=kept.inputs_unknown,
                 operands=dict(kept.operands),
+                by_design=dict(kept.by_design),
                 stopped=kept.stopped,
             )
 
@@ -514,6 +526,13 @@ class LiveRank:
         with self._lock:
             if graph is self._graph:
                 self._keeping.put_clean(step, clean & graph.recorded, unfinished=unfinished)
+                self._changed.add(step)
+
+    def keep_designs(self, graph: RankGraph, step: int, by_design: Mapping[int, frozenset[str]]) -> None:
+        """Keeps what was found out of the infinities of a graph's places: see ``base.TensorTable.by_design``."""
+        with self._lock:
+            if graph is self._graph:
+                self._keeping.put_designs(step, by_design)
                 self._changed.add(step)
 
     def dropped(self, step: int) -> None:

@@ -68,6 +68,7 @@ class LiveTable(Columns):
         *,
         inputs_unknown: frozenset[int] = frozenset(),
         operands: Mapping[tuple[int, int], OperandState] | None = None,
+        by_design: Mapping[tuple[int, int], frozenset[str]] | None = None,
         unfinished: bool = False,
         previous: bool = False,
     ) -> None:
@@ -82,6 +83,7 @@ class LiveTable(Columns):
         self.places = np.flatnonzero(here)
         self.previous = previous
         self.inputs_unknown, self.operands, self.unfinished = inputs_unknown, operands or {}, unfinished
+        self.by_design = by_design or {}
         self._graph = graph
         places = self.places.tolist()
         self._values = {row: values[place] for row, place in enumerate(places) if place in values}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +32,7 @@ from tui_debugger.errors import (
 )
 from tui_debugger.graph.build import observed_order
 from tui_debugger.graph.categories import assigned, changed_by_modules
-from tui_debugger.graph.table import real_consumers, real_inputs
+from tui_debugger.graph.table import real_consumers
 from tui_debugger.live import wire
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
 from tui_debugger.live.graph import RankGraph
@@ -46,16 +45,17 @@ from tui_debugger.model import (
     TRAINABLE,
     Category,
     Coverage,
-    OperandState,
     Progress,
     ProgressFn,
     Side,
     TensorKey,
     TensorMeta,
     TensorStats,
+    UnreadablePart,
     Watchpoint,
     no_progress,
 )
+from tui_debugger.said import Said, doubt_line
 from tui_debugger.session.live_driver import Driver, HitStops, unknown_rank
 from tui_debugger.session.live_events import LiveEvent, LiveKind, LiveState
 from tui_debugger.session.live_evidence import Budget, evidence, outputs, statistics, values
@@ -103,20 +103,13 @@ def this_machine() -> str:
 Recorded = tuple[TensorName, TensorMeta | None, TensorStats | None]
 
 
-def save_dump(
-    source: LiveSource,
-    directory: Path,
-    progress: ProgressFn = no_progress,
-    *,
-    ran: Mapping[int, Sequence[Sequence[int]]] | None = None,
-) -> str:
+def save_dump(source: LiveSource, directory: Path, progress: ProgressFn = no_progress) -> str:
     """Writes graphs, the steps that were stopped at, values and statistics; returns what was written, in words.
 
     Args:
         source: what is kept.
         directory: a new one, or an empty one.
         progress: receives snapshots.
-        ran: by rank the rows of the nodes that something was found at, in the order in which they ran, step by step.
 
     Raises:
         TdbgError: the directory exists and is not empty, cannot be written, or there is nothing to write.
@@ -126,11 +119,12 @@ def save_dump(
     if not ranks:
         raise TdbgError("there is nothing to save", hint="no training has sent its graph yet")
     counts = _Counts(source.spool)
+    lost = source.unreadable()
     try:
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise TdbgError("the directory exists and is not empty", where=str(directory), hint="choose another one")
         for live in ranks:
-            _save_rank(live, directory, counts, progress, (ran or {}).get(live.number, ()))
+            _save_rank(live, directory, counts, progress, [part for part in lost if part.rank == live.number])
     except OSError as error:
         raise TdbgError(f"the dump could not be written: {reason_of(error)}", where=str(directory)) from error
     return counts.text(len(ranks))
@@ -153,15 +147,19 @@ class _Counts:
 
 
 def _save_rank(
-    live: LiveRank, directory: Path, counts: _Counts, progress: ProgressFn, ran: Sequence[Sequence[int]]
+    live: LiveRank, directory: Path, counts: _Counts, progress: ProgressFn, lost: Sequence[UnreadablePart]
 ) -> None:
     graph, info = live.graph, live.training.info
     if graph is None:
         return
     writer = DumpWriter(directory, rank=live.number, program=info.program, device=info.backend)
     writer.metadata()
-    writer.graphs(graph.data, [graph.nodes.names[row] for row in observed_order(graph.nodes, ran)])
     steps = sorted(step for step in {*live.steps(), *live.judged()} if live.kept(step) is not None)
+    said = [(step, kept) for step in steps if step >= 0 and (kept := live.kept(step)) is not None]
+    found = [[int(graph.node[place]) for place in kept.by_design] for _, kept in said]  # in the order in which they ran
+    writer.graphs(graph.data, [graph.nodes.names[row] for row in observed_order(graph.nodes, found)])
+    lines = [line for step, kept in said for line in _said(graph, kept).lines(step, graph.name)]
+    writer.said([*lines, *map(doubt_line, lost)])
     for root in sorted({each.root_id for each in graph.nodes.graphs if each.is_root}):
         writer.history([step for step in steps if live.root(step) in (None, root)], root)
     writer.notes(live.training.notes.all())
@@ -175,8 +173,7 @@ def _save_rank(
             initial = _save_initial(writer, graph, kept, counts, begins)
             continue
         progress(Progress(number, len(steps), f"rank {live.number}: saving step {step}"))
-        last = live.kept(step - 1) if step else None
-        _save_step(writer, graph, step, kept, last, counts, initial.get(step, ()))
+        _save_step(writer, graph, step, kept, counts, initial.get(step, ()))
 
 
 def _save_initial(
@@ -228,41 +225,9 @@ def _readers(graph: RankGraph, place: int) -> list[TensorName]:
     ]
 
 
-def _unknown_inputs(graph: RankGraph, kept: ReceivedStep) -> Iterator[TensorName]:
-    """The inputs of the nodes that may have been made from something else in this step than the graph says."""
-    nodes = graph.nodes
-    for row in sorted(kept.inputs_unknown):
-        for slot in range(max(len(real_inputs(nodes, row)), 1)):
-            yield TensorName(nodes.op_type(row), nodes.names[row], slot, nodes.graph_of(row).root_id, side="input")
-
-
-def _judged_inputs(graph: RankGraph, kept: ReceivedStep, last: ReceivedStep | None) -> Iterator[Recorded]:
-    """The inputs of which the training said how they were, where what fed them does not tell."""
-    nodes = graph.nodes
-    for (row, slot), state in graph.operands(kept.operands).items():
-        source = real_inputs(nodes, row)[slot]
-        place = graph.place(*source)
-        made = kept.sent.get(place)
-        clean = place >= 0 and kept.clean is not None and bool(kept.clean[place])
-        bad = made is not None and made.stats is not None and bool(made.stats.bad)
-        told_already = clean if state is OperandState.CLEAN else bad
-        written = place >= 0 and (_changes(graph, place) or assigned(nodes, source[0]) is not None)
-        was_clean = written and last is not None and last.clean is not None and bool(last.clean[place])
-        if told_already and not (graph.parameter[place] and (state is not OperandState.INFINITE or was_clean)):
-            continue
-        if state is OperandState.INFINITE and not (clean or made is not None):
-            continue  # it may be by design: what made it tells
-        name = TensorName(nodes.op_type(row), nodes.names[row], slot, nodes.graph_of(row).root_id, side="input")
-        meta, stats = _said_clean(graph, place) if place >= 0 else (None, _ONE_CLEAN)
-        yield (
-            name,
-            meta,
-            replace(stats, nan=int(state is OperandState.NAN), pos_inf=int(state is OperandState.INFINITE)),
-        )
-
-
-_ONE_CLEAN: Final = TensorStats(1, 0, 0, 0, 0, 0, 0, None, None, None, None, None, math.nan)
-"""Of a tensor that the graph does not name no more is known than that it is clean."""
+def _said(graph: RankGraph, kept: ReceivedStep) -> Said:
+    """What the training said of a step beside values."""
+    return Said(kept.inputs_unknown, graph.operands(kept.operands), graph.outputs(kept.by_design))
 
 
 def _judged_places(graph: RankGraph, kept: ReceivedStep) -> list[int]:
@@ -284,7 +249,6 @@ def _save_step(  # noqa: PLR0917 - a step, and where it goes
     graph: RankGraph,
     step: int,
     kept: ReceivedStep,
-    last: ReceivedStep | None,
     counts: _Counts,
     initial: Sequence[Recorded] = (),
 ) -> None:
@@ -304,12 +268,6 @@ def _save_step(  # noqa: PLR0917 - a step, and where it goes
     for each in (*initial, *judged):
         recorded.setdefault(each[0].root_graph, []).append(each)
         counts.statistics += 1
-    fed = {each[0] for each in initial}
-    for name, meta, stats in _judged_inputs(graph, kept, last):
-        if name not in fed:
-            recorded.setdefault(name.root_graph, []).append((name, meta, stats))
-    for name in _unknown_inputs(graph, kept):
-        recorded.setdefault(name.root_graph, []).append((name, None, None))
     for place, sent_stats in kept.sent.items():
         if place not in placed and sent_stats.stats is not None and not graph.flags[place] & TensorFlag.CONSTANT:
             name = _name(graph, place)
@@ -618,13 +576,8 @@ class LiveSession(Session):
         Raises:
             TdbgError: the directory exists and is not empty, or cannot be written.
         """
-        return save_dump(self.live, directory, progress, ran={live.number: self._ran(live) for live in self.live.all()})
-
-    def _ran(self, live: LiveRank) -> list[list[int]]:
-        """Rows of the nodes that something was found at, in the order in which they ran, step by step."""
-        found = [self.latest(live.number, step) for step in live.steps()]
-        parts = [part for result in found if result is not None for part in result.hits.parts]
-        return [part.node.tolist() for part in parts if live.graph is not None and part.nodes is live.graph.nodes]
+        self._driver.keep_last()
+        return save_dump(self.live, directory, progress)
 
     # -- tensors -----------------------------------------------------------------------------------
 

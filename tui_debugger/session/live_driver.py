@@ -670,6 +670,7 @@ class Driver:
         if len(judgement.hits):
             self._keep_judged(live, stop, watched, judgement)
             by_design = mark_hits(self._measurements(live.number), judgement.hits, self._unless_closing)
+            live.keep_designs(watched.graph, stop.step, judgement.designs(watched.graph))
         if strange is not None or _lacks_nodes(live, stop):  # the graph is of another step
             judgement.hits.origin[:] = False
         result = judgement.result(by_design)
@@ -692,6 +693,16 @@ class Driver:
                 self._keep_silence(live, driven, step, watched)
             driven.found_at = max(driven.found_at, stop.step)
         live.keep_judged(watched.graph, stop.step, judgement.clean, unfinished=bool(stop.node))
+
+    def keep_last(self) -> None:
+        """Keeps of trainings that had nothing to say that the last step was clean: nothing else is known of them."""
+        self.settle()
+        for live in self._source.all():
+            driven = self._of(live)
+            watched, step = driven.watched, driven.last
+            said = driven.since is not None and step > max(driven.since, driven.found_at, START)
+            if watched is not None and said and not any(each > START for each in live.judged()):
+                live.keep_judged(watched.graph, step, watched_for_overflow(watched, live.root(step)))
 
     @staticmethod
     def _keep_silence(live: LiveRank, driven: DrivenTraining, step: int, watched: Watched) -> None:

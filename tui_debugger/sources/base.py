@@ -197,6 +197,7 @@ class TensorTable(Protocol):
             ``TensorFlag.OVERFLOWED`` marks what it read and wrote.
         inputs_unknown: rows of the nodes that may have been made from something else in this step than the graph says.
         operands: by node and input slot what a training said of a value as it was when the node read it.
+        by_design: by node and output slot what made an Inf of a training finite; nothing where that is not meant.
         unfinished: the step has not ended: parameters still hold what its nodes were fed with.
 
     Rows are unique by (node, side, slot, round). Who names no round means the newest one.
@@ -212,6 +213,7 @@ class TensorTable(Protocol):
     tells_overflow: bool
     inputs_unknown: frozenset[int]
     operands: Mapping[tuple[int, int], OperandState]
+    by_design: Mapping[tuple[int, int], frozenset[str]]
     unfinished: bool
 
     def __len__(self) -> int:
@@ -645,7 +647,14 @@ class AccountingSource(Protocol):
 def claimed_by(table: TensorTable) -> set[str]:
     """Returns the files that the tensors of a table are read from."""
     rows = np.flatnonzero((table.flags & int(TensorFlag.STAT_ONLY)) == 0)
-    return {os.fsdecode(path) for path in set(table.specs(rows).paths)}
+    claimed: set[str] = set()
+    for start in range(0, len(rows), _CLAIMED):
+        claimed.update(map(os.fsdecode, set(table.specs(rows[start : start + _CLAIMED]).paths)))
+    return claimed
+
+
+_CLAIMED: Final = 1 << 14
+"""Rows whose files are named at once: there may be a million."""
 
 
 class TensorPlaces:
@@ -690,6 +699,7 @@ class Columns:
     tells_overflow = False
     inputs_unknown: frozenset[int] = frozenset()
     operands: Mapping[tuple[int, int], OperandState] = MappingProxyType({})
+    by_design: Mapping[tuple[int, int], frozenset[str]] = MappingProxyType({})
     unfinished = False
     hashes_are_sums = False
     memo: dict[object, Any] | None = None

@@ -98,37 +98,47 @@ class FilesTable(Columns):
         specs: Sequence[ReadSpec],
         timestamp: Int64 | None = None,
         nbytes: Int64 | None = None,
+        *,
+        members: Sequence[str] = (),
     ) -> None:
         """Takes the columns of the rows.
 
         Args:
             places: their tensors.
             paths: their files.
-            specs: how each is read; they leave the path open.
+            specs: how each is read; they leave the path open, and the member where ``members`` say it.
             timestamp: of each; None: not known.
             nbytes: bytes of each tensor; -1, or None: not known.
+            members: the tensors in their files; empty, or an empty text, where the specs say it.
         """
         super().__init__(places, np.zeros(len(paths), np.int64) if timestamp is None else timestamp)
         self._nbytes = np.full(len(paths), -1, np.int64) if nbytes is None else nbytes
         files, self._file = _distinct(paths)
         self._files = Names.of([os.fsencode(path) for path in files])
         self._kinds, self._kind = _distinct(specs)
+        self._members = members if any(members) else ()
 
     def spec(self, index: int) -> ReadSpec:
         """Tells how to read the values."""
-        return self._kinds[int(self._kind[index])].at(os.fsdecode(self._files[int(self._file[index])]))
+        member = self._members[index] if self._members else ""
+        return self._kinds[int(self._kind[index])].at(os.fsdecode(self._files[int(self._file[index])]), member)
 
     def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
         """``spec`` of several rows, as columns."""
         used, kind = np.unique(self._kind[indices], return_inverse=True)
         paths = [self._files[number] for number in self._file[indices].tolist()]
-        return Specs(paths, tuple(self._kinds[number] for number in used.tolist()), kind.astype(np.int32))
+        members = [self._members[index] for index in indices.tolist()] if self._members else ()
+        return Specs(paths, tuple(self._kinds[number] for number in used.tolist()), kind.astype(np.int32), members)
 
     @property
     def digest(self) -> bytes:
         """Names the files, the places in them, and what they are of."""
-        hasher = blake2b(b"\0".join(self._files), digest_size=16)
+        hasher = blake2b(digest_size=16)
+        for name in self._files:
+            hasher.update(b"%d " % len(name) + name)
         hasher.update(repr(self._kinds).encode("utf-8", "surrogateescape"))
+        for member in self._members:
+            hasher.update(f"{member}\0".encode("utf-8", "surrogatepass"))
         for column in (self._file, self._kind, self.side, self.slot, self.round):
             hasher.update(np.ascontiguousarray(column).data)
         return hasher.digest()

@@ -39,7 +39,6 @@ from tui_debugger.stats.records import (
     Before,
     ReadRequests,
     Records,
-    Specs,
     State,
 )
 from tui_debugger.stats.side_by_side import (
@@ -260,10 +259,7 @@ def subset(requests: ReadRequests, rows: Int64) -> tuple[ReadRequests, Int64]:
     previous[mine] = np.where(compared >= 0, np.searchsorted(every, compared), -1)
     need = np.full(len(every), ONLY_COMPARED, np.int16)
     need[mine] = requests.need[rows]
-    paths, (used, kind) = requests.specs.paths, np.unique(requests.specs.kind[every], return_inverse=True)
-    kinds = tuple(requests.specs.kinds[number] for number in used.tolist())
-    specs = Specs([paths[row] for row in every.tolist()], kinds, kind.astype(np.int32))
-    return ReadRequests(specs, previous, requests.needs, need), every
+    return ReadRequests(requests.specs.take(every), previous, requests.needs, need), every
 
 
 KEPT_BIG: Final = 1 << 24
@@ -368,7 +364,7 @@ class _Batch:
             self._checkpoint()
 
     def _spec(self, row: int) -> ReadSpec:
-        return self._requests.specs.kinds[int(self._kind[row])].at(os.fsdecode(self._paths[row]))
+        return self._requests.specs.spec(row)
 
     # -- small tensors -----------------------------------------------------------------------------
 

@@ -139,13 +139,15 @@ class Specs:
 
     Attributes:
         paths: files as ``os.fsencode`` bytes, so that names of any encoding survive.
-        kinds: the distinct specs, without their paths.
+        kinds: the distinct specs, without their paths; those that differ only in their members are one.
         kind: which of ``kinds`` describes each file.
+        members: of each file the tensor in it; empty, or an empty text, where ``kinds`` say it.
     """
 
     paths: Sequence[bytes]
     kinds: tuple[ReadSpec, ...]
     kind: Int32
+    members: Sequence[str] = ()
 
     @classmethod
     def of(cls, specs: Iterable[ReadSpec]) -> Specs:
@@ -159,6 +161,22 @@ class Specs:
     def __len__(self) -> int:
         """Returns the number of tensors."""
         return len(self.paths)
+
+    def spec(self, row: int) -> ReadSpec:
+        """Returns the instructions to read one of them."""
+        member = self.members[row] if self.members else ""
+        return self.kinds[int(self.kind[row])].at(os.fsdecode(self.paths[row]), member)
+
+    def take(self, rows: Integers) -> Specs:
+        """Returns those of some tensors."""
+        used, kind = np.unique(self.kind[rows], return_inverse=True)
+        at = rows.tolist()
+        return Specs(
+            [self.paths[row] for row in at],
+            tuple(self.kinds[number] for number in used.tolist()),
+            kind.astype(np.int32),
+            [self.members[row] for row in at] if self.members else (),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,8 @@ def joined(parts: Sequence[SpanResult | None], need: RequiredStats) -> Records |
     return records
 
 
+Place = Callable[[Records, Int64, Int64], None]
+"""Takes what is known of some files: a table, rows of it, and the numbers of these files among the requests."""
 Meanwhile = Callable[[], bool]
 """Does a bit of other work, some milliseconds; False when there is none at the moment."""
 
@@ -130,7 +132,7 @@ def scan(
     requests: ReadRequests,
     sizes: Int64,
     workers: Workers,
-    result: Records,
+    place: Place,
     progress: ProgressFn = no_progress,
     *,
     meanwhile: Meanwhile = no_other_work,
@@ -141,9 +143,9 @@ def scan(
         requests: steps of one tensor stand one after the other, ascending.
         sizes: bytes of each file, -1 where there is none.
         workers: who works.
-        result: has a row for each of ``requests``, which is filled in the caller's thread as soon as it is known.
+        place: called in the caller's thread as soon as something is known, such as ``Records.place``.
         progress: called in the caller's thread with done and total files. When it raises (``CancelledError``), work
-            that has not begun is dropped and the exception goes on; what is in ``result`` stands.
+            that has not begun is dropped and the exception goes on; what was placed stands.
         meanwhile: called in the caller's thread whenever all others have enough to do.
 
     Raises:
@@ -151,12 +153,12 @@ def scan(
     """
     mount = next(filter(None, map(opener.mount_of, requests.specs.paths)), None)
     if mount is not None:
-        _scan_mounted(_Mounted(requests, sizes, result, progress, mount), workers, meanwhile)
+        _scan_mounted(_Mounted(requests, sizes, place, progress, mount), workers, meanwhile)
         return
     executor = workers.executor(int(costs(sizes).sum()))
     remote = isinstance(executor, OwnExecutor) and executor.remote
     parallel = workers.parallel if executor is not None else 1
-    work = _Work(requests, sizes, result, progress, parallel=parallel, remote=remote)
+    work = _Work(requests, sizes, place, progress, parallel=parallel, remote=remote)
     work.tell()
     if executor is not None and not _by_workers(work, executor, workers, meanwhile):
         workers.give_up(executor, "the workers were lost: the work was finished by this process alone")
@@ -256,7 +258,7 @@ class _Work:
         self,
         requests: ReadRequests,
         sizes: Int64,
-        result: Records,
+        place: Place,
         progress: ProgressFn,
         *,
         parallel: int,
@@ -266,7 +268,7 @@ class _Work:
         self._remote = remote
         self._requests = _absolute(requests) if self._remote else requests
         self._sizes = sizes
-        self._result = result
+        self._put = place
         self._progress = progress
         self._parallel = parallel
         self._done, self._total = 0, int(np.count_nonzero(requests.need != ONLY_COMPARED))
@@ -322,7 +324,7 @@ class _Work:
                 self._again.append(dataclasses.replace(self._batch(every[bad]), tries=TRIES))
                 good &= ~bad
         at = np.flatnonzero(good)
-        self._result.place(records, at, every[at])
+        self._put(records, at, every[at])
         self._done += len(at)
 
     def _huge(self, row: int) -> Iterator[_Task] | None:
@@ -347,7 +349,7 @@ class _Work:
             if records is None:  # its files changed meanwhile, or cannot be read to the end
                 self.again(self._batch(np.array([row])))
             else:
-                self._result.place(records, np.zeros(1, np.int64), np.array([row]))
+                self._put(records, np.zeros(1, np.int64), np.array([row]))
                 self._done += 1
 
         return (
@@ -356,8 +358,7 @@ class _Work:
         )
 
     def _spec(self, row: int) -> ReadSpec:
-        specs = self._requests.specs
-        return specs.kinds[int(specs.kind[row])].at(os.fsdecode(specs.paths[row]))
+        return self._requests.specs.spec(row)
 
 
 MOUNTED_THREADS: Final = 16
@@ -374,11 +375,11 @@ class _Mounted(_Work):
     """
 
     def __init__(
-        self, requests: ReadRequests, sizes: Int64, result: Records, progress: ProgressFn, mount: opener.Mount
+        self, requests: ReadRequests, sizes: Int64, place: Place, progress: ProgressFn, mount: opener.Mount
     ) -> None:
         self.parallel = MOUNTED_THREADS if mount.waits else 1
         weighed = sizes + _LIKE_A_REQUEST if mount.waits else sizes
-        super().__init__(requests, weighed, result, progress, parallel=self.parallel, remote=False)
+        super().__init__(requests, weighed, place, progress, parallel=self.parallel, remote=False)
 
 
 def _absolute(requests: ReadRequests) -> ReadRequests:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import torch
 from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
@@ -394,6 +395,7 @@ class Attachment(Handle):
         self._exchanges.install(self._training.tree, self._training.distribution)
         self._scalers.install()
         self._watching_model += [
+            register_module_buffer_registration_hook(_weakly(self._put_in)),
             register_module_module_registration_hook(_weakly(self._put_in)),
             register_module_parameter_registration_hook(_weakly(self._put_in)),
         ]
@@ -491,7 +493,7 @@ class Attachment(Handle):
         finally:
             self._probe.initial = False
 
-    def _put_in(self, module: torch.nn.Module, name: str, new: torch.nn.Module | torch.nn.Parameter | None) -> None:
+    def _put_in(self, module: torch.nn.Module, name: str, new: torch.nn.Module | torch.Tensor | None) -> None:
         """Something is being put into a module, of this model or of any other."""
         if self._training.owns(module) and new is not None:
             self._guard(lambda: self._training.put_in(module, name, new))

@@ -50,9 +50,13 @@ class Buffers(Mapping[str, torch.Tensor]):
     Beside the registered ones those that are plain attributes: a mask, a table of positions.
     """
 
-    def __init__(self, owners: Mapping[str, tuple[nn.Module, str]]) -> None:
+    def __init__(self, owners: dict[str, tuple[nn.Module, str]]) -> None:
         """``owners``: by clean name the module, and what it calls the tensor."""
         self._owners = owners
+
+    def add(self, name: str, module: nn.Module, attribute: str) -> bool:
+        """Adds one that a module registers now; False where it is known already."""
+        return self._owners.setdefault(name, (added := (module, attribute))) is added
 
     def __getitem__(self, name: str) -> torch.Tensor:
         """The tensor that has this name now."""

@@ -342,12 +342,18 @@ class Expectation:
             return True
         if condition.is_stillness and (self.skipped or self._idle(parameter)):
             return True
-        return condition.is_not_changed and name == parameter and self._at_rest(self._parameters[parameter])
+        return condition.is_not_changed and name == parameter and self._at_rest(parameter)
 
-    def _at_rest(self, parameter: torch.nn.Parameter) -> bool:
-        """Tells whether no optimizer was to change a parameter in this step, or the learning rate still rises."""
-        key = id(parameter)
-        if not parameter.requires_grad or (key in self._optimizer and self._optimizer[key] not in self._stepped):
+    def _at_rest(self, name: str) -> bool:
+        """Tells whether no optimizer was to change a parameter in this step, or the learning rate still rises.
+
+        What no optimizer has and no gradient reaches may stand for other weights: see ``functional_call``.
+        """
+        parameter, key = self._parameters[name], id(self._parameters[name])
+        stands_for_others = self._optimizer and key not in self._optimizer and name not in self._with_gradient
+        if not parameter.requires_grad or stands_for_others:
+            return True
+        if key in self._optimizer and self._optimizer[key] not in self._stepped:
             return True
         return key in self._rates_before and self._rates[key] > self._rates_before[key]
 
@@ -495,27 +501,32 @@ class Training:
         self._know_parameters()
         self._buffers = {name: (id(each), version_of(each)) for name, each in self.tree.buffers.items() if _plain(each)}
 
-    def _know_parameters(self) -> None:
+    def _know_parameters(self, *more: tuple[str, torch.Tensor]) -> None:
         """Weights and buffers are what they are by name; operators take a buffer of whole numbers for a constant."""
         whole = not self.recording.every_operator
         buffers = [(name, each) for name, each in self.tree.buffers.items() if whole or _plain(each)]
         states = () if whole else self._states.of(self.tree, self.optimizers)
         self._known_states = len(states)
-        self.recording.flow.know_parameters([*self.tree.parameters.items(), *buffers, *states])
+        self.recording.flow.know_parameters([*self.tree.parameters.items(), *buffers, *more, *states])
 
     def owns(self, module: torch.nn.Module) -> bool:
         """Tells whether a module is part of the model."""
         return id(module) in self._scopes
 
-    def put_in(self, owner: torch.nn.Module, name: str, new: torch.nn.Module | torch.nn.Parameter) -> None:
-        """The program puts a module or a weight into a module of the model.
+    def put_in(self, owner: torch.nn.Module, name: str, new: torch.nn.Module | torch.Tensor) -> None:
+        """The program puts a module, a weight or a buffer into a module of the model.
 
-        A weight in the place of another one is that weight from now on. No hook is on what was not there before.
+        A weight in the place of another one is that weight from now on. No hook is on what was not there before. A
+        buffer needs none.
         """
         path = without_wrappers(f"{self._scopes[id(owner)].replace('/', '.')}.{name}".removeprefix("."))
         if isinstance(new, torch.nn.Module):
             if not all(self.owns(each) for each in new.modules()):
                 self.recording.lost(ADDED, path)
+        elif not isinstance(new, torch.nn.Parameter):
+            if self.tree.buffers.add(path, owner, name) and _plain(new):
+                self._buffers[path] = id(new), version_of(new)
+                self._know_parameters((path, new))
         elif all(new is not each for each in self.tree.parameters.values()):
             if path not in self.tree.parameters:
                 self.recording.lost(ADDED, path)
@@ -558,6 +569,7 @@ class Training:
             seen = self.recording.every_operator or name in self.recording.structure.fed
             mask = not seen and _mask(buffer)
             (self._masks if mask else self._moving).append(name)
+            self._weights_seen = self._weights_seen and mask  # the step that it changed in is judged by it, too
 
     def _notice_changes(self) -> None:
         """A buffer that changes is made by the module that has it."""

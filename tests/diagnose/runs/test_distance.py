@@ -269,6 +269,7 @@ def test_statistics_never_say_more_than_the_values(a: Array, b: Array) -> None:
         ("nan", lambda x: _changed(x, (0, 0), np.nan)),
         ("inf", lambda x: _changed(x, (0, 0), np.inf)),
         ("random", lambda x: np.where(np.arange(1024).reshape(32, 32) % 2, x, 0)),
+        ("rounding", lambda x: x.astype(ml_dtypes.bfloat16).astype(np.float32)),
         (
             "rounding",
             lambda x: (x.astype(np.float64) * (1 + 1e-8 * np.sin(np.arange(1024)).reshape(32, 32))).astype("f4"),
@@ -281,6 +282,14 @@ def test_what_kind_of_difference_it_is(word: str, change: Any) -> None:
     other = change(x)
     if not np.array_equal(one, other):
         assert kind_of_difference(one, other, 2.0**-24)[0] == word
+
+
+def test_a_smaller_type_that_values_went_through_is_named() -> None:
+    x = np.random.default_rng(1).normal(size=(32, 32)).astype(np.float32)
+    for name in ("bfloat16", "float16"):
+        through = x.astype(name).astype(np.float32)
+        assert kind_of_difference(x, through, 2.0**-24)[1] == f"B is A rounded to {name}"
+        assert kind_of_difference(through, x, 2.0**-24)[1] == f"A is B rounded to {name}"
 
 
 @pytest.mark.parametrize(

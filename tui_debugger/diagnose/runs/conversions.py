@@ -198,15 +198,19 @@ class _Conversions:
     def found(self, learned: Learned) -> list[Conversion]:
         """Returns the conversions that are proven; what other ranks have taught may be learned, and is added to."""
         self.learned = learned
+        self.learned.turned |= any(map(self._is_turned, self.digests))
         self.shifts = self._renumbered()
         groups: dict[str, list[str]] = defaultdict(list)
-        for name in sorted(self.b, key=lambda name: -self.b[name].ndim):  # biases are cut as their weights are
+        for name in self.b:
             groups[parsed(name).template].append(name)
-        several = sorted(groups.values(), key=lambda names: (-self.b[names[0]].ndim, len(names) == 1))
-        several.sort(key=lambda names: len(names) == 1 and _is_square(self.b[names[0]]))  # others tell of them
+
+        def proves_less(names: Sequence[str]) -> tuple[int, bool, bool]:
+            """Biases are cut as their weights are, and one weight as those of other ranks."""
+            return -self.b[names[0]].ndim, len(names) == 1, _is_square(self.b[names[0]])
+
         made = [
             replace(each, renumbered=self._numbers(each.made) != parsed(each.made).numbers)
-            for names in several
+            for names in sorted(groups.values(), key=proves_less)
             for each in self._of_group(names)
         ]
         whole = self._whole_only(made)
@@ -293,6 +297,17 @@ class _Conversions:
                     shifts.pop(words.before(at), None)
         return shifts
 
+    def _is_turned(self, name: str) -> bool:
+        """Tells whether most of a weight is transposed, of weights that are not square: there the shape tells."""
+        for swapped, of in ((False, self.digests[name].rows), (True, self.digests[name].columns)):
+            found = (self.places.get(digest, ()) for digest in of if digest is not None)
+            turned = sum(
+                any(at.swapped != swapped and not _is_square(self.a[at.name]) for at in each) for each in found
+            )
+            if turned > _PROVEN * len(of):
+                return True
+        return False
+
     def _shifted(self, words: _Name, shifts: Mapping[tuple[str, ...], int]) -> tuple[int, ...]:
         return tuple(number + shifts.get(words.before(at), 0) for at, number in enumerate(words.numbers))
 
@@ -316,9 +331,11 @@ class _Conversions:
                 else self._located(name, self.digests[name].columns if swapped else self.digests[name].rows)
                 for name in names
             }
-            sources = self._of_vectors(template, names) if vectors else self._agreed(places)
-            if not vectors:
-                sources = self._learned(names, sources, swapped=swapped)
+            if vectors:
+                sources = self._of_vectors(template, names)
+            else:
+                sources = self._learned(names, self._agreed(places, swapped=swapped), swapped=swapped)
+                sources = self._as_named(names[0], sources) if sources is not None else None
             self.layouts[template] = sources
             if sources is None:
                 continue
@@ -338,19 +355,45 @@ class _Conversions:
         if len(names) == 1 and known is not None:
             if sources is not None and (swapped, _order(sources)) == (known[0], _order(known[1])):
                 return sources  # another part of the same weights
-            fits = all(each is None or self._name(each, self._numbers(name)) for each in known[1])
-            return known[1] if fits and swapped == known[0] else None
+            return known[1] if swapped == known[0] and self._takes_wholes(known[1], name) else None
         if sources is None:
             return None
-        turned = any(each is not None and each.swapped for each in sources) or swapped
-        if len(names) == 1 and turned and _is_square(self.b[name]) and not self.learned.turned:
-            sources = [each and each._replace(swapped=False, row=row) for row, each in enumerate(sources)]
+        turned = any(each is not None and each.swapped != swapped for each in sources)
+        wholes = {self._name(each, self._numbers(name)) for each in sources if each is not None}
+        square = all(whole is not None and _is_square(self.a[whole]) for whole in wholes)
+        if len(names) == 1 and turned and square and not self.learned.turned:
+            sources = [each and each._replace(swapped=swapped) for each in sources]
         places = [_place_of(template) for template, _ in _order(sources)]
         if len(names) == 1 and places != sorted(places):
             return None
-        self.learned.turned |= turned and not _is_square(self.b[name])
         self.learned.layouts.setdefault(key, (swapped, sources))
         return sources
+
+    def _as_named(self, name: str, sources: list[_Source | None]) -> list[_Source | None] | None:
+        """Returns the sources of a weight that one weight makes, where names do not say another one; else these.
+
+        What both runs have by one name is the same weight, and no key is a value; None where only such words tell.
+        """
+        templates = {each.template for each in sources if each is not None}
+        if len(templates) != 1:
+            return sources
+        (template,), own = templates, parsed(name).template.partition(OF_RANK)[0]
+        alike = self.by_name.get(_Name(own, self._numbers(name)))
+        if template != own and alike is not None and self.a[alike].size == self.b[name].size:
+            return [each and each._replace(template=own) for each in sources]
+        words = [_USUAL_ORDER.search(each) for each in (own, template)]
+        return sources if None in words or _place_of(own) == _place_of(template) else None
+
+    def _takes_wholes(self, sources: Sequence[_Source | None], name: str) -> bool:
+        """Tells whether a weight is made of all rows of others: then it is no part of a rank."""
+        rows: dict[tuple[str | None, bool], set[int]] = defaultdict(set)
+        for each in sources:
+            if each is not None:
+                rows[self._name(each, self._numbers(name)), each.swapped].add(each.row)
+        return all(
+            whole is not None and len(own) == rows_and_width(self.a[whole], swapped=turned)[0]
+            for (whole, turned), own in rows.items()
+        )
 
     def _of_vectors(self, template: str, names: Sequence[str]) -> list[_Source | None] | None:
         """Returns what vectors are made of: as the weights beside them, or whole ones. One number proves nothing."""
@@ -392,11 +435,13 @@ class _Conversions:
             found.append(last)
         return found
 
-    def _agreed(self, places: Mapping[str, Sequence[_Place | None]]) -> list[_Source | None] | None:
+    def _agreed(self, places: Mapping[str, Sequence[_Place | None]], *, swapped: bool) -> list[_Source | None] | None:
         """Returns what each row is made of, by most of the weights; None where too little of it is known."""
         count = len(next(iter(places.values())))
         found = [[self._source(name, place) for place in of] for name, of in places.items()]
-        found.sort(key=_oddness)  # of two that are unlike the usual one is believed
+        found.sort(
+            key=lambda sources: _oddness(sources, swapped=swapped)
+        )  # of two that are unlike the usual one is believed
         votes = [Counter(each for each in row if each is not None) for row in zip(*found, strict=True)]
         sources = [max(each, key=lambda source: each[source]) if each else None for each in votes]
         known = sum(each is not None for each in sources)
@@ -594,7 +639,7 @@ class _Conversions:
         return bool(len(rest)) and bool((rest == rest[:, :1]).all())
 
 
-def _oddness(sources: Sequence[_Source | None]) -> int:
+def _oddness(sources: Sequence[_Source | None], *, swapped: bool) -> int:
     """Returns how many rows of a weight are not as they usually are: not transposed, in order, gate before up."""
     last: dict[tuple[str, tuple[int, ...]], int] = {}
     first: dict[tuple[int, ...], int] = {}
@@ -602,7 +647,7 @@ def _oddness(sources: Sequence[_Source | None]) -> int:
     for each in sources:
         if each is None:
             continue
-        odd += each.swapped or each.row != last.get(each[:2], -1) + 1
+        odd += each.swapped != swapped or each.row != last.get(each[:2], -1) + 1
         if each[:2] not in last:
             place = _place_of(each.template)
             odd += place < first.get(each.inner, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 from typing import Final
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -19,6 +20,7 @@ _FIT: Final = 1e-3
 _STEP_FIT: Final = 1e-2
 """The same of updates, which are small beside the values that they are the difference of."""
 _DIMENSIONS: Final = 4
+_SMALLER: Final = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16))
 
 
 @np.errstate(all="ignore")
@@ -43,7 +45,7 @@ def kind_of_difference(a: Array, b: Array, unit: float = 0.0) -> tuple[str, str]
     count = int(np.count_nonzero(apart))
     if a.dtype.kind in "biu":  # of 64 bits float64 does not hold all
         return "values", f"{np.count_nonzero(a != b) if b.dtype.kind in 'biu' else count} of {a.size} differ"
-    for judge in (_few, _masked, _scale, _offset, _arranged, _one_row, _rounding):
+    for judge in (_few, _masked, _cast, _scale, _offset, _arranged, _one_row, _rounding):
         found = judge(x, y, apart, unit)
         if found[0]:
             return found
@@ -111,6 +113,15 @@ def _masked(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # n
         and not bool((x[apart] == 0).all() or (y[apart] == 0).all())
     ):
         return "random", "what is not zero on both sides agrees: other elements were set to zero"
+    return "", ""
+
+
+def _cast(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
+    """Elements that went through a smaller type on the way."""
+    for dtype in _SMALLER:
+        for one, other, names in ((x, y, "BA"), (y, x, "AB")):
+            if np.array_equal(one.astype(np.float32).astype(dtype).astype(np.float64), other):
+                return "rounding", f"{names[0]} is {names[1]} rounded to {dtype.name}"
     return "", ""
 
 

@@ -44,6 +44,7 @@ _DIMENSIONS_OF_A_MATRIX: Final = 2
 _MOST_PARTS: Final = 4
 """Weights that a fused one is made of: q, k and v."""
 _STRAIGHT: Final = "it is square, and not transposed as all other matrices are: nothing tells whether it should be"
+_COUNTED: Final = "it differs, and only one run has others like it: ranks may count their layers from other numbers on"
 _EMBEDDING: Final = re.compile(r"emb|(?:^|[._/])w[tp]e(?:[._/]|$)|position|lm_head", re.IGNORECASE)
 _Renamed = tuple[tuple[str, ...], tuple[str, ...]]
 """The scope of parameters in both runs, where names differ by it."""
@@ -82,7 +83,23 @@ class ParameterPairs(UnmatchedNodes):
         self._look_at_casts(found)
         taken = self._convert(found)
         self._find_ties()
-        return [each for each in found if each.match.a not in taken]
+        found = [each for each in found if each.match.a not in taken]
+        if all(len(files.run.ranks()) > 1 for files in self.files):
+            self._doubt_numbers(found)
+        return found
+
+    def _doubt_numbers(self, entries: Sequence[Entry]) -> None:
+        """Compares no layer that differs where only one run has others like it: a stage may count them from zero."""
+        names = [{name for rank in files.run.ranks() for name in files.run.nodes(rank).names} for files in self.files]
+        others = {parsed(name).template for name in names[0] ^ names[1]}
+        for entry in entries:
+            name = self.flows[0].nodes.names[entry.match.a]
+            if not self.sides[0].is_parameter(entry.match.a) or parsed(name).template not in others:
+                continue
+            for _, one, other in entry.outputs if self._differs(entry) else ():
+                found = self.distance(one, other)
+                key = (one.step, one.index), (other.step, other.index)
+                self.distances[key] = not_compared(_COUNTED, found.shapes if found is not None else ())
 
     def _with_scales(self, entries: Sequence[Entry]) -> list[Entry]:
         """Compares weights that are kept beside scales as they are meant; returns the pairs without the scales."""
@@ -196,13 +213,13 @@ class ParameterPairs(UnmatchedNodes):
         found = self._made_of(weights, rows, split, (by_name, {given_up[row] for row in by_name}))
         if turned:
             found = self._without_straight(found, entries)
-        there = {weights[each.side][each.made][0] for each in found if each.renumbered}
-        wrong = {pair[parted[0]] for pair in moved.items()} - there
+        there = {(each.side, weights[each.side][each.made][0]) for each in found if each.renumbered}
+        wrong = {(side, pair[side]) for pair in moved.items() for side in (0, 1)} - there
         if split:  # of parts on several ranks all have to be known
             known = Counter(weights[each.side][each.made][0] for each in found)
             parts = Counter(row for row, _ in weights[split[0]].values())
-            wrong |= {row for row in parts if known[row] < parts[row]}
-        found = [each for each in found if weights[each.side][each.made][0] not in wrong]
+            wrong |= {(split[0], row) for row in parts if known[row] < parts[row]}
+        found = [each for each in found if (each.side, weights[each.side][each.made][0]) not in wrong]
         used = self._book(found, weights)
         self.converted = found
         return self._give_up({a for a, b in given_up.items() if a in used[0] or b in used[1]}, entries)
@@ -210,9 +227,10 @@ class ParameterPairs(UnmatchedNodes):
     def _may_be_renumbered(
         self, parted: Sequence[int], entries: Sequence[Entry], others: Collection[int]
     ) -> dict[int, int]:
-        """Returns pairs by name that differ on some rank, where the other run has more: a stage may count from zero."""
+        """Returns pairs by name that differ, where the other run has more: a stage, or a run, may count from zero."""
         alone = self.matching.only_a, self.matching.only_b
-        if len(parted) != 1 or not any(map(self.sides[1 - parted[0]].is_parameter, alone[1 - parted[0]])):
+        more = [bool(self.unproven) or any(map(self.sides[side].is_parameter, alone[side])) for side in (0, 1)]
+        if not (more[1 - parted[0]] if len(parted) == 1 else all(more)):
             return {}
         pairs = [entry.match for entry in entries if entry.match.a not in others and self._differs(entry)]
         return {match.a: match.b for match in pairs}
@@ -438,13 +456,16 @@ class ParameterPairs(UnmatchedNodes):
         ]
 
     def _have_telling_values(self, entry: Entry) -> bool:
-        """Tells whether a parameter has values in both runs that agree and that are not all the same."""
+        """Tells whether a parameter has values in both runs that agree and that are not all nearly the same.
+
+        The scales of norms are near one in all layers.
+        """
         for _, one, other in entry.outputs:
             found = self.distance(one, other)
             if found is None or not found.compared or found.relative > max(NEAR, 3 * found.unit * bool(found.meant)):
                 continue
             array = self.files[0].array(one)
-            if array is None or (array.size and bool((array != array.flat[0]).any())):
+            if array is None or _tells(array, found):
                 return True
         return False
 
@@ -497,6 +518,14 @@ class ParameterPairs(UnmatchedNodes):
         found = self._difference(first.row, -1, text, None, float(first.order))
         self.findings.append(found)
         self.blamed.update((one.side, one.row) for of in alone for one in of)
+
+
+def _tells(array: Array, found: Distance) -> bool:
+    """Tells whether a distance is small beside that of the elements from their mean, or one of rounding."""
+    wide = array.astype(np.float64)
+    spread = float(np.linalg.norm(wide - wide.mean())) if wide.size else 0.0
+    apart = found.relative * float(np.linalg.norm(wide))
+    return spread > 0 and (apart <= NEAR * spread or found.relative <= INTRODUCED * found.unit)
 
 
 def _listed(alone: Sequence[OneSided]) -> str:

@@ -29,6 +29,7 @@ from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, Side, UnreadablePart, no_progress, turns
 from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import why_not
+from tui_debugger.said import SAID_FILE, SaidOfRank
 from tui_debugger.sources.base import (
     OverflowRecord,
     StepEntries,
@@ -270,6 +271,8 @@ class RankRun:
         self._signature: Signature = ()
         self._graph_notices: tuple[str, ...] = ()
         self._graph_parts: tuple[UnreadablePart, ...] = ()
+        self._said: SaidOfRank | None = None
+        self._said_parts: tuple[UnreadablePart, ...] = ()
         self._tables: dict[int, StepTable] = {}
         self._has_values: bool | None = None
         self._rows = 0
@@ -342,7 +345,7 @@ class RankRun:
         others = (*list(self._overflow_parts.values()), *list(self._incomplete.values()))
         listed += [part for parts in others for part in parts]
         found = {(part.where, part.why): part for part in (*self._layout.parts, *listed)}
-        graphs = {part.where: part for part in (*self._history.parts, *self._graph_parts)}
+        graphs = {part.where: part for part in (*self._history.parts, *self._graph_parts, *self._said_parts)}
         return [*found.values(), *(replace(part, rank=self.number) for part in graphs.values())]
 
     def step_directories(self) -> Iterator[tuple[int | None, str]]:
@@ -632,7 +635,24 @@ class RankRun:
         )
         if table.arrangement.timeless:
             self._arrangements[alike] = table.arrangement
+        said = self._said_of_rank().of(step, nodes.table.find)
+        table.inputs_unknown, table.operands, table.by_design = said.inputs_unknown, said.operands, said.by_design
         return table
+
+    def _said_of_rank(self) -> SaidOfRank:
+        """What a training said that the dump was saved of."""
+        if self._said is None:
+            self._said, path = SaidOfRank(), self.path / SAID_FILE
+            why = ""
+            try:
+                self._said = SaidOfRank.read(path) if stamp(path) != NEVER else self._said
+                why = f"{plural(self._said.wrong, 'line')} without sense" if self._said.wrong else ""
+            except OSError as error:
+                why = why_not(path, error, wanted="a file")
+            lost = [UnreadablePart(*each, unrecorded=True) for each in self._said.not_recorded]
+            damage = [UnreadablePart(f"{self.path.name}/{SAID_FILE}", why, graph=True)] if why else []
+            self._said_parts = (*lost, *damage)
+        return self._said
 
     def _overflows(self, step: int, listing: Listing) -> dict[Writing, tuple[OverflowRecord, ...]] | None:
         """Returns what the device recorded of a step, by operator; None: it would record nothing."""

@@ -9,7 +9,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from tui_debugger.errors import UnreadableTensorError
@@ -29,6 +29,7 @@ _WHOLE: Final = re.compile(
 
 LOG_FORMAT: Final = "log"
 """The name in ``npy.FORMATS`` of numbers of a training's log."""
+_NPZ, _PT, _SAFETENSORS, _DCP, _SHARDS = (ReadSpec("", form) for form in ("npz", "pt", "safetensors", "dcp", "shards"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +38,18 @@ class FileTensor:
 
     Attributes:
         place: the keys that lead to it; empty: the file holds nothing else.
-        spec: how it is read, without the path; with one where it is in another file than was asked about.
+        spec: how it is read, without the path and the member; with a path where it is in another file than was asked
+            about.
         part: which part of a larger tensor it is; None: it is whole, or nothing tells.
         nbytes: bytes of its values; -1: not known.
+        member: see ``ReadSpec``.
     """
 
     place: tuple[str, ...]
     spec: ReadSpec
     part: TensorPart | None = None
     nbytes: int = -1
+    member: str = ""
 
     @property
     def key(self) -> str | None:
@@ -154,7 +158,7 @@ def _of_atb(_: str) -> Iterator[FileTensor]:
 
 def _archive(path: str) -> Iterator[FileTensor]:
     for key, nbytes in array_keys(path).items():
-        yield FileTensor((key,), ReadSpec("", "npz", member=key), nbytes=nbytes)
+        yield FileTensor((key,), _NPZ, nbytes=nbytes, member=key)
 
 
 def _saved_by_torch(path: str) -> Iterator[FileTensor]:
@@ -165,12 +169,11 @@ def _saved_by_torch(path: str) -> Iterator[FileTensor]:
     named = named_ranges(path, tree)
     for place, ref in tensors(tree):
         for each in named.get(place, ()):
-            spec = ReadSpec("", "pt", member=member_of_range(place, each.start, each.shape))
+            member = member_of_range(place, each.start, each.shape)
             nbytes = ref.nbytes // ref.shape[0] * math.prod(each.shape)
-            yield FileTensor(place_of(place, each.name), spec, each.part, nbytes)
+            yield FileTensor(place_of(place, each.name), _PT, each.part, nbytes, member)
         if place not in named:
-            spec = ReadSpec("", "pt", member=member_of(place))
-            yield FileTensor(tuple(str(key) for key in place), spec, ref.part, ref.nbytes)
+            yield FileTensor(tuple(map(str, place)), _PT, ref.part, ref.nbytes, member_of(place))
 
 
 def _logged(path: str) -> Iterator[FileTensor]:
@@ -178,12 +181,12 @@ def _logged(path: str) -> Iterator[FileTensor]:
     from tui_debugger.stats.training_log import read_log
 
     for place, _ in read_log(path).tensors:
-        yield FileTensor(tuple(str(key) for key in place), ReadSpec("", LOG_FORMAT, member=member_of(place)))
+        yield FileTensor(tuple(map(str, place)), ReadSpec("", LOG_FORMAT), member=member_of(place))
 
 
 def _safetensors(path: str) -> Iterator[FileTensor]:
     for name, nbytes in read_header(path).specs.sizes():
-        yield FileTensor((name,), ReadSpec("", "safetensors", member=name), nbytes=nbytes)
+        yield FileTensor((name,), _SAFETENSORS, nbytes=nbytes, member=name)
 
 
 def _indexed(path: str) -> Iterator[FileTensor]:
@@ -192,10 +195,10 @@ def _indexed(path: str) -> Iterator[FileTensor]:
 
     index = read_index(path)
     for name in index.tensors:
-        yield FileTensor((name,), ReadSpec("", "dcp", member=name))
+        yield FileTensor((name,), _DCP, member=name)
     for name, where in index.objects.items():
         if isinstance(where, str):  # the reading of a tensor of that name says so
-            yield FileTensor((name,), ReadSpec("", "dcp", member=name))
+            yield FileTensor((name,), _DCP, member=name)
             continue
         try:
             found = tensors(read_tree(where.path, (where.offset, where.length)))
@@ -203,13 +206,13 @@ def _indexed(path: str) -> Iterator[FileTensor]:
             yield FileTensor((name,), where)
             continue
         for place, _ in found:
-            yield FileTensor((name, *map(str, place)), replace(where, member=member_of(place)))
+            yield FileTensor((name, *map(str, place)), where, member=member_of(place))
 
 
 def _in_pieces(folder: str) -> Iterator[FileTensor]:
     from tui_debugger.stats.sharded import read_shards  # not where there are none
 
-    yield from (FileTensor((name,), ReadSpec("", "shards", member=name)) for name in read_shards(folder))
+    yield from (FileTensor((name,), _SHARDS, member=name) for name in read_shards(folder))
 
 
 _List = Callable[[str], Iterator[FileTensor]]

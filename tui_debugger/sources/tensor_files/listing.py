@@ -85,6 +85,10 @@ NodeName = str | tuple[str, str]
 """Name of a node, with that of its graph where it is another one than ``GRAPH``: a tuple takes as much memory again."""
 
 
+_Tensor = str | tuple[object, ...]
+"""What tells a tensor from all others of its step; the name of its node for output 0, for the same reason."""
+
+
 def node_name(graph: str, name: str) -> NodeName:
     """Returns what tells a node from all others."""
     return name if graph == GRAPH else (graph, name)
@@ -138,7 +142,7 @@ class FoundArray:
     """One array: its node's name, its side and slot, its file, how it is read from that, its operator's type.
 
     ``row`` is what an index of ``tdbg convert`` says of it, ``part`` which part of a larger tensor it is, ``nbytes``
-    the bytes of its values (-1: not known), ``when`` what ``NamedFile`` says.
+    the bytes of its values (-1: not known), ``when`` what ``NamedFile`` says, ``member`` which tensor of its file.
     """
 
     node: str
@@ -151,6 +155,7 @@ class FoundArray:
     part: TensorPart | None = None
     nbytes: int = -1
     when: int = 0
+    member: str = ""
 
     @property
     def name(self) -> NodeName:
@@ -227,11 +232,11 @@ class StepLister:
         self.arrays: list[FoundArray] = []
         self.parts: list[UnreadablePart] = []
         self.state: FileState = ()
-        self._found: dict[tuple[object, ...], FoundArray] = {}
+        self._found: dict[_Tensor, FoundArray] = {}
         self._state: list[str] = []
         self._visited: set[tuple[int, int]] = set()
         self.claimed: set[str] = set()
-        self._without_file: dict[tuple[object, ...], tuple[str, str]] = {}
+        self._without_file: dict[_Tensor, tuple[str, str]] = {}
         """Tensors of which a table tells that they have a file: where it says so, and what is wrong without it."""
         self._referred: dict[str, Sequence[str]] = {}
         """Files without values, and the names of the files that these say tensors are in."""
@@ -283,9 +288,7 @@ class StepLister:
         # Looked at after the listing: what changed in between is so young that it is listed once more.
         self.state = state_of_files(self._state)
         last = len(self._order)
-        self.arrays = sorted(
-            self._found.values(), key=lambda each: (self._order.get(each.spec.member, last), each.when)
-        )
+        self.arrays = sorted(self._found.values(), key=lambda each: (self._order.get(each.member, last), each.when))
         self._found.clear()
         if not self.arrays and not self.parts and not final:
             self._miss(self._first or str(self._root), f"no array in step {self._step}")
@@ -294,7 +297,7 @@ class StepLister:
         """A digest of all names; tells whether something changed that the state does not show."""
         names = blake2b(digest_size=16)
         for each in self.arrays:
-            names.update(f"{each.path}\0{each.spec}\0{each.row}\0".encode("utf-8", "surrogateescape"))
+            names.update(f"{each.path}\0{each.spec}\0{each.member}\0{each.row}\0".encode("utf-8", "surrogateescape"))
         for part in self.parts:
             names.update(os.fsencode(f"{part.where}\0{part.why}\0"))
         return names.digest()
@@ -367,10 +370,11 @@ class StepLister:
         elif says is None:
             if entry.name.endswith(tree.ending):
                 self._miss(entry.path, "no tensor's name")
-        elif (at := (says.node, says.side, says.slot)) in self._found and self._found[at].row is None:
+        elif (at := _tensor(says.node, says.side, says.slot)) in self._found and self._found[at].row is None:
             self._miss(entry.path, f"the same tensor as one in {os.path.relpath(self._found[at].path, self._root)}")
         else:
-            self._found[at] = FoundArray(*at, entry.path, says.spec, says.op_type, when=says.when)
+            own = says.node, says.side, says.slot
+            self._found[at] = FoundArray(*own, entry.path, says.spec, says.op_type, when=says.when)
 
     def _find_referred(self) -> None:
         """Finds out which files are named by others, and are not there. Another machine may have written a path."""
@@ -389,13 +393,13 @@ class StepLister:
         self.claimed.add(path)
         try:
             for row, problem in rows:
-                at = row.node, row.side, row.slot
+                at = _tensor(row.node, row.side, row.slot)
                 if problem:
                     self._without_file[at] = path, f"{row.node}: {problem}"
                 elif at in self._found and self._found[at].row is not None:
                     self._miss(path, f"two rows of one tensor: {row.node}")
                 elif at not in self._found:
-                    self._found[at] = FoundArray(*at, path, ReadSpec(""), row.type, row)
+                    self._found[at] = FoundArray(row.node, row.side, row.slot, path, ReadSpec(""), row.type, row)
         except (OSError, ValueError) as error:
             self._miss(path, why_not(path, error) if isinstance(error, OSError) else str(error))
 
@@ -451,15 +455,16 @@ class StepLister:
             return
         if found and found[0].place and scope and is_whole(scope[-1]):
             scope = self._scope_of_model(scope[:-1], _PIECE.sub("", scope[-1]), found)
-        for held in found:
-            self._take(path, scope, held)
+        if holds_several(path):
+            self._account(path, found)
+        if not found:
+            self.claimed.add(path)  # all of it was looked at, and there is no tensor
+        found.reverse()
+        while found:  # one at a time: there may be a million, and two objects of each take much memory
+            self._take(path, scope, found.pop())
         apart, finite = numbers_of(path)
         self.apart += apart
         self.numbers.update(("/".join((*scope, *map(str, place))), number) for place, number in finite.items())
-        if not found:
-            self.claimed.add(path)  # all of it was looked at, and there is no tensor
-        if holds_several(path):
-            self._account(path, found)
 
     def _scope_of_model(self, scope: tuple[str, ...], form: str, found: Sequence[FileTensor]) -> tuple[str, ...]:
         """Returns the scope of the tensors of a model: its form is one where another form holds the same names.
@@ -467,7 +472,7 @@ class StepLister:
         People keep a file of torch.save beside one of safetensors: both are looked at.
         """
         first = self._forms.setdefault(scope, form)
-        if form != first and any(node_of(scope, held.key) in self._found for held in found):
+        if form != first and any(_tensor(*node_of(scope, held.key)) in self._found for held in found):
             return (*scope, form)
         return scope
 
@@ -475,8 +480,9 @@ class StepLister:
         """Finds out what a file should hold besides, or the files beside it should."""
         if not found and path.endswith(ARCHIVE):
             self._miss(path, "no array in it")
-        for lacking in sorted(self._expected.get(path, set()) - {held.key for held in found}):
-            self._miss(f"{path}:{lacking}", "a tensor of the model that its file lacks")
+        if expected := self._expected.get(path):
+            for lacking in sorted(expected - {held.key for held in found}):
+                self._miss(f"{path}:{lacking}", "a tensor of the model that its file lacks")
         folder, name = os.path.split(path)
         if name == INDEX:
             try:
@@ -485,7 +491,8 @@ class StepLister:
                 self._miss(folder, why_not(folder, error))
 
     def _take(self, path: str, scope: tuple[str, ...], held: FileTensor) -> None:
-        at = node_of(scope, held.key)
+        own = node_of(scope, held.key)
+        at = _tensor(*own)
         if at in self._found:
             if _is_one_file(path, self._found[at].path):
                 return
@@ -495,7 +502,9 @@ class StepLister:
         else:
             where, spec = held.spec.path, held.spec
             spec = spec.at("") if where else spec
-            self._found[at] = FoundArray(*at, where or path, spec, part=held.part, nbytes=held.nbytes)
+            self._found[at] = FoundArray(
+                *own, where or path, spec, part=held.part, nbytes=held.nbytes, member=held.member
+            )
 
     def _has_parts(self, found: list[os.DirEntry[str]]) -> bool:
         return any(entry.name.endswith(PART) for entry in found)
@@ -547,6 +556,10 @@ class StepLister:
 
     def _part(self, path: str, why: str) -> UnreadablePart:
         return UnreadablePart(os.path.relpath(path, self._root), why, self._rank, self._step)
+
+
+def _tensor(node: str, side: Side, slot: int) -> _Tensor:
+    return node if side is Side.OUTPUT and slot == 0 else (node, side, slot)
 
 
 def _is_looked_into(name: str) -> bool:

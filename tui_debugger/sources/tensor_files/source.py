@@ -88,7 +88,8 @@ class StepTable(FilesTable):
         rows = [each.row for each in arrays]
         when = np.array([0 if row is None else row.timestamp for row in rows], np.int64)
         nbytes = np.array([each.nbytes for each in arrays], np.int64)
-        super().__init__(places, [each.path for each in arrays], [each.spec for each in arrays], when, nbytes)
+        columns = ([each.path for each in arrays], [each.spec for each in arrays], when, nbytes)
+        super().__init__(places, *columns, members=[each.member for each in arrays])
         marked = enumerate(rows)
         self._rows = {at: row for at, row in marked if row is not None and row.marks & TensorFlag.STAT_ONLY}
 
@@ -135,10 +136,13 @@ class _RankNodes(RankNodes):
         for each in arrays:
             name = each.name
             first.setdefault(name, each)
-            outputs[name] = max(outputs.get(name, 1), each.slot + 1 if each.side is Side.OUTPUT else 1)
-        fresh = [name for name in outputs if name not in self.rows]
+            if each.slot and each.side is Side.OUTPUT:
+                outputs[name] = max(outputs.get(name, 1), each.slot + 1)
+        fresh = [name for name in first if name not in self.rows]
         if fresh:
-            made = (file_node(first[name], outputs[name]) for name in fresh)  # one at a time: there may be a million
+            made = (
+                file_node(first[name], outputs.get(name, 1)) for name in fresh
+            )  # one at a time: there may be a million
             self.table, numbers = append_nodes(self.table, made)
             self.rows.update(zip(fresh, numbers.tolist(), strict=True))
             self._categorise({self.rows[name]: first[name].row for name in fresh})

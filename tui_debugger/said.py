@@ -1,0 +1,135 @@
+"""What a training said beside values: what nodes read, which infinities were by design, and what it could not record.
+
+The debugger was told so, or found it out, while the training stood there to be asked. A dump that is saved of it keeps
+that in ``said.jsonl`` in the directory of a rank, a line for each::
+
+    {"step": 3, "graph": "kernel_graph_0", "node": "Sub", "slot": 1, "read": "nan"}
+    {"step": 3, "graph": "kernel_graph_0", "node": "Add", "slot": 0, "by_design": ["Softmax"]}
+    {"step": 3, "graph": "kernel_graph_0", "node": "Mul", "inputs": "unknown"}
+    {"not_recorded": "rank 0: tensors without plain values", "why": "3, first inputs.input at step 0"}
+
+An empty ``by_design`` says of an Inf that it is not meant.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeGuard
+
+from tui_debugger.model import OperandState, UnreadablePart
+from tui_debugger.opener import read_lines
+
+SAID_FILE: Final = "said.jsonl"
+_LARGEST_STEP: Final = 1 << 63
+_MOST_SLOTS: Final = 1 << 16
+
+Name = tuple[str, str]
+"""The name of a node, and that of its graph."""
+Place = tuple[int, int]
+"""The row of a node, and the number of an input or output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What was said of the nodes of a step, by row. See ``sources.base.TensorTable``."""
+
+    inputs_unknown: frozenset[int] = frozenset()
+    operands: Mapping[Place, OperandState] = field(default_factory=dict)
+    by_design: Mapping[Place, frozenset[str]] = field(default_factory=dict)
+
+    def lines(self, step: int, name: Callable[[int], Name]) -> Iterator[str]:
+        """Yields the lines of the file, with their line breaks; ``name`` tells what a row is called."""
+        for row in sorted(self.inputs_unknown):
+            yield _line(step, name(row), inputs="unknown")
+        for (row, slot), state in sorted(self.operands.items()):
+            yield _line(step, name(row), slot=slot, read=state.name.lower())
+        for (row, slot), types in sorted(self.by_design.items()):
+            yield _line(step, name(row), slot=slot, by_design=sorted(types))
+
+
+def doubt_line(part: UnreadablePart) -> str:
+    """The line of something that a training ran and nobody judged."""
+    return json.dumps({"not_recorded": part.where, "why": part.why}) + "\n"
+
+
+def _line(step: int, node: Name, **what: object) -> str:
+    return json.dumps({"step": step, "graph": node[1], "node": node[0], **what}) + "\n"
+
+
+@dataclass(slots=True)
+class SaidOfRank:
+    """What the file of a rank says, by step and by the names of nodes.
+
+    Attributes:
+        not_recorded: what the training ran and nobody judged, and why.
+        wrong: lines that make no sense.
+    """
+
+    inputs_unknown: dict[int, set[Name]] = field(default_factory=dict)
+    operands: dict[int, dict[tuple[Name, int], OperandState]] = field(default_factory=dict)
+    by_design: dict[int, dict[tuple[Name, int], frozenset[str]]] = field(default_factory=dict)
+    not_recorded: list[tuple[str, str]] = field(default_factory=list)
+    wrong: int = 0
+
+    @classmethod
+    def read(cls, path: Path) -> SaidOfRank:
+        """Reads the file.
+
+        Raises:
+            OSError: it cannot be read; see ``opener.read_lines``.
+        """
+        said = cls()
+        for line in read_lines(path, cut=True):
+            said.wrong += bool(line.strip()) and not said._take(line)
+        return said
+
+    def of(self, step: int, find: Callable[[str, str], int]) -> Said:
+        """What is said of a step; ``find`` tells the row of a node by its name and its graph, -1 for none."""
+        operands = {(find(*name), slot): state for (name, slot), state in self.operands.get(step, {}).items()}
+        designs = {(find(*name), slot): types for (name, slot), types in self.by_design.get(step, {}).items()}
+        unknown = frozenset(find(*name) for name in self.inputs_unknown.get(step, ()))
+        return Said(
+            unknown - {-1},
+            {place: state for place, state in operands.items() if place[0] >= 0},
+            {place: types for place, types in designs.items() if place[0] >= 0},
+        )
+
+    def _take(self, line: bytes) -> bool:
+        """Takes a line in; tells whether it makes sense."""
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(found, dict):
+            return False
+        lost, why = found.get("not_recorded"), found.get("why")
+        if isinstance(lost, str) and isinstance(why, str):
+            self.not_recorded.append((lost, why))
+            return True
+        step, slot, node, graph = (found.get(key) for key in ("step", "slot", "node", "graph"))
+        if not _is_number(step, _LARGEST_STEP) or not isinstance(node, str) or not isinstance(graph, str):
+            return False
+        if found.get("inputs") == "unknown":
+            self.inputs_unknown.setdefault(step, set()).add((node, graph))
+            return True
+        return _is_number(slot, _MOST_SLOTS) and self._say(step, ((node, graph), slot), found)
+
+    def _say(self, step: int, place: tuple[Name, int], found: Mapping[str, object]) -> bool:
+        types, state = found.get("by_design"), _STATES.get(str(found.get("read")))
+        if state is not None:
+            self.operands.setdefault(step, {})[place] = state
+        elif isinstance(types, list) and all(isinstance(each, str) for each in types):
+            self.by_design.setdefault(step, {})[place] = frozenset(types)
+        else:
+            return False
+        return True
+
+
+_STATES: Final = {each.name.lower(): each for each in OperandState}
+
+
+def _is_number(value: object, end: int) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
