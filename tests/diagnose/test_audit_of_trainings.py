@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 from torch import nn  # noqa: E402 - torch first
 
 import tui_debugger.torch as tdbg  # noqa: E402 - likewise
+from tests.linked import linked, own  # noqa: E402 - likewise
 from tests.session.opened import opened  # noqa: E402 - likewise
 from tui_debugger.diagnose.audit import AuditReport, audit  # noqa: E402 - likewise
 
@@ -88,11 +89,25 @@ class Clamped(nn.Module):
         return self.third(h)  # type: ignore[no-any-return]  # as above
 
 
+class Recurrent(nn.Module):
+    """Two layers of an LSTM, in both directions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(4, 4, num_layers=2, bidirectional=True, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out, (hidden, cell) = self.lstm(x)
+        return out.flatten(1) + hidden.sum() + cell.sum()  # type: ignore[no-any-return]  # as above
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "square": lambda: nn.Sequential(square(), nn.ReLU(), square(), nn.GELU(), square()),
     "in place": lambda: nn.Sequential(square(), nn.ReLU(inplace=True), square()),
     "dropout": lambda: nn.Sequential(square(), nn.Dropout(0.3), nn.ReLU(), square()),
     "norms": lambda: nn.Sequential(square(), nn.BatchNorm1d(8), nn.LayerNorm(8, eps=1e-2), nn.SiLU(), square()),
+    "other norms": lambda: nn.Sequential(square(), nn.RMSNorm(8), nn.GroupNorm(2, 8), nn.SiLU(), square()),
+    "recurrent": lambda: nn.Sequential(nn.Unflatten(1, (2, 4)), Recurrent()),
     "twice": Twice,
     "turned": Turned,
     "residual": Residual,
@@ -188,6 +203,20 @@ def audited(path: Path) -> AuditReport:
         session.close()
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Saves a healthy training of a model, each once."""
+    found: dict[str, Path] = {}
+
+    def of(name: str) -> Path:
+        if name not in found:
+            found[name] = tmp_path_factory.mktemp("d") / name.replace(" ", "-")
+            assert saved(MODELS[name](), found[name]).findings == ()
+        return found[name]
+
+    return of
+
+
 def share(report: AuditReport) -> float:
     """The share of operators that were checked."""
     return report.checked / (report.checked + report.not_checked)
@@ -267,6 +296,30 @@ def test_a_wrong_gradient_or_state_is_named(level: str, file: str, named: str, t
     finding = audited(path).headline
     assert finding is not None
     assert (finding.rank, finding.step, finding.name, finding.check.worst) == (0, STEPS - 1, named, (3, 4))
+
+
+@pytest.mark.parametrize(
+    ("model", "file", "named"),
+    [
+        ("other norms", "RMSNormGrad.*output.0", "Gradients/1/RMSNormGrad"),
+        ("other norms", "LinearGrad.Gradients--0--*output.0", "Gradients/0/LinearGrad"),
+        ("recurrent", "LSTM.*output.0", "1/lstm/LSTM"),
+        ("recurrent", "LSTM.*output.1", "1/lstm/LSTM"),
+        ("recurrent", "LSTM.*output.2", "1/lstm/LSTM"),
+    ],
+)
+def test_an_element_of_a_norm_or_a_recurrent_layer_is_named(
+    model: str, file: str, named: str, trained: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = linked(trained(model), tmp_path / "dump")
+    (spoiled,) = path.glob(f"rank_0/*/0/{STEPS - 1}/{file}.*.npy")
+    values = np.load(spoiled)
+    values.flat[3] += 0.01 + 0.01 * abs(values.flat[3])
+    np.save(own(spoiled), values)
+    finding = audited(path).headline
+    assert finding is not None
+    assert (finding.step, finding.name, str(finding.check.slot)) == (STEPS - 1, named, file[-1])
+    assert np.ravel_multi_index(finding.check.worst, values.shape) == 3
 
 
 def test_what_a_norm_keeps_for_the_backward_pass_is_checked_too(tmp_path: Path) -> None:

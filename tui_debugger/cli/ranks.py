@@ -58,7 +58,8 @@ equal, and which gradient was not reduced. Ranks are across, scopes down.
 
 How ranks share the work is read where it was recorded, else inferred from
 which weights are equal; the answer says which of the two. Of two ranks that
-differ none is blamed: it says which one changed since they were equal.
+differ none is blamed, but one with a weight that its optimizer did not make:
+it says which one changed since they were equal.
 """
 EPILOG = """\
 exit codes:
@@ -398,6 +399,7 @@ def _document(
                 "outliers": list(each.outliers),
                 "equal_at": each.equal_at,
                 "changed": None if each.changed is None else list(each.changed),
+                "astray": list(each.astray),
                 "compared_by": each.by.name.lower(),
             }
             for each in replicas.differences

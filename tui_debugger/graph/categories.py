@@ -46,6 +46,8 @@ _COLLECTIVE: Final = (
         *("matmulallreduce", "allgathermatmul", "matmulreducescatter"),
     }
 )
+_SCRATCH: Final[Mapping[str, int]] = {"mkldnnrnnlayer": 3, "cudnnrnn": 3, "miopenrnn": 3, "cudnnbatchnorm": 3}
+"""Operators with an output that is memory for their gradient, which kernels fill in part."""
 _SENDING: Final = frozenset({"send", "isend", "p2psend"})
 _RECEIVING: Final = frozenset({"receive", "recv", "irecv", "p2precv"})
 
@@ -53,6 +55,11 @@ _RECEIVING: Final = frozenset({"receive", "recv", "irecv", "p2precv"})
 def _plain(op_type: str) -> str:
     """``allreduce`` of ``AllReduce``, ``HcomAllReduce``, ``c10d::allreduce_``, ``_c10d_functional.all_reduce``."""
     return plain_type(op_type).removeprefix("hcom").removeprefix("inner")
+
+
+def is_scratch(op_type: str, slot: int) -> bool:
+    """Tells whether an output of an operator is memory of its kernel: bytes that nobody wrote are in it."""
+    return _SCRATCH.get(plain_type(op_type), -1) == slot
 
 
 def is_collective(op_type: str) -> bool:

@@ -124,3 +124,17 @@ def test_one_factor_of_all_gradients_is_one_finding() -> None:
 def test_gradients_with_factors_of_their_own_are_findings_each() -> None:
     report = compared(gradients(1.0), gradients(1.0, a=2.0, b=3.0, c=0.5, d=0.1), ops=GRADIENTS)
     assert [each.name for each in report.findings] == [f"Gradients/{name}" for name in "abcd"]
+
+
+def test_a_difference_of_statistics_is_the_least_that_an_input_may_differ_by() -> None:
+    """Rounding moves many elements by more than it moves their norm."""
+    good = forward(X, W)
+    noise = np.random.default_rng(5).standard_normal(X.shape).astype(np.float32)
+    other = forward(X, W)
+    other[SECOND, OUT, 0] = other[SECOND, OUT, 0] * (1 + np.float32(1.5e-7) * noise)
+    other["Third-op3", OUT, 0] = other["Third-op3", OUT, 0] * (1 + np.float32(4e-7) * noise)
+    statistics_of = {key: statistics({key: value})[key] for key, value in good.items() if key[0] == SECOND}
+    theirs = {key: statistics({key: value})[key] for key, value in other.items() if key[0] == SECOND}
+    for step in (good, other):
+        step.pop(("Third-op3", IN, 0))
+    assert compared(good | statistics_of, other | theirs).exit_code == 0

@@ -292,7 +292,25 @@ def test_a_weight_that_one_rank_has_otherwise_is_named(
     found = two.watch(capsys, tmp_path, kind, VALUES, bad="drift", steps=3)
     answer = run(capsys, "ranks", found.dump)
     assert answer.code == 1
-    assert any(f"{what} blocks.1.up.weight:out:0 at step 2, equal at step 1" in line for line in answer.lines)
+    found_first = f"{what} blocks.1.up.weight:out:0 at step 2, equal at step 1"
+    (line,) = {line for line in answer.lines if found_first in line and " more finding" not in line}
+    assert line.endswith("on rank 1 it is not what the optimizer makes of it")
+
+
+@pytest.mark.turns("kind")
+@pytest.mark.parametrize("kind", [*REDUCING, "hybrid", "tensor_parallel"])
+def test_a_repeat_is_accused_by_nobody_and_only_the_rank_that_differs_is_named(
+    two: Trainings, capsys: Capture, kind: str, tmp_path: Path
+) -> None:
+    first, repeat, drifted = (
+        two.watch(capsys, tmp_path / name, kind, VALUES, bad=bad).dump
+        for name, bad in (("first", ""), ("repeat", ""), ("drifted", "drift"))
+    )
+    for command in (["audit", first], ["ranks", first], ["diff", first, repeat]):
+        assert run(capsys, *command).code == 0, command
+    other = run(capsys, "diff", first, drifted, "--json")
+    assert other.code != 0
+    assert {each["rank"] for each in other.json["findings"]} <= {1}
 
 
 @pytest.mark.turns("kind")

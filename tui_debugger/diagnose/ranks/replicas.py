@@ -40,11 +40,13 @@ from tui_debugger.diagnose.ranks.results import Difference, Kind, NotReduced, Pl
 from tui_debugger.diagnose.ranks.spread import Spread, are_alike, are_nearly_equal, is_norm, is_of_norm
 from tui_debugger.diagnose.ranks.tied import Tie, ties
 from tui_debugger.diagnose.ranks.unequal_gradients import why_unequal
+from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
     BIAS_GRADIENT,
     NAMED_GRADIENT,
+    OPTIMIZER_UPDATE,
     PARAMETER_GRADIENTS,
     WEIGHT_GRADIENT,
     gives_all_the_same,
@@ -53,7 +55,7 @@ from tui_debugger.graph.categories import (
     is_reducing,
     parameter_by_name,
 )
-from tui_debugger.graph.table import NodeTable
+from tui_debugger.graph.table import NodeTable, real_consumers
 from tui_debugger.model import TRAINABLE, Category, ProgressFn, Side, TensorKey, no_progress
 from tui_debugger.sources.base import TensorTable, made_once
 
@@ -609,9 +611,25 @@ class _Comparison:
             then, now = self._held[equal_at][place], self._held[found.step][place]
             changed = tuple(rank for rank in group if then[rank].value != now[rank].value)
         first = all(len(_classes(held)) == 1 for _, held in known)
-        at = outliers[0] if outliers else changed[0] if changed else group[0]
+        astray = self._astray(found) if equal_at is not None and first else ()
+        at = (outliers or astray or changed or group)[0]
         key = self._key(place, at, found.step)
-        return Difference(found.kind, key, group, parts, outliers, equal_at, changed, found.by, first)
+        return Difference(found.kind, key, group, parts, outliers, equal_at, changed, astray, found.by, first)
+
+    def _astray(self, found: _Compared) -> tuple[int, ...]:
+        """The ranks whose weight is not what its optimizer makes of it, where that of all others is."""
+        astray, right = list[int](), list[int]()
+        for rank in found.group if found.kind in {Kind.WEIGHT, Kind.SHARD} else ():
+            nodes = self._nodes[rank].nodes
+            row = nodes.find(found.place.node, found.place.graph)
+            readers = real_consumers(nodes, row) if row >= 0 else ()
+            updates = [each for each, slot in readers if not slot and nodes.op_type(each) == OPTIMIZER_UPDATE]
+            if len(updates) == 1:
+                check = check_operator(self._run, rank, found.step, updates[0])
+                wrong = check.wrong if isinstance(check, OperatorCheck) else check.unlike
+                if wrong or isinstance(check, OperatorCheck):
+                    (astray if wrong else right).append(rank)
+        return tuple(astray) if right and len(astray) + len(right) == len(found.group) else ()
 
     # -- tied weights, and batches ---------------------------------------------------------------------
 

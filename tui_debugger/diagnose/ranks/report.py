@@ -309,7 +309,9 @@ def _not_reduced(replicas: Replicas) -> list[Finding]:
 def _differ(replicas: Replicas) -> list[Finding]:
     told = {each.parameter for each in replicas.not_reduced}
     return [
-        Finding(Subject.DIFFERS, each.key.step, each.outliers or each.group, each.key, difference_text(each))
+        Finding(
+            Subject.DIFFERS, each.key.step, each.outliers or each.astray or each.group, each.key, difference_text(each)
+        )
         for each in replicas.firsts
         if each.key.node not in told
     ]
@@ -329,7 +331,9 @@ def difference_text(found: Difference) -> str:
         text += ", from the first dumped step on"
     else:
         text += f", equal at step {found.equal_at}"
-        if found.changed is not None and not found.outliers:
+        if found.astray:
+            text += f"; on {named('rank', found.astray)} it is not what the optimizer makes of it"
+        elif found.changed is not None and not found.outliers:
             every = len(found.changed) == len(found.group)
             text += "; it changed on " + ("all of them since" if every else f"{named('rank', found.changed)} only")
     return f"{text}: {found.why}" if found.why else text

@@ -71,6 +71,7 @@ class Difference:
         outliers: ranks that differ from more than half of the group; none where there is no such majority.
         equal_at: the last step before at which they were equal; None where they never were.
         changed: the ranks whose tensor changed since that step; None where that is not known.
+        astray: the ranks whose weight is not what its optimizer makes of it, where that of all others is.
         by: what they were compared by.
         first: no earlier step has this difference.
         twin: of a tied weight the other one: its rank and its name.
@@ -84,10 +85,16 @@ class Difference:
     outliers: tuple[int, ...] = ()
     equal_at: int | None = None
     changed: tuple[int, ...] | None = None
+    astray: tuple[int, ...] = ()
     by: KnownBy = KnownBy.BYTES
     first: bool = True
     twin: tuple[int, str] | None = None
     why: str = ""
+
+    @property
+    def named(self) -> tuple[int, ...]:
+        """The ranks that are wrong, or all of them where that is not known."""
+        return self.outliers or self.astray or self.group
 
 
 @dataclass(frozen=True, slots=True)

@@ -443,15 +443,25 @@ def native_layer_norm(input: Array, normalized_shape: Any, weight: Any, bias: An
 
 
 def normalised_backward(
-    gradient: Array, input: Array, scale: Any, eps: float, axes: tuple[int, ...], rest: tuple[int, ...]
+    gradient: Array,
+    input: Array,
+    scale: Any,
+    eps: float,
+    axes: tuple[int, ...],
+    rest: tuple[int, ...],
+    *,
+    centred: bool = True,
 ) -> tuple[Expected, Expected, Expected]:
-    """Gradients of input, scale and shift of what was normalised along some dimensions, with the mean of these."""
+    """Gradients of input, scale and shift of what was normalised along some dimensions, with the mean of these.
+
+    See ``normalised``; scale and shift are summed up along the ``rest`` of the dimensions.
+    """
     came, data = doubles(gradient), doubles(input)
     # Of 16 bits, kernels may sum up the gradients of a wider scale and shift in these.
     coarse = max([1.0, *(unit / ACCUMULATED for each in (gradient, input) if (unit := unit_of(each.dtype)))])
-    made, centre, inverse = normalised(data, axes, 1.0, 0.0, eps)
+    made, centre, inverse = normalised(data, axes, 1.0, 0.0, eps, centred)
     off = np.asarray(made.complete().size)
-    plain, scaled = (data - centre) * inverse, came * scale
+    plain, scaled = (data - centre if centred else data) * inverse, came * scale
     first, second = np.mean(scaled, axis=axes, keepdims=True), np.mean(scaled * plain, axis=axes, keepdims=True)
     root = np.sqrt(np.mean(scaled * scaled, axis=axes, keepdims=True))
     size = inverse * (np.abs(scaled) + root + np.abs(plain) * root + off * root * 2) * 2
@@ -462,7 +472,8 @@ def normalised_backward(
     by_shift = total(came, rest, False)
     if coarse > 1:
         by_shift = replace(whole := by_shift.complete(), size=np.asarray(whole.size) * coarse)
-    return Expected(inverse * (scaled - first - plain * second), size, count), by_scale, by_shift
+    moves = scaled - first if centred else scaled
+    return Expected(inverse * (moves - plain * second), size, count), by_scale, by_shift
 
 
 @aten("gradient of layer norm", "NativeLayerNormBackward")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -141,6 +141,8 @@ _input("copy", "Identity")(lambda ran: Expected(ran.came, exact=True))
 _input("reshape", "Flatten", "Unflatten")(lambda ran: Expected(ran.came.reshape(ran["input"].shape), exact=True))
 _input("layer norm", "LayerNorm")(lambda ran: _of_layer_norm(ran)[0])
 _input("batch norm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d")(lambda ran: _of_batch_norm(ran)[0])
+_input("rms norm", "RMSNorm")(lambda ran: _of_rms_norm(ran)[0])
+_input("group norm", "GroupNorm")(lambda ran: _of_group_norm(ran)[0])
 _input("conv", "Conv2d")(
     lambda ran: graph_conv_input(ran.came, ran["weight"], tuple(ran["input"].shape), **_convolved(ran))
 )
@@ -158,12 +160,39 @@ def _dropout(ran: Ran) -> Expected:
     return Expected(value, narrow=np.abs(scaled), either=np.where(ran["input"] == 0, scaled - value, value))
 
 
-def _of_layer_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
+def _of_layer_norm(ran: Ran, *, centred: bool = True) -> tuple[Expected, Expected, Expected]:
     data = doubles(ran["input"])
     at = data.ndim - len(ran.setting("normalized_shape"))
     scale = doubles(ran["weight"]) if "weight" in ran.of else 1.0
     axes, rest = tuple(range(at, data.ndim)), tuple(range(at))
-    return aten.normalised_backward(ran.came, ran["input"], scale, ran.setting("eps"), axes, rest)
+    eps = ran.setting("eps")
+    eps = float(np.finfo(ran["input"].dtype).eps) if eps is None else eps  # which PyTorch takes for RMS norms
+    return aten.normalised_backward(ran.came, ran["input"], scale, eps, axes, rest, centred=centred)
+
+
+def _of_rms_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
+    return _of_layer_norm(ran, centred=False)
+
+
+def _of_group_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
+    given = ran["input"]
+    batch, channels, groups = given.shape[0], given.shape[1], int(ran.setting("num_groups"))
+    parts = given.reshape(batch, groups, -1)
+    scale: Any = 1.0
+    if "weight" in ran.of:
+        of_channel = doubles(ran["weight"]).reshape(1, -1, *[1] * (given.ndim - 2))
+        scale = np.broadcast_to(of_channel, given.shape).reshape(parts.shape)
+    found = aten.normalised_backward(ran.came.reshape(parts.shape), parts, scale, ran.setting("eps"), (2,), (0,))
+    by_input, by_scale, by_shift = (each.complete() for each in found)
+    by_input = replace(by_input, value=by_input.value.reshape(given.shape), size=np.reshape(by_input.size, given.shape))
+    return by_input, _by_channel(by_scale, channels), _by_channel(by_shift, channels)
+
+
+def _by_channel(found: Expected, channels: int) -> Expected:
+    """Sums up what belongs to one channel."""
+    value, size = doubles(found.value).reshape(channels, -1), np.broadcast_to(found.size, np.shape(found.value))
+    terms = found.terms * value.shape[1]
+    return Expected(value.sum(1), np.sqrt((size.reshape(channels, -1) ** 2).sum(1)), terms)
 
 
 def _of_batch_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
@@ -212,4 +241,6 @@ def _enter_norms(classes: Iterable[str], gradients: Callable[[Ran], Sequence[Exp
 
 
 _enter_norms(("LayerNorm",), _of_layer_norm)
+_enter_norms(("RMSNorm",), _of_rms_norm)
+_enter_norms(("GroupNorm",), _of_group_norm)
 _enter_norms(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"), _of_batch_norm)

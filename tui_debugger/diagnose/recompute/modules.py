@@ -4,12 +4,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from tui_debugger.arrays import Array
+import numpy as np
+
+from tui_debugger.arrays import Array, Float64
 from tui_debugger.diagnose.recompute import data_movement, elementwise, reductions
 from tui_debugger.diagnose.recompute.convolutions import conv
-from tui_debugger.diagnose.recompute.judge import Expected
+from tui_debugger.diagnose.recompute.elementwise import sigmoid_of
+from tui_debugger.diagnose.recompute.judge import Expected, doubles
 from tui_debugger.diagnose.recompute.table import CannotBindError, module
 
 
@@ -116,3 +120,81 @@ def embedding(input: Array, weight: Any = None, max_norm: Any = None) -> Expecte
     """Rows of a table."""
     _known(weight=weight)
     return data_movement.embedding(input, weight, max_norm=max_norm)
+
+
+_FASTEST = 4.0
+"""Units of rounding by which a quick sigmoid or tanh may be off."""
+_Sized = tuple[Float64, Float64]
+"""Numbers, and how far rounding may have moved each, in units of rounding."""
+
+
+@module("lstm", "LSTM")
+def lstm(
+    input: Array,
+    weight_ih_l0: Any = None,
+    weight_hh_l0: Any = None,
+    bias_ih_l0: Any = None,
+    bias_hh_l0: Any = None,
+    weight_ih_l0_reverse: Any = None,
+    weight_hh_l0_reverse: Any = None,
+    bias_ih_l0_reverse: Any = None,
+    bias_hh_l0_reverse: Any = None,
+    weight_ih_l1: Any = None,
+    weight_hh_l1: Any = None,
+    bias_ih_l1: Any = None,
+    bias_hh_l1: Any = None,
+    weight_ih_l1_reverse: Any = None,
+    weight_hh_l1_reverse: Any = None,
+    bias_ih_l1_reverse: Any = None,
+    bias_hh_l1_reverse: Any = None,
+    num_layers: Any = None,
+    batch_first: Any = None,
+    dropout: Any = None,
+    bidirectional: Any = None,
+    proj_size: Any = None,
+    training: Any = None,
+) -> Any:
+    """The outputs of all steps, and what the last ones leave, from a state of zeros."""
+    weights = {key: each for key, each in locals().items() if key.startswith(("weight_", "bias_"))}
+    _known(num_layers=num_layers, batch_first=batch_first, dropout=dropout, bidirectional=bidirectional)
+    if proj_size or (num_layers > 1 and dropout and training) or input.ndim != 3 or input.dtype.itemsize < 4:
+        raise CannotBindError("with dropout between its layers, projections, no batch, or of 16 bits")
+    values = doubles(input)
+    data: _Sized = np.moveaxis(values, 1, 0) if batch_first else values, np.zeros(())
+    left: list[tuple[_Sized, _Sized]] = []
+    for layer in range(num_layers):
+        ways = [_ran(data, weights, f"l{layer}{end}") for end in ("", "_reverse")[: 1 + bool(bidirectional)]]
+        left += [(hidden, cell) for _, hidden, cell in ways]
+        values, off = (np.concatenate([out[at] for out, _, _ in ways], -1) for at in (0, 1))
+        data = values, off
+    made = [np.moveaxis(each, 0, 1) if batch_first else each for each in data]
+    states = [[np.stack([each[state][at] for each in left]) for at in (0, 1)] for state in (0, 1)]
+    return tuple(Expected(value, size) for value, size in (made, *states))
+
+
+def _ran(data: _Sized, weights: Mapping[str, Any], end: str) -> tuple[_Sized, _Sized, _Sized]:
+    """Returns the outputs of one direction of a layer at each step, and its state after the last one."""
+    _known(**{f"weight_{kind}_{end}": weights.get(f"weight_{kind}_{end}") for kind in ("ih", "hh")})
+    into, around = (doubles(weights[f"weight_{kind}_{end}"]).T for kind in ("ih", "hh"))
+    given = [weights[f"bias_{kind}_{end}"] for kind in ("ih", "hh")]
+    shifts = [doubles(each) for each in given if each is not None]
+    shape = data[0].shape[1], len(around)
+    steps = range(len(data[0]))
+    h, c, off_h, off_c = (np.zeros(shape) for _ in range(4))
+    out, off = np.zeros((len(steps), *shape)), np.zeros((len(steps), *shape))
+    off_x = np.broadcast_to(data[1], data[0].shape)
+    for step in reversed(steps) if end.endswith("reverse") else steps:
+        x = data[0][step]
+        sums = x @ into + h @ around + sum(shifts)
+        wide = (np.abs(x) + off_x[step]) @ np.abs(into) + (np.abs(h) + off_h) @ np.abs(around)
+        wide = wide + sum(np.abs(each) for each in shifts)
+        i, f, g, o = np.split(sums, 4, -1)
+        off_i, off_f, off_g, off_o = np.split(wide, 4, -1)
+        i, f, g, o = sigmoid_of(i), sigmoid_of(f), np.tanh(g), sigmoid_of(o)
+        off_i, off_f, off_g, off_o = (each + _FASTEST for each in (off_i / 4, off_f / 4, off_g, off_o / 4))
+        off_c = off_f * np.abs(c) + f * off_c + off_i * np.abs(g) + i * off_g + np.abs(f * c) + np.abs(i * g)
+        c = f * c + i * g
+        h = o * np.tanh(c)
+        off_h = off_o * np.abs(np.tanh(c)) + o * (off_c + _FASTEST) + np.abs(h)
+        out[step], off[step] = h, off_h
+    return (out, off), (h, off_h), (c, off_c)

@@ -51,11 +51,13 @@ class NotChecked:
         reason: why: ``operator not known: foo``, ``input 1 was not dumped`` ...
         kind: of operator, where that is known; else empty.
         failed: what was recorded could not be read.
+        unlike: it is not what arithmetic makes of what was recorded, and other values may have been meant.
     """
 
     reason: str
     kind: str = ""
     failed: bool = False
+    unlike: bool = False
 
 
 SURELY_MEANT: Final = 0.8

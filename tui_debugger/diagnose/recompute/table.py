@@ -54,6 +54,10 @@ class CannotBindError(Exception):
     """The call does not fit the operator; the text says why."""
 
 
+class UnlikeError(CannotBindError):
+    """Arithmetic says otherwise, and something else than what was recorded may have been meant; the text says what."""
+
+
 @dataclass(frozen=True, slots=True)
 class Missing:
     """An argument that was not recorded.

@@ -33,6 +33,7 @@ from tui_debugger.diagnose.recompute.table import (
     WEIGHT_GRADIENT,
     CannotBindError,
     Missing,
+    UnlikeError,
 )
 from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import TdbgError
@@ -97,12 +98,13 @@ def update(
             raise CannotBindError("shapes do not fit")
         for check in checks:
             if check.wrong and call.doubt:
-                raise CannotBindError(call.doubt)
+                raise UnlikeError(call.doubt)
             if check.wrong and not fits_mostly(result[check.slot], outputs[check.slot], SURELY_MEANT):
-                raise CannotBindError("most of it does not fit: something else may have changed it")
+                raise UnlikeError("most of it does not fit: something else may have changed it")
         return OperatorCheck(UPDATE_OF_OPTIMIZER, checks, reader.nbytes)
     except (CannotBindError, TdbgError, MemoryError) as error:
-        return NotChecked(why(error), UPDATE_OF_OPTIMIZER, failed=not isinstance(error, CannotBindError))
+        failed, unlike = not isinstance(error, CannotBindError), isinstance(error, UnlikeError)
+        return NotChecked(why(error), UPDATE_OF_OPTIMIZER, failed, unlike)
 
 
 def came_back(

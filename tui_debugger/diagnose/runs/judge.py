@@ -23,6 +23,7 @@ from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
 from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Distance, error_over_expected
 from tui_debugger.diagnose.runs.matching import GRADIENTS, Match
+from tui_debugger.diagnose.runs.other_ranks import OtherRanks
 from tui_debugger.diagnose.runs.rescaled import without_rescaled
 from tui_debugger.diagnose.runs.results import (
     COVERED,
@@ -39,6 +40,7 @@ from tui_debugger.diagnose.runs.updates import ParameterCauses
 from tui_debugger.graph.categories import (
     PARAMETER_GRADIENTS,
     gradient_of,
+    is_collective,
     is_random,
     update_of,
 )
@@ -91,6 +93,13 @@ class _Given(NamedTuple):
     unit: float
     unknown: bool
     vague: bool = False
+
+
+def _far(distance: Distance) -> float:
+    """How far apart an input may be: what rounding makes of many elements moves their norm by much less."""
+    if distance.how is not ComparedBy.STATISTICS:
+        return distance.relative
+    return distance.relative * math.sqrt(max(distance.count, 1))
 
 
 class StepJudge(ParameterCauses):
@@ -275,6 +284,10 @@ class StepJudge(ParameterCauses):
             judgement = Judgement.INHERITED
         self.most = max(self.most, dy if math.isfinite(dy) else 0.0)
         self.odd = self.odd or bool(worst.odd)
+        if judgement is Judgement.INTRODUCED and self.reads_nothing_known(entry):
+            judgement = Judgement.UNPROVEN
+        if judgement is Judgement.INTRODUCED and is_collective(self.flows[0].nodes.op_type(a)):
+            judgement = self._after_exchange(a)
         if judgement is Judgement.INTRODUCED and self._changed_parameter(entry, slot, worst):
             judgement = Judgement.INHERITED
         if judgement is Judgement.INTRODUCED:
@@ -360,6 +373,12 @@ class StepJudge(ParameterCauses):
         if judgement in {Judgement.INTRODUCED, Judgement.UNPROVEN} and math.isfinite(worst.relative):
             return Judgement.INHERITED, -1
         return judgement, -1
+
+    def _after_exchange(self, row: int) -> Judgement:
+        """Returns what a collective operation is that makes more than it was given on this rank."""
+        runs = self.files[0].run, self.files[1].run
+        alike = OtherRanks(runs, self.place, self.progress).put_in_alike(self.flows[0], row)
+        return {True: Judgement.INTRODUCED, False: Judgement.INHERITED, None: Judgement.UNPROVEN}[alike]
 
     def _is_operator(self, entry: Entry) -> bool:
         return not (self.sides[0].is_parameter(entry.match.a) or self.sides[0].backward(entry.match.a))
@@ -456,12 +475,12 @@ class StepJudge(ParameterCauses):
         for feed in entry.feeds:
             distance = self.known(feed)
             if distance is None or not distance.compared:
-                unknown = unknown or self._matters(feed)
+                unknown = unknown or self.matters(feed)
                 continue
             self._look_at_input(entry, feed, distance)
             vague = vague or feed.holders[0] in self.suspected
             vague = vague or self.is_only_bounded(feed, distance)
-            dx, ex, unit = max(dx, distance.relative), max(ex, distance.element), max(unit, distance.unit)
+            dx, ex, unit = max(dx, _far(distance)), max(ex, distance.element), max(unit, distance.unit)
         if self.sides[0].backward(entry.match.a):
             forward = [
                 row
@@ -498,10 +517,6 @@ class StepJudge(ParameterCauses):
             for flow, row in zip(self.flows, (entry.match.a, entry.match.b), strict=True)
         )
 
-    def _matters(self, feed: Feed) -> bool:
-        """Tells whether an input that cannot be compared may explain what comes out."""
-        return any(holder >= 0 or at is not None for holder, at in zip(feed.holders, feed.at, strict=True))
-
     def _look_at_input(self, entry: Entry, feed: Feed, distance: Distance) -> None:
         unit = distance.unit
         holders = feed.holders
@@ -510,7 +525,7 @@ class StepJudge(ParameterCauses):
             self.most = max(self.most, distance.relative)
             return
         if any(flow.is_constant(row) for flow, row in zip(self.flows, holders, strict=True)):
-            if all(flow.is_constant(row) for flow, row in zip(self.flows, holders, strict=True)):
+            if self.is_constant(feed):
                 text = "a constant that goes into it differs"
                 self.findings.append(self._finding(Kind.ARGUMENT, entry, feed.at, distance, text=text))
             return

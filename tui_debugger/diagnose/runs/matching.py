@@ -21,6 +21,7 @@ from tui_debugger.graph.categories import (
     BACKWARD,
     PARAMETER_GRADIENTS,
     gradient_of,
+    is_collective,
     plain_type,
     update_of,
     without_wrappers,
@@ -704,6 +705,8 @@ def containers(side: NodesOfRun, is_operator: Callable[[int], bool] = lambda _: 
             scope = scope.rpartition("/")[0]
     found: dict[int, list[int]] = {}
     for row in operators:
+        if is_collective(side.nodes.op_type(row)):
+            continue  # what a rank puts into it may have its name in front
         path = side.nodes.paths[row]
         inner = of_scope.get(path, [])
         scope = path.rpartition("/")[0]

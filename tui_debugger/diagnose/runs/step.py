@@ -14,7 +14,7 @@ import numpy as np
 from tui_debugger import opener
 from tui_debugger.arrays import Array
 from tui_debugger.cache.store import DiskCache
-from tui_debugger.check.flow import Flow, Located
+from tui_debugger.check.flow import Flow, Holder, Located
 from tui_debugger.diagnose.ranks.layout import read_dims
 from tui_debugger.diagnose.run import Run
 from tui_debugger.diagnose.runs.distance import (
@@ -32,6 +32,7 @@ from tui_debugger.diagnose.runs.matching import Match, Matching, NodesOfRun, Rul
 from tui_debugger.diagnose.runs.results import Options, Place
 from tui_debugger.diagnose.runs.shards import Joiner
 from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.graph.categories import is_scratch
 from tui_debugger.graph.table import NodeFlag, NodeTable
 from tui_debugger.model import Category, Progress, ProgressFn, ReadSpec, Side, TensorStats, no_progress
 from tui_debugger.sources.base import TensorFlag
@@ -334,7 +335,7 @@ class StepTensors:
 
     def _entry(self, match: Match, rounds: tuple[int, int]) -> Entry:
         slots = [
-            set(flow.slots(step, row, Side.OUTPUT, of))
+            {slot for slot in flow.slots(step, row, Side.OUTPUT, of) if not is_scratch(flow.nodes.op_type(row), slot)}
             for flow, step, row, of in zip(self.flows, self.steps, (match.a, match.b), rounds, strict=True)
         ]
         outputs = [
@@ -359,9 +360,10 @@ class StepTensors:
         ]
         held = [flow.holders(row) for flow, row in zip(self.flows, (match.a, match.b), strict=True)]
         for slots in self._paired_slots(own, [[holder.row for holder in each] for each in held]):
-            holders = tuple(
-                each[slot].row if 0 <= slot < len(each) else -1 for each, slot in zip(held, slots, strict=True)
-            )
+            made = [each[slot] if 0 <= slot < len(each) else None for each, slot in zip(held, slots, strict=True)]
+            holders = tuple(-1 if each is None else each.row for each in made)
+            if any(self._is_scratch(side, each) for side, each in enumerate(made)):
+                continue
             at = tuple(
                 flow.locate_input(step, row, slot, of) if slot >= 0 else None
                 for flow, step, row, slot, of in zip(
@@ -380,6 +382,9 @@ class StepTensors:
             if any(slot in each for slot, each in zip(slots, own, strict=True)) or max(holders) >= 0:
                 both = all(slot in each for slot, each in zip(slots, own, strict=True))
                 yield Feed(max(slots[0], 0), (at[0], at[1]), (holders[0], holders[1]), both)
+
+    def _is_scratch(self, side: int, made: Holder | None) -> bool:
+        return made is not None and made.row >= 0 and is_scratch(self.flows[side].nodes.op_type(made.row), made.slot)
 
     def _is_other_input(self, holders: Sequence[int]) -> bool:
         """Tells whether a parameter of a module stands where the other run has something else."""

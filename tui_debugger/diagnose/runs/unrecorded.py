@@ -18,7 +18,7 @@ from tui_debugger.diagnose.runs.results import Judged, Judgement
 from tui_debugger.diagnose.runs.step import Asked, Entry, Feed, StepTensors
 from tui_debugger.graph.categories import DRAWN_UPDATES, is_random, update_of
 from tui_debugger.graph.table import real_consumers
-from tui_debugger.sources.base import TensorFlag
+from tui_debugger.sources.base import NOT_RECORDED, OtherArgument, TensorFlag
 
 _AGREES: Final = frozenset({Judgement.SAME, Judgement.ROUNDING})
 _KEEPS_VALUES: Final = frozenset({"reshape", "transpose", "expand", "copy", "fill"})
@@ -50,8 +50,13 @@ class UnrecordedTensors(StepTensors):
 
     # -- what is known of an input -----------------------------------------------------------------
 
-    def known(self, feed: Feed) -> Distance | None:
-        """Returns how far apart an input is, maybe by what it is a view of; None where that is not known."""
+    def known(self, feed: Feed, through: frozenset[int] = frozenset()) -> Distance | None:
+        """Returns how far apart an input is, maybe by what it is a view of; None where that is not known.
+
+        Args:
+            feed: the input.
+            through: nodes on the way to it from another input: where some ran several times it may go in circles.
+        """
         found = self.distance(*feed.at)
         if (found is not None and found.compared) or not self._is_bare(feed.at):
             return found
@@ -61,9 +66,9 @@ class UnrecordedTensors(StepTensors):
         if self.sides[0].is_parameter(row):
             return self._as_read.get(row, found)
         entries = self.entries_of.get(row, [])
-        if len(entries) != 1 or not self.keeps_values(entries[0]):
+        if row in through or len(entries) != 1 or not self.keeps_values(entries[0]):
             return found
-        behind = [self.known(each) for each in entries[0].feeds]
+        behind = [self.known(each, through | {row}) for each in entries[0].feeds]
         inputs = [each for each in behind if each is not None and each.compared]
         return (
             max(inputs, key=lambda each: each.relative, default=_NOTHING_DIFFERS)
@@ -102,6 +107,23 @@ class UnrecordedTensors(StepTensors):
         if calls[0] is None or calls[1] is None or not calls[0].aten:
             return False
         return (calls[0].positional, calls[0].keywords) == (calls[1].positional, calls[1].keywords)
+
+    def reads_nothing_known(self, entry: Entry) -> bool:
+        """Tells whether all that a node reads are constants, and tensors of which the recorder says it lacks them."""
+        if any(self.matters(feed) and not self.is_constant(feed) for feed in entry.feeds):
+            return False
+        files = self.files[0]
+        call = files.run.arguments(files.rank, self.steps[0], entry.match.a, entry.rounds[0])
+        given = () if call is None else (*call.positional, *call.keywords.values())
+        return any(isinstance(each, OtherArgument) and each.kind == NOT_RECORDED for each in given)
+
+    def is_constant(self, feed: Feed) -> bool:
+        """Tells whether an input is a constant in both runs."""
+        return all(flow.is_constant(row) for flow, row in zip(self.flows, feed.holders, strict=True))
+
+    def matters(self, feed: Feed) -> bool:
+        """Tells whether an input that cannot be compared may explain what comes out."""
+        return any(holder >= 0 or at is not None for holder, at in zip(feed.holders, feed.at, strict=True))
 
     def is_only_bounded(self, feed: Feed, distance: Distance) -> bool:
         """Tells whether an input may be further apart than its statistics: those of masks are alike."""
