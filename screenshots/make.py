@@ -19,7 +19,7 @@ from tests.tui.driver import Driver, opened  # noqa: E402 - the checkout comes b
 from tests.tui.test_live_demo import demo  # noqa: E402
 from tui_debugger.cli.demo import TRAINED_IN  # noqa: E402
 from tui_debugger.demo import DEMO, unpack  # noqa: E402
-from tui_debugger.session.comparison import Against  # noqa: E402
+from tui_debugger.session.comparison import ComparedRun  # noqa: E402
 
 WIDE, SMALL = (200, 50), (80, 24)
 Scene = Callable[[Driver], Awaitable[None]]
@@ -235,7 +235,7 @@ async def pictures() -> AsyncIterator[tuple[str, str]]:
         for run, path in two_runs(Path(scratch)).items():
             path.rename(path.parents[2] / run)
         fine, faulty = (Path(scratch) / name for name in ("fine", "faulty"))
-        async with opened(fine, size=(130, 40), against=Against(str(faulty))) as screen:
+        async with opened(fine, size=(130, 40), against=ComparedRun(str(faulty))) as screen:
             await runs(screen)
             picture = screen.app.export_screenshot(title="tdbg open fine --against faulty")
         yield "runs", picture.replace(scratch, "~/runs")

@@ -18,8 +18,8 @@ from tests.program_files import modules
 from tests.sources.writer import Generation, write_dump
 from tui_debugger.opener import (
     LINE_LIMIT,
+    FileTooLargeError,
     NotRegularError,
-    TooLargeError,
     close,
     open_regular,
     pread,
@@ -197,12 +197,12 @@ class TestOpening:
         path = tmp_path / "x"
         path.write_bytes(b"12345")
         assert read_regular(path, 5) == b"12345"
-        with pytest.raises(TooLargeError, match="5 bytes, and 4 are plausible"):
+        with pytest.raises(FileTooLargeError, match="5 bytes, and 4 are plausible"):
             read_regular(path, 4)
 
     def test_a_file_whose_size_the_system_does_not_tell(self) -> None:
         assert read_regular("/proc/self/status", 1 << 20)
-        with pytest.raises(TooLargeError, match="more than 10 bytes"):
+        with pytest.raises(FileTooLargeError, match="more than 10 bytes"):
             read_regular("/proc/self/status", 10)
 
     def test_lines(self, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ class TestOpening:
         path.write_bytes(b"a\n" + b"b" * LINE_LIMIT)
         assert [len(line) for line in read_lines(path)] == [1, LINE_LIMIT]
         path.write_bytes(b"a\n" + b"b" * (LINE_LIMIT + 1))
-        with pytest.raises(TooLargeError, match="a line of more than"):
+        with pytest.raises(FileTooLargeError, match="a line of more than"):
             list(read_lines(path))
         path.write_bytes(b"a\n" + b"b" * (3 * LINE_LIMIT) + b"\nc\n" + b"d" * (2 * LINE_LIMIT))
         assert [len(line) for line in read_lines(path, cut=True)] == [1, LINE_LIMIT + 1, 1, LINE_LIMIT + 1]

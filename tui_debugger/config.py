@@ -26,7 +26,7 @@ from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
 from tui_debugger.text.clean import clean
 
 if TYPE_CHECKING:
-    from tui_debugger.stats.fields import Field
+    from tui_debugger.stats.fields import StatisticField
     from tui_debugger.watch.recommended import RecommendedChanges
 
 VARIABLE: Final = "TDBG_CONFIG"
@@ -50,8 +50,8 @@ class Table:
     """
 
     help: str
-    default: tuple[Field, ...]
-    known: Mapping[str, Field]
+    default: tuple[StatisticField, ...]
+    known: Mapping[str, StatisticField]
 
 
 @cache
@@ -66,7 +66,7 @@ def tables() -> Mapping[str, Table]:
     }
 
 
-def column_names(fields: Sequence[Field]) -> list[str]:
+def column_names(fields: Sequence[StatisticField]) -> list[str]:
     """Returns the names of statistics in the configuration."""
     return [each.column or each.name for each in fields]
 
@@ -112,7 +112,7 @@ class Config:
     theme: str = "dark"
     mouse: bool = True
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    columns: Mapping[str, tuple[Field, ...]] = field(default_factory=dict)
+    columns: Mapping[str, tuple[StatisticField, ...]] = field(default_factory=dict)
     recommended: RecommendedChanges | None = None
     asks: bool = False
     ignore: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class Config:
         """Returns where a setting stands, for errors: the file and the line."""
         return _place(self.path, self.lines, name)
 
-    def table(self, name: str) -> tuple[Field, ...]:
+    def table(self, name: str) -> tuple[StatisticField, ...]:
         """Returns the statistics that a table shows, in their order."""
         return self.columns.get(name) or tables()[name].default
 
@@ -191,10 +191,10 @@ def parse(data: bytes, path: Path | None) -> Config:
         line_of = re.search(r"\(at line (\d+)", str(error))
         where = f"{_shown(path)}, line {line_of[1] if line_of else len(text.splitlines())}"
         raise ConfigError(f"the configuration is no TOML: {clean(str(error))}", where=where, hint=_DO) from None
-    return _Reader(path, document, _lines_of(text)).config()
+    return _ConfigReader(path, document, _lines_of(text)).config()
 
 
-class _Reader:
+class _ConfigReader:
     """Turns a TOML document into a ``Config``."""
 
     def __init__(self, path: Path | None, document: Mapping[str, Any], lines: Mapping[str, int]) -> None:
@@ -277,7 +277,7 @@ class _Reader:
             "a character such as x, ctrl+ and a letter, or one of " + " ".join((*_KEY_NAMES, "f1 … f12")),
         )
 
-    def _columns(self, value: Any) -> Mapping[str, tuple[Field, ...]]:
+    def _columns(self, value: Any) -> Mapping[str, tuple[StatisticField, ...]]:
         found = {}
         for table, names in self._table(value, "columns").items():
             at = f"columns.{table}"

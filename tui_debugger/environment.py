@@ -18,7 +18,7 @@ class Size(NamedTuple):
     wrong: str = ""
 
 
-class Switch(NamedTuple):
+class EnvironmentSwitch(NamedTuple):
     """Tells whether something is off, and what is wrong with the variable that says it, if anything."""
 
     off: bool
@@ -44,12 +44,14 @@ def size_of(variable: str, default: int) -> Size:
     return Size(int(float(match[1]) * base ** _UNITS.index((match[2] or " ").lower())))
 
 
-def switch_of(variable: str) -> Switch:
+def switch_of(variable: str) -> EnvironmentSwitch:
     """Reads ``on`` or ``off``; on is what counts where it is not set."""
     text = os.environ.get(variable, "").strip()
     if text.lower() in {"", "on", "off"}:
-        return Switch(text.lower() == "off")
-    return Switch(False, f"{variable} is neither on nor off: {text!r}. On is used instead; set it to off, or unset it")
+        return EnvironmentSwitch(text.lower() == "off")
+    return EnvironmentSwitch(
+        False, f"{variable} is neither on nor off: {text!r}. On is used instead; set it to off, or unset it"
+    )
 
 
 class Command(NamedTuple):

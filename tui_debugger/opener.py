@@ -54,7 +54,7 @@ class NotRegularError(OSError):
     """The thing at a path is no regular file; ``strerror`` says what it is."""
 
 
-class TooLargeError(OSError):
+class FileTooLargeError(OSError):
     """A file is larger than any of its kind; ``strerror`` says how large it is."""
 
 
@@ -263,10 +263,10 @@ def _listed(path: AnyStr | os.PathLike[AnyStr]) -> AbstractContextManager[Iterat
         given = os.fspath(path)
         if (found := _found(given)) is not None:
             mount, inside = found
-            entries = (_Entry(mount, given, inside, name, directory) for name, directory in mount.entries(inside))
+            entries = (_MountEntry(mount, given, inside, name, directory) for name, directory in mount.entries(inside))
             return cast("AbstractContextManager[Iterator[os.DirEntry[AnyStr]]]", _Scan(entries))
     try:
-        return cast("AbstractContextManager[Iterator[os.DirEntry[AnyStr]]]", _Listing(os.scandir(path)))
+        return cast("AbstractContextManager[Iterator[os.DirEntry[AnyStr]]]", _DirectoryListing(os.scandir(path)))
     except OSError as error:
         if error.errno not in _NOTHING_THERE:
             _refused()
@@ -347,7 +347,7 @@ def _has(path: AnyPath, is_kind: Any = None) -> bool:
     return is_kind is None or bool(is_kind(status.st_mode))
 
 
-class _Listing(Generic[AnyStr]):
+class _DirectoryListing(Generic[AnyStr]):
     """The entries of a directory of the operating system; a refusal in the middle is noted."""
 
     __slots__ = ("_entries", "_listing")
@@ -371,7 +371,7 @@ class _Listing(Generic[AnyStr]):
             _refused()
             raise
 
-    def __enter__(self) -> _Listing[AnyStr]:
+    def __enter__(self) -> _DirectoryListing[AnyStr]:
         self._entries = self._listing.__enter__()
         return self
 
@@ -411,13 +411,13 @@ class _VisibleEntries(Generic[AnyStr]):
 class _Scan:
     """The entries of a directory of a mount, as ``os.scandir`` hands them out."""
 
-    def __init__(self, entries: Iterator[_Entry[Any]]) -> None:
+    def __init__(self, entries: Iterator[_MountEntry[Any]]) -> None:
         self._entries = entries
 
-    def __iter__(self) -> Iterator[_Entry[Any]]:
+    def __iter__(self) -> Iterator[_MountEntry[Any]]:
         return self._entries
 
-    def __next__(self) -> _Entry[Any]:
+    def __next__(self) -> _MountEntry[Any]:
         return next(self._entries)
 
     def __enter__(self) -> _Scan:  # noqa: PYI034 - typing.Self needs Python 3.11
@@ -432,7 +432,7 @@ class _Scan:
         pass
 
 
-class _Entry(Generic[AnyStr]):
+class _MountEntry(Generic[AnyStr]):
     """An entry of a directory of a mount, as ``os.DirEntry`` is one of the operating system."""
 
     __slots__ = ("_directory", "_folder", "_inside", "_mount", "name")
@@ -642,10 +642,10 @@ def read_regular(path: AnyPath, limit: int) -> bytes:
     descriptor, status = open_regular(path)
     with stream(descriptor) as file:
         if status.st_size > limit:
-            raise TooLargeError(errno.EFBIG, f"{status.st_size:,} bytes, and {limit:,} are plausible")
+            raise FileTooLargeError(errno.EFBIG, f"{status.st_size:,} bytes, and {limit:,} are plausible")
         content = file.read(limit + 1)
     if len(content) > limit:  # it grew, or is not of a kind whose size is known
-        raise TooLargeError(errno.EFBIG, f"more than {limit:,} bytes")
+        raise FileTooLargeError(errno.EFBIG, f"more than {limit:,} bytes")
     return content
 
 
@@ -664,7 +664,7 @@ def read_given(path: AnyPath, limit: int) -> bytes:
     with open(path, "rb") as file:  # noqa: PTH123 - as Path.open
         content = file.read(limit + 1)
     if len(content) > limit:
-        raise TooLargeError(errno.EFBIG, f"more than {limit:,} bytes")
+        raise FileTooLargeError(errno.EFBIG, f"more than {limit:,} bytes")
     return content
 
 
@@ -685,7 +685,7 @@ def read_lines(path: AnyPath, *, cut: bool = False, ends: bool = False) -> Itera
         while line := file.readline(LINE_LIMIT + 1):
             long = len(line) > LINE_LIMIT
             if long and not cut:
-                raise TooLargeError(errno.EFBIG, f"a line of more than {LINE_LIMIT:,} bytes")
+                raise FileTooLargeError(errno.EFBIG, f"a line of more than {LINE_LIMIT:,} bytes")
             yield line if ends else line.rstrip(b"\r\n")
             while long and len(line) > LINE_LIMIT and not line.endswith(b"\n"):
                 line = file.readline(LINE_LIMIT + 1)

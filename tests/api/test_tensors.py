@@ -22,16 +22,16 @@ from tui_debugger import (
     TensorTooLargeCondition,
     Watchpoint,
 )
-from tui_debugger.api.nodes_and_tensors import Columns, Tensors
+from tui_debugger.api.nodes_and_tensors import DebuggerTensors, TensorColumns
 from tui_debugger.errors import DebuggerParamTypeError, DebuggerParamValueError
 
 
 @pytest.fixture
-def tensors(nan: DumpAnalyzer) -> Tensors:
+def tensors(nan: DumpAnalyzer) -> DebuggerTensors:
     return nan.select_tensors("ln1-LayerNorm/LayerNorm-op", iterations=[2, 3])
 
 
-def test_order_is_node_then_slot_then_iteration(tensors: Tensors) -> None:
+def test_order_is_node_then_slot_then_iteration(tensors: DebuggerTensors) -> None:
     assert short(tensors) == [
         (node, slot, step) for node in ("LayerNorm-op386", "LayerNorm-op412") for slot in (0, 1, 2) for step in (2, 3)
     ]
@@ -43,7 +43,7 @@ def test_slots_and_ranks_are_chosen(nan: DumpAnalyzer) -> None:
     assert len(nan.select_tensors("LayerNorm-op386", slots=[])) == 0
 
 
-def test_it_does_what_a_list_does(tensors: Tensors) -> None:
+def test_it_does_what_a_list_does(tensors: DebuggerTensors) -> None:
     as_list = list(tensors)
     assert len(tensors) == len(as_list) == 12
     assert [tensors[at] for at in range(-12, 12)] == [as_list[at] for at in range(-12, 12)]
@@ -65,7 +65,7 @@ def test_it_does_what_a_list_does(tensors: Tensors) -> None:
         tensors[:3].index(as_list[7])
 
 
-def test_equality_is_by_element(nan: DumpAnalyzer, tensors: Tensors) -> None:
+def test_equality_is_by_element(nan: DumpAnalyzer, tensors: DebuggerTensors) -> None:
     again = nan.select_tensors("ln1-LayerNorm/LayerNorm-op", iterations=[2, 3])
     assert tensors == again
     assert tensors == list(again)
@@ -78,9 +78,9 @@ def test_equality_is_by_element(nan: DumpAnalyzer, tensors: Tensors) -> None:
         hash(tensors)
 
 
-def test_sums(tensors: Tensors) -> None:
+def test_sums(tensors: DebuggerTensors) -> None:
     total = tensors[:2] + tensors[4:6]
-    assert isinstance(total, Tensors)
+    assert isinstance(total, DebuggerTensors)
     assert total == [*tensors[:2], *tensors[4:6]]
     assert list(tensors[:1]) + tensors[1:] == tensors
     assert tensors[:1] + list(tensors[1:]) == tensors
@@ -88,7 +88,7 @@ def test_sums(tensors: Tensors) -> None:
         operator.add(tensors, (tensors[0],))
 
 
-def test_nodes_and_tensors_are_values(nan: DumpAnalyzer, tensors: Tensors) -> None:
+def test_nodes_and_tensors_are_values(nan: DumpAnalyzer, tensors: DebuggerTensors) -> None:
     one, two = nan.select_nodes("Log-op381") + nan.select_nodes("Log-op381")
     assert one == two
     assert len({one, two, *nan.select_nodes("Log-op")}) == 1
@@ -124,7 +124,7 @@ def test_a_node_of_another_dump_is_refused(nan: DumpAnalyzer, mlp: DumpAnalyzer)
         nan.check_watchpoints([Watchpoint(mlp.select_tensors("fc1.bias"), TensorOverflowCondition())])
 
 
-def test_tables_are_flat_rows_in_order(nan: DumpAnalyzer, tensors: Tensors) -> None:
+def test_tables_are_flat_rows_in_order(nan: DumpAnalyzer, tensors: DebuggerTensors) -> None:
     rows = tensors.table()
     assert [[row["rank"], row["graph"], row["node"], row["slot"], row["step"]] for row in rows] == [
         tensor_id(tensor) for tensor in tensors
@@ -156,8 +156,8 @@ def test_a_million_tensors_are_a_few_arrays(nan: DumpAnalyzer, monkeypatch: pyte
     tracemalloc.start()
     try:
         copies = 300
-        columns: list[Any] = [np.tile(getattr(small.columns, name), copies) for name in Columns.__slots__]
-        many = Tensors(small.run, Columns(*columns))
+        columns: list[Any] = [np.tile(getattr(small.columns, name), copies) for name in TensorColumns.__slots__]
+        many = DebuggerTensors(small.run, TensorColumns(*columns))
         assert len(many) == 3510 * copies > 1_000_000
         half = many[: len(many) // 2] + many[len(many) // 2 :]
         assert half == many
@@ -198,7 +198,7 @@ EDITS: dict[str, Callable[[Any, Any], object]] = {
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_it_changes_as_a_list_does(name: str, nan: DumpAnalyzer, tensors: Tensors) -> None:
+def test_it_changes_as_a_list_does(name: str, nan: DumpAnalyzer, tensors: DebuggerTensors) -> None:
     more, part, other = nan.select_tensors("Log-op381"), tensors[2:5], tensors.copy()
     as_list = list(tensors)
     EDITS[name](tensors, more)
@@ -208,7 +208,7 @@ def test_it_changes_as_a_list_does(name: str, nan: DumpAnalyzer, tensors: Tensor
     assert len(other) == 12
 
 
-def test_what_cannot_be_put_in(tensors: Tensors, mlp: DumpAnalyzer) -> None:
+def test_what_cannot_be_put_in(tensors: DebuggerTensors, mlp: DumpAnalyzer) -> None:
     before = list(tensors)
     with pytest.raises(DebuggerParamValueError, match="another analyzer"):
         tensors.extend(mlp.select_tensors("MatMul"))

@@ -18,7 +18,7 @@ from tui_debugger.stats import kernel
 from tui_debugger.stats.device_order import SharedBytes, device_order
 from tui_debugger.stats.measure import read_all
 from tui_debugger.stats.npy import TensorFile
-from tui_debugger.stats.records import ReadRequests, RequiredStats, Specs
+from tui_debugger.stats.records import ReadRequests, ReadSpecs, RequiredStats
 
 Shape = tuple[int, ...]
 CASES: Final[tuple[tuple[str, str, Shape], ...]] = (
@@ -102,5 +102,5 @@ def long_file(folder: Path, scale: float) -> list[Result]:
 def statistics(spec: ReadSpec) -> Callable[[], Any]:
     """Measures one tensor."""
     need: npt.NDArray[np.int16] = np.zeros(1, np.int16)
-    requests = ReadRequests(Specs.of([spec]), np.full(1, -1, np.int32), (RequiredStats(),), need)
+    requests = ReadRequests(ReadSpecs.of([spec]), np.full(1, -1, np.int32), (RequiredStats(),), need)
     return lambda: read_all(requests)

@@ -23,7 +23,7 @@ from tui_debugger.stats import kernel
 from tui_debugger.stats.blocks import measure_stats
 from tui_debugger.stats.measure import read_all
 from tui_debugger.stats.records import RequiredStats
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 from tui_debugger.watch.evaluate import needs
 
 ELEMENTS: Final = 437_000
@@ -55,7 +55,7 @@ def run(scale: float, folder: Path) -> list[Result]:
     tensors, elements = max(1, round(TENSORS * scale)), ELEMENTS if scale > 0.05 else 20_000
     files = write_steps(folder, tensors, STEPS, elements)
     part = files[: max(1, len(files) // 10)]
-    with closing(Workers(JOBS)) as workers:
+    with closing(MeasureWorkers(JOBS)) as workers:
         executor = ready(workers)
         scanned, measured, watched, shared = best_of_each(
             lambda: scan(files),
@@ -124,7 +124,7 @@ def processor_times(*runs: Callable[[], object], repeat: int) -> list[float]:
     return found
 
 
-def ready(workers: Workers) -> Executor:
+def ready(workers: MeasureWorkers) -> Executor:
     """The worker processes, once they are there."""
     executor = workers.executor(1 << 62)
     assert executor is not None

@@ -168,12 +168,12 @@ def drive() -> None:
     """The debugger: serves until the standard input is closed."""
     from tests.live.torch.watching import recommended_watchpoints
     from tui_debugger.live.server import serve
-    from tui_debugger.live.wire import Event, Training
+    from tui_debugger.live.wire import Event, TrainingProcess
 
     server = serve("127.0.0.1", 0)
     known: dict[int, int] = {}
 
-    def heard(training: Training | None, event: Event) -> None:
+    def heard(training: TrainingProcess | None, event: Event) -> None:
         if training is None or event is not Event.STOPPED:
             return
         if known.get(training.info.number) != len(training.graphs[0]):

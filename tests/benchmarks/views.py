@@ -20,7 +20,7 @@ from tui_debugger.stats.distribution import count_bins, count_classes, linear_bi
 from tui_debugger.stats.npy import open_array
 from tui_debugger.stats.quantiles import PERCENTS, headroom, quantiles
 from tui_debugger.stats.spans import SharedArrays
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 
 Array = npt.NDArray[Any]
 ELEMENTS: Final = 50_000_000
@@ -38,7 +38,7 @@ def run(scale: float, folder: Path) -> list[Result]:
     """Pairs of float32 that are more and more different, other types, and one tensor's distribution."""
     size = max(int(ELEMENTS * scale), 1000)
     files = write(folder, size)
-    with closing(Workers(JOBS)) as workers:
+    with closing(MeasureWorkers(JOBS)) as workers:
         like = files["tensor"]
         results = [difference(name, (like, files[name]), workers, like, bar) for name, bar in BARS.items()]
         for dtype in map(np.dtype, (np.float16, ml_dtypes.bfloat16, np.float64)):
@@ -74,7 +74,9 @@ def spec_of(file: Path) -> ReadSpec:
     return ReadSpec(str(file), dtype="bfloat16" if "bfloat16" in file.name else "")
 
 
-def difference(name: str, files: Sequence[Path], workers: Workers, like: Path, bar: float | None = None) -> Result:
+def difference(
+    name: str, files: Sequence[Path], workers: MeasureWorkers, like: Path, bar: float | None = None
+) -> Result:
     """How fast two tensors are compared, on one core and on several; ``like``: a float32 file of the same size."""
     specs = tuple(spec_of(file) for file in files)
     here, there = (open_array(spec) for spec in specs)
@@ -89,7 +91,7 @@ def difference(name: str, files: Sequence[Path], workers: Workers, like: Path, b
     return Result(f"diff, {name} / isfinite scan", scanned / alone, bar, note=note)
 
 
-def distribution(file: Path, workers: Workers) -> list[Result]:
+def distribution(file: Path, workers: MeasureWorkers) -> list[Result]:
     """Counts by class, headroom, percentiles and bars of one tensor."""
     spec = spec_of(file)
     array = open_array(spec)

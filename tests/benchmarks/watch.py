@@ -20,7 +20,7 @@ from tui_debugger.session import Session
 from tui_debugger.session.session import open_dump
 from tui_debugger.session.watchpoints import watchpoints_from
 from tui_debugger.sources.base import directory_states
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 
 SEVEN: Final = (
     "TO @ category=tensor",
@@ -64,7 +64,7 @@ def of_many_steps(root: Path, folder: Path) -> list[Result]:
     loaded = best(lambda: [np.load(file) for file in named], 2)
 
     def opened_and_checked() -> None:
-        with closing(open_dump(root, workers=Workers(JOBS))) as session:
+        with closing(open_dump(root, workers=MeasureWorkers(JOBS))) as session:
             prepare(session)
             session.check(session.pairs())
 
@@ -108,7 +108,7 @@ def prepare(session: Session) -> None:
 
 def engine(root: Path) -> float:
     """Seconds of a check alone: the session is open, and its workers are there."""
-    workers = Workers(JOBS)
+    workers = MeasureWorkers(JOBS)
     with closing(open_dump(root, workers=workers, remember=False)) as session:
         prepare(session)
         executor = workers.executor(1 << 62)

@@ -20,12 +20,12 @@ from tui_debugger.stats.records import (
     BEFORE_WORDS,
     ROW,
     Bounds,
-    Change,
     Closeness,
     Record,
     Records,
+    RecordState,
     RequiredStats,
-    State,
+    StepChange,
 )
 
 INF = math.inf
@@ -62,7 +62,7 @@ def record(draw: st.DrawFn) -> Record:
         draw(METAS),
         draw(STATS | st.none()),
         {bounds: draw(COUNT) for bounds in need.ranges if draw(st.booleans())},
-        Change(draw(REAL), draw(REAL)) if need.change and draw(st.booleans()) else None,
+        StepChange(draw(REAL), draw(REAL)) if need.change and draw(st.booleans()) else None,
         {closeness: draw(st.booleans()) for closeness in need.closeness if draw(st.booleans())},
         draw(st.sampled_from(BEFORE_WORDS)),
         need=need,
@@ -118,7 +118,7 @@ def sample() -> Records:
         TensorMeta("float32", (3, 4), 48),
         stats,
         dict.fromkeys(BOUNDS, 5),
-        Change(0.5, 0.25),
+        StepChange(0.5, 0.25),
         dict.fromkeys(CLOSE, True),
         "ok",
         need=need,
@@ -269,7 +269,7 @@ def test_json_of_another_shape_is_found_out(was: str, becomes: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("state", State.COUNT), ("before", 5), ("asked", 4), ("meta", 3), ("meta", -2), ("meta", 2**31 - 1)],
+    [("state", RecordState.COUNT), ("before", 5), ("asked", 4), ("meta", 3), ("meta", -2), ("meta", 2**31 - 1)],
 )
 def test_numbers_that_mean_nothing_are_found_out(name: str, value: int) -> None:
     table = sample()

@@ -14,7 +14,7 @@ import numpy as np
 from tui_debugger.causes.by_design_readers import stated
 from tui_debugger.causes.by_design_steps import StepDesigns
 from tui_debugger.causes.made_from import _OF_TWO
-from tui_debugger.causes.table import OVERFLOW, Criterion, Start, State
+from tui_debugger.causes.table import OVERFLOW, Criterion, InputState, OriginKind
 from tui_debugger.check.flow import Holder, Located
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.categories import (
@@ -33,7 +33,7 @@ from tui_debugger.stats.records import Record, RequiredStats
 
 Bad = tuple[int, Side, int, int]
 """A bad tensor of a step: row of its node, side, slot, round."""
-Value = tuple[int, int, Side, tuple[int, int] | None, State, bool, bool]
+Value = tuple[int, int, Side, tuple[int, int] | None, InputState, bool, bool]
 """A value that a tensor was made from: node, slot and side, step and index of what was judged, state, whether it is a
 constant, whether it is missing."""
 
@@ -42,7 +42,7 @@ constant, whether it is missing."""
 class Answer:
     """The answer for one tensor, as in ``Examined``."""
 
-    start: Start
+    start: OriginKind
     made_by: int
     beside: int
     node: int
@@ -73,7 +73,7 @@ class _Made:
     """The way in which a tensor came to be; ``start``: the answer where no value is bad."""
 
     row: int
-    start: Start
+    start: OriginKind
     sources: tuple[_Source, ...] = ()
     other: int = -1
     node: int = -1
@@ -96,11 +96,11 @@ class OneByOne:
         for row, side, slot, round_ in self._bad:
             self._round = round_
             made = self._made(row, side, slot)
-            if made.start is Start.SOURCE and made.parameter >= 0:
+            if made.start is OriginKind.SOURCE and made.parameter >= 0:
                 written = may_be_written(self._nodes, made.parameter)
                 more = self._averaged(made.parameter) if written else self._carried_over(made.parameter)
                 made = replace(made, sources=(*made.sources, *more))
-            judged: list[tuple[_Source, State, bool, bool]] = []
+            judged: list[tuple[_Source, InputState, bool, bool]] = []
             values: list[Value] = []
             for each in made.sources:
                 at, state, constant, missing = self._judge(each)
@@ -108,12 +108,12 @@ class OneByOne:
                 values.append((each.node, each.slot, each.side, place, state, constant, missing))
                 judged.append((each, state, constant, missing))
             start = self._start(made, judged)
-            if start is Start.MADE and any(self._is_intended(self._judge(each)[0]) for each in made.sources):
+            if start is OriginKind.MADE and any(self._is_intended(self._judge(each)[0]) for each in made.sources):
                 designs = self._designs.setdefault(self._step, StepDesigns(self._measurements, self._step))
-                start = Start.TAINTED if designs.of_round(round_).broke_before(row) else start
+                start = OriginKind.TAINTED if designs.of_round(round_).broke_before(row) else start
             own = self._flow.located(self._step, row, side, slot, round_)
-            if start is not Start.TAINTED and self._is_intended(own):
-                start = Start.DESIGNED
+            if start is not OriginKind.TAINTED and self._is_intended(own):
+                start = OriginKind.DESIGNED
             yield Answer(start, made.row, made.other, made.node, made.parameter, made.exchanged, ordered(values))
 
     # -- which node made a tensor, and from what -----------------------------------------------------
@@ -125,9 +125,9 @@ class OneByOne:
 
     def _operator(self, row: int, seen_by: int = -1) -> _Made:
         sources = tuple(replace(each, before=False) for each in self._inputs(row))
-        start = Start.MADE if seen_by < 0 else Start.UNSEEN
+        start = OriginKind.MADE if seen_by < 0 else OriginKind.UNSEEN
         if not sources:
-            start = Start.UNKNOWN if int(self._nodes.flags[row]) & NodeFlag.FILE_ONLY else Start.SOURCE
+            start = OriginKind.UNKNOWN if int(self._nodes.flags[row]) & NodeFlag.FILE_ONLY else OriginKind.SOURCE
         kind = self._nodes.op_type(row)
         return _Made(row, start, sources, seen_by, row, exchanged=is_collective(kind) or is_receiving(kind))
 
@@ -135,7 +135,7 @@ class OneByOne:
         """An input file that is no copy of what its producer wrote."""
         holder, flow = self._flow.holder(row, slot), self._flow
         if holder.row < 0:
-            return _Made(row, Start.UNKNOWN)
+            return _Made(row, OriginKind.UNKNOWN)
         if self._is_parameter(holder.row) and flow.updated(holder.row):
             return self._parameter_seen(row, slot, holder)
         constant = flow.is_constant(holder.row)
@@ -143,24 +143,24 @@ class OneByOne:
         record = self._record(wrote)
         if wrote is not None and (record is None or record.stats is not None):
             source = _Source(row, slot, wrote, holder=holder.row, constant=constant)
-            return _Made(row, Start.CHANGED, (source,), holder.row)
+            return _Made(row, OriginKind.CHANGED, (source,), holder.row)
         if constant:
-            return _Made(holder.row, Start.CONSTANT, other=row)
+            return _Made(holder.row, OriginKind.CONSTANT, other=row)
         if self._is_parameter(holder.row):
-            return _Made(holder.row, Start.SOURCE, other=row, parameter=holder.row)
+            return _Made(holder.row, OriginKind.SOURCE, other=row, parameter=holder.row)
         return self._operator(holder.row, seen_by=row)
 
     def _parameter_seen(self, row: int, slot: int, holder: Holder) -> _Made:
         if slot in self._flow.in_place(row):
             return self._parameter(holder.row)
         if self._starts(holder.row):
-            return _Made(holder.row, Start.BEFORE, other=row, parameter=holder.row)
+            return _Made(holder.row, OriginKind.BEFORE, other=row, parameter=holder.row)
         # A consumer that runs after the optimizer reads the new value: only a value that is neither was changed.
         places = self._flow.locate_held(self._step, holder, self._round), self._now(holder)
         sources = tuple(_Source(row, slot, at, holder=holder.row) for at in places)
         if not all(places):
-            return _Made(holder.row, Start.UNKNOWN, sources, row, parameter=holder.row)
-        return _Made(row, Start.CHANGED, sources, holder.row, parameter=holder.row)
+            return _Made(holder.row, OriginKind.UNKNOWN, sources, row, parameter=holder.row)
+        return _Made(row, OriginKind.CHANGED, sources, holder.row, parameter=holder.row)
 
     def _parameter(self, row: int) -> _Made:
         """A parameter at the end of the step."""
@@ -168,20 +168,22 @@ class OneByOne:
         if made == []:  # the program itself wrote it
             at = flow.before(row, Side.OUTPUT, 0, self._step, self._round)
             sources = (_Source(row, 0, at, holder=row),) if at is not None and at.index >= 0 else ()
-            return _Made(row, Start.SOURCE, sources, parameter=row)
+            return _Made(row, OriginKind.SOURCE, sources, parameter=row)
         if made is not None and self._nodes.category_of(row) not in TRAINABLE:
             return self._made_by_modules(row)
         if not flow.updated(row):
-            return _Made(row, Start.SOURCE, parameter=row)
+            return _Made(row, OriginKind.SOURCE, parameter=row)
         updater, _ = flow.updater(row)
         if updater < 0:
-            return _Made(row, Start.UNKNOWN, self._known_before(row), parameter=row)
+            return _Made(row, OriginKind.UNKNOWN, self._known_before(row), parameter=row)
         inputs = tuple(replace(each, before=each.before and each.holder == row) for each in self._inputs(updater))
         outputs = tuple(
             _Source(updater, slot, flow.located(self._step, updater, Side.OUTPUT, slot, self._round), Side.OUTPUT)
             for slot in flow.slots(self._step, updater, Side.OUTPUT, self._round)
         )
-        return _Made(row, Start.UPDATED, (*inputs, *outputs, *self._bad_states(row, updater)), updater, updater, row)
+        return _Made(
+            row, OriginKind.UPDATED, (*inputs, *outputs, *self._bad_states(row, updater)), updater, updater, row
+        )
 
     def _bad_states(self, row: int, updater: int) -> Iterator[_Source]:
         """The states of an optimizer that are bad after its update, of which it made a weight."""
@@ -203,7 +205,7 @@ class OneByOne:
                 for slot, holder in list(enumerate(flow.holders(change)))[1:]:
                     value = flow.locate_input(self._step, change, slot, self._round)
                     sources.append(_Source(change, slot, value, holder=holder.row))
-        return _Made(row, Start.UPDATED, tuple(sources), change, parameter=row)
+        return _Made(row, OriginKind.UPDATED, tuple(sources), change, parameter=row)
 
     def _averaged(self, row: int) -> list[_Source]:
         """What a program wrote while other parameters were bad may have been made of those, as averages are."""
@@ -292,40 +294,40 @@ class OneByOne:
 
     # -- verdicts ------------------------------------------------------------------------------------
 
-    def _judge(self, source: _Source) -> tuple[Located | None, State, bool, bool]:
+    def _judge(self, source: _Source) -> tuple[Located | None, InputState, bool, bool]:
         """The place that is judged, its state, whether it is a constant, whether it is missing."""
         at, state, overflow = source.at, self._state(source.at), self._criterion.overflow
-        if state is State.UNKNOWN and overflow and self._state(source.later) is State.CLEAN:
-            state = State.CLEAN
+        if state is InputState.UNKNOWN and overflow and self._state(source.later) is InputState.CLEAN:
+            state = InputState.CLEAN
         overwritten = not source.after and self._is_own_work(source)
-        if state is State.BAD and overwritten and self._state(source.held) is State.CLEAN:
-            at, state = source.held, State.CLEAN
-        if state is State.BAD and self._is_intended(at):
-            state = State.CLEAN
-        elif source.after and (State.BAD in {state, self._state(source.held)} or not overflow):
-            state = State.UNKNOWN  # what is left there, or what was there: maybe not what the node got
+        if state is InputState.BAD and overwritten and self._state(source.held) is InputState.CLEAN:
+            at, state = source.held, InputState.CLEAN
+        if state is InputState.BAD and self._is_intended(at):
+            state = InputState.CLEAN
+        elif source.after and (InputState.BAD in {state, self._state(source.held)} or not overflow):
+            state = InputState.UNKNOWN  # what is left there, or what was there: maybe not what the node got
         told = source.constant and source.holder in self._nodes.constants
-        if told and overflow and state is State.UNKNOWN:
+        if told and overflow and state is InputState.UNKNOWN:
             held = stated(self._nodes, source.holder)
             bad = held is not None and held.nan and not draws_updates(self._nodes)
-            state = State.UNKNOWN if held is None else State.BAD if bad else State.CLEAN
+            state = InputState.UNKNOWN if held is None else InputState.BAD if bad else InputState.CLEAN
         attribute = self._is_attribute(source) or self._is_given(source)
-        missing = state is State.UNKNOWN and (source.constant or not attribute) and (overflow or not told)
+        missing = state is InputState.UNKNOWN and (source.constant or not attribute) and (overflow or not told)
         return at, state, source.constant or attribute, missing
 
-    def _start(self, made: _Made, judged: list[tuple[_Source, State, bool, bool]]) -> Start:
+    def _start(self, made: _Made, judged: list[tuple[_Source, InputState, bool, bool]]) -> OriginKind:
         if made.parameter >= 0 and self._criterion.need.previous:
-            return Start.SOURCE if made.start is Start.SOURCE else Start.UPDATED
+            return OriginKind.SOURCE if made.start is OriginKind.SOURCE else OriginKind.UPDATED
         bad = [
             (source, constant)
             for source, state, constant, _ in judged
-            if state is State.BAD and (self._criterion.overflow or not constant)
+            if state is InputState.BAD and (self._criterion.overflow or not constant)
         ]
         if any(source.initial and source.before for source, _ in bad):
-            return Start.BEFORE
+            return OriginKind.BEFORE
         if bad:
-            return Start.CONSTANT if all(constant for _, constant in bad) else Start.TAINTED
-        return Start.UNKNOWN if made.exchanged or any(missing for *_, missing in judged) else made.start
+            return OriginKind.CONSTANT if all(constant for _, constant in bad) else OriginKind.TAINTED
+        return OriginKind.UNKNOWN if made.exchanged or any(missing for *_, missing in judged) else made.start
 
     def _is_own_work(self, source: _Source) -> bool:
         """An input file may show the node's own result: in-place operators are dumped after the kernel."""
@@ -370,12 +372,12 @@ class OneByOne:
         record = self._record(at)
         return record is not None and record.stats is not None and bool(record.stats.bad)
 
-    def _state(self, at: Located | None) -> State:
+    def _state(self, at: Located | None) -> InputState:
         if at is None or at.index < 0:
-            return State.UNKNOWN
+            return InputState.UNKNOWN
         state = self._criterion.state(self._measurements.records(at.step), at.index)
         asked = at.step == self._step and (at.row, at.side, at.slot, at.round) in self._bad
-        return State.BAD if asked and state is State.UNKNOWN else state
+        return InputState.BAD if asked and state is InputState.UNKNOWN else state
 
 
 def ordered(values: Sequence[Value]) -> tuple[Value, ...]:
@@ -393,5 +395,5 @@ def bad_tensors(measurements: Measurements, step: int, criterion: Criterion) -> 
     """The tensors of a step that are bad, all of which are measured."""
     table = measurements.flow.table(step)
     states = criterion.states(measurements.records(step), np.arange(len(table)))
-    bad = np.flatnonzero((states == State.BAD.code) & (table.node >= 0)).tolist()
+    bad = np.flatnonzero((states == InputState.BAD.code) & (table.node >= 0)).tolist()
     return [(int(table.node[at]), Side(int(table.side[at])), int(table.slot[at]), int(table.round[at])) for at in bad]

@@ -19,15 +19,15 @@ from tests.plants.planting import make_ground
 from tests.session.opened import opened
 from tests.thorough import later, share
 from tui_debugger.check.types import Pair
-from tui_debugger.demo.live import Recording, playing
-from tui_debugger.diagnose.origin.path import Ending, Tracer
+from tui_debugger.demo.live import SavedTraining, playing
+from tui_debugger.diagnose.origin.path import PathEnd, Tracer
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, TensorKey, Verdict
 from tui_debugger.session import Session
 from tui_debugger.session.live import LiveKind, LiveSession
 
 Dumps = Callable[[str], Path]
 EVERYTHING = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
-WHERE_IT_BEGINS = (Ending.ORIGIN, Ending.SOURCE, Ending.FIRST_STEP)
+WHERE_IT_BEGINS = (PathEnd.ORIGIN, PathEnd.SOURCE, PathEnd.FIRST_STEP)
 """The endings of a path from a tensor at which something bad begins."""
 
 
@@ -66,13 +66,13 @@ def played(steps: int, *, gives_inputs: bool) -> Iterator[LiveSession]:
         gives_inputs: it has the values of what the graph is fed with. The real client judges these, and cannot give
             them.
     """
-    value = Recording.value
+    value = SavedTraining.value
 
-    def given(recording: Recording, node: str, slot: int, step: int) -> Any:
+    def given(recording: SavedTraining, node: str, slot: int, step: int) -> Any:
         return None if node.startswith("inputs") and not gives_inputs else value(recording, node, slot, step)
 
     with pytest.MonkeyPatch.context() as patch, playing(lambda _: None, pace=0) as (session, training):
-        patch.setattr(Recording, "value", given)
+        patch.setattr(SavedTraining, "value", given)
         told = Told(session)
         training.start()
         told.wait(LiveKind.STOPPED)
@@ -232,9 +232,9 @@ def agree(session: Session, pair: Pair, part: int = 1) -> int:
     for key in share(bad, part):
         path = tracer.trace(key)
         end = path.end.tensor.key
-        if path.ending is Ending.ORIGIN:
+        if path.ending is PathEnd.ORIGIN:
             assert end in marked or end in set(marks(session, (end.rank, end.step))), (key, end)
-        assert path.ending is not Ending.CLEAN, key
+        assert path.ending is not PathEnd.CLEAN, key
     return len(marked)
 
 

@@ -18,11 +18,11 @@ from tests.mounts.places import LAYOUTS, local
 from tests.session.opened import checked, opened
 from tests.thorough import few, later
 from tui_debugger.causes.rule import Examination
-from tui_debugger.causes.table import OVERFLOW, Criterion, Examined, Start, State
+from tui_debugger.causes.table import OVERFLOW, Criterion, Examined, InputState, OriginKind
 from tui_debugger.check.measure import Measurements, Needs
 from tui_debugger.model import Hit, ProgressFn, TensorKey, Watchpoint, no_progress
 from tui_debugger.session import Session
-from tui_debugger.stats.records import State as RowState
+from tui_debugger.stats.records import RecordState as RowState
 
 Dumps = Callable[[str], Path]
 Part = tuple[float, float, float, float]
@@ -48,7 +48,7 @@ OTHERS = (
 # -- what is held against what ------------------------------------------------------------------------
 
 
-def compare(session: Session, criterion: Criterion = OVERFLOW, fresh: Session | None = None) -> Counter[Start]:
+def compare(session: Session, criterion: Criterion = OVERFLOW, fresh: Session | None = None) -> Counter[OriginKind]:
     """Holds every bad tensor of a dump against the oracle; returns how many have which start.
 
     Args:
@@ -56,7 +56,7 @@ def compare(session: Session, criterion: Criterion = OVERFLOW, fresh: Session | 
         criterion: what is bad.
         fresh: another session on the dump; it has measured these tensors only.
     """
-    found: Counter[Start] = Counter()
+    found: Counter[OriginKind] = Counter()
     for rank in session.ranks():
         measurements = session.measurements(rank)
         measure_all(measurements, session.steps(rank), criterion.need)
@@ -78,10 +78,10 @@ def compare(session: Session, criterion: Criterion = OVERFLOW, fresh: Session | 
 
 def decisive(answer: Answer) -> Answer:
     """An answer without what does not matter: of what was passed on not every value is looked at closely."""
-    if answer.start is not Start.TAINTED:
+    if answer.start is not OriginKind.TAINTED:
         return answer
-    assert any(state is State.BAD for *_, state, _, _ in answer.values)
-    return replace(answer, values=tuple((*each[:3], None, State.UNKNOWN, False, False) for each in answer.values))
+    assert any(state is InputState.BAD for *_, state, _, _ in answer.values)
+    return replace(answer, values=tuple((*each[:3], None, InputState.UNKNOWN, False, False) for each in answer.values))
 
 
 def said(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tests.session.opened import watch
 from tests.sources.memory import MemorySource, Op, table_of
 from tui_debugger.causes.by_design import Designs
-from tui_debugger.causes.by_design_readers import Elements
+from tui_debugger.causes.by_design_readers import ElementCounts
 from tui_debugger.causes.by_design_steps import elements_of_stats
 from tui_debugger.model import AtLeast, Category, Side, TensorStats, Verdict
 from tui_debugger.session import Session
@@ -151,17 +151,17 @@ class Net:
         ]
         nodes, bad = table_of(ops), self.bad()
 
-        def contents(row: int, slot: int) -> Elements | None:
+        def contents(row: int, slot: int) -> ElementCounts | None:
             value = self.values.get(nodes.names[row]) if row >= 0 and slot == 0 else None
             if value is None:
                 return None
-            return told(value, counted=counted) if nodes.names[row] in bad else Elements()
+            return told(value, counted=counted) if nodes.names[row] in bad else ElementCounts()
 
         designs = Designs(nodes, contents)
         return {name for name in bad if not designs.absorbed_by(nodes.find(name), 0)}
 
 
-def told(value: Array, *, counted: bool) -> Elements:
+def told(value: Array, *, counted: bool) -> ElementCounts:
     """The statistics of an array, as a client sends them."""
     finite = value[np.isfinite(value)].astype(np.float64)
     nan, positive, negative = (int(found.sum()) for found in (np.isnan(value), value == np.inf, value == -np.inf))

@@ -12,7 +12,7 @@ import pytest
 from tests.check.test_duplicate_inputs import file
 from tests.session.opened import checked, opened
 from tests.sources.writer import MLP, write_dump
-from tui_debugger.causes.table import Start
+from tui_debugger.causes.table import OriginKind
 from tui_debugger.check.hits import Blocked, HitList
 from tui_debugger.check.types import CheckResult as Result
 from tui_debugger.check.verdicts import Outcome, coverage_line, findings_line, judge, tally_table
@@ -143,7 +143,7 @@ def test_nan_begins_where_it_is_made_whatever_was_asked(tmp_path: Path) -> None:
     for text in ("WNC", "TL max_gt=1e30", "TO"):
         asked = opened(tmp_path, text).watchpoints.enabled()
         report = session.find_origin(session.pairs(steps=(1,)), asked)
-        assert [(origin.node, origin.start) for origin in report.origins] == [(RELU, Start.MADE)], text
+        assert [(origin.node, origin.start) for origin in report.origins] == [(RELU, OriginKind.MADE)], text
 
 
 def test_a_weight_that_was_fed_nan_is_no_origin_of_a_weight_that_did_not_change(
@@ -154,7 +154,7 @@ def test_a_weight_that_was_fed_nan_is_no_origin_of_a_weight_that_did_not_change(
     report = session.find_origin(session.pairs(steps=(3,)), asked)
     assert not report.origins
     (first,) = [searched.first for searched in report.searches if searched.first is not None]
-    assert first.start is Start.TAINTED
+    assert first.start is OriginKind.TAINTED
 
 
 # -- by design ---------------------------------------------------------------------------------------

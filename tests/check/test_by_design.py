@@ -15,7 +15,7 @@ from tests.session.opened import watch
 from tests.sources.memory import MemorySource, Op
 from tui_debugger.causes.by_design_steps import by_design_text
 from tui_debugger.causes.by_design_table import OPERATORS
-from tui_debugger.causes.table import Start
+from tui_debugger.causes.table import OriginKind
 from tui_debugger.model import Category, Hit, Side, Verdict
 from tui_debugger.session import Session
 
@@ -119,7 +119,7 @@ def test_a_row_that_is_masked_as_a_whole_starts_at_the_softmax(names: Names) -> 
     assert origins(session) == ["softmax"]
     assert findings(session) == {"masked", "softmax", "out"}
     (origin,) = session.find_origin(session.pairs()).origins
-    assert origin.start is Start.MADE
+    assert origin.start is OriginKind.MADE
     assert [feeder.designed for feeder in origin.inputs] == [True]
     from tui_debugger.diagnose.origin.text import why
 
@@ -308,7 +308,7 @@ def test_consumers_that_nobody_knows_absorb_nothing() -> None:
     assert origins(session) == []
     first = session.find_origin(session.pairs()).searches[0].first
     assert first is not None
-    assert (first.node, first.start) == ("masked", Start.DESIGNED)
+    assert (first.node, first.start) == ("masked", OriginKind.DESIGNED)
 
 
 def test_one_consumer_that_is_bad_or_unknown_is_enough() -> None:

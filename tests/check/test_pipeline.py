@@ -18,7 +18,7 @@ from tests.sources.memory import MemorySource
 from tui_debugger.check import measure, pipeline
 from tui_debugger.check import step as checked_step
 from tui_debugger.check.measure import Measurements
-from tui_debugger.check.plan import Plan, Planner, RequiredByStep
+from tui_debugger.check.plan import Planner, RequiredByStep, StepPlan
 from tui_debugger.check.progress import Steady
 from tui_debugger.check.types import CheckResult
 from tui_debugger.errors import CancelledError, RenumberedError
@@ -28,7 +28,7 @@ from tui_debugger.sources.registry import open_source
 from tui_debugger.stats import workers as workers_module
 from tui_debugger.stats.records import ONLY_COMPARED, RequiredStats
 from tui_debugger.stats.scan import scan
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 from tui_debugger.watch.text import parse_watch
 
 STEPS = 25
@@ -50,7 +50,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
         yield executor
 
 
-def run_of_25_steps(workers: Workers) -> Session:
+def run_of_25_steps(workers: MeasureWorkers) -> Session:
     values = {step: {("a", Side.OUTPUT, 0): np.full(9, np.nan if step == BAD else step)} for step in range(STEPS)}
     session = Session(MemorySource({0: values}), workers=workers)
     session.watchpoints.add(*parse_watch("TO"))
@@ -79,7 +79,7 @@ def test_groups_are_judged_and_planned_while_another_one_is_read(monkeypatch: py
         if {1, 2, 3, 4} <= judged and set(range(21, STEPS)) <= planned:
             all_done.set()
 
-    def on_judge(plans: Sequence[Plan], *_: object) -> None:
+    def on_judge(plans: Sequence[StepPlan], *_: object) -> None:
         judged.update(plan.step for plan in plans)
         look()
 
@@ -103,7 +103,7 @@ def test_groups_are_judged_and_planned_while_another_one_is_read(monkeypatch: py
 
             return super().submit(later, *args, **kwargs)
 
-    with Waiting(2) as executor, closing(run_of_25_steps(Workers(executor=executor))) as session:
+    with Waiting(2) as executor, closing(run_of_25_steps(MeasureWorkers(executor=executor))) as session:
         result = session.check(session.pairs())
     assert all_done.is_set()
     assert len(readings) == 4
@@ -123,14 +123,14 @@ def test_a_real_run_gives_what_one_thread_finds_and_no_file_is_read_twice(
 
     monkeypatch.setattr(measure, "scan", counting)
 
-    def checked(workers: Workers) -> tuple[CheckResult, Counter[bytes]]:
+    def checked(workers: MeasureWorkers) -> tuple[CheckResult, Counter[bytes]]:
         asked.clear()
         with closing(Session(open_source(dumps("mindspore-2.0-nan")), workers=workers)) as session:
             for text in WATCH:
                 session.watchpoints.add(*parse_watch(text))
             return session.check(session.pairs()), asked.copy()
 
-    (one, files), (several, same_files) = checked(Workers(jobs=1)), checked(Workers(executor=threads))
+    (one, files), (several, same_files) = checked(MeasureWorkers(jobs=1)), checked(MeasureWorkers(executor=threads))
     assert len(one.pairs) > 5
     assert several.hits == one.hits
     assert several.coverage == one.coverage
@@ -148,7 +148,7 @@ def test_steps_that_are_judged_as_one_table_are_judged_like_each_alone(
 
     def checked() -> CheckResult:
         together.clear()
-        with closing(Session(open_source(dumps(name)), workers=Workers(jobs=1))) as session:
+        with closing(Session(open_source(dumps(name)), workers=MeasureWorkers(jobs=1))) as session:
             for text in (*WATCH, "EX norm > 0.5*prev.norm and step > 1", "WI zero_percentage_ge=1"):
                 session.watchpoints.add(*parse_watch(text))
             return session.check(session.pairs())
@@ -173,7 +173,7 @@ def test_progress_comes_in_the_callers_thread_and_never_goes_back(threads: Threa
     def on_result(_: CheckResult) -> None:
         callers.add(threading.current_thread())
 
-    with closing(run_of_25_steps(Workers(executor=threads))) as session:
+    with closing(run_of_25_steps(MeasureWorkers(executor=threads))) as session:
         session.open()
         session.check(session.pairs(), progress, on_result)
     assert callers == {threading.current_thread()}
@@ -191,7 +191,7 @@ def test_what_was_read_before_cancelling_is_judged(
         if len(readings) == 3:
             raise CancelledError("stopped")
 
-    with closing(run_of_25_steps(Workers(executor=threads))) as session:
+    with closing(run_of_25_steps(MeasureWorkers(executor=threads))) as session:
         part = session.check(session.pairs(), progress, results.append)
         assert part.cancelled
         assert [step for _, step in part.pairs] == [0, 1, 2, 3, 4]
@@ -203,9 +203,9 @@ def test_a_step_whose_files_change_while_it_waits_to_be_judged_is_judged_again(
     threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged, results = Counter[int](), list[CheckResult]()
-    with closing(run_of_25_steps(Workers(executor=threads))) as session:
+    with closing(run_of_25_steps(MeasureWorkers(executor=threads))) as session:
 
-        def on_judge(plans: Sequence[Plan], *_: object) -> None:
+        def on_judge(plans: Sequence[StepPlan], *_: object) -> None:
             steps = [plan.step for plan in plans]
             judged.update(steps)
             if BAD in steps and judged[BAD] == 1:
@@ -227,10 +227,10 @@ def test_nodes_that_are_read_anew_in_the_middle_put_the_question_again(
     def steps_of(what: object) -> list[int]:
         if isinstance(what, int):
             return [what]
-        return [each.step for each in what if isinstance(each, Plan)] if isinstance(what, list) else []
+        return [each.step for each in what if isinstance(each, StepPlan)] if isinstance(what, list) else []
 
     for owner, name in ((Planner, "plan"), (checked_step, "judged_steps")):
-        with monkeypatch.context() as patches, closing(run_of_25_steps(Workers(executor=threads))) as session:
+        with monkeypatch.context() as patches, closing(run_of_25_steps(MeasureWorkers(executor=threads))) as session:
             raised = list[int]()
 
             def once(*arguments: object, raised: list[int] = raised) -> None:
@@ -249,7 +249,7 @@ def test_ranks_are_told_apart(threads: ThreadPoolExecutor) -> None:
     values = {step: {("a", Side.OUTPUT, 0): np.full(9, float(step))} for step in range(12)}
     bad = values | {BAD: {("a", Side.OUTPUT, 0): np.full(9, np.nan)}}
     found = []
-    for workers in (Workers(jobs=1), Workers(executor=threads)):
+    for workers in (MeasureWorkers(jobs=1), MeasureWorkers(executor=threads)):
         with closing(Session(MemorySource({0: values, 1: bad, 2: values}), workers=workers)) as session:
             session.watchpoints.add(*parse_watch("TO"))
             result = session.check(session.pairs())
@@ -259,7 +259,7 @@ def test_ranks_are_told_apart(threads: ThreadPoolExecutor) -> None:
 
 
 def test_what_another_shelf_will_keep_is_read_for_this_one(threads: ThreadPoolExecutor) -> None:
-    with closing(run_of_25_steps(Workers(executor=threads))) as session:
+    with closing(run_of_25_steps(MeasureWorkers(executor=threads))) as session:
         first, same = (session.measurements(0, no_progress) for _ in range(2))
         rows, required = np.arange(1), RequiredByStep()
         required.ask(3, first.flow.table(3), rows, RequiredStats())

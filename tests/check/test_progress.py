@@ -18,7 +18,7 @@ from tui_debugger.check.types import Pair
 from tui_debugger.errors import CancelledError, NotADumpError
 from tui_debugger.model import Progress, ProgressFn, Side
 from tui_debugger.session import Session
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 from tui_debugger.watch.text import parse_watch
 
 
@@ -72,7 +72,7 @@ def test_a_long_check_with_workers_finds_what_one_thread_finds(monkeypatch: pyte
     values = {step: {("a", Side.OUTPUT, 0): np.full(9, np.nan if step == 7 else step)} for step in range(30)}
     listers = set[str]()
 
-    def checked(workers: Workers) -> list[int]:
+    def checked(workers: MeasureWorkers) -> list[int]:
         source = MemorySource({0: values})
         tensors = source.tensors
 
@@ -86,7 +86,7 @@ def test_a_long_check_with_workers_finds_what_one_thread_finds(monkeypatch: pyte
             return [hit.key.step for hit in session.check(session.pairs()).hits]
 
     with ThreadPoolExecutor(2) as threads:
-        assert checked(Workers(executor=threads)) == checked(Workers(jobs=1)) == [7]
+        assert checked(MeasureWorkers(executor=threads)) == checked(MeasureWorkers(jobs=1)) == [7]
     assert "tdbg listing" in listers
 
 
@@ -95,7 +95,7 @@ def test_workers_that_are_lost_are_a_notice_of_the_run(dumps: Callable[[str], Pa
 
     gone = ThreadPoolExecutor(1)
     gone.shutdown()
-    with closing(Session(open_source(dumps("mindspore-2.0-nan")), workers=Workers(executor=gone))) as session:
+    with closing(Session(open_source(dumps("mindspore-2.0-nan")), workers=MeasureWorkers(executor=gone))) as session:
         before = session.info.notices
         session.watchpoints.add(*parse_watch("TO"))
         assert session.check(session.pairs()).hits.findings

@@ -21,7 +21,7 @@ from tui_debugger.errors import CancelledError
 from tui_debugger.graph.search import NodeQuery
 from tui_debugger.model import CATEGORY_WORDS, Category, Progress, Side, TensorStats
 from tui_debugger.session import Session
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 
 MATMUL, RELU, MOMENTUM = (node.name for node in MLP.nodes)
 
@@ -120,7 +120,7 @@ def test_what_was_measured_once_is_not_read_again(tmp_path: Path) -> None:
 def test_an_executor_gives_the_same_answers(dumps: Callable[[str], Path]) -> None:
     alone = opened(dumps("mindspore-2.0-mlp"))
     with ThreadPoolExecutor(2) as executor:
-        together = Session(alone.source, workers=Workers(executor=executor))
+        together = Session(alone.source, workers=MeasureWorkers(executor=executor))
         assert list(together.sweep(together.pairs()).measured()) == list(alone.sweep(alone.pairs()).measured())
 
 

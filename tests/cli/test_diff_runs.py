@@ -29,7 +29,7 @@ from tui_debugger.cli.main import build_parser
 from tui_debugger.diagnose.runs import step
 from tui_debugger.diagnose.runs.text import ROW_TITLES
 from tui_debugger.errors import TdbgError
-from tui_debugger.session.comparison import Against
+from tui_debugger.session.comparison import ComparedRun
 
 Capsys = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]
@@ -299,7 +299,7 @@ def test_the_screen_compares_as_the_command_does(dumps: Dumps, tmp_path: Path) -
     diffed = build_parser("diff").parse_args(["diff", a, a, *words])
     shown = build_parser("open").parse_args(["open", a, "--against", a, *words])
     against = open_._against(shown)
-    assert against == Against(a, how_compared(diffed), a)
+    assert against == ComparedRun(a, how_compared(diffed), a)
     assert [pattern for pattern, _ in against.options.dims.rules] == ["*", "fc*"]
     with pytest.raises(TdbgError, match="--dims is for two runs"):
         open_._against(build_parser("open").parse_args(["open", a, "--dims", "*=sum"]))

@@ -389,11 +389,11 @@ def test_a_training_that_is_lost_before_anything_is_found_cannot_be_judged(
     monkeypatch.setattr(listen_batch, "GRACE", 0.2)
     first, second = (train(address, own=True, session=f"s{rank}", hello=hello(rank)) for rank in (0, 1))
 
-    def begin(batch: listen_batch.Batch, state: LiveState) -> None:
+    def begin(batch: listen_batch.HeadlessListener, state: LiveState) -> None:
         batch._ranks[state.rank].begun = True  # and it is not told to run
         (first, second)[state.rank].kill()  # while it waits for a command
 
-    monkeypatch.setattr(listen_batch.Batch, "_begin", begin)
+    monkeypatch.setattr(listen_batch.HeadlessListener, "_begin", begin)
     answer = listen(capsys, address, "--watch", "TO", "--ranks", 2, "--json")
     _, summary = rows(answer)
     assert (answer.code, summary["verdict"]) == (2, "cannot_judge")

@@ -21,7 +21,7 @@ from tests.live.torch.forks import Fork, parent
 from tests.patience import PATIENCE
 from tests.thorough import few
 from tui_debugger.cli import listen as listen_common
-from tui_debugger.demo.live import RecordedTraining, Recording, demo_dump
+from tui_debugger.demo.live import RecordedTraining, SavedTraining, demo_dump
 from tui_debugger.session.live import LiveSession
 from tui_debugger.sources.registry import open_source
 
@@ -82,7 +82,7 @@ def test_what_a_recorded_training_of_mindspore_saves_names_the_two_true_origins(
             session = open_live(arguments)
             source = open_source(demo_dump())
             stack.callback(source.close)
-            training = RecordedTraining(Recording(source), session.address, pace=0, missing=lambda _: None)
+            training = RecordedTraining(SavedTraining(source), session.address, pace=0, missing=lambda _: None)
             stack.callback(training.close)
             training.start()
             return session

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.running import run
 from tests.session.opened import opened
-from tui_debugger.cli.listen_log import Log
+from tui_debugger.cli.listen_log import FindingsLog
 
 Capture = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]
@@ -132,7 +132,7 @@ def test_one_graph_whose_steps_ran_once_is_never_named(dumps: Dumps, capsys: Cap
 def test_hits_of_a_training_say_graph_and_run(dumps: Dumps, capsys: Capture, graphs: bool, place: str) -> None:
     with contextlib.closing(opened(dumps(GAN), "TO")) as session:
         result = session.check([(0, 1)])
-    log = Log(argparse.Namespace(json=False, all_hits=False))
+    log = FindingsLog(argparse.Namespace(json=False, all_hits=False))
     log.take((0, 1), result, graphs=graphs)
     log.ended(0, 1)
     log.flush()

@@ -15,7 +15,7 @@ from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import DumpWriter
 from tests.stats.windows import whole
 from tui_debugger.cli import show_report
-from tui_debugger.cli.show_report import Canvas, heat_of
+from tui_debugger.cli.show_report import MapCanvas, heat_of
 from tui_debugger.model import Progress, Side, no_progress
 from tui_debugger.stats.heat import shrink
 from tui_debugger.text.heat_map import Colors
@@ -109,7 +109,7 @@ def test_wrong_slices_and_two_wishes_are_refused(capsys: Capsys, memory: Memory)
 
 @pytest.mark.parametrize(("colors", "code"), [(Colors.TRUE, "48;2;"), (Colors.MANY, "48;5;"), (Colors.FEW, "[9")])
 def test_a_terminal_gets_its_colours(colors: Colors, code: str) -> None:
-    heat = heat_of(np.eye(4) - 0.5, None, Canvas(12, 40, colors, no_progress))
+    heat = heat_of(np.eye(4) - 0.5, None, MapCanvas(12, 40, colors, no_progress))
     assert f"\x1b[{code}".replace("[[", "[") in heat.text
 
 
@@ -128,7 +128,7 @@ def test_only_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_large_tensor_tells_how_far_it_is() -> None:
     told: list[Progress] = []
-    heat_of(np.broadcast_to(np.float32(1), (3000, 3000)), None, Canvas(20, 80, Colors.NONE, told.append))
+    heat_of(np.broadcast_to(np.float32(1), (3000, 3000)), None, MapCanvas(20, 80, Colors.NONE, told.append))
     assert told[0].total == 9_000_000
     assert told[-1].done < 9_000_000
 

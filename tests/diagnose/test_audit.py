@@ -17,7 +17,7 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.session.auditing import audit_session, checked_there
 from tui_debugger.session.session import Session, open_dump
 from tui_debugger.sources import open_source
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 
 Dumps = Callable[[str], Path]
 NAN_RUN, MLP = "mindspore-2.10-nan", "mindspore-2.0-mlp"
@@ -173,7 +173,7 @@ def test_workers_find_the_same(dumps: Dumps, tmp_path: Path) -> None:
         name = next(each for each in session.nodes(0).names if "Tanh-op" in each)
         spoil(session, name, 2, scaled)
     expected = audited(path)
-    with closing(open_dump(path, workers=Workers(2), remember=False)) as session:
+    with closing(open_dump(path, workers=MeasureWorkers(2), remember=False)) as session:
         session.open()
         report = audit_session(session, session.pairs())
     assert len(report.findings) == 1
@@ -185,12 +185,12 @@ def test_a_worker_that_lists_the_nodes_otherwise_checks_nothing(dumps: Dumps) ->
     with opened(Path(path)) as session:
         row = session.nodes(0).names.index(next(each for each in session.nodes(0).names if "Tanh-op" in each))
         name = session.nodes(0).names[row]
-    from tui_debugger.diagnose.audit import Item
+    from tui_debugger.diagnose.audit import AuditItem
 
-    there = checked_there(path, 0, 2, [Item(row, 0, name)])
+    there = checked_there(path, 0, 2, [AuditItem(row, 0, name)])
     assert there is not None
-    assert checked_there(path, 0, 2, [Item(row, 0, "another")]) is None
-    assert checked_there(path + "-nowhere", 0, 2, [Item(row, 0, name)]) is None
+    assert checked_there(path, 0, 2, [AuditItem(row, 0, "another")]) is None
+    assert checked_there(path + "-nowhere", 0, 2, [AuditItem(row, 0, name)]) is None
 
 
 # -- faults of recorded calls of PyTorch -----------------------------------------------------------

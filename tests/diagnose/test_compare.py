@@ -23,7 +23,7 @@ from tui_debugger.diagnose.compare import (
 )
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Progress, Side, TensorKey
-from tui_debugger.stats.compare_pairs import Fit, Tolerance
+from tui_debugger.stats.compare_pairs import Boundary, Fit
 
 RELU = MLP.nodes[1].name
 FILE = "ReLU.*.output.0.*"
@@ -85,8 +85,8 @@ def test_numbers_of_the_whole_tensors(comparer: Comparer, dump: Path) -> None:
     found, hint = couple.compare(top=3)
     assert (found.max_abs, hint, couple.fit) == (np.abs(here - there).max(), "", Fit.SAME)
     assert len(found.by_abs) == 3
-    narrower = couple.within(found, Tolerance(percent=50))
-    assert narrower == couple.compare(Tolerance(percent=50), top=3)[0]
+    narrower = couple.within(found, Boundary(percent=50))
+    assert narrower == couple.compare(Boundary(percent=50), top=3)[0]
 
 
 def test_another_run_is_opened_once_and_closed(comparer: Comparer, dump: Path, tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from tests.session.opened import opened, watch
 from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import MLP, DumpWriter, Graph, Node, write_dump, write_step
 from tui_debugger.diagnose.health import (
-    Columns,
     HealthChecks,
     HealthMap,
+    StepColumns,
     cell_text,
     health,
     map_lines,
@@ -227,7 +227,7 @@ def test_merged_steps_never_hide_a_finding() -> None:
     session = Session(MemorySource({0: tensors}, ops=[Op("a")]))
     map_ = mapped(session)
     for room in (1, 7, 80, 999, 1000):
-        columns = Columns.laid_out(map_.steps, room, fit=True)
+        columns = StepColumns.laid_out(map_.steps, room, fit=True)
         cells = columns.cells(map_, np.array([0]), map_.ranks, 0, len(columns))[0]
         assert np.flatnonzero(cells == Health.ORIGIN).tolist() == [columns.at(617)]
         assert 617 in columns.of(columns.at(617))

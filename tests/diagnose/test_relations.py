@@ -15,8 +15,8 @@ from tests.sources.writer import Graph, Node
 from tui_debugger.diagnose.relations import (
     MOST_OF_A_HOP,
     Related,
+    RelationKind,
     Relations,
-    Tie,
     consumers,
     measured,
     neighbourhood,
@@ -58,7 +58,7 @@ def related_trees(session: Session, name: str, step: int) -> Relations:
     return relations(session, key_of(session, name, step))
 
 
-def short(related: Related) -> tuple[str, int, Tie]:
+def short(related: Related) -> tuple[str, int, RelationKind]:
     return related.key.node, related.key.step, related.tie
 
 
@@ -79,7 +79,9 @@ def test_every_operator_has_the_producers_and_consumers_of_the_graph(
         assert {each.row for each in found.producers} == feeders
         readers = {reader for reader, _ in real_consumers(nodes, row, 0)}
         between = {
-            nodes.find(each.node, found.centre.key.graph) for each in found.consumers if each.tie is not Tie.WRITTEN
+            nodes.find(each.node, found.centre.key.graph)
+            for each in found.consumers
+            if each.tie is not RelationKind.WRITTEN
         }
         assert between == readers
         assert sum(len(each.slots) for each in found.producers) == len(real_inputs(nodes, row))
@@ -118,16 +120,19 @@ def test_a_weight_is_read_in_the_next_step_and_made_from_gradient_and_itself(tmp
     found = related_trees(session, "w", 1)
     assert found.maker == MOMENTUM
     assert [short(each) for each in found.producers] == [
-        ("w", 0, Tie.BEFORE),
-        ("accum.w", 0, Tie.UPDATE),
-        ("rate", 1, Tie.UPDATE),
-        (REDUCE, 1, Tie.UPDATE),
+        ("w", 0, RelationKind.BEFORE),
+        ("accum.w", 0, RelationKind.UPDATE),
+        ("rate", 1, RelationKind.UPDATE),
+        (REDUCE, 1, RelationKind.UPDATE),
     ]
-    assert [short(each) for each in found.consumers] == [(MATMUL, 2, Tie.WEIGHT), ("w", 2, Tie.BEFORE)]
+    assert [short(each) for each in found.consumers] == [
+        (MATMUL, 2, RelationKind.WEIGHT),
+        ("w", 2, RelationKind.BEFORE),
+    ]
     assert tie_words(found.consumers[0], upstream=False) == "in:1 of MatMul-op1, which reads it in step 2"
     assert tie_words(found.producers[0], upstream=True) == "itself after step 0, before ApplyMomentum-op4 wrote it"
     reader = related_trees(session, MATMUL, 2)
-    assert [short(each) for each in reader.producers] == [("x", 2, Tie.INPUT), ("w", 1, Tie.WEIGHT)]
+    assert [short(each) for each in reader.producers] == [("x", 2, RelationKind.INPUT), ("w", 1, RelationKind.WEIGHT)]
     assert tie_words(reader.producers[1], upstream=True) == "in:1 of MatMul-op1: value after step 1"
 
 
@@ -136,7 +141,7 @@ def test_a_weight_is_not_read_across_steps_that_were_not_dumped(tmp_path: Path) 
     session = opened(write_run(tmp_path, {}, steps=(0, 1, 3)))
     reader = related_trees(session, MATMUL, 3)
     weight = reader.producers[1]
-    assert short(weight) == ("w", 2, Tie.INPUT)
+    assert short(weight) == ("w", 2, RelationKind.INPUT)
     assert (weight.tensor.key.step, weight.tensor.key.side) == (3, Side.INPUT), "what went in was recorded there"
     readers = related_trees(session, "w", 1).consumers
     assert [(each.tensor.key.step, each.tensor.index) for each in readers] == [(2, -1), (2, -1)]
@@ -169,11 +174,11 @@ def test_without_edges_nothing_is_said_of_what_makes_and_uses_a_tensor(tmp_path:
 def test_an_optimizers_node_names_what_it_writes_and_a_gradient_what_is_written_with_it(tmp_path: Path) -> None:
     session = opened(write_run(tmp_path, {}, steps=(0, 1)))
     assert [short(each) for each in related_trees(session, MOMENTUM, 1).consumers] == [
-        ("w", 1, Tie.WRITTEN),
-        ("accum.w", 1, Tie.WRITTEN),
+        ("w", 1, RelationKind.WRITTEN),
+        ("accum.w", 1, RelationKind.WRITTEN),
     ]
     (written,) = related_trees(session, REDUCE, 1).consumers
-    assert short(written) == ("w", 1, Tie.UPDATE)
+    assert short(written) == ("w", 1, RelationKind.UPDATE)
     assert tie_words(written, upstream=False) == "written with it by ApplyMomentum-op4 (in:3)"
 
 
@@ -189,8 +194,8 @@ def test_a_tensor_that_goes_in_twice_is_one_line(tmp_path: Path) -> None:
 def test_an_input_file_leads_to_what_was_written_and_to_its_node(tmp_path: Path) -> None:
     session = opened(write_run(tmp_path, {}))
     found = relations(session, key_of(session, LOG, 0, Side.INPUT))
-    assert [short(each) for each in found.producers] == [(MATMUL, 0, Tie.COPY)]
-    assert [short(each) for each in found.consumers] == [(LOG, 0, Tie.INPUT)]
+    assert [short(each) for each in found.producers] == [(MATMUL, 0, RelationKind.COPY)]
+    assert [short(each) for each in found.consumers] == [(LOG, 0, RelationKind.INPUT)]
 
 
 def test_what_was_not_dumped_is_there_without_values(tmp_path: Path) -> None:
@@ -246,7 +251,7 @@ def test_the_graph_around_has_every_edge_between_what_it_shows_and_no_other(
         for at, each in enumerate(around.tensors)
         if not each.ahead
         for target in consumers(session, each.key)
-        if target.tie is Tie.WRITTEN and target.key in number
+        if target.tie is RelationKind.WRITTEN and target.key in number
     }
     assert expected <= drawn <= expected | written
     for sign, look in ((-1, producers), (1, consumers)):

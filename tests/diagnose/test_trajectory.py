@@ -18,7 +18,7 @@ from tests.session.opened import opened
 from tests.sources.memory import MemorySource, Op, Recorded, Value
 from tui_debugger.diagnose import trajectory as module
 from tui_debugger.diagnose.trajectory import (
-    About,
+    RemarkKind,
     Stillness,
     Trajectory,
     WeightPath,
@@ -31,7 +31,7 @@ from tui_debugger.diagnose.trajectory import (
     thinned_to,
     trajectory,
 )
-from tui_debugger.diagnose.trend import State
+from tui_debugger.diagnose.trend import PointState
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Category, Progress, Side, TensorStats
 from tui_debugger.session import Session
@@ -63,8 +63,8 @@ def of(found: Trajectory, name: str) -> WeightPath:
     return next(each for each in found.weights if each.key.node == name)
 
 
-def remarks(found: Trajectory) -> dict[str, list[About]]:
-    said: dict[str, list[About]] = {}
+def remarks(found: Trajectory) -> dict[str, list[RemarkKind]]:
+    said: dict[str, list[RemarkKind]] = {}
     for each in found.remarks:
         said.setdefault(found.weights[each.weight].key.node, []).append(each.about)
     return said
@@ -193,7 +193,7 @@ def test_growth_and_shrinking() -> None:
     found = follow(
         session_of({"up": [ones, 10 * ones, 40 * ones], "down": [ones, ones / 5], "same": [ones, ones * 1.5]})
     )
-    assert remarks(found) == {"up": [About.GROWS], "down": [About.SHRINKS]}
+    assert remarks(found) == {"up": [RemarkKind.GROWS], "down": [RemarkKind.SHRINKS]}
     assert "1 of 3 weights grows 40×: up; 1 shrinks to 1/5: down" in headline(found)
 
 
@@ -217,7 +217,7 @@ def test_one_that_moves_more_or_less_than_its_kind() -> None:
         r"1 of 12 weights changes \d+ times more than its kind: layers.3.weight; 1 changes \d+ times less",
         headline(found),
     )
-    assert remarks(found) == {"layers.3.weight": [About.MORE], "layers.7.weight": [About.LESS]}
+    assert remarks(found) == {"layers.3.weight": [RemarkKind.MORE], "layers.7.weight": [RemarkKind.LESS]}
     few = {name: values[name] for name in ("layers.2.weight", "layers.3.weight", "layers.7.weight")}
     assert remarks(follow(session_of(few))) == {}, "three do not tell what is usual"
 
@@ -226,7 +226,7 @@ def test_lost_rank() -> None:
     rng = np.random.default_rng(8)
     full = rng.normal(size=(10, 10))
     found = follow(session_of({"w": [full, np.outer(full[0], full[1])]}))
-    assert About.RANK in remarks(found)["w"]
+    assert RemarkKind.RANK in remarks(found)["w"]
     assert "loses rank" in headline(found)
 
 
@@ -239,7 +239,7 @@ def test_nan_is_named_with_its_step_and_left_out_of_the_numbers() -> None:
     assert each.first_bad == 2
     assert each.ends == (3.0, 6.0)
     assert np.isnan(each.ratio[2:]).all()
-    assert About.STILL not in remarks(found)["w"]
+    assert RemarkKind.STILL not in remarks(found)["w"]
     assert "1 of 1 weight holds NaN or Inf from step 2: w" in headline(found)
     assert bars(found, each, 10) == " █!!"
 
@@ -267,7 +267,7 @@ def test_of_recorded_statistics_only_norms_are_known() -> None:
     each = of(found, "w")
     np.testing.assert_allclose(each.norm, [np.linalg.norm(value) for value in history])
     assert np.isnan(each.ratio).all()
-    assert remarks(found) == {"w": [About.GROWS], "v": [About.STILL]}
+    assert remarks(found) == {"w": [RemarkKind.GROWS], "v": [RemarkKind.STILL]}
     assert of(found, "v").still is Stillness.STATISTICS, "nobody knows whether its values changed"
     assert "only statistics were recorded" in headline(found)
     assert "2 by recorded statistics: norms only" in coverage_text(found)
@@ -290,7 +290,7 @@ def test_a_broken_file_is_named_and_the_rest_is_followed() -> None:
     ones = np.ones((2, 2))
     found = follow(session_of({"w": [ones, b"broken", ones * 2], "v": [ones, ones, ones]}))
     each = of(found, "w")
-    assert each.state.tolist() == [State.MEASURED, State.UNREADABLE, State.MEASURED]
+    assert each.state.tolist() == [PointState.MEASURED, PointState.UNREADABLE, PointState.MEASURED]
     assert each.ratio[2] == 1.0, "held against the last one that was read"
     assert found.exit_code == 2
     (doubt,) = doubts(found)

@@ -17,8 +17,8 @@ from tests.sources.writer import MLP, DumpWriter, Graph, write_dump, write_step
 from tui_debugger.diagnose.trend import (
     ONE,
     SEVERAL,
-    Canvas,
-    State,
+    PlotArea,
+    PointState,
     about,
     cells,
     drawing,
@@ -91,7 +91,7 @@ def test_a_step_without_the_tensor_is_a_gap(tmp_path: Path) -> None:
         file.unlink()
     session = opened(tmp_path)
     series = trend(session, key_of(RELU, session), session.steps(0))
-    assert series.state.tolist() == [State.MEASURED, State.ABSENT, State.MEASURED]
+    assert series.state.tolist() == [PointState.MEASURED, PointState.ABSENT, PointState.MEASURED]
     assert np.isnan(series.values[:, 1]).all()
     assert cells(series, 1) == ("1", " ", "not dumped")
     assert about(series) == "float32 2×3, 3 steps: 2 measured, 1 not dumped"
@@ -104,7 +104,7 @@ def test_a_broken_file_says_why(tmp_path: Path) -> None:
     file.write_bytes(b"broken")
     session = opened(tmp_path)
     series = trend(session, key_of(RELU, session), session.steps(0))
-    assert State(int(series.state[1])) is State.UNREADABLE
+    assert PointState(int(series.state[1])) is PointState.UNREADABLE
     assert series.errors[1, 0]
     assert Health(int(worth_marking(series)[1])) is Health.UNREADABLE
     assert cells(series, 1)[1] == "?"
@@ -121,7 +121,7 @@ def test_statistics_alone_are_shown_and_nothing_is_made_up(tmp_path: Path) -> No
     writer.history([0, 1])
     session = opened(tmp_path)
     series = trend(session, key_of(RELU, session), session.steps(0))
-    assert series.state.tolist() == [State.RECORDED, State.RECORDED]
+    assert series.state.tolist() == [PointState.RECORDED, PointState.RECORDED]
     assert series.of("max").tolist() == [1, 1]
     assert (series.of("nan")[0], series.of("inf")[0]) == (1, 1)
     unknown = [metric for metric in METRICS if np.isnan(series.of(metric)[1])]
@@ -185,7 +185,7 @@ def test_a_node_that_is_not_there_is_an_error(dumps: Dumps) -> None:
 def test_text_has_no_numbers() -> None:
     session = Session(MemorySource({0: {0: {("a", 1, 0): np.array(["x", "y"])}}}, ops=[Op("a")]))
     series = trend(session, key_of("a", session), [0])
-    assert series.state.tolist() == [State.NO_NUMBERS]
+    assert series.state.tolist() == [PointState.NO_NUMBERS]
     assert cells(series, 0)[-1] == "no numbers"
 
 
@@ -203,7 +203,7 @@ def test_a_weight_has_its_gradient_and_state(dumps: Dumps) -> None:
 def test_marks_of_bad_steps_stand_at_their_columns(dumps: Dumps) -> None:
     session = opened(dumps("mindspore-2.0-nan"))
     series = trend(session, key_of("head.weight", session), session.steps(0))
-    shown = drawing([series], ONE[0], Canvas(60, 12))
+    shown = drawing([series], ONE[0], PlotArea(60, 12))
     columns = shown.plot.columns(series.steps.astype(np.float64)).tolist()
     assert [shown.mark_line[column] for column in columns] == [" ", " ", " ", "N", "N", "N"]
     assert shown.mark_line.count("N") == 3
@@ -215,7 +215,7 @@ def test_several_tensors_share_an_axis_and_have_marks_of_their_own(tmp_path: Pat
     session = opened(write_dump(tmp_path, ranks=(0, 1)).root)
     several = [trend(session, key_of("fc1.weight", session, rank=rank), session.steps(rank)) for rank in (0, 1)]
     assert groups_for(2) == SEVERAL
-    shown = drawing(several, SEVERAL[0], Canvas(80, 14))
+    shown = drawing(several, SEVERAL[0], PlotArea(80, 14))
     assert [(each.mark, each.text) for each in shown.legend] == [
         ("○", "rank 0 fc1.weight:out:0"),
         ("△", "rank 1 fc1.weight:out:0"),
@@ -229,7 +229,7 @@ def test_a_hundred_thousand_steps_keep_every_nan() -> None:
     steps = {step: {("a", 1, 0): np.array([np.nan if step == 77_777 else 1.0])} for step in (0, 77_777, count)}
     session = Session(MemorySource({0: steps}, ops=[Op("a")]))
     series = trend(session, key_of("a", session), session.steps(0))
-    shown = drawing([series], ONE[0], Canvas(100, 12))
+    shown = drawing([series], ONE[0], PlotArea(100, 12))
     assert shown.mark_line.count("N") == 1
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.graph.graphs import DUMPS, graph, number, op, real_table, row
 from tui_debugger.graph.build import FileNode, append_nodes, build_table
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.graph.tree import Tree, build_tree
+from tui_debugger.graph.tree import ScopeTree, build_tree
 
 Dumps = Callable[[str], Path]
 
@@ -23,7 +23,7 @@ def table_of(*paths: str, types: dict[str, str] | None = None) -> NodeTable:
     return append_nodes(build_table([]), nodes)[0]
 
 
-def outline(tree: Tree, shown: np.ndarray | None = None) -> list[str]:
+def outline(tree: ScopeTree, shown: np.ndarray | None = None) -> list[str]:
     rows = range(len(tree)) if shown is None else shown
     return ["  " * int(tree.depth[i]) + tree.label[i] + ("/" if tree.is_scope(i) else "") for i in rows]
 
@@ -138,7 +138,7 @@ def test_invariants_of_any_tree(paths: list[str], dice: object) -> None:
         assert tree.coverage(rows)[i] == marks
 
 
-def check_invariants(tree: Tree, table: NodeTable) -> None:
+def check_invariants(tree: ScopeTree, table: NodeTable) -> None:
     assert sorted(tree.row[tree.row >= 0].tolist()) == list(range(len(table)))
     for i in range(len(tree)):
         parent = int(tree.parent[i])

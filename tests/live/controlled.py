@@ -8,11 +8,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from tui_debugger.errors import LostError, NotStoppedError
-from tui_debugger.live.wire import Event, Listener, Phase, Training, ValueSink
+from tui_debugger.live.wire import Event, Listener, Phase, TrainingProcess, ValueSink
 from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.stats.dtypes import name_of
 
-T = TypeVar("T", bound=Training)
+T = TypeVar("T", bound=TrainingProcess)
 PIECE = 16
 """Bytes that are sent together."""
 
@@ -55,7 +55,7 @@ class Server(Generic[T]):
     def refusals(self) -> Sequence[str]:
         return tuple(self.refused)
 
-    def all(self) -> Sequence[Training]:
+    def all(self) -> Sequence[TrainingProcess]:
         return tuple(self.trainings)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
@@ -66,6 +66,6 @@ class Server(Generic[T]):
         self.refused.append(why)
         self.tell(None, Event.REFUSED)
 
-    def tell(self, training: Training | None, event: Event) -> None:
+    def tell(self, training: TrainingProcess | None, event: Event) -> None:
         for listener in tuple(self._listeners):
             listener(training, event)

@@ -24,9 +24,9 @@ from tui_debugger.live.wire import (
     RemoteStats,
     RemoteTensor,
     RemoteWatchpoint,
-    Stop,
-    Training,
     TrainingInfo,
+    TrainingProcess,
+    TrainingStop,
     Unrecorded,
     ValueSink,
 )
@@ -68,9 +68,9 @@ class FakeTraining:
     """
 
     info: TrainingInfo
-    tell: Callable[[Training | None, Event], None]
+    tell: Callable[[TrainingProcess | None, Event], None]
     phase: Phase = Phase.RECEIVING
-    stop: Stop | None = None
+    stop: TrainingStop | None = None
     graphs: Sequence[bytes] = ()
     hits: Sequence[ReceivedHit] = ()
     unrecorded: Sequence[Unrecorded] = ()
@@ -93,7 +93,7 @@ class FakeTraining:
 
     def arrive(self, step: int, *, node: str = "") -> None:
         """Stops after a step (or in it), with what the watchpoints say of its values."""
-        self.stop = Stop((self.stop.count if self.stop else 0) + 1, step, node)
+        self.stop = TrainingStop((self.stop.count if self.stop else 0) + 1, step, node)
         self.hits = self._judged()
         self.phase = Phase.STOPPED
         self.tell(self, Event.STOPPED)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tui_debugger.arrays import Array
-from tui_debugger.demo.live import RecordedTraining, Recording
+from tui_debugger.demo.live import RecordedTraining, SavedTraining
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import message_class, parse_graph
 from tui_debugger.graph.table import PARAMETER, NodeTable
@@ -27,7 +27,7 @@ from tui_debugger.sources.base import Source, TensorFlag
 from tui_debugger.stats.npy import open_array
 
 
-class Networks(Recording):
+class Networks(SavedTraining):
     """The networks of a dump of MindSpore 2.0: there every run of a root graph is a step of its own.
 
     Attributes:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tui_debugger.demo import demo_dump
-from tui_debugger.demo.live import RecordedTraining, Recording, recorded
+from tui_debugger.demo.live import RecordedTraining, SavedTraining, recorded
 from tui_debugger.live import wire
 from tui_debugger.live.client.messages import text_of
 from tui_debugger.live.wire import START, RemoteTensor
@@ -20,9 +20,9 @@ UNSEEN = 4
 
 
 @pytest.fixture(scope="module")
-def recording() -> Iterator[Recording]:
+def recording() -> Iterator[SavedTraining]:
     source = open_source(demo_dump())
-    yield Recording(source)
+    yield SavedTraining(source)
     source.close()
 
 
@@ -65,7 +65,7 @@ def said(hit: Any) -> tuple[str, int, int, list[tuple[str, bool, float]]]:
     return text_of(hit.tensor.node_name), hit.id, hit.error_code, params
 
 
-def test_the_values_of_the_session_are_those_of_the_dump(recording: Recording) -> None:
+def test_the_values_of_the_session_are_those_of_the_dump(recording: SavedTraining) -> None:
     step, seen = START, 0
     for each in recorded():
         if each.rpc == "WaitCMD":
@@ -79,7 +79,7 @@ def test_the_values_of_the_session_are_those_of_the_dump(recording: Recording) -
     assert seen == 4
 
 
-def test_the_hits_of_the_session_are_found_again(recording: Recording) -> None:
+def test_the_hits_of_the_session_are_found_again(recording: SavedTraining) -> None:
     """Every step and the recheck: the same tensors, watchpoints, thresholds, actual values and error codes."""
     training = RecordedTraining(recording, "")
     compared = 0
@@ -96,7 +96,7 @@ def test_the_hits_of_the_session_are_found_again(recording: Recording) -> None:
     assert compared > 15
 
 
-def test_every_operator_has_its_values_and_parameters_one_before_the_first_step(recording: Recording) -> None:
+def test_every_operator_has_its_values_and_parameters_one_before_the_first_step(recording: SavedTraining) -> None:
     first = recording.value("head.weight", 0, START)
     after = recording.value("head.weight", 0, 0)
     assert first is not None
@@ -111,7 +111,7 @@ def test_every_operator_has_its_values_and_parameters_one_before_the_first_step(
     assert np.isinf(broken).any()
 
 
-def test_what_is_not_in_the_recording_is_told_and_answered_as_missing(recording: Recording) -> None:
+def test_what_is_not_in_the_recording_is_told_and_answered_as_missing(recording: SavedTraining) -> None:
     told: list[str] = []
     training = RecordedTraining(recording, "", missing=told.append)
     training._step = 3

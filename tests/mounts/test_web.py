@@ -106,7 +106,7 @@ def test_parts_are_those_of_the_array(web: WebServer, order: str) -> None:
 
 
 def test_blocks_are_kept_within_bounds() -> None:
-    blocks = remote.Blocks(100)
+    blocks = remote.FetchedBlocks(100)
     for number in range(50):
         blocks.put((number,), bytes(9))
         assert blocks.size <= 100
@@ -139,7 +139,7 @@ def test_the_index_is_used_only_where_the_server_tells_files_apart(
     web: WebServer, arrays: str, capsys: Capsys, monkeypatch: pytest.MonkeyPatch, tags: bool
 ) -> None:
     web.tags = tags
-    monkeypatch.setattr(remote, "BLOCKS", remote.Blocks(0))
+    monkeypatch.setattr(remote, "BLOCKS", remote.FetchedBlocks(0))
     many = {f"more.{n}": np.ones(3, "f4") for n in range(2 * SAMPLED)}
     for step in range(3):
         write_arrays(web.folder / "run" / f"step_{step}", many)
@@ -242,7 +242,7 @@ def test_what_failed_is_not_taken_for_missing(
     monkeypatch.setattr(remote, "PATIENCE", 0.5 if fault == "hangs" else remote.PATIENCE)
     few = 2 if fault == "hangs" else 4
     for path in asked if request.config.getoption("--thorough") else asked[:: -(-len(asked) // few)]:
-        monkeypatch.setattr(remote, "BLOCKS", remote.Blocks(remote.KEPT))
+        monkeypatch.setattr(remote, "BLOCKS", remote.FetchedBlocks(remote.KEPT))
         web.statuses, web.cut, web.short, web.hang = {}, set(), set(), set()
         FAULTS[fault](web, f"^{re.escape(path)}$")
         answer = run(capsys, *line)

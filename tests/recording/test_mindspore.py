@@ -23,7 +23,7 @@ from tests.recording.examples import (
 )
 from tui_debugger.errors import TdbgError
 from tui_debugger.recording.json_lines import parse
-from tui_debugger.recording.keys import Message, Report, Weight
+from tui_debugger.recording.keys import ConfigurationReport, Message, Weight
 from tui_debugger.recording.mindspore import (
     ASYNC_KEYS,
     COMMON_KEYS,
@@ -31,7 +31,7 @@ from tui_debugger.recording.mindspore import (
     NEWEST,
     OLDEST,
     TOP_KEYS,
-    Choices,
+    MindSporeChoices,
     Target,
     new,
     steps_of,
@@ -44,7 +44,7 @@ REJECTED, CHANGED, NOTE = Weight.REJECTED, Weight.CHANGED, Weight.NOTE
 
 def checked(
     text: str, version: tuple[int, int] = NEWEST, device: str | None = None, level: str | None = None
-) -> Report:
+) -> ConfigurationReport:
     return check(parse(text.encode()), Target(version, device, level), "/home/me/data_dump.json")
 
 
@@ -604,13 +604,13 @@ def test_what_is_written_is_right(version: tuple[int, int], device: str) -> None
     levels = ("O0", "O2") if device == "ascend" and (2, 3) <= version < (2, 6) else ("O0",)
     for level, asynchronous in itertools.product(levels, (False, True) if device == "ascend" else (False,)):
         target = Target(version, device, level)
-        choices = Choices(path="/data/dump", asynchronous=asynchronous or level == "O2")
+        choices = MindSporeChoices(path="/data/dump", asynchronous=asynchronous or level == "O2")
         text = json.dumps(new(choices, target))
         assert check(parse(text.encode()), target).mistakes == [], text
 
 
 def test_a_new_file_says_what_was_chosen() -> None:
-    choices = Choices(
+    choices = MindSporeChoices(
         path="/d",
         dump_mode=1,
         kernels=("conv",),

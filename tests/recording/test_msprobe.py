@@ -10,13 +10,13 @@ import pytest
 
 from tests.recording.examples import PROBE_EXAMPLES, changed, only_message
 from tui_debugger.recording.json_lines import parse
-from tui_debugger.recording.keys import Report, Weight
-from tui_debugger.recording.msprobe import FRAMEWORKS, TASK_KEYS, TOP_KEYS, Choices, check, is_msprobe, new
+from tui_debugger.recording.keys import ConfigurationReport, Weight
+from tui_debugger.recording.msprobe import FRAMEWORKS, TASK_KEYS, TOP_KEYS, MsprobeChoices, check, is_msprobe, new
 
 REJECTED, CHANGED, NOTE = Weight.REJECTED, Weight.CHANGED, Weight.NOTE
 
 
-def checked(text: str, framework: str | None = "pytorch") -> Report:
+def checked(text: str, framework: str | None = "pytorch") -> ConfigurationReport:
     return check(parse(text.encode()), framework, "/home/me/config.json")
 
 
@@ -226,7 +226,7 @@ def test_any_value_of_any_key_is_looked_at(path: str) -> None:
 @pytest.mark.parametrize("task", ["statistics", "tensor", "structure"])
 def test_what_is_written_is_right(framework: str, level: str, task: str) -> None:
     level = "mix" if task == "structure" else level
-    made = new(Choices(task=task, level=level, step=(0, "5-8"), rank=(1,), list=("relu",)))
+    made = new(MsprobeChoices(task=task, level=level, step=(0, "5-8"), rank=(1,), list=("relu",)))
     assert check(parse(json.dumps(made).encode()), framework).mistakes == []
 
 

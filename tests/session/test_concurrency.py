@@ -11,7 +11,7 @@ import pytest
 
 from tests.session.opened import checked, found, opened
 from tests.sources.writer import MLP, DumpWriter, write_dump, write_step
-from tui_debugger.check.flow import Flow
+from tui_debugger.check.flow import DataFlow
 from tui_debugger.errors import CancelledError, RenumberedError
 from tui_debugger.graph.search import NodeQuery
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Progress
@@ -137,7 +137,7 @@ def test_one_look_never_mixes_old_and_new_numbers(tmp_path: Path) -> None:
     for step in (0, 1):
         write_step(writer, step)
     session = opened(tmp_path)
-    flow = Flow(session.source, 0)
+    flow = DataFlow(session.source, 0)
     table = flow.table(0)
     writer.graph(MLP)
     session.refresh()

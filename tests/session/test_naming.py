@@ -7,7 +7,7 @@ from tests.sources.memory import Op, table_of
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.search import NodeQuery, match
 from tui_debugger.graph.table import GraphInfo, NodeTable
-from tui_debugger.session.naming import Asked, Found, find_node, split_slot
+from tui_debugger.session.naming import FoundNode, NamedSlots, find_node, split_slot
 from tui_debugger.text.tables import cut_middle
 
 BLOCK = "Default/network-Net/0-Block"
@@ -25,7 +25,7 @@ TABLE = table_of(
 )
 
 
-def find(text: str, table: NodeTable = TABLE, query: NodeQuery | None = None) -> Found:
+def find(text: str, table: NodeTable = TABLE, query: NodeQuery | None = None) -> FoundNode:
     scope = match(table, query) if query is not None else np.ones(len(table), np.bool_)
     return find_node({0: table}, {0: scope}, text)
 
@@ -49,7 +49,7 @@ def find(text: str, table: NodeTable = TABLE, query: NodeQuery | None = None) ->
 def test_exact_id_then_its_end_then_any_part(text: str, node: str) -> None:
     assert find(text).node == node
     assert find(text).rows == {0: list(TABLE.names).index(node)}
-    assert find(f"{text}:2").asked == Asked("out", 2)
+    assert find(f"{text}:2").asked == NamedSlots("out", 2)
 
 
 @pytest.mark.parametrize("graph", ["", "kernel_graph_0/"])
@@ -57,7 +57,7 @@ def test_exact_id_then_its_end_then_any_part(text: str, node: str) -> None:
 def test_a_name_that_a_narrow_terminal_cut_finds_its_node(width: int, graph: str) -> None:
     for name in ("norm-RowNorm/Div-op385", "attn-Attention/Div-op38"):
         found = find(cut_middle(f"{graph}{BLOCK}/{name}:out:0", width))
-        assert (found.node, found.asked) == (f"{BLOCK}/{name}", Asked("out", 0))
+        assert (found.node, found.asked) == (f"{BLOCK}/{name}", NamedSlots("out", 0))
 
 
 def test_a_cut_name_that_fits_several_nodes_names_them() -> None:
@@ -70,31 +70,31 @@ def test_a_cut_name_that_fits_several_nodes_names_them() -> None:
 @pytest.mark.parametrize(
     ("text", "asked"),
     [
-        ("x", Asked()),
-        ("x:0", Asked("out", 0)),
-        ("x:in0", Asked("in", 0)),
-        ("x:in:12", Asked("in", 12)),
-        ("x:input:1", Asked("in", 1)),
-        ("x:out3", Asked("out", 3)),
-        ("x:output:3", Asked("out", 3)),
-        ("x:param1", Asked("param", 1)),
-        ("x:in", Asked("in")),
-        ("x:out", Asked("out")),
-        ("x:param", Asked("param")),
+        ("x", NamedSlots()),
+        ("x:0", NamedSlots("out", 0)),
+        ("x:in0", NamedSlots("in", 0)),
+        ("x:in:12", NamedSlots("in", 12)),
+        ("x:input:1", NamedSlots("in", 1)),
+        ("x:out3", NamedSlots("out", 3)),
+        ("x:output:3", NamedSlots("out", 3)),
+        ("x:param1", NamedSlots("param", 1)),
+        ("x:in", NamedSlots("in")),
+        ("x:out", NamedSlots("out")),
+        ("x:param", NamedSlots("param")),
     ],
 )
-def test_slots(text: str, asked: Asked) -> None:
+def test_slots(text: str, asked: NamedSlots) -> None:
     assert split_slot(text) == ("x", asked)
 
 
 @pytest.mark.parametrize("text", ["x:", ":0", "x:inner", "x:-1", "x:0x"])
 def test_what_is_no_slot_belongs_to_the_name(text: str) -> None:
-    assert split_slot(text) == (text, Asked())
+    assert split_slot(text) == (text, NamedSlots())
 
 
 def test_a_name_that_looks_like_a_slot_is_found_first() -> None:
-    assert find("odd:in:1") == Found("odd:in:1", "kernel_graph_0", {0: 7}, Asked())
-    assert find("odd:in:1:in:0") == Found("odd:in:1", "kernel_graph_0", {0: 7}, Asked("in", 0))
+    assert find("odd:in:1") == FoundNode("odd:in:1", "kernel_graph_0", {0: 7}, NamedSlots())
+    assert find("odd:in:1:in:0") == FoundNode("odd:in:1", "kernel_graph_0", {0: 7}, NamedSlots("in", 0))
 
 
 def test_several_nodes_are_named() -> None:
@@ -117,7 +117,7 @@ def test_a_name_in_two_graphs_needs_its_graph() -> None:
     with pytest.raises(TdbgError, match="2 nodes match") as caught:
         find("Add-op1", table)
     assert "g1/Add-op1" in caught.value.hint
-    assert find("g1/Add-op1", table) == Found("Add-op1", "g1", {0: 1}, Asked())
+    assert find("g1/Add-op1", table) == FoundNode("Add-op1", "g1", {0: 1}, NamedSlots())
     assert find("Add-op1", table, NodeQuery(graphs=frozenset({"g0"}))).rows == {0: 0}
 
 

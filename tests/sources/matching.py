@@ -12,8 +12,8 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import ParsedConstant, ParsedGraph, ParsedNode, ParsedParameter, SlotType
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.sources.mindspore.assign import Known, Load
-from tui_debugger.sources.mindspore.match import FileGroup, Match, Reading, match_names
+from tui_debugger.sources.mindspore.assign import DigestStore, Load
+from tui_debugger.sources.mindspore.match import ContentReading, FileGroup, GroupMatch, match_names
 
 FLOAT = SlotType("float32", (4,))
 Array = npt.NDArray[Any]
@@ -25,12 +25,12 @@ def match_files(
     load: Load,
     *,
     root: int | None = None,
-    earlier: Match | None = None,
-    known: Known | None = None,
-) -> Match:
+    earlier: GroupMatch | None = None,
+    known: DigestStore | None = None,
+) -> GroupMatch:
     """Matches groups that are made already: see ``match_names``."""
     keys = tuple(group.key for group in groups)
-    return match_names(table, keys, lambda: groups, Reading(load, known), root=root, earlier=earlier)
+    return match_names(table, keys, lambda: groups, ContentReading(load, known), root=root, earlier=earlier)
 
 
 class Files:
@@ -80,5 +80,5 @@ def graph(
     return build_table([parsed])
 
 
-def names(table: NodeTable, match: Match) -> list[str | None]:
+def names(table: NodeTable, match: GroupMatch) -> list[str | None]:
     return [table.names[row] if row >= 0 else None for row in match.node.tolist()]

@@ -32,9 +32,17 @@ from tui_debugger.model import (
     turns,
 )
 from tui_debugger.notes import NO_NOTES, RunNotes
-from tui_debugger.sources.base import Capability, Changes, Columns, TensorFlag, TensorPlaces, TensorTable, file_states
+from tui_debugger.sources.base import (
+    Capability,
+    Changes,
+    SortedTensorTable,
+    TensorFlag,
+    TensorPlaces,
+    TensorTable,
+    file_states,
+)
 from tui_debugger.sources.scope import Scope, whole_run
-from tui_debugger.stats.records import Specs
+from tui_debugger.stats.records import ReadSpecs
 
 if TYPE_CHECKING:
     from tui_debugger.graph.messages import ParsedGraph
@@ -119,7 +127,7 @@ def table_of(ops: Sequence[Op], graphs: Sequence[GraphInfo] = ()) -> NodeTable:
     )
 
 
-class MemoryTable(Columns):
+class MemoryTable(SortedTensorTable):
     """The tensors of one step; values are written to a temporary directory when a spec is asked for."""
 
     def __init__(
@@ -147,9 +155,9 @@ class MemoryTable(Columns):
         declared = value.dtype.name if isinstance(value, np.ndarray) and _is_extension(value.dtype) else ""
         return ReadSpec(self._paths[index], dtype=declared)
 
-    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
+    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
         """``spec`` of several rows, as columns."""
-        return Specs.of(map(self.spec, indices.tolist()))
+        return ReadSpecs.of(map(self.spec, indices.tolist()))
 
     @property
     def digest(self) -> bytes:

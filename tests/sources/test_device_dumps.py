@@ -34,7 +34,7 @@ from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source, TensorFlag, TensorTable, Writer
 from tui_debugger.stats.measure import read_all
 from tui_debugger.stats.npy import open_array
-from tui_debugger.stats.records import ReadRequests, RequiredStats, State
+from tui_debugger.stats.records import ReadRequests, RecordState, RequiredStats
 
 MATMUL, RELU, MOMENTUM = (node.name for node in MLP.nodes)
 
@@ -296,7 +296,7 @@ class TestDamaged:
             need = np.zeros(len(table), np.int16)
             records = read_all(ReadRequests(table.specs(np.arange(len(table))), alone, (RequiredStats(),), need))
             states = {int(state) for state in records.rows["state"]}
-            assert states <= {State.MEASURED, State.UNREADABLE, State.NO_NUMBERS}
+            assert states <= {RecordState.MEASURED, RecordState.UNREADABLE, RecordState.NO_NUMBERS}
             assert all(records.errors.values())
             assert all(part.why for part in source.unreadable())
 

@@ -15,7 +15,7 @@ from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import Side
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Changes
-from tui_debugger.sources.follow import Follower, one_a_device, sends_no_events
+from tui_debugger.sources.follow import DiskFollower, one_a_device, sends_no_events
 
 
 def test_new_steps_are_found_and_listed(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_follower_tells_about_new_steps(tmp_path: Path, polling: bool) -> None
         seen.append(changes)
         arrived.set()
 
-    follower = Follower(source, on_change, interval=0.05, heartbeat=0.5, polling=polling)
+    follower = DiskFollower(source, on_change, interval=0.05, heartbeat=0.5, polling=polling)
     follower.start()
     try:
         for step in (1, 2):
@@ -183,7 +183,7 @@ def test_a_follower_survives_errors_of_the_callback_and_of_the_source(tmp_path: 
         write_step(writer, calls + 1)
         raise RuntimeError("a broken listener")
 
-    follower = Follower(source, on_change, interval=0.05, polling=True)
+    follower = DiskFollower(source, on_change, interval=0.05, polling=True)
     write_step(writer, 1)
     follower.start()
     assert twice.wait(PATIENCE)
@@ -193,7 +193,7 @@ def test_a_follower_survives_errors_of_the_callback_and_of_the_source(tmp_path: 
 def test_a_follower_stops_at_once_and_can_start_again() -> None:
     source = MemorySource({0: {0: {("a", Side.OUTPUT, 0): np.zeros(3)}}})
     arrived = threading.Event()
-    follower = Follower(source, lambda _: arrived.set(), interval=0.05, heartbeat=60, polling=False)
+    follower = DiskFollower(source, lambda _: arrived.set(), interval=0.05, heartbeat=60, polling=False)
     follower.stop()
     for step in (1, 2):
         follower.start()
@@ -208,7 +208,7 @@ def test_a_follower_stops_at_once_and_can_start_again() -> None:
 
 def test_stopping_does_not_wait_for_the_heartbeat(tmp_path: Path) -> None:
     write_dump(tmp_path, steps=(0,))
-    follower = Follower(open_source(tmp_path), lambda _: None, interval=0.05, heartbeat=600, polling=False)
+    follower = DiskFollower(open_source(tmp_path), lambda _: None, interval=0.05, heartbeat=600, polling=False)
     follower.start()
     follower.stop(timeout=PATIENCE)
     assert not [thread for thread in threading.enumerate() if thread.name == "tdbg-follow"]

@@ -18,7 +18,7 @@ from tui_debugger.model import Side, no_progress
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source, TensorFlag
 from tui_debugger.sources.mindspore.layout import GraphDirectory
-from tui_debugger.sources.mindspore.listing import KnownNames, Listing, Place, list_directory
+from tui_debugger.sources.mindspore.listing import KnownNames, MindSporeStepListing, Place, list_directory
 from tui_debugger.stats.npy import open_array, read_meta
 
 RELU = "Default/network-Net/act-ReLU/ReLU-op2"
@@ -262,9 +262,9 @@ def test_real_dumps_hold_every_file(dumps: Callable[[str], Path]) -> None:
             assert listed == on_disk | constants
 
 
-def listed(place: Place) -> Listing:
+def listed(place: Place) -> MindSporeStepListing:
     known_names = KnownNames()
-    return Listing(known_names, [list_directory(known_names, place, no_progress)])
+    return MindSporeStepListing(known_names, [list_directory(known_names, place, no_progress)])
 
 
 def test_no_object_per_file_is_kept(tmp_path: Path) -> None:

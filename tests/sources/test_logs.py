@@ -25,7 +25,7 @@ from tui_debugger.model import Category, Side, TensorStats
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Capability, Source, TensorTable
 from tui_debugger.sources.logs import debug_mode, te_logs, torchtitan
-from tui_debugger.sources.logs.entries import Numbers
+from tui_debugger.sources.logs.entries import LogNumbers
 from tui_debugger.stats.npy import open_array
 
 Dumps = Callable[[str], Path]
@@ -62,39 +62,39 @@ class TestNumbers:
     """What follows from what a log has."""
 
     def test_a_finite_norm_says_that_every_element_is_and_their_mean_magnitude(self) -> None:
-        stats = Numbers(l1=12.0).stats(8)
+        stats = LogNumbers(l1=12.0).stats(8)
         assert (stats.count, stats.bad, stats.abs_mean) == (8, False, 1.5)
         assert stats.minimum is stats.maximum is stats.mean is stats.norm is None
 
     def test_a_norm_of_zero_says_that_all_are(self) -> None:
-        stats = Numbers(l1=0.0).stats(8)
+        stats = LogNumbers(l1=0.0).stats(8)
         assert (stats.zero, stats.minimum, stats.maximum, stats.abs_mean) == (8, 0.0, 0.0, 0.0)
 
     @pytest.mark.parametrize("name", ["minimum", "maximum", "mean", "l1", "l2", "peak"])
     def test_a_nan_anywhere_is_a_nan(self, name: str) -> None:
-        stats = Numbers(**{name: math.nan}).stats(8)
+        stats = LogNumbers(**{name: math.nan}).stats(8)
         assert (stats.nan, stats.inf) == (1, 0)
 
     def test_an_infinite_norm_is_an_inf_unless_the_extremes_say_that_only_the_norm_is(self) -> None:
-        assert Numbers(l1=math.inf).stats(8).inf == 1
-        assert Numbers(minimum=-3e38, maximum=3e38, mean=0.0, l2=math.inf).stats(8).bad is False
+        assert LogNumbers(l1=math.inf).stats(8).inf == 1
+        assert LogNumbers(minimum=-3e38, maximum=3e38, mean=0.0, l2=math.inf).stats(8).bad is False
 
     def test_infs_of_both_signs_make_the_mean_nan_and_are_no_nan(self) -> None:
-        stats = Numbers(minimum=-math.inf, maximum=math.inf, mean=math.nan, l1=math.inf).stats(8)
+        stats = LogNumbers(minimum=-math.inf, maximum=math.inf, mean=math.nan, l1=math.inf).stats(8)
         assert (stats.nan, stats.pos_inf, stats.neg_inf) == (0, 1, 1)
 
     def test_nothing_known_is_nothing_said(self) -> None:
-        assert not Numbers(std=1.0).known
-        assert Numbers(tiny=True).known
+        assert not LogNumbers(std=1.0).known
+        assert LogNumbers(tiny=True).known
 
     def test_one_finite_extreme_does_not_tell_that_all_is_finite(self) -> None:
-        assert not Numbers(minimum=1.0).known
-        assert not Numbers(maximum=1.0).known
-        assert not Numbers.rounded({"minimum": 0.0}).known
-        assert Numbers(minimum=-1.0, maximum=1.0).known
-        assert Numbers.rounded({"minimum": 0.0, "maximum": 1.0}).known
-        assert Numbers.rounded({"mean": 0.0}).known
-        assert Numbers(maximum=math.inf).known
+        assert not LogNumbers(minimum=1.0).known
+        assert not LogNumbers(maximum=1.0).known
+        assert not LogNumbers.rounded({"minimum": 0.0}).known
+        assert LogNumbers(minimum=-1.0, maximum=1.0).known
+        assert LogNumbers.rounded({"minimum": 0.0, "maximum": 1.0}).known
+        assert LogNumbers.rounded({"mean": 0.0}).known
+        assert LogNumbers(maximum=math.inf).known
 
 
 class TestTorchtitan:

@@ -13,12 +13,12 @@ from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import ParsedGraph, ParsedParameter
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.sources.mindspore.assign import SAMPLE, WHOLE, ContentNumbers
-from tui_debugger.sources.mindspore.match import NOWHERE, FileGroup, Match
+from tui_debugger.sources.mindspore.match import NOWHERE, FileGroup, GroupMatch
 
 # --- rule by rule ------------------------------------------------------------------------------------------------
 
 
-def two_muls(first: Any, second: Any, timestamps: tuple[int, int] = (0, 0)) -> tuple[NodeTable, Match]:
+def two_muls(first: Any, second: Any, timestamps: tuple[int, int] = (0, 0)) -> tuple[NodeTable, GroupMatch]:
     """Graph: w0 -> Mul-op0 -> Mul-op1. Files: op0 carries ``first``, op1 carries ``second`` ((input, output))."""
     table = graph(node(0, "S/Mul-op0", "w0"), node(1, "S/Mul-op1", "0"), parameters=["w0"])
     files = Files()

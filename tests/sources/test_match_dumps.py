@@ -20,7 +20,7 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import ParsedGraph, ParsedNode, read_graph
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.sources.mindspore.match import FileGroup, Match, flatten
+from tui_debugger.sources.mindspore.match import FileGroup, GroupMatch, flatten
 from tui_debugger.sources.mindspore.names import parse_name
 from tui_debugger.sources.mindspore.order_files import read_order
 
@@ -72,11 +72,11 @@ class Dump:
         )
         return Step(tuple(groups), tuple(paths))
 
-    def match(self, number: int, **options: Any) -> Match:
+    def match(self, number: int, **options: Any) -> GroupMatch:
         step = self.step(number)
         return match_files(self.table, step.groups, step.load, **options)
 
-    def placed(self, match: Match) -> dict[str, Key]:
+    def placed(self, match: GroupMatch) -> dict[str, Key]:
         """Name of the files that hang on each node."""
         return {self.table.names[row]: key for key, row in zip(match.keys, match.node, strict=True) if row >= 0}
 
@@ -276,7 +276,7 @@ class TestDamaged:
     """The real dumps with names, files or whole operators taken away: what is called certain stays right."""
 
     def agreement(
-        self, truth: Mapping[tuple[int, ...], int], groups: Iterable[FileGroup], match: Match
+        self, truth: Mapping[tuple[int, ...], int], groups: Iterable[FileGroup], match: GroupMatch
     ) -> Counter[str]:
         """How many groups were placed, by outcome; groups whose files were cut are recognised by what is left."""
         by_file = {index: row for files, row in truth.items() for index in files}

@@ -26,7 +26,7 @@ from tui_debugger.model import Category, Side, TensorStats
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source, TensorFlag
 from tui_debugger.sources.logs import trend_db
-from tui_debugger.sources.logs.entries import NO_TRACE, Numbers
+from tui_debugger.sources.logs.entries import NO_TRACE, LogNumbers
 from tui_debugger.sources.logs.msprobe_monitor import numbers_of
 
 Dumps = Callable[[str], Path]
@@ -51,16 +51,16 @@ def at(source: Source, step: int, name: str, side: Side, round: int = 0) -> Tens
 
 class TestNumbers:
     def test_counted_nan_are_as_many_and_the_extremes_are_of_others(self) -> None:
-        stats = Numbers(minimum=-1.0, maximum=2.0, mean=math.nan, nan=5504).stats(None)
+        stats = LogNumbers(minimum=-1.0, maximum=2.0, mean=math.nan, nan=5504).stats(None)
         assert (stats.count, stats.nan, stats.inf, stats.minimum, stats.maximum) == (5505, 5504, 0, -1.0, 2.0)
 
     def test_no_nan_does_not_say_that_there_is_no_inf(self) -> None:
-        stats = Numbers(minimum=-math.inf, maximum=4.0, mean=-math.inf, l2=math.inf, nan=0).stats(4)
+        stats = LogNumbers(minimum=-math.inf, maximum=4.0, mean=-math.inf, l2=math.inf, nan=0).stats(4)
         assert (stats.count, stats.nan, stats.neg_inf, stats.pos_inf) == (4, 0, 1, 0)
 
     def test_a_count_of_nan_or_one_extreme_does_not_tell_that_all_are_finite(self) -> None:
-        assert not Numbers(nan=0).known
-        assert Numbers(nan=3).known
+        assert not LogNumbers(nan=0).known
+        assert LogNumbers(nan=3).known
         assert numbers_of({"min": 1.0, "nans": 0.0}, rounded=False) is None
         assert numbers_of({"max": math.inf}, rounded=False) is not None
         assert numbers_of({"min": 1.0, "max": 2.0}, rounded=False) is not None

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_debugger.model import Side
-from tui_debugger.sources.mindspore.names import ParsedName, generation, logical_dtype, parse_name
+from tui_debugger.sources.mindspore.names import ParsedFileName, generation, logical_dtype, parse_name
 
 
 @pytest.mark.parametrize(
@@ -15,43 +15,43 @@ from tui_debugger.sources.mindspore.names import ParsedName, generation, logical
     [
         (
             "MatMul.MatMul-op101.0.0.1795193381283413.input.0.DefaultFormat.npy",
-            ParsedName("MatMul", "MatMul-op101", 0, 0, 1795193381283413, Side.INPUT, 0, "DefaultFormat"),
+            ParsedFileName("MatMul", "MatMul-op101", 0, 0, 1795193381283413, Side.INPUT, 0, "DefaultFormat"),
         ),
         (
             "Conv2D.Default--network-Net--conv1-Conv2d--Conv2D-op12.7.3.99.output.1.NC1HWC0.npy",
-            ParsedName(
+            ParsedFileName(
                 "Conv2D", "Default--network-Net--conv1-Conv2d--Conv2D-op12", 7, 3, 99, Side.OUTPUT, 1, "NC1HWC0"
             ),
         ),
         (
             "Add.Default--Add-op1.0.0.5.output.0.DefaultFormat.bfloat16.npy",
-            ParsedName("Add", "Default--Add-op1", 0, 0, 5, Side.OUTPUT, 0, "DefaultFormat", "bfloat16"),
+            ParsedFileName("Add", "Default--Add-op1", 0, 0, 5, Side.OUTPUT, 0, "DefaultFormat", "bfloat16"),
         ),
         (
             "BiasAdd.Default_network_fc1-Dense_BiasAdd-op0.0.0.5.input.2.DefaultFormat.Int64.npy",
-            ParsedName(
+            ParsedFileName(
                 "BiasAdd", "Default_network_fc1-Dense_BiasAdd-op0", 0, 0, 5, Side.INPUT, 2, "DefaultFormat", "int64"
             ),
         ),
         (
             "Parameter.moments.conv1.weight.0.0.5.output.0.DefaultFormat.npy",
-            ParsedName("Parameter", "moments.conv1.weight", 0, 0, 5, Side.OUTPUT, 0, "DefaultFormat"),
+            ParsedFileName("Parameter", "moments.conv1.weight", 0, 0, 5, Side.OUTPUT, 0, "DefaultFormat"),
         ),
         (
             "Parameter.moments.conv1.weight.0.0.5.output.0.DefaultFormat.float32.npy",
-            ParsedName("Parameter", "moments.conv1.weight", 0, 0, 5, Side.OUTPUT, 0, "DefaultFormat", "float32"),
+            ParsedFileName("Parameter", "moments.conv1.weight", 0, 0, 5, Side.OUTPUT, 0, "DefaultFormat", "float32"),
         ),
         (
             "Parameter.data-12.0.0.5.output.0.DefaultFormat.npy",
-            ParsedName("Parameter", "data-12", 0, 0, 5, Side.OUTPUT, 0, "DefaultFormat"),
+            ParsedFileName("Parameter", "data-12", 0, 0, 5, Side.OUTPUT, 0, "DefaultFormat"),
         ),
         (
             "Parameter.a.input.0.b.0.0.5.output.0.ND.Float8E4M3FN.npy",
-            ParsedName("Parameter", "a.input.0.b", 0, 0, 5, Side.OUTPUT, 0, "ND", "float8_e4m3fn"),
+            ParsedFileName("Parameter", "a.input.0.b", 0, 0, 5, Side.OUTPUT, 0, "ND", "float8_e4m3fn"),
         ),
     ],
 )
-def test_every_generation(name: str, expected: ParsedName) -> None:
+def test_every_generation(name: str, expected: ParsedFileName) -> None:
     assert parse_name(name) == expected
     assert parse_name(name.encode()) == expected
 

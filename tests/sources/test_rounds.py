@@ -12,7 +12,7 @@ from tests.sources.writer import DumpWriter, Generation
 from tests.thorough import examples
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import TensorFlag
-from tui_debugger.sources.mindspore.listing import Block, in_order
+from tui_debugger.sources.mindspore.listing import RunBlock, in_order
 from tui_debugger.sources.mindspore.run_order import begins, is_ascending, numbered, runs_at, span
 
 
@@ -119,7 +119,7 @@ def test_a_graph_whose_times_are_not_known_stands_where_its_number_is() -> None:
     assert [block.root for block in blocks if not block.parameters] == [3, 2]
     unknown = span(np.array([0]), np.array([True]))
     blocks = in_order({2: (unknown,), 1: (span(np.array([7]), np.array([True])),)})
-    assert blocks == (Block(1, 1, False), Block(1, 1, True), Block(2, 1, False), Block(2, 1, True))
+    assert blocks == (RunBlock(1, 1, False), RunBlock(1, 1, True), RunBlock(2, 1, False), RunBlock(2, 1, True))
 
 
 def test_a_history_is_ascending_only_when_it_names_every_step() -> None:

@@ -31,7 +31,7 @@ from tui_debugger.model import Category, Side
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
 from tui_debugger.sources.sglang.layout import is_tagged, read_tags
-from tui_debugger.sources.torch_dumps import Slots, modules_around
+from tui_debugger.sources.torch_dumps import KeywordSlots, modules_around
 from tui_debugger.stats.npy import open_array
 
 DUMP = "sglang-megatron"
@@ -139,7 +139,7 @@ class TestNames:
         assert is_tagged(name) == known
 
     def test_what_has_no_number_stands_behind_what_has(self) -> None:
-        slots = Slots()
+        slots = KeywordSlots()
         labels = ["0", "1", "mask", "0.x", "2", "mask", "99999"]
         assert [slots.of("m", Side.INPUT, label) for label in labels] == [0, 1, 2, 3, 4, 2, 5]
         assert slots.of("m", Side.OUTPUT, "mask") == slots.of("n", Side.INPUT, "mask") == 0

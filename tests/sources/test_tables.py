@@ -15,7 +15,7 @@ from tests.sources.writer import DumpWriter, Generation, write_dump
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress, Side
 from tui_debugger.sources import open_source
-from tui_debugger.sources.mindspore.tensors import StepTable
+from tui_debugger.sources.mindspore.tensors import MindSporeStepTable
 
 
 def write_many(root: Path, nodes: int, *, steps: int = 1, files: int = 4) -> DumpWriter:
@@ -32,10 +32,10 @@ def write_many(root: Path, nodes: int, *, steps: int = 1, files: int = 4) -> Dum
     return writer
 
 
-def tables(root: Path, *steps: int) -> list[StepTable]:
+def tables(root: Path, *steps: int) -> list[MindSporeStepTable]:
     source = open_source(root)
     found = [source.tensors(0, step) for step in steps]
-    assert all(isinstance(table, StepTable) for table in found)
+    assert all(isinstance(table, MindSporeStepTable) for table in found)
     return found  # type: ignore[return-value] # just asserted
 
 

@@ -22,7 +22,7 @@ from tui_debugger.errors import NotADumpError
 from tui_debugger.model import Category, Side
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Changes, Source
-from tui_debugger.sources.tensor_files.layout import ParsedName, parse_name
+from tui_debugger.sources.tensor_files.layout import EntryName, parse_name
 from tui_debugger.sources.tensor_files.listing import node_of
 
 ONES = np.ones((2, 3), np.float32)
@@ -63,45 +63,45 @@ class TestNames:
     @pytest.mark.parametrize(
         ("name", "said"),
         [
-            ("step_3", ParsedName("", step=3)),
-            ("step3", ParsedName("", step=3)),
-            ("Step-0003", ParsedName("", step=3)),
-            ("step=3", ParsedName("", step=3)),
-            ("iter_3", ParsedName("", step=3)),
-            ("iteration3", ParsedName("", step=3)),
-            ("global_step_3", ParsedName("", step=3)),
-            ("global_step3", ParsedName("", step=3)),
-            ("epoch_2", ParsedName("", epoch=2)),
-            ("rank0", ParsedName("", rank=0)),
-            ("rank_12", ParsedName("", rank=12)),
-            ("rank0_step3", ParsedName("", rank=0, step=3)),
-            ("step_3_rank_1", ParsedName("", rank=1, step=3)),
-            ("epoch_1_step_7", ParsedName("", epoch=1, step=7)),
-            ("grads_step_3", ParsedName("grads", step=3)),
-            ("fc1.weight_step_3", ParsedName("fc1.weight", step=3)),
-            ("step_3.fc1.weight", ParsedName("fc1.weight", step=3)),
-            ("checkpoint-3", ParsedName("", step=3)),
-            ("ckpt_3", ParsedName("", step=3)),
-            ("iter_0000003", ParsedName("", step=3)),
-            ("checkpoints", ParsedName("checkpoints")),
-            ("weight", ParsedName("weight")),
-            ("layer_3", ParsedName("layer_3")),
-            ("timestep_3", ParsedName("timestep_3")),
-            ("low_rank_8", ParsedName("low_rank_8")),
-            ("stepper", ParsedName("stepper")),
-            ("step_1234567890", ParsedName("step_1234567890")),
-            ("", ParsedName("")),
+            ("step_3", EntryName("", step=3)),
+            ("step3", EntryName("", step=3)),
+            ("Step-0003", EntryName("", step=3)),
+            ("step=3", EntryName("", step=3)),
+            ("iter_3", EntryName("", step=3)),
+            ("iteration3", EntryName("", step=3)),
+            ("global_step_3", EntryName("", step=3)),
+            ("global_step3", EntryName("", step=3)),
+            ("epoch_2", EntryName("", epoch=2)),
+            ("rank0", EntryName("", rank=0)),
+            ("rank_12", EntryName("", rank=12)),
+            ("rank0_step3", EntryName("", rank=0, step=3)),
+            ("step_3_rank_1", EntryName("", rank=1, step=3)),
+            ("epoch_1_step_7", EntryName("", epoch=1, step=7)),
+            ("grads_step_3", EntryName("grads", step=3)),
+            ("fc1.weight_step_3", EntryName("fc1.weight", step=3)),
+            ("step_3.fc1.weight", EntryName("fc1.weight", step=3)),
+            ("checkpoint-3", EntryName("", step=3)),
+            ("ckpt_3", EntryName("", step=3)),
+            ("iter_0000003", EntryName("", step=3)),
+            ("checkpoints", EntryName("checkpoints")),
+            ("weight", EntryName("weight")),
+            ("layer_3", EntryName("layer_3")),
+            ("timestep_3", EntryName("timestep_3")),
+            ("low_rank_8", EntryName("low_rank_8")),
+            ("stepper", EntryName("stepper")),
+            ("step_1234567890", EntryName("step_1234567890")),
+            ("", EntryName("")),
             (
                 "1.LlamaModel-24.LlamaDecoderLayer-2.LlamaAttention-2.Linear-1.AllReduce-input.input",
-                ParsedName("LlamaModel/24.LlamaDecoderLayer/2.LlamaAttention/2.Linear/1.AllReduce/input.input", step=1),
+                EntryName("LlamaModel/24.LlamaDecoderLayer/2.LlamaAttention/2.Linear/1.AllReduce/input.input", step=1),
             ),
-            ("12.LlamaModel-output.0", ParsedName("LlamaModel/output.0", step=12)),
-            ("3.LlamaModel-output", ParsedName("LlamaModel/output", step=3)),
-            ("LlamaModel-24.Linear-output.0", ParsedName("LlamaModel-24.Linear-output.0")),
-            ("1.LlamaModel-24.Linear", ParsedName("1.LlamaModel-24.Linear")),
+            ("12.LlamaModel-output.0", EntryName("LlamaModel/output.0", step=12)),
+            ("3.LlamaModel-output", EntryName("LlamaModel/output", step=3)),
+            ("LlamaModel-24.Linear-output.0", EntryName("LlamaModel-24.Linear-output.0")),
+            ("1.LlamaModel-24.Linear", EntryName("1.LlamaModel-24.Linear")),
         ],
     )
-    def test_what_a_name_says(self, name: str, said: ParsedName) -> None:
+    def test_what_a_name_says(self, name: str, said: EntryName) -> None:
         assert parse_name(name) == said
 
     @given(
@@ -111,9 +111,9 @@ class TestNames:
         st.text("abcxyz", max_size=6),
     )
     def test_a_step_is_found_in_front_and_behind(self, word: str, mark: str, number: int, rest: str) -> None:
-        assert parse_name(f"{word}{mark}{number}") == ParsedName("", step=number)
-        assert parse_name(f"{rest}.{word}{mark}{number}") == ParsedName(rest, step=number)
-        assert parse_name(f"{word}{mark}{number}.{rest}") == ParsedName(rest, step=number)
+        assert parse_name(f"{word}{mark}{number}") == EntryName("", step=number)
+        assert parse_name(f"{rest}.{word}{mark}{number}") == EntryName(rest, step=number)
+        assert parse_name(f"{word}{mark}{number}.{rest}") == EntryName(rest, step=number)
 
     @given(st.text(max_size=30))
     def test_any_name_says_something_and_keeps_the_rest(self, name: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.model import TensorMeta, TensorStats
-from tui_debugger.stats.records import Change, Closeness, Record, RequiredStats
+from tui_debugger.stats.records import Closeness, Record, RequiredStats, StepChange
 
 Array = npt.NDArray[Any]
 EPSILON = 1e-9
@@ -58,12 +58,12 @@ def stats_of(array: Array) -> TensorStats:
         )
 
 
-def change_of(now: Array, before: Array) -> Change:
+def change_of(now: Array, before: Array) -> StepChange:
     """Mean |cur − prev| and mean |prev|, NaN for empty tensors."""
     x, y = (each.astype(np.complex128 if each.dtype.kind == "c" else np.float64) for each in (now, before))
     if not x.size:
-        return Change(math.nan, math.nan)
-    return Change(float(np.abs(x - y).mean()), float(np.abs(y).mean()))
+        return StepChange(math.nan, math.nan)
+    return StepChange(float(np.abs(x - y).mean()), float(np.abs(y).mean()))
 
 
 def is_close(now: Array, before: Array, closeness: Closeness) -> bool:
@@ -86,7 +86,7 @@ def assert_same(found: Record | None, wanted: Record, what: object = "") -> None
             _assert_near(getattr(found.stats, name), getattr(wanted.stats, name), scales.get(name, 0.0), (what, name))
     assert (found.change is None) == (wanted.change is None), what
     if found.change is not None and wanted.change is not None:
-        for name in Change.__slots__:
+        for name in StepChange.__slots__:
             value = getattr(wanted.change, name)
             _assert_near(getattr(found.change, name), value, abs(value), (what, name))
 

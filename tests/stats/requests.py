@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import ReadSpec, Watchpoint, WatchResult
 from tui_debugger.stats.measure import read_all
-from tui_debugger.stats.records import ONLY_COMPARED, ReadRequests, Record, Records, RequiredStats, Specs
+from tui_debugger.stats.records import ONLY_COMPARED, ReadRequests, ReadSpecs, Record, Records, RequiredStats
 from tui_debugger.watch.condition_table import by_abbr, validate
 from tui_debugger.watch.evaluate import ColumnEvaluator, needs
 
@@ -50,7 +50,7 @@ def requests_for(
     wanted = [need] * len(specs) if isinstance(need, RequiredStats) else list(need)
     needs = tuple(dict.fromkeys(each for each in wanted if each is not None))
     return ReadRequests(
-        Specs.of(specs),
+        ReadSpecs.of(specs),
         np.fromiter(previous, np.int32),
         needs,
         np.array([ONLY_COMPARED if each is None else needs.index(each) for each in wanted], np.int16),

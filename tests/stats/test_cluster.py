@@ -25,7 +25,7 @@ from tui_debugger.model import Progress
 from tui_debugger.stats import cluster as module
 from tui_debugger.stats.cluster import Cluster, executor_of
 from tui_debugger.stats.records import ReadRequests, Records, RequiredStats
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.usefixtures("many_small_batches")
@@ -98,45 +98,47 @@ def own_dask(tmp_path: Path) -> Iterator[DaskCluster]:
 
 
 @contextmanager
-def workers_of(cluster: DaskCluster) -> Iterator[Workers]:
-    with closing(Workers(executor=executor_of(f"dask:{cluster.address}"))) as workers:
+def workers_of(cluster: DaskCluster) -> Iterator[MeasureWorkers]:
+    with closing(MeasureWorkers(executor=executor_of(f"dask:{cluster.address}"))) as workers:
         yield workers
 
 
 @pytest.fixture
-def workers(dask: DaskCluster) -> Iterator[Workers]:
+def workers(dask: DaskCluster) -> Iterator[MeasureWorkers]:
     with workers_of(dask) as workers:
         yield workers
 
 
 @pytest.fixture
-def own_workers(own_dask: DaskCluster) -> Iterator[Workers]:
+def own_workers(own_dask: DaskCluster) -> Iterator[MeasureWorkers]:
     with workers_of(own_dask) as workers:
         yield workers
 
 
-def test_records_have_the_same_bits_as_local_ones(requests: ReadRequests, alone: Records, workers: Workers) -> None:
+def test_records_have_the_same_bits_as_local_ones(
+    requests: ReadRequests, alone: Records, workers: MeasureWorkers
+) -> None:
     assert workers.parallel == 2
     assert_equal_bits(taken(requests, workers), alone, every(requests))
     assert_equal_bits(taken(requests, workers), alone, every(requests))
     assert workers.notices == ()
 
 
-def test_a_file_that_changed_is_read_again(tmp_path: Path, workers: Workers) -> None:
+def test_a_file_that_changed_is_read_again(tmp_path: Path, workers: MeasureWorkers) -> None:
     for value in (1.0, 2.0):  # dask would remember the answer to the same question
         np.save(tmp_path / "x.npy", np.full(3, value))
         found = taken(requests_for([tmp_path / "x.npy"], [-1], RequiredStats()), workers)
         assert found.rows["mean"].tolist() == [value]
 
 
-def test_a_scan_is_cancelled_at_once(tmp_path: Path, own_workers: Workers) -> None:
+def test_a_scan_is_cancelled_at_once(tmp_path: Path, own_workers: MeasureWorkers) -> None:
     requests = requests_for([huge_file(tmp_path / "huge.npy")], [-1], RequiredStats())
     with pytest.raises(CancelledError):
         taken(requests, own_workers, stopping())
 
 
 def scan_with_workers_stopped(
-    requests: ReadRequests, workers: Workers, dask: DaskCluster, then: Callable[[list[int]], None]
+    requests: ReadRequests, workers: MeasureWorkers, dask: DaskCluster, then: Callable[[list[int]], None]
 ) -> Records:
     """A scan whose first batches are with workers that stand still when ``then`` is called with their numbers."""
     pids = list(dask.workers.values())
@@ -168,7 +170,7 @@ def lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_worker_killed_in_the_middle_loses_nothing(
-    requests: ReadRequests, alone: Records, own_workers: Workers, own_dask: DaskCluster
+    requests: ReadRequests, alone: Records, own_workers: MeasureWorkers, own_dask: DaskCluster
 ) -> None:
     def kill_one(pids: list[int]) -> None:
         own_dask.signal(signal.SIGKILL, pids[0])
@@ -181,7 +183,11 @@ def test_a_worker_killed_in_the_middle_loses_nothing(
 
 
 def test_when_all_workers_are_killed_the_work_is_finished_here(
-    requests: ReadRequests, alone: Records, own_workers: Workers, own_dask: DaskCluster, monkeypatch: pytest.MonkeyPatch
+    requests: ReadRequests,
+    alone: Records,
+    own_workers: MeasureWorkers,
+    own_dask: DaskCluster,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def kill_all(pids: list[int]) -> None:
         own_dask.signal(signal.SIGKILL, *pids)
@@ -194,7 +200,11 @@ def test_when_all_workers_are_killed_the_work_is_finished_here(
 
 
 def test_when_the_scheduler_is_killed_the_work_is_finished_here(
-    requests: ReadRequests, alone: Records, own_workers: Workers, own_dask: DaskCluster, monkeypatch: pytest.MonkeyPatch
+    requests: ReadRequests,
+    alone: Records,
+    own_workers: MeasureWorkers,
+    own_dask: DaskCluster,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def kill_the_scheduler(_: list[int]) -> None:
         own_dask.processes[0].kill()

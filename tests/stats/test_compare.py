@@ -18,7 +18,7 @@ from tests.thorough import examples
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Progress
 from tui_debugger.stats.compare import Differences, OddCounts, compare
-from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance, count_outside, outside_mask
+from tui_debugger.stats.compare_pairs import EXACT, Boundary, Pairs, count_outside, outside_mask
 from tui_debugger.stats.compare_pairs import PIECE as BLOCK
 
 pytestmark = pytest.mark.usefixtures("measured_by")
@@ -27,7 +27,7 @@ Array = npt.NDArray[Any]
 NAN, INF = math.nan, math.inf
 KINDS = ("f2", "f4", "f8", ">f4", "i4", "u1", "?", ml_dtypes.bfloat16, ml_dtypes.float8_e5m2)
 SPECIAL = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.1, 3.5, 1e-3, -7.0, 100.0, NAN, INF, -INF])
-TOLERANCES = (EXACT, Tolerance(rtol=0.1), Tolerance(atol=0.5), Tolerance(0.01, 0.01), Tolerance(percent=30))
+TOLERANCES = (EXACT, Boundary(rtol=0.1), Boundary(atol=0.5), Boundary(0.01, 0.01), Boundary(percent=30))
 
 
 def arrays() -> st.SearchStrategy[tuple[Array, Array]]:
@@ -108,7 +108,7 @@ def test_every_number_is_numpys(pair: tuple[Array, Array]) -> None:
 
 
 @given(arrays(), st.sampled_from(TOLERANCES))
-def test_what_is_outside_of_a_tolerance(pair: tuple[Array, Array], tolerance: Tolerance) -> None:
+def test_what_is_outside_of_a_tolerance(pair: tuple[Array, Array], tolerance: Boundary) -> None:
     here, there = pair
     found = compare(Pairs(here, there), tolerance=tolerance)
     with np.errstate(all="ignore"):
@@ -245,7 +245,7 @@ def test_text_is_no_number() -> None:
 def test_progress_counts_both_passes_and_can_stop() -> None:
     here = np.zeros(3 * BLOCK, np.int8)
     told: list[Progress] = []
-    compare(Pairs(here, here), tolerance=Tolerance(percent=5), progress=told.append)
+    compare(Pairs(here, here), tolerance=Boundary(percent=5), progress=told.append)
     assert [each.done / each.total for each in told] == pytest.approx([i / 6 for i in range(6)])
 
     def stop(_: Progress) -> None:

@@ -21,7 +21,7 @@ from tui_debugger.stats.compare import compare
 from tui_debugger.stats.compare_pairs import (
     COPIED,
     Fit,
-    Largest,
+    LargestScores,
     Pairs,
     common_type,
     difference,
@@ -292,7 +292,7 @@ scores = st.lists(st.sampled_from([0.0, 1.0, 2.0, 2.5, 7.0, math.inf]), max_size
 @given(scores, st.integers(0, 6), st.integers(0, 40))
 def test_lists_of_neighbours_merge(values: list[float], room: int, cut: int) -> None:
     array, places = np.array(values), np.arange(len(values))
-    whole, first, second = Largest(room), Largest(room), Largest(room)
+    whole, first, second = LargestScores(room), LargestScores(room), LargestScores(room)
     whole.add(array, places)
     first.add(array[:cut], places[:cut])
     second.add(array[cut:], places[cut:])

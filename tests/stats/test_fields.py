@@ -24,8 +24,8 @@ from tui_debugger.stats.fields import (
     SENT,
     STORED,
     STORED_NAMES,
-    Field,
     Form,
+    StatisticField,
     made_of,
     sums_of,
 )
@@ -49,7 +49,7 @@ ARRAYS: dict[str, Array] = {
 """Values that float64 holds, so that every way to them sees the same ones."""
 
 
-def plainly(field: Field, array: Array, parts: int) -> float | None:
+def plainly(field: StatisticField, array: Array, parts: int) -> float | None:
     """A statistic as its row makes it, of so many parts."""
     made = made_of(field)
     with np.errstate(all="ignore"):
@@ -57,7 +57,7 @@ def plainly(field: Field, array: Array, parts: int) -> float | None:
         return made.result(reduce(made.merge, (sums_of(made, x) for x in np.array_split(chosen, parts)), made.identity))
 
 
-def assert_close(found: float | None, wanted: float | None, array: Array, field: Field) -> None:
+def assert_close(found: float | None, wanted: float | None, array: Array, field: StatisticField) -> None:
     finite = array[np.isfinite(array)]
     scale = float((finite * finite).sum()) + 1
     if found is None or wanted is None or field.form is Form.COUNT or field.name in {"minimum", "maximum"}:
@@ -70,7 +70,7 @@ def assert_close(found: float | None, wanted: float | None, array: Array, field:
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("field", STORED, ids=lambda field: field.name)
 class TestEveryWayMakesTheSame:
-    def test_blocks(self, field: Field, name: str, parts: int) -> None:
+    def test_blocks(self, field: StatisticField, name: str, parts: int) -> None:
         total = Accumulator()
         for x in np.array_split(ARRAYS[name], parts):
             part = Accumulator()
@@ -78,7 +78,9 @@ class TestEveryWayMakesTheSame:
             total.merge(part)
         assert_close(getattr(total.stats(), field.name), plainly(field, ARRAYS[name], parts), ARRAYS[name], field)
 
-    def test_files(self, field: Field, name: str, parts: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def test_files(
+        self, field: StatisticField, name: str, parts: int, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
         """A file of many elements goes through blocks, a small one through windows."""
         array = np.resize(ARRAYS[name], 2048) if parts == 2 and ARRAYS[name].size else ARRAYS[name]
         file = tmp_path_factory.mktemp("files") / "x.npy"
@@ -89,7 +91,7 @@ class TestEveryWayMakesTheSame:
 
 
 @pytest.mark.parametrize("field", STORED, ids=lambda field: field.name)
-def test_sums_of_nothing_change_nothing(field: Field) -> None:
+def test_sums_of_nothing_change_nothing(field: StatisticField) -> None:
     made = made_of(field)
     sums = made.part(ARRAYS["few"])
     assert made.merge(made.identity, sums) == pytest.approx(sums)

@@ -15,7 +15,7 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats import npy
 from tui_debugger.stats.measure import read_all
-from tui_debugger.stats.npy import Layout, TensorFile, open_array, read_meta
+from tui_debugger.stats.npy import TensorFile, ValueLayout, open_array, read_meta
 from tui_debugger.stats.records import RequiredStats
 from tui_debugger.stats.scan import SPAN, spans_of
 
@@ -32,7 +32,7 @@ class Halves:
         if status.st_size % LENGTH:
             raise UnreadableTensorError("is cut", where=spec.path)
         count = status.st_size // LENGTH
-        self.layout = Layout(np.dtype(np.float32), "float32", (count,), False, 0, count)
+        self.layout = ValueLayout(np.dtype(np.float32), "float32", (count,), False, 0, count)
         self.packed = spec.member == "packed"
         self._descriptor = descriptor
         self.closed = False

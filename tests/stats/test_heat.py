@@ -16,7 +16,7 @@ from tests.stats.windows import whole
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
 from tui_debugger.stats.blocks import BLOCK
-from tui_debugger.stats.heat import Kind, Picture, Read, Window, next_bad, shrink, strongest
+from tui_debugger.stats.heat import HeatCellKind, HeatWindow, Picture, Read, next_bad, shrink, strongest
 
 pytestmark = pytest.mark.usefixtures("measured_by")
 
@@ -29,13 +29,13 @@ def reader(array: Array) -> Read:
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> tuple[Array, Window]:
+def tables(draw: st.DrawFn) -> tuple[Array, HeatWindow]:
     rows, columns = draw(st.integers(1, 9)), draw(st.integers(1, 9))
     values = draw(st.lists(NUMBERS, min_size=rows * columns, max_size=rows * columns))
     array = np.array(values, np.float32).reshape(rows, columns)
     top, left = draw(st.integers(0, rows - 1)), draw(st.integers(0, columns - 1))
     down, across = draw(st.integers(1, 10)), draw(st.integers(1, 10))
-    window = Window(
+    window = HeatWindow(
         range(top, draw(st.integers(top + 1, rows)), down), range(left, draw(st.integers(left + 1, columns)), across)
     )
     return array, window
@@ -61,19 +61,19 @@ def check(picture: Picture, array: Array) -> None:
             assert (picture.low[place], picture.high[place]) == (finite.min(), finite.max())
         else:
             assert math.isnan(value)
-        kind = Kind(int(picture.kinds[place]))
-        assert (kind is Kind.NAN) == bool(np.isnan(part).any())
-        assert (kind is Kind.NUMBER) == bool(np.isfinite(part).all())
+        kind = HeatCellKind(int(picture.kinds[place]))
+        assert (kind is HeatCellKind.NAN) == bool(np.isnan(part).any())
+        assert (kind is HeatCellKind.NUMBER) == bool(np.isfinite(part).all())
 
 
 @given(tables())
-def test_every_cell_is_what_its_elements_say(case: tuple[Array, Window]) -> None:
+def test_every_cell_is_what_its_elements_say(case: tuple[Array, HeatWindow]) -> None:
     array, window = case
     check(shrink(reader(array), window), array)
 
 
 @given(tables(), st.integers(1, 4), st.integers(1, 4))
-def test_coarser_is_what_a_larger_step_gives(case: tuple[Array, Window], rows: int, columns: int) -> None:
+def test_coarser_is_what_a_larger_step_gives(case: tuple[Array, HeatWindow], rows: int, columns: int) -> None:
     array, window = case
     coarser = shrink(reader(array), window).coarser(rows, columns)
     assert coarser.window.rows.step == window.rows.step * rows
@@ -81,7 +81,7 @@ def test_coarser_is_what_a_larger_step_gives(case: tuple[Array, Window], rows: i
 
 
 @given(tables())
-def test_the_strongest_element_is_the_one_that_gives_the_cell_its_look(case: tuple[Array, Window]) -> None:
+def test_the_strongest_element_is_the_one_that_gives_the_cell_its_look(case: tuple[Array, HeatWindow]) -> None:
     array, window = case
     picture = shrink(reader(array), window)
     for row, column in np.ndindex(window.shape):
@@ -91,16 +91,16 @@ def test_the_strongest_element_is_the_one_that_gives_the_cell_its_look(case: tup
         assert at[0] in rows
         assert at[1] in columns
         value = float(array[at])
-        kind = Kind(int(picture.kinds[row, column]))
-        if kind is Kind.NUMBER:
+        kind = HeatCellKind(int(picture.kinds[row, column]))
+        if kind is HeatCellKind.NUMBER:
             assert abs(value) == abs(picture.values[row, column])
         else:
-            assert math.isnan(value) if kind is Kind.NAN else math.isinf(value)
+            assert math.isnan(value) if kind is HeatCellKind.NAN else math.isinf(value)
 
 
 @given(tables(), st.sampled_from([1, -1]), st.data())
 def test_the_next_bad_cell_is_the_next_in_reading_order(
-    case: tuple[Array, Window], direction: int, data: st.DataObject
+    case: tuple[Array, HeatWindow], direction: int, data: st.DataObject
 ) -> None:
     array, window = case
     bad = np.flatnonzero(shrink(reader(array), window).kinds)
@@ -168,16 +168,16 @@ def test_a_picture_can_be_stopped_between_blocks_and_says_how_far_it_is() -> Non
 def test_turned_is_the_picture_of_the_transposed_table() -> None:
     array = np.arange(60.0).reshape(6, 10)
     turned = shrink(reader(array.T), whole((10, 6), (4, 3))).turned()
-    assert turned.window == Window(range(0, 6, 2), range(0, 10, 3))
+    assert turned.window == HeatWindow(range(0, 6, 2), range(0, 10, 3))
     check(turned, array)
 
 
 def test_a_picture_without_a_finite_element_has_no_bounds() -> None:
     picture = shrink(reader(np.full((3, 3), np.nan)), whole((3, 3), (1, 1)))
     assert picture.bounds is None
-    assert Kind(int(picture.kinds[0, 0])) is Kind.NAN
+    assert HeatCellKind(int(picture.kinds[0, 0])) is HeatCellKind.NAN
 
 
 def test_infinities_of_both_signs_in_one_cell_both_show() -> None:
     picture = shrink(reader(np.array([[np.inf, -np.inf, 1.0, -np.inf]])), whole((1, 4), (1, 2)))
-    assert [Kind(int(kind)) for kind in picture.kinds[0]] == [Kind.BOTH_INF, Kind.NEG_INF]
+    assert [HeatCellKind(int(kind)) for kind in picture.kinds[0]] == [HeatCellKind.BOTH_INF, HeatCellKind.NEG_INF]

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from tests.stats.kernels import needs_kernel
-from tui_debugger.stats.kernel.csv_columns import NAME, NUMBER, QUOTED_WORD, SKIPPED, WHOLE, WORD, Columns, columns_of
+from tui_debugger.stats.kernel.csv_columns import NAME, NUMBER, QUOTED_WORD, SKIPPED, WHOLE, WORD, CsvCells, columns_of
 
 pytestmark = needs_kernel
 UNKNOWN = -1.5e300
 
 
-def taken(content: bytes, roles: Sequence[int], longest: int = 1000) -> tuple[Columns | None, list[list[float]]]:
+def taken(content: bytes, roles: Sequence[int], longest: int = 1000) -> tuple[CsvCells | None, list[list[float]]]:
     """What the kernel makes of lines; the numbers of each beside."""
     places = [sum(role == NUMBER for role in roles[:at]) for at in range(len(roles))]
     numbers = np.full((content.count(b"\n"), max(sum(role == NUMBER for role in roles), 1)), UNKNOWN)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tui_debugger.stats.kernel import KINDS, address, available, described, expected, function
-from tui_debugger.stats.kernel.expected import ERROR, ByRow, Elementwise, Limits, Operand, Scaled
+from tui_debugger.stats.kernel.expected import ERROR, ByRow, Elementwise, ErrorLimits, KernelOperand, ScaledTerms
 
 pytestmark = pytest.mark.skipif(not available(), reason="the kernel is not built")
 
 RANDOM = np.random.default_rng(5)
-EXACTLY = Limits(ERROR, 0.0, 0.0, 1e-300)
+EXACTLY = ErrorLimits(ERROR, 0.0, 0.0, 1e-300)
 """Nothing is explained but what the functions are off by themselves."""
 EVERYWHERE = np.concatenate(
     [np.linspace(-30, 30, 20_001), *(sign * 2.0 ** np.arange(-60, 9) for sign in (-1, 1)), [0.0, -0.0, 700.0, -700.0]]
@@ -46,18 +46,20 @@ FUNCTIONS: dict[Elementwise, Callable[[float], float]] = {
 def test_a_function_is_as_exact_as_it_says(operator: Elementwise) -> None:
     right = np.array([FUNCTIONS[operator](x) for x in EVERYWHERE.tolist()])
     x, right = EVERYWHERE[np.isfinite(right)], right[np.isfinite(right)]
-    call = expected.elementwise(operator, [Operand(x)], right, EXACTLY)
+    call = expected.elementwise(operator, [KernelOperand(x)], right, EXACTLY)
     found = call.check(0, len(x))
     assert found.state, found.worst
     assert math.sqrt(found.error) <= ERROR * math.sqrt(found.value)
-    assert not expected.elementwise(operator, [Operand(x)], right * (1 + 3 * ERROR), EXACTLY).check(0, len(x)).state
+    assert (
+        not expected.elementwise(operator, [KernelOperand(x)], right * (1 + 3 * ERROR), EXACTLY).check(0, len(x)).state
+    )
 
 
 def test_gelu_is_as_exact_as_the_error_function() -> None:
     """Of the input where it is positive, of the output below that as well."""
     x = np.linspace(-18, 30, 30_001)
     right = np.array([gelu(each) for each in x.tolist()])
-    assert expected.elementwise(Elementwise.GELU, [Operand(x)], right, EXACTLY).check(0, len(x)).state
+    assert expected.elementwise(Elementwise.GELU, [KernelOperand(x)], right, EXACTLY).check(0, len(x)).state
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
@@ -69,8 +71,8 @@ def test_what_is_looked_up_is_what_is_computed(dtype: type, operator: Elementwis
     recorded = RANDOM.normal(size=len(x)).astype(dtype)
     for start in range(0, len(x), 1 << 12):
         part = slice(start, start + (1 << 12))
-        from_table = expected.elementwise(operator, [Operand(x)], recorded, EXACTLY).check(start, 1 << 12)
-        computed = expected.elementwise(operator, [Operand(x[part])], recorded[part], EXACTLY).check(0, 1 << 12)
+        from_table = expected.elementwise(operator, [KernelOperand(x)], recorded, EXACTLY).check(start, 1 << 12)
+        computed = expected.elementwise(operator, [KernelOperand(x[part])], recorded[part], EXACTLY).check(0, 1 << 12)
         assert np.array_equal(from_table, computed, equal_nan=True)
 
 
@@ -80,7 +82,9 @@ def test_operands_are_repeated_as_numpy_does(dtype: type, shape: tuple[int, int]
     one, other = RANDOM.normal(size=(40, 33)).astype(dtype), RANDOM.normal(size=shape).astype(dtype)
     right = one.astype(np.float64) * other.astype(np.float64)
     inner = {(40, 33): (1, 0), (1, 33): (1, 33), (40, 1): (33, 40), (1, 1): (1, 1)}[shape]
-    call = expected.elementwise(Elementwise.MULTIPLY, [Operand(one), Operand(other, *inner)], right, EXACTLY)
+    call = expected.elementwise(
+        Elementwise.MULTIPLY, [KernelOperand(one), KernelOperand(other, *inner)], right, EXACTLY
+    )
     assert call.check(0, right.size).state
     assert call.check(700, 333).state
     right.reshape(-1)[801] += 1
@@ -94,14 +98,14 @@ def test_what_is_not_finite_on_one_side_is_not_right(bad: float) -> None:
     for at in (0, 1700, 2999):
         spoilt = x.copy()
         spoilt[at] = bad
-        found = expected.elementwise(Elementwise.SAME, [Operand(x)], spoilt, EXACTLY).check(0, 3000)
+        found = expected.elementwise(Elementwise.SAME, [KernelOperand(x)], spoilt, EXACTLY).check(0, 3000)
         assert not found.state
         assert found.worst == math.inf
-    call = expected.elementwise(Elementwise.SAME, [Operand(spoilt)], spoilt, EXACTLY)
+    call = expected.elementwise(Elementwise.SAME, [KernelOperand(spoilt)], spoilt, EXACTLY)
     assert bool(call.check(0, 3000).state) is not math.isnan(bad)
 
 
-def normal(x: np.ndarray, scaled: Scaled) -> np.ndarray:
+def normal(x: np.ndarray, scaled: ScaledTerms) -> np.ndarray:
     plain = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + scaled.epsilon)
     return plain * scaled.scale + scaled.shift
 
@@ -111,7 +115,7 @@ def normal(x: np.ndarray, scaled: Scaled) -> np.ndarray:
 def test_rows_are_as_numpy_makes_them(operator: ByRow, width: int) -> None:
     x = RANDOM.normal(size=(9, width)).astype(np.float32)
     wide = x.astype(np.float64)
-    scaled = Scaled(RANDOM.normal(size=width), RANDOM.normal(size=width), 1e-5)
+    scaled = ScaledTerms(RANDOM.normal(size=width), RANDOM.normal(size=width), 1e-5)
     raised = np.exp(wide - wide.max(-1, keepdims=True))
     right = {
         ByRow.SOFTMAX: raised / raised.sum(-1, keepdims=True),
@@ -121,7 +125,7 @@ def test_rows_are_as_numpy_makes_them(operator: ByRow, width: int) -> None:
         ByRow.SUM: wide.sum(-1),
         ByRow.MEAN: wide.mean(-1),
     }[operator]
-    limits = Limits(ERROR, 1e-12, 0.0, 1e-12)
+    limits = ErrorLimits(ERROR, 1e-12, 0.0, 1e-12)
     call = expected.by_row(operator, (x, width), np.ascontiguousarray(right), limits, scaled)
     assert call.check(0, 9).state
     right[4] += 1e-3
@@ -157,11 +161,11 @@ def test_lengths_that_make_no_sense_are_refused(rows: int, width: int) -> None:
 
 def test_arguments_that_make_no_sense_are_refused() -> None:
     x = np.zeros(4)
-    call = expected.elementwise(Elementwise.EXP, [Operand(x)], x, EXACTLY)
+    call = expected.elementwise(Elementwise.EXP, [KernelOperand(x)], x, EXACTLY)
     with pytest.raises(ValueError, match="no sense"):
         call.check(-1, 2)
     with pytest.raises(ValueError, match="no sense"):
-        expected.elementwise(Elementwise.EXP, [Operand(x, 0, 4)], x, EXACTLY).check(0, 4)
+        expected.elementwise(Elementwise.EXP, [KernelOperand(x, 0, 4)], x, EXACTLY).check(0, 4)
     to = np.zeros(4)
     assert function("table_of", "qqp")(Elementwise.ADD, KINDS["bfloat16"], address(to)) == -1
     assert function("table_of", "qqp")(Elementwise.EXP, KINDS["float32"], address(to)) == -1

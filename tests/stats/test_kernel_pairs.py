@@ -18,7 +18,7 @@ from tests.stats.kernels import needs_kernel
 from tests.stats.test_kernel import NAMES, any_bits
 from tui_debugger.stats import kernel
 from tui_debugger.stats.compare import CompareOptions, CompareTask, PartialDifferences
-from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance, common_type, outside_mask
+from tui_debugger.stats.compare_pairs import EXACT, Boundary, Pairs, common_type, outside_mask
 from tui_debugger.stats.kernel.elements import INF, NAN, UPPER, BitCounts, Cells, count_edges, find_bad, keys_of
 from tui_debugger.stats.kernel.pairs import PairSums, change, count_outside
 
@@ -37,7 +37,7 @@ def moved(array: Array, shift: int) -> Array:
     return memory[shift:].view(array.dtype)
 
 
-def by_both(here: Array, there: Array, tolerance: Tolerance = EXACT) -> tuple[PartialDifferences, PartialDifferences]:
+def by_both(here: Array, there: Array, tolerance: Boundary = EXACT) -> tuple[PartialDifferences, PartialDifferences]:
     """What the kernel finds of two arrays, and what numpy does."""
     options = CompareOptions(tolerance, 20, common_type(here.dtype, there.dtype))
     by_numpy = PartialDifferences(options)
@@ -52,7 +52,7 @@ def test_pairs_of_any_bits_are_as_numpy_has_them(name: str, n: int) -> None:
     here, there = any_bits(name, n, 1), any_bits(name, n, 2)
     some = np.random.default_rng(3).random(n) < 0.3
     there = np.where(some, here, there).astype(here.dtype)
-    found, wanted = by_both(here, there, Tolerance(0.1, 0.5))
+    found, wanted = by_both(here, there, Boundary(0.1, 0.5))
     for each in COUNTS:
         assert getattr(found, each) == getattr(wanted, each), each
     for each in SUMS:
@@ -80,7 +80,7 @@ def test_pairs_may_lie_at_any_address(name: str, shift: int) -> None:
         assert str(getattr(found[0], each)) == str(getattr(wanted[0], each)), each
     assert change(moved(here, shift), there, [(0.1, 0.1, True)])[2] == change(here, there, [(0.1, 0.1, True)])[2]
     with np.errstate(all="ignore"):
-        outside = np.count_nonzero(outside_mask(here, there, Tolerance(0.1, 0.5), 2.0))
+        outside = np.count_nonzero(outside_mask(here, there, Boundary(0.1, 0.5), 2.0))
     halves = name == "int64"
     assert count_outside(moved(here, shift), moved(there, shift), 0.1, 0.5, 2.0, halves=halves) == outside
 

@@ -39,7 +39,7 @@ from tui_debugger.stats.measure import (
     subset,
 )
 from tui_debugger.stats.npy import FIRST_READ
-from tui_debugger.stats.records import ONLY_COMPARED, ROW, ReadRequests, Records, RequiredStats, Specs, State
+from tui_debugger.stats.records import ONLY_COMPARED, ROW, ReadRequests, ReadSpecs, Records, RecordState, RequiredStats
 from tui_debugger.stats.scan import joined, measure_file_span, spans_of
 
 pytestmark = pytest.mark.usefixtures("measured_by")
@@ -404,7 +404,7 @@ def test_a_file_that_may_still_be_written_is_not_to_be_believed_later(tmp_path: 
     rows = read_all(requests_for([*files, files[0]], [-1, 0, 1], EVERYTHING)).rows
     assert (rows["size"] > 0).tolist() == (rows["identity"] > 0).tolist() == [True, False, True]
     assert (rows["before_identity"] > 0).tolist() == [False, True, False]
-    assert rows["state"].tolist() == [State.MEASURED] * 3
+    assert rows["state"].tolist() == [RecordState.MEASURED] * 3
 
 
 # -- spans and checkpoints ---------------------------------------------------------------------------------------------
@@ -511,7 +511,12 @@ def test_values_of_big_tensors_are_not_mixed_up_when_one_of_them_breaks_off(
 
     monkeypatch.setattr(module.PairReader, "measure", failing)
     records = read_all(requests_for(files, [-1, 0, 0, 2], EVERYTHING))
-    assert records.rows["state"].tolist() == [State.MEASURED, State.UNREADABLE, State.MEASURED, State.MEASURED]
+    assert records.rows["state"].tolist() == [
+        RecordState.MEASURED,
+        RecordState.UNREADABLE,
+        RecordState.MEASURED,
+        RecordState.MEASURED,
+    ]
     assert records.rows["reference"].tolist() == [0, 0, 1, 3]
 
 
@@ -652,7 +657,7 @@ def test_a_batch_carries_the_members_of_its_own_files_only(tmp_path: Path) -> No
     specs = members(tmp_path, 1, 40, "safetensors")
     kind = replace(specs[0], path="", member="")
     paths, places = [os.fsencode(spec.path) for spec in specs], [spec.member for spec in specs]
-    every = Specs(paths, (kind,), np.zeros(len(specs), np.int32), places)
+    every = ReadSpecs(paths, (kind,), np.zeros(len(specs), np.int32), places)
     requests = replace(requests_for(specs, [-1] * len(specs), RequiredStats()), specs=every)
     batch, _ = subset(requests, np.array([5, 6]))
     assert [batch.specs.spec(row) for row in (0, 1)] == specs[5:7]
@@ -666,5 +671,5 @@ def test_a_damaged_member_says_why_and_spoils_no_neighbour(tmp_path: Path) -> No
     content[at : at + 4] = b"\0\0\0\0"
     path.write_bytes(content)
     records = read_all(requests_for(specs, [-1] * len(specs), RequiredStats()))
-    bad = [row for row in range(len(specs)) if records.rows["state"][row] == State.UNREADABLE]
+    bad = [row for row in range(len(specs)) if records.rows["state"][row] == RecordState.UNREADABLE]
     assert [specs[row].member for row in bad] == ["t1"]

@@ -371,11 +371,11 @@ def with_64_bits(content: bytes) -> bytes:
     return content[:end] + big + struct.pack("<4sLQL", b"PK\6\7", 0, end, 1) + content[end:]
 
 
-def quick(content: bytes) -> tuple[list[archive.Member], int] | None:
+def quick(content: bytes) -> tuple[list[archive.ArchiveMember], int] | None:
     return archive._plain_directory(content[10:], 10)
 
 
-def by_zipfile(path: Path, content: bytes) -> tuple[list[archive.Member], int] | None:
+def by_zipfile(path: Path, content: bytes) -> tuple[list[archive.ArchiveMember], int] | None:
     path.write_bytes(content)
     with path.open("rb") as file, contextlib.suppress(zipfile.BadZipFile):
         return archive._any_directory(file.fileno(), (0, len(content)))

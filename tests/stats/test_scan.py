@@ -23,9 +23,9 @@ from tui_debugger.stats import scan as huge
 from tui_debugger.stats import scan as module
 from tui_debugger.stats import side_by_side
 from tui_debugger.stats.measure import read_all
-from tui_debugger.stats.records import ReadRequests, Records, RequiredStats, State
+from tui_debugger.stats.records import ReadRequests, Records, RecordState, RequiredStats
 from tui_debugger.stats.scan import scan
-from tui_debugger.stats.workers import OwnExecutor, Workers
+from tui_debugger.stats.workers import MeasureWorkers, OwnExecutor
 
 pytestmark = pytest.mark.usefixtures("many_small_batches")
 
@@ -34,7 +34,7 @@ def sizes_of(requests: ReadRequests) -> npt.NDArray[np.int64]:
     return np.array([os.stat(path).st_size for path in requests.specs.paths])  # noqa: PTH116 - bytes
 
 
-def taken(requests: ReadRequests, workers: Workers, progress: ProgressFn = no_progress) -> Records:
+def taken(requests: ReadRequests, workers: MeasureWorkers, progress: ProgressFn = no_progress) -> Records:
     result = Records(len(requests))
     scan(requests, sizes_of(requests), workers, result.place, progress)
     return result
@@ -45,25 +45,25 @@ def every(requests: ReadRequests) -> npt.NDArray[np.int64]:
 
 
 @pytest.fixture(params=["here", "threads", "processes"])
-def workers(request: pytest.FixtureRequest) -> Iterator[Workers]:
+def workers(request: pytest.FixtureRequest) -> Iterator[MeasureWorkers]:
     if request.param == "processes":
         with ProcessPoolExecutor(2, get_context("spawn")) as processes:  # as somebody may hand in
-            yield Workers(executor=processes)
+            yield MeasureWorkers(executor=processes)
         return
-    made = Workers(1 if request.param == "here" else 3)
+    made = MeasureWorkers(1 if request.param == "here" else 3)
     yield made
     made.close()
 
 
 def test_records_have_the_same_bits_whoever_makes_them(
-    requests: ReadRequests, alone: Records, workers: Workers
+    requests: ReadRequests, alone: Records, workers: MeasureWorkers
 ) -> None:
     assert_equal_bits(taken(requests, workers), alone, every(requests))
     assert_equal_bits(taken(requests, workers), alone, every(requests))
     assert workers.notices == ()
 
 
-def test_bad_files_are_told_the_same_way_everywhere(tmp_path: Path, workers: Workers) -> None:
+def test_bad_files_are_told_the_same_way_everywhere(tmp_path: Path, workers: MeasureWorkers) -> None:
     files = [tmp_path / f"{row}.npy" for row in range(120)]
     for row, path in enumerate(files):
         np.save(path, np.full(row % 5, row, np.float32))
@@ -78,15 +78,15 @@ def test_bad_files_are_told_the_same_way_everywhere(tmp_path: Path, workers: Wor
     assert set(alone.errors) == {7, 50}
 
 
-def test_files_that_are_only_compared_with_stay_unknown(requests: ReadRequests, workers: Workers) -> None:
+def test_files_that_are_only_compared_with_stay_unknown(requests: ReadRequests, workers: MeasureWorkers) -> None:
     needs = [None if before < 0 else EVERYTHING for before in requests.previous.tolist()]
     some = requests_for([Path(os.fsdecode(path)) for path in requests.specs.paths], requests.previous.tolist(), needs)
     found = taken(some, workers)
-    assert ((found.rows["state"] == State.UNKNOWN) == (some.previous < 0)).all()
+    assert ((found.rows["state"] == RecordState.UNKNOWN) == (some.previous < 0)).all()
     assert_equal_bits(found, read_all(some), every(some))
 
 
-def test_progress_counts_files_and_ends_with_all_of_them(requests: ReadRequests, workers: Workers) -> None:
+def test_progress_counts_files_and_ends_with_all_of_them(requests: ReadRequests, workers: MeasureWorkers) -> None:
     seen: list[Progress] = []
     taken(requests, workers, seen.append)
     assert (seen[0].done, seen[-1].done) == (0, len(requests))
@@ -96,7 +96,7 @@ def test_progress_counts_files_and_ends_with_all_of_them(requests: ReadRequests,
     assert len(set(counts)) > 2
 
 
-def test_nothing_to_look_at_is_no_work(workers: Workers) -> None:
+def test_nothing_to_look_at_is_no_work(workers: MeasureWorkers) -> None:
     seen: list[Progress] = []
     result = Records(0)
     scan(requests_for([], [], []), np.zeros(0, np.int64), workers, result.place, seen.append)
@@ -128,7 +128,7 @@ def test_a_huge_tensor_is_shared_span_by_span(tmp_path: Path) -> None:
             return super().submit(fn, *args, **kwargs)
 
     with Noting(2) as threads:
-        found = taken(requests, Workers(executor=threads))
+        found = taken(requests, MeasureWorkers(executor=threads))
     assert given_away.count(huge.measure_file_span) >= 20
     assert_equal_bits(found, read_all(requests), every(requests))
     assert found.rows["before"].tolist() == [0, 1, 2, 2]
@@ -148,7 +148,7 @@ def test_a_huge_tensor_that_ends_too_early_says_so(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(module, "measure_file_span", late)
     with ThreadPoolExecutor(2) as threads:
-        found = taken(requests, Workers(executor=threads))
+        found = taken(requests, MeasureWorkers(executor=threads))
     assert "is truncated" in found.errors[0]
 
 
@@ -164,7 +164,7 @@ def test_other_work_is_done_while_others_read(requests: ReadRequests, alone: Rec
 
     result = Records(len(requests))
     with ThreadPoolExecutor(2) as threads:
-        scan(requests, sizes_of(requests), Workers(executor=threads), result.place, meanwhile=meanwhile)
+        scan(requests, sizes_of(requests), MeasureWorkers(executor=threads), result.place, meanwhile=meanwhile)
     assert len(done) >= 5
     assert set(done) == {threading.current_thread()}
     assert_equal_bits(result, alone, every(requests))
@@ -175,7 +175,7 @@ def test_who_reads_alone_does_no_other_work(requests: ReadRequests, alone: Recor
         pytest.fail("called")
 
     result = Records(len(requests))
-    scan(requests, sizes_of(requests), Workers(jobs=1), result.place, meanwhile=meanwhile)
+    scan(requests, sizes_of(requests), MeasureWorkers(jobs=1), result.place, meanwhile=meanwhile)
     assert_equal_bits(result, alone, every(requests))
 
 
@@ -184,7 +184,13 @@ def test_an_error_of_the_other_work_stops_the_work(requests: ReadRequests) -> No
         raise RuntimeError("other work")
 
     with ThreadPoolExecutor(2) as threads, pytest.raises(RuntimeError, match="other work"):
-        scan(requests, sizes_of(requests), Workers(executor=threads), Records(len(requests)).place, meanwhile=broken)
+        scan(
+            requests,
+            sizes_of(requests),
+            MeasureWorkers(executor=threads),
+            Records(len(requests)).place,
+            meanwhile=broken,
+        )
 
 
 # -- cancelling --------------------------------------------------------------------------------------------------------
@@ -198,11 +204,13 @@ def stopper(after: int) -> ProgressFn:
     return progress
 
 
-def test_what_was_done_before_cancelling_stands(requests: ReadRequests, alone: Records, workers: Workers) -> None:
+def test_what_was_done_before_cancelling_stands(
+    requests: ReadRequests, alone: Records, workers: MeasureWorkers
+) -> None:
     result = Records(len(requests))
     with pytest.raises(CancelledError):
         scan(requests, sizes_of(requests), workers, result.place, stopper(100))
-    done = np.flatnonzero(result.rows["state"] != State.UNKNOWN)
+    done = np.flatnonzero(result.rows["state"] != RecordState.UNKNOWN)
     assert 100 <= len(done) < len(requests)
     part = Records(len(done))
     part.place(result, done, np.arange(len(done)))
@@ -210,7 +218,7 @@ def test_what_was_done_before_cancelling_stands(requests: ReadRequests, alone: R
     assert_equal_bits(taken(requests, workers), alone, every(requests))
 
 
-def test_a_tensor_that_takes_minutes_is_cancelled_at_once(tmp_path: Path, workers: Workers) -> None:
+def test_a_tensor_that_takes_minutes_is_cancelled_at_once(tmp_path: Path, workers: MeasureWorkers) -> None:
     requests = requests_for([huge_file(tmp_path / "huge.npy")], [-1], RequiredStats())
     with pytest.raises(CancelledError):
         taken(requests, workers, stopping())
@@ -220,7 +228,7 @@ def test_a_tensor_that_takes_minutes_is_cancelled_at_once(tmp_path: Path, worker
 
 
 def test_closing_the_workers_stops_a_scan(tmp_path: Path) -> None:
-    workers = Workers(2)
+    workers = MeasureWorkers(2)
     requests = requests_for([huge_file(tmp_path / "huge.npy")], [-1], RequiredStats())
     closer = threading.Thread(target=workers.close)
 
@@ -233,7 +241,7 @@ def test_closing_the_workers_stops_a_scan(tmp_path: Path) -> None:
     closer.join()
 
 
-def test_an_error_of_the_receiver_stops_the_work(requests: ReadRequests, workers: Workers) -> None:
+def test_an_error_of_the_receiver_stops_the_work(requests: ReadRequests, workers: MeasureWorkers) -> None:
     def broken(_: Progress) -> None:
         raise RuntimeError("receiver")
 
@@ -257,14 +265,14 @@ def test_a_batch_that_kills_its_workers_is_done_here(requests: ReadRequests, alo
             return super().submit(fn, *args, **kwargs)
 
     with Deadly(2) as deadly:
-        assert_equal_bits(taken(requests, Workers(executor=deadly)), alone, every(requests))
+        assert_equal_bits(taken(requests, MeasureWorkers(executor=deadly)), alone, every(requests))
     assert deadly.victims == module.TRIES
 
 
 def test_an_executor_that_was_shut_down_leaves_the_work_here(requests: ReadRequests, alone: Records) -> None:
     threads = ThreadPoolExecutor(1)
     threads.shutdown()
-    workers = Workers(executor=threads)
+    workers = MeasureWorkers(executor=threads)
     assert_equal_bits(taken(requests, workers), alone, every(requests))
     assert workers.notices
 
@@ -285,7 +293,7 @@ def test_what_workers_elsewhere_cannot_read_is_read_here(requests: ReadRequests,
             future.set_result(fn(ReadRequests(specs, batch.previous, batch.needs, batch.need), **kwargs))
             return future
 
-    assert_equal_bits(taken(requests, Workers(executor=Elsewhere())), alone, every(requests))
+    assert_equal_bits(taken(requests, MeasureWorkers(executor=Elsewhere())), alone, every(requests))
 
 
 def test_relative_names_reach_workers_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,6 +310,6 @@ def test_relative_names_reach_workers_elsewhere(tmp_path: Path, monkeypatch: pyt
             future.set_result(fn(*args, **kwargs))
             return future
 
-    found = taken(requests_for([Path("x.npy")], [-1], RequiredStats()), Workers(executor=Elsewhere()))
+    found = taken(requests_for([Path("x.npy")], [-1], RequiredStats()), MeasureWorkers(executor=Elsewhere()))
     assert seen == [os.fsencode(tmp_path / "x.npy")]
     assert found.rows["count"].tolist() == [3]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tui_debugger.stats.blocks import BLOCK
-from tui_debugger.stats.records import Change, Closeness
-from tui_debugger.stats.side_by_side import Comparison, compare
+from tui_debugger.stats.records import Closeness, StepChange
+from tui_debugger.stats.side_by_side import BlockComparison, compare
 
 pytestmark = pytest.mark.usefixtures("measured_by")
 
@@ -84,7 +84,7 @@ class TestMeans:
     def test_nan_and_the_same_inf_make_the_mean_nan(self) -> None:
         for pair in ((f32(NAN, 1), f32(1, 1)), (f32(1, 1), f32(1, NAN)), (f32(INF), f32(INF))):
             assert math.isnan(compare(*pair)[0].mean_abs_difference)
-        assert compare(f32(INF, 1), f32(1, 1))[0] == Change(INF, 1)
+        assert compare(f32(INF, 1), f32(1, 1))[0] == StepChange(INF, 1)
 
 
 class TestInputs:
@@ -188,7 +188,7 @@ def test_any_pair_is_compared_as_defined(pair: tuple[Array, Array], repeats: int
 @given(pairs(), st.integers(0, 30))
 def test_parts_merge_to_the_whole(pair: tuple[Array, Array], cut: int) -> None:
     current, previous = (array.reshape(-1) for array in pair)
-    first, second = Comparison(TESTS), Comparison(TESTS)
+    first, second = BlockComparison(TESTS), BlockComparison(TESTS)
     first.add(current[:cut], previous[:cut])
     second.add(current[cut:], previous[cut:])
     first.merge(second)

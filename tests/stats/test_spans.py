@@ -21,12 +21,12 @@ from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress, ReadSpec
 from tui_debugger.stats import spans, workers
 from tui_debugger.stats.compare import compare
-from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance
+from tui_debugger.stats.compare_pairs import EXACT, Boundary, Pairs
 from tui_debugger.stats.distribution import count_bins, count_classes, linear_bins
 from tui_debugger.stats.npy import open_array
 from tui_debugger.stats.quantiles import headroom, quantiles
 from tui_debugger.stats.spans import SharedArrays, span_results
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 
 pytestmark = pytest.mark.usefixtures("measured_by")
 
@@ -37,9 +37,9 @@ FP8 = (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)
 
 
 @pytest.fixture(scope="module")
-def threads() -> Iterator[Callable[[int], Workers]]:
+def threads() -> Iterator[Callable[[int], MeasureWorkers]]:
     """So many threads."""
-    made = {n: Workers(n) for n in (1, 2, 5)}
+    made = {n: MeasureWorkers(n) for n in (1, 2, 5)}
     yield made.__getitem__
     for each in made.values():
         each.close()
@@ -84,7 +84,7 @@ def noise(kind: Any, size: int, seed: int) -> Array:
     size=st.integers(2, 700),
     span=st.sampled_from((7, 64, 100, 333)),
     top=st.integers(0, 12),
-    tolerance=st.sampled_from((EXACT, Tolerance(0.1, 0.01), Tolerance(percent=20))),
+    tolerance=st.sampled_from((EXACT, Boundary(0.1, 0.01), Boundary(percent=20))),
     seed=st.integers(0, 99),
 )
 def test_differences_are_the_same_whoever_works(
@@ -94,9 +94,9 @@ def test_differences_are_the_same_whoever_works(
     size: int,
     span: int,
     top: int,
-    tolerance: Tolerance,
+    tolerance: Boundary,
     seed: int,
-    threads: Callable[[int], Workers],
+    threads: Callable[[int], MeasureWorkers],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -112,7 +112,7 @@ def test_differences_are_the_same_whoever_works(
 
 
 def test_a_file_that_another_one_took_the_place_of_is_what_it_was_when_it_was_opened(
-    threads: Callable[[int], Workers], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    threads: Callable[[int], MeasureWorkers], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spans, "SPAN", 64)
     old, new = noise("f4", 500, 1), noise("f4", 500, 2)
@@ -140,7 +140,7 @@ def test_distributions_are_the_same_whoever_works(
     span: int,
     kept: int,
     seed: int,
-    threads: Callable[[int], Workers],
+    threads: Callable[[int], MeasureWorkers],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -187,7 +187,7 @@ class Sum:
         return int(prepared[slice(*span)].sum())
 
 
-def shared(tmp_path: Path, crew: Workers) -> SharedArrays:
+def shared(tmp_path: Path, crew: MeasureWorkers) -> SharedArrays:
     return SharedArrays((open_array(saved(tmp_path, "values.npy", np.arange(100))),), 100, crew)
 
 
@@ -204,7 +204,7 @@ class Waiting(Sum):
 
 
 def test_progress_can_stop_while_others_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: Callable[[int], Workers]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: Callable[[int], MeasureWorkers]
 ) -> None:
     monkeypatch.setattr(spans, "SPAN", 10)
     told: list[Progress] = []
@@ -224,13 +224,13 @@ def test_progress_can_stop_while_others_work(
 
 def test_closing_the_workers_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spans, "SPAN", 10)
-    crew = Workers(2)
+    crew = MeasureWorkers(2)
     with pytest.raises(CancelledError):
         list(span_results(shared(tmp_path, crew), Sum, "adding", lambda _: crew.close()))
 
 
 def test_a_file_that_was_written_over_is_read_from_where_it_was_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: Callable[[int], Workers]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: Callable[[int], MeasureWorkers]
 ) -> None:
     monkeypatch.setattr(spans, "SPAN", 10)
     values = shared(tmp_path, threads(2))
@@ -242,5 +242,5 @@ def test_what_workers_elsewhere_cannot_have_is_done_right_here(monkeypatch: pyte
     monkeypatch.setattr(spans, "SPAN", 10)
     with ThreadPoolExecutor(2) as executor:
         executor.submit = None  # type: ignore[method-assign, assignment]  # nobody calls it
-        values = SharedArrays((np.arange(100),), 100, Workers(executor=executor))
+        values = SharedArrays((np.arange(100),), 100, MeasureWorkers(executor=executor))
         assert sum(span_results(values, Sum, "adding")) == sum(range(100))

@@ -48,8 +48,8 @@ from tui_debugger.stats.npy import TensorFile, open_array, read_meta  # noqa: E4
 from tui_debugger.stats.records import RequiredStats  # noqa: E402
 from tui_debugger.stats.restricted_pickle import Instance  # noqa: E402
 from tui_debugger.stats.scan import SPAN, spans_of  # noqa: E402
-from tui_debugger.stats.torch_file import Tree, member_of, path_of, read_objects, read_tree, tensors  # noqa: E402
-from tui_debugger.stats.torch_pickle import TensorRef  # noqa: E402
+from tui_debugger.stats.torch_file import SavedTree, member_of, path_of, read_objects, read_tree, tensors  # noqa: E402
+from tui_debugger.stats.torch_pickle import SavedTensorRef  # noqa: E402
 
 Array = npt.NDArray[Any]
 FOLDERS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -530,7 +530,7 @@ class TestNothingIsRun:
                 with contextlib.suppress(UnreadableTensorError):
                     found = read(str(path))
                 assert not canary.exists()
-                if isinstance(found, Tree) and place != "as a key":  # what is a key is no value
+                if isinstance(found, SavedTree) and place != "as a key":  # what is a key is no value
                     problems = [ref.problem for _, ref in tensors(found) if ref.problem]
                     assert problems or command.what[0] in (getattr, Path.touch)
 
@@ -572,7 +572,7 @@ class TestNothingIsRun:
         assert done.stdout == "[1.0, 1.0, 1.0] False\n"
 
 
-def outcome(path: Path) -> tuple[Tree | None, dict[tuple[Any, ...], Array | str]]:
+def outcome(path: Path) -> tuple[SavedTree | None, dict[tuple[Any, ...], Array | str]]:
     """What a file holds: its tree, and for each place the values or what is wrong."""
     try:
         tree = read_tree(str(path))
@@ -831,7 +831,7 @@ def test_damaged_files_never_crash_hang_or_fill_the_memory(tmp_path: Path, count
         assert time.process_time() - began < 5
         readable += any(not isinstance(values, str) for values in found.values())
         for _, ref in tensors(tree) if tree is not None else ():
-            assert isinstance(ref, TensorRef)
+            assert isinstance(ref, SavedTensorRef)
     assert count // 20 < readable < count
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
     assert npy.FORMATS["pt"] is torch_file.open_value

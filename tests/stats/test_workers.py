@@ -15,7 +15,7 @@ import pytest
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.stats import workers as module
 from tui_debugger.stats.cluster import executor_of
-from tui_debugger.stats.workers import WORTH_HANDING_OVER, DaemonThreads, Workers, cores, in_order
+from tui_debugger.stats.workers import WORTH_HANDING_OVER, DaemonThreads, MeasureWorkers, cores, in_order
 
 
 def until(condition: Callable[[], Any]) -> Any:
@@ -36,13 +36,13 @@ def alive(pid: int) -> bool:
 
 
 @pytest.fixture
-def workers() -> Iterator[Workers]:
-    made = Workers(2)
+def workers() -> Iterator[MeasureWorkers]:
+    made = MeasureWorkers(2)
     yield made
     made.close()
 
 
-def test_small_work_is_done_right_here(workers: Workers) -> None:
+def test_small_work_is_done_right_here(workers: MeasureWorkers) -> None:
     threads = threading.active_count()
     assert not workers.shares(WORTH_HANDING_OVER - 1)
     assert workers.executor(WORTH_HANDING_OVER - 1) is None
@@ -50,7 +50,7 @@ def test_small_work_is_done_right_here(workers: Workers) -> None:
     assert threading.active_count() == threads
 
 
-def test_big_work_is_shared_by_threads_that_stay(workers: Workers) -> None:
+def test_big_work_is_shared_by_threads_that_stay(workers: MeasureWorkers) -> None:
     threads = workers.executor(WORTH_HANDING_OVER)
     assert isinstance(threads, DaemonThreads)
     assert not threads.remote
@@ -60,7 +60,7 @@ def test_big_work_is_shared_by_threads_that_stay(workers: Workers) -> None:
     assert workers.executor(WORTH_HANDING_OVER) is None
 
 
-def test_closing_ends_the_threads(workers: Workers) -> None:
+def test_closing_ends_the_threads(workers: MeasureWorkers) -> None:
     executor = workers.executor(WORTH_HANDING_OVER)
     assert executor is not None
     thread = executor.submit(threading.current_thread).result()
@@ -72,7 +72,7 @@ def test_closing_ends_the_threads(workers: Workers) -> None:
 
 
 def test_one_job_works_right_here() -> None:
-    workers = Workers(1)
+    workers = MeasureWorkers(1)
     assert not workers.shares(1 << 50)
     assert workers.executor(1 << 50) is None
     workers.close()
@@ -80,7 +80,7 @@ def test_one_job_works_right_here() -> None:
 
 def test_a_given_executor_is_used_and_left_open() -> None:
     with ThreadPoolExecutor(3) as threads:
-        workers = Workers(executor=threads)
+        workers = MeasureWorkers(executor=threads)
         assert workers.parallel == 3
         assert workers.executor(WORTH_HANDING_OVER) is threads
         workers.close()
@@ -90,10 +90,10 @@ def test_a_given_executor_is_used_and_left_open() -> None:
 def test_by_default_every_core_works_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cores() == len(os.sched_getaffinity(0))
     monkeypatch.setattr(module, "cores", lambda: 128)
-    assert Workers().parallel == module.MOST_JOBS
-    assert Workers(20).parallel == 20
+    assert MeasureWorkers().parallel == module.MOST_JOBS
+    assert MeasureWorkers(20).parallel == 20
     monkeypatch.setattr(module, "cores", lambda: 1)
-    assert Workers().executor(1 << 50) is None
+    assert MeasureWorkers().executor(1 << 50) is None
 
 
 # -- what they make of items -------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def test_by_default_every_core_works_up_to_a_bound(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("jobs", [1, 2, 5])
 def test_results_come_in_the_order_of_the_items(jobs: int) -> None:
-    workers, gate = Workers(jobs), threading.Event()
+    workers, gate = MeasureWorkers(jobs), threading.Event()
 
     def slow_first(number: int) -> int:
         if not number and jobs > 1:
@@ -113,7 +113,7 @@ def test_results_come_in_the_order_of_the_items(jobs: int) -> None:
     workers.close()
 
 
-def test_items_are_asked_for_when_somebody_is_free(workers: Workers) -> None:
+def test_items_are_asked_for_when_somebody_is_free(workers: MeasureWorkers) -> None:
     asked: list[int] = []
 
     def items() -> Iterator[int]:
@@ -128,7 +128,7 @@ def test_items_are_asked_for_when_somebody_is_free(workers: Workers) -> None:
     assert len(asked) == 2 * module.AHEAD
 
 
-def test_what_an_item_raises_comes_back_and_nothing_more_is_begun(workers: Workers) -> None:
+def test_what_an_item_raises_comes_back_and_nothing_more_is_begun(workers: MeasureWorkers) -> None:
     done: list[int] = []
 
     def fails(number: int) -> None:
@@ -141,7 +141,7 @@ def test_what_an_item_raises_comes_back_and_nothing_more_is_begun(workers: Worke
     assert len(done) < 10
 
 
-def test_whoever_waits_can_stop(workers: Workers) -> None:
+def test_whoever_waits_can_stop(workers: MeasureWorkers) -> None:
     may, done = threading.Event(), list[int]()
 
     def waits(number: int) -> None:
@@ -159,12 +159,12 @@ def test_whoever_waits_can_stop(workers: Workers) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_closing_stops(jobs: int) -> None:
-    workers = Workers(jobs)
+    workers = MeasureWorkers(jobs)
     with pytest.raises(CancelledError):
         list(workers.map(lambda _: workers.close(), range(100), 1 << 30))
 
 
-def test_closing_before_an_item_is_handed_over_stops(workers: Workers) -> None:
+def test_closing_before_an_item_is_handed_over_stops(workers: MeasureWorkers) -> None:
     def items() -> Iterator[int]:
         yield 0
         workers.close()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tui_debugger.stats.heat import Window
+from tui_debugger.stats.heat import HeatWindow
 
 
-def whole(shape: tuple[int, int], most: tuple[int, int]) -> Window:
+def whole(shape: tuple[int, int], most: tuple[int, int]) -> HeatWindow:
     """Returns all of a table in at most so many rows and columns of cells.
 
     Args:
@@ -13,4 +13,4 @@ def whole(shape: tuple[int, int], most: tuple[int, int]) -> Window:
         most: rows and columns of cells, at least 1.
     """
     rows, columns = (range(0, count, max(1, -(-count // limit))) for count, limit in zip(shape, most, strict=True))
-    return Window(rows, columns)
+    return HeatWindow(rows, columns)

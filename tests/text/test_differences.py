@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_debugger.stats.compare import Differences, compare, entry_at
-from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance
+from tui_debugger.stats.compare_pairs import EXACT, Boundary, Pairs
 from tui_debugger.text import differences as words
 from tui_debugger.text.differences import format_tolerance, parse_tolerance
 
 NAN, INF = np.nan, np.inf
 
 
-def found(here: Any, there: Any, tolerance: Tolerance = EXACT, dtype: str = "f4") -> Differences:
+def found(here: Any, there: Any, tolerance: Boundary = EXACT, dtype: str = "f4") -> Differences:
     return compare(Pairs(np.array(here, dtype), np.array(there, dtype)), tolerance=tolerance)
 
 
@@ -26,27 +26,27 @@ def found(here: Any, there: Any, tolerance: Tolerance = EXACT, dtype: str = "f4"
     [
         ([1, 2], [1, 2], EXACT, "equal: all 2 elements"),
         ([1, 2], [1, 3], EXACT, "different: 1 of 2 (50.0 %)"),
-        ([1, 2], [1, 3], Tolerance(atol=1), "equal within the tolerance: 1 of 2 (50.0 %) differ by less"),
-        ([1, 2], [1, 5], Tolerance(atol=1), "different beyond the tolerance: 1 of 2 (50.0 %)"),
+        ([1, 2], [1, 3], Boundary(atol=1), "equal within the tolerance: 1 of 2 (50.0 %) differ by less"),
+        ([1, 2], [1, 5], Boundary(atol=1), "different beyond the tolerance: 1 of 2 (50.0 %)"),
         ([NAN], [NAN], EXACT, "cannot judge: the only element is NaN on both sides: nothing to compare"),
         (
             [NAN] * 2,
             [NAN] * 2,
-            Tolerance(atol=1),
+            Boundary(atol=1),
             "cannot judge: all 2 elements are NaN on both sides: nothing to compare",
         ),
         ([NAN, 1], [NAN, 1], EXACT, "equal: 1 of 2 (50.0 %); 1 is NaN on both sides"),
         (
             [NAN, NAN, 1, 2],
             [NAN, NAN, 1, 3],
-            Tolerance(atol=1),
+            Boundary(atol=1),
             "equal within the tolerance: 1 of 4 (25.0 %) differ by less; 2 are NaN on both sides",
         ),
         ([NAN, 1], [NAN, 2], EXACT, "different: 1 of 2 (50.0 %)"),
         ([], [], EXACT, "equal: both are without elements"),
     ],
 )
-def test_the_verdict(here: list[float], there: list[float], tolerance: Tolerance, text: str) -> None:
+def test_the_verdict(here: list[float], there: list[float], tolerance: Boundary, text: str) -> None:
     assert words.verdict(found(here, there, tolerance)) == text
 
 
@@ -98,14 +98,14 @@ def test_an_element() -> None:
     [
         ("", EXACT),
         ("exact", EXACT),
-        ("rtol=1e-5 atol=1e-8", Tolerance(1e-5, 1e-8)),
-        ("rtol=1e-5, atol=1e-8", Tolerance(1e-5, 1e-8)),
-        ("5%", Tolerance(percent=5)),
-        ("5 %", Tolerance(percent=5)),
-        ("percent=5 atol=1", Tolerance(atol=1, percent=5)),
+        ("rtol=1e-5 atol=1e-8", Boundary(1e-5, 1e-8)),
+        ("rtol=1e-5, atol=1e-8", Boundary(1e-5, 1e-8)),
+        ("5%", Boundary(percent=5)),
+        ("5 %", Boundary(percent=5)),
+        ("percent=5 atol=1", Boundary(atol=1, percent=5)),
     ],
 )
-def test_tolerances_are_read(text: str, tolerance: Tolerance) -> None:
+def test_tolerances_are_read(text: str, tolerance: Boundary) -> None:
     assert parse_tolerance(text) == tolerance
 
 
@@ -114,13 +114,13 @@ def test_what_is_no_tolerance_says_why(text: str) -> None:
     assert isinstance(parse_tolerance(text), str)
 
 
-@given(st.builds(Tolerance, st.floats(0, 1e300), st.floats(0, 1e300), st.floats(0, 100)))
-def test_every_tolerance_reads_back(tolerance: Tolerance) -> None:
+@given(st.builds(Boundary, st.floats(0, 1e300), st.floats(0, 1e300), st.floats(0, 100)))
+def test_every_tolerance_reads_back(tolerance: Boundary) -> None:
     assert parse_tolerance(format_tolerance(tolerance)) == tolerance
 
 
 def test_a_tolerance_in_words() -> None:
     assert words.tolerance_text(EXACT, 0) == "exact"
-    assert words.tolerance_text(Tolerance(1e-5, 1e-8), 0) == "|d| ≤ 1e-8 + 1e-5·|there|"
-    assert words.tolerance_text(Tolerance(rtol=1e-5), 0) == "|d| ≤ 1e-5·|there|"
-    assert words.tolerance_text(Tolerance(atol=1, percent=5), 0.25) == "|d| ≤ 1 or |d| ≤ 0.25 (5 % of the greatest)"
+    assert words.tolerance_text(Boundary(1e-5, 1e-8), 0) == "|d| ≤ 1e-8 + 1e-5·|there|"
+    assert words.tolerance_text(Boundary(rtol=1e-5), 0) == "|d| ≤ 1e-5·|there|"
+    assert words.tolerance_text(Boundary(atol=1, percent=5), 0.25) == "|d| ≤ 1 or |d| ≤ 0.25 (5 % of the greatest)"

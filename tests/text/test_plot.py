@@ -18,7 +18,7 @@ from tui_debugger.text.plot import (
     Curve,
     Dots,
     Linear,
-    Log,
+    LogScale,
     SymmetricLog,
     axis_of,
     count_axis,
@@ -178,7 +178,7 @@ def test_ticks_lie_within_the_axis_and_are_few(values: list[float], log: bool, m
 @pytest.mark.parametrize(
     ("values", "log", "kind"),
     [
-        ([1.0, 1000.0], True, Log),
+        ([1.0, 1000.0], True, LogScale),
         ([-1.0, 1000.0], True, SymmetricLog),
         ([0.0, 1000.0], True, SymmetricLog),
         ([0.0, 0.0], True, Linear),
@@ -193,7 +193,7 @@ def test_a_logarithmic_axis_is_chosen_where_it_means_something(values: list[floa
 def test_ticks_are_round() -> None:
     assert Linear(0, 1).ticks(6) == [0, 0.2, 0.4, 0.6, 0.8, 1]
     assert Linear(-3, 7).ticks(3) == [0, 5]
-    assert Log(1e-3, 1e3).ticks(9) == [1e-3, 1e-2, 0.1, 1, 10, 100, 1000]
+    assert LogScale(1e-3, 1e3).ticks(9) == [1e-3, 1e-2, 0.1, 1, 10, 100, 1000]
     assert SymmetricLog(-100, 100, 1).ticks(7) == [-100, -10, -1, 0, 1, 10, 100]
 
 

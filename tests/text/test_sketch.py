@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.text.sketch import ASCII, HEAVY, UNICODE, Box, Edge, Ink, Sketch, SketchGraph, draw_sketch, layers_of
+from tui_debugger.text.sketch import (
+    ASCII,
+    HEAVY,
+    UNICODE,
+    Edge,
+    Ink,
+    Sketch,
+    SketchBox,
+    SketchGraph,
+    draw_sketch,
+    layers_of,
+)
 from tui_debugger.text.tables import width_of
 
 LEFT, RIGHT, UP, DOWN = (-1, 0), (1, 0), (0, -1), (0, 1)
@@ -33,7 +44,7 @@ NAMES = st.one_of(
     ),
 )
 BOXES = st.builds(
-    Box,
+    SketchBox,
     NAMES,
     st.sampled_from(["", "◆", "✗"]),
     st.sampled_from(["", "@2"]),
@@ -43,7 +54,7 @@ BOXES = st.builds(
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> tuple[list[Box], list[Edge]]:
+def graphs(draw: st.DrawFn) -> tuple[list[SketchBox], list[Edge]]:
     boxes = draw(st.lists(BOXES, min_size=1, max_size=14))
     ends = st.tuples(st.integers(0, len(boxes) - 1), st.integers(0, len(boxes) - 1))
     pairs = draw(st.lists(ends, max_size=26, unique=True))
@@ -105,7 +116,7 @@ def check(sketch: Sketch, graph: SketchGraph, width: int, height: int) -> None:
 
 @given(graphs(), st.data(), st.integers(8, 130), st.integers(3, 50))
 def test_one_reads_the_edges_in_the_picture_and_it_fits(
-    graph: tuple[list[Box], list[Edge]], data: st.DataObject, width: int, height: int
+    graph: tuple[list[SketchBox], list[Edge]], data: st.DataObject, width: int, height: int
 ) -> None:
     boxes, edges = graph
     centre = data.draw(st.integers(0, len(boxes) - 1))
@@ -116,17 +127,17 @@ def test_one_reads_the_edges_in_the_picture_and_it_fits(
 
 @given(graphs(), st.integers(8, 130), st.integers(3, 50))
 def test_without_unicode_the_picture_is_the_same_in_ascii(
-    graph: tuple[list[Box], list[Edge]], width: int, height: int
+    graph: tuple[list[SketchBox], list[Edge]], width: int, height: int
 ) -> None:
     boxes, edges = graph
-    boxes = [Box(ascii(box.name), box.mark, box.note, box.foot) for box in boxes]
+    boxes = [SketchBox(ascii(box.name), box.mark, box.note, box.foot) for box in boxes]
     whole = SketchGraph(boxes, edges)
     plain = draw_sketch(whole, width, height, ink=ASCII)
     assert all(row.isascii() for row in plain.rows)
     assert plain.boxes == draw_sketch(whole, width, height).boxes
 
 
-BOX = [Box(name) for name in ("x", "Sigmoid-op1", "Mul-op2", "Log-op3", "Exp-op4", "Add-op5")]
+BOX = [SketchBox(name) for name in ("x", "Sigmoid-op1", "Mul-op2", "Log-op3", "Exp-op4", "Add-op5")]
 X, SIGMOID, MUL, LOG, EXP, ADD = range(6)
 EDGES = [
     Edge(X, SIGMOID, "0"),
@@ -183,7 +194,7 @@ def test_pictures(width: int, ink: Ink) -> None:
 
 
 def test_what_there_is_no_room_for_is_counted_and_findings_stay() -> None:
-    boxes = [Box("w"), *(Box(f"Neg-op{n}", important=n == 29) for n in range(30))]
+    boxes = [SketchBox("w"), *(SketchBox(f"Neg-op{n}", important=n == 29) for n in range(30))]
     edges = [Edge(0, n, "0") for n in range(1, 31)]
     graph = SketchGraph(boxes, edges, 0, {1: 7})
     sketch = draw_sketch(graph, 60, 15)
@@ -196,7 +207,7 @@ def test_what_there_is_no_room_for_is_counted_and_findings_stay() -> None:
 
 
 def test_layers_without_room_are_counted() -> None:
-    boxes = [Box(f"Neg-op{n}") for n in range(9)]
+    boxes = [SketchBox(f"Neg-op{n}") for n in range(9)]
     edges = [Edge(n, n + 1, "0") for n in range(8)]
     graph = SketchGraph(boxes, edges, 4, hops=4)
     assert draw_sketch(graph, 200, 9).beyond == 0
@@ -206,7 +217,7 @@ def test_layers_without_room_are_counted() -> None:
 
 
 def test_a_way_back_is_left_out_and_named() -> None:
-    sketch = draw_sketch(SketchGraph([Box("a"), Box("b")], [Edge(0, 1), Edge(1, 0)]), 40, 9)
+    sketch = draw_sketch(SketchGraph([SketchBox("a"), SketchBox("b")], [Edge(0, 1), Edge(1, 0)]), 40, 9)
     assert (len(sketch.edges), len(sketch.left_out)) == (1, 1)
 
 

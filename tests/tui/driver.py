@@ -20,7 +20,7 @@ from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.model import ProgressFn, RunInfo, Watchpoint, no_progress
 from tui_debugger.session import Session
-from tui_debugger.session.following import Follower
+from tui_debugger.session.following import RunFollower
 from tui_debugger.sources.base import Source
 from tui_debugger.sources.registry import open_source
 from tui_debugger.tui.app import TdbgApp
@@ -137,7 +137,7 @@ class KnownSession(ShownSession):
         self._measured = Measured.of(path)
         super().__init__(self._measured.source, shown_as, source_map)
         self._cache = self._measured.stats
-        self._follower = Follower(self.source, self._cache)
+        self._follower = RunFollower(self.source, self._cache)
 
     def check(
         self,

@@ -19,8 +19,8 @@ from tests.tui.screens_host import HOSTILE
 from tests.tui.sizes import every_size
 from tests.unreadable import wound
 from tui_debugger.check import pipeline
-from tui_debugger.check.plan import Plan
-from tui_debugger.check.step import Checker
+from tui_debugger.check.plan import StepPlan
+from tui_debugger.check.step import StepChecker
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Progress, Side
 from tui_debugger.session import Session
@@ -296,9 +296,9 @@ async def test_a_stopped_check_says_how_far_it_came_and_the_next_one_goes_on(
     monkeypatch.setattr(pipeline, "MOST", 1)  # step by step, so that it is known what is finished when
     async with open_screen(NAN, size=size, recommended=False, measured=False) as screen:
         judged: list[int] = []
-        real = Checker.judge
+        real = StepChecker.judge
 
-        def judge(self: Checker, plans: Sequence[Plan], progress: Any) -> Any:
+        def judge(self: StepChecker, plans: Sequence[StepPlan], progress: Any) -> Any:
             (plan,) = plans
             if plan.step == 2 and 2 not in judged:
                 judged.append(2)
@@ -307,7 +307,7 @@ async def test_a_stopped_check_says_how_far_it_came_and_the_next_one_goes_on(
             progress(Progress(0, 1, "judging"))
             return real(self, plans, progress)
 
-        monkeypatch.setattr(Checker, "judge", judge)
+        monkeypatch.setattr(StepChecker, "judge", judge)
         await screen.press("a", "R")
         await screen.settled()
         assert "◐ stopped: 2 of 6 steps checked (steps 0,1)" in screen.main.header.plain
@@ -331,7 +331,7 @@ async def test_a_check_that_is_stopped_before_anything_is_finished_is_not_fresh(
         def judge(*_: Any) -> Any:
             raise CancelledError("stopped")
 
-        monkeypatch.setattr(Checker, "judge", judge)
+        monkeypatch.setattr(StepChecker, "judge", judge)
         await screen.press("a", "R")
         await screen.settled()
         assert "◐ stopped: 0 of 6 steps checked" in screen.main.header.plain

@@ -11,7 +11,7 @@ from textual.widget import Widget
 
 from tests.tui.conftest import OpenScreen
 from tests.tui.sizes import every_size
-from tui_debugger.tui.dialogs.modal import Box
+from tui_debugger.tui.dialogs.modal import DialogBox
 from tui_debugger.tui.widgets.line_window import CachedColumn
 from tui_debugger.tui.written_lines import ExactCompositor
 
@@ -52,7 +52,12 @@ async def test_what_is_drawn_once_for_many_lines_is_what_each_of_them_would_be(
     async with open_screen(NAN, size=(120, 40)) as screen:
         await screen.press("n", key)
         await screen.settled()
-        grounds = [screen.app.screen, screen.app.screen.query_one(Box), screen.main, *screen.main.query(CachedColumn)]
+        grounds = [
+            screen.app.screen,
+            screen.app.screen.query_one(DialogBox),
+            screen.main,
+            *screen.main.query(CachedColumn),
+        ]
         for widget in grounds:
             whole = Region(0, 0, *widget.outer_size)
             each = [

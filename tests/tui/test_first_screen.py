@@ -19,7 +19,7 @@ from tests.tui.live_driver import attached
 from tests.tui.sizes import every_size
 from tui_debugger.check.verdicts import Outcome
 from tui_debugger.diagnose.headline import Headline
-from tui_debugger.graph.tree import Tree
+from tui_debugger.graph.tree import ScopeTree
 from tui_debugger.model import Hit, ProgressFn
 from tui_debugger.session import CheckResult, Session
 from tui_debugger.sources.registry import open_source
@@ -304,7 +304,7 @@ async def test_an_answer_that_comes_before_the_nodes_still_leads_to_its_tensor(
         led.set()
 
     class LateNodes(Session):
-        def tree(self, rank: int) -> Tree:
+        def tree(self, rank: int) -> ScopeTree:
             if threading.current_thread().name == "tdbg-nodes":
                 assert led.wait(PATIENCE)
             return super().tree(rank)

@@ -17,7 +17,7 @@ from tui_debugger.model import Hit, Side, Verdict
 from tui_debugger.session import Session
 from tui_debugger.session.session import open_dump
 from tui_debugger.tui.panes.hit_rows import HitFilter, HitOrder, HitRows, abbreviation_text, found_in
-from tui_debugger.tui.widgets.text import Pattern
+from tui_debugger.tui.widgets.text import SearchPattern
 
 
 @pytest.fixture(params=["mindspore-2.0-nan", "mindspore-2.10-mlp"])
@@ -61,7 +61,7 @@ def test_a_filter_keeps_what_all_its_parts_keep(hits: HitList, quiet: bool) -> N
     "text", ["log", "TO", "op3", "e-op", "-op38 ", "weight wcl", "~Log|Div", "~^Default.*TO$", "zz"]
 )
 def test_a_search_finds_what_stands_in_name_and_abbreviations(hits: HitList, text: str) -> None:
-    pattern = Pattern.of(text)
+    pattern = SearchPattern.of(text)
     assert pattern is not None
     expected = [pattern.test(f"{hit.key.node} {abbreviation_text(hit).plain}") for hit in hits]
     assert found_in(hits, pattern.test).tolist() == expected

@@ -14,8 +14,8 @@ from tests.thorough import few
 from tests.tui.driver import Driver, opened
 from tests.tui.live_driver import listening
 from tui_debugger.live.client.messages import GraphBuilder
-from tui_debugger.session.comparison import Against
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.session.comparison import ComparedRun
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.values.screen import ValuesScreen
 from tui_debugger.tui.views.registry import VIEWS
 from tui_debugger.tui.views.runs import RunsView
@@ -124,7 +124,7 @@ async def test_values_and_what_is_copied_are_safe(hostile: Path, node: str) -> N
 async def test_a_line_of_a_dialog_makes_safe_whatever_it_is_given(hostile: Path) -> None:
     async with opened(hostile) as screen:
         for content in (EVIL, Content.assemble(("bold \x1b[31m", "bold"), EVIL)):
-            line = Line(content)
+            line = PlainLine(content)
             await screen.main.mount(line)
             line.show(content)
             await screen.pilot.pause()
@@ -175,7 +175,7 @@ async def test_two_runs_do_not_draw_them(hostile: Path, tmp_path: Path, size: tu
     shutil.copytree(hostile, other)
     for file in sorted(other.rglob("ReLU*output*"))[:1]:
         np.save(file, np.load(file) + np.float32(1))
-    async with opened(hostile, size=size, against=Against(str(other))) as screen:
+    async with opened(hostile, size=size, against=ComparedRun(str(other))) as screen:
         assert isinstance(screen.app.screen, RunsView)
         for key in ("n", "down", "3", "end", "tab", "down", "t", "down", "escape", "2", "!", "escape", "Y", "U", "w"):
             await screen.press("exclamation_mark" if key == "!" else key)

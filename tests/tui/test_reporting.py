@@ -10,7 +10,7 @@ from tests.session.opened import snapshot, writable_copy
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
 from tests.tui.live_driver import demo, to_first_hit
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.dialogs.prompts import TextPrompt
 
 NAN = "mindspore-2.0-nan"
@@ -26,7 +26,7 @@ async def write_to(screen: Driver, path: Path) -> None:
 
 
 def message(screen: Driver) -> str:
-    return str(screen.app.screen.query_one("#message", Line).render())
+    return str(screen.app.screen.query_one("#message", PlainLine).render())
 
 
 @pytest.mark.turns("size")

@@ -21,7 +21,7 @@ from tui_debugger.tui.views.origin import OriginView
 from tui_debugger.tui.views.registry import VIEWS
 from tui_debugger.tui.views.view import View
 from tui_debugger.tui.widgets.search import SearchBar
-from tui_debugger.tui.widgets.text import Pattern
+from tui_debugger.tui.widgets.text import SearchPattern
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 NAN = "mindspore-2.0-nan"
@@ -477,7 +477,7 @@ async def test_keys_get_through_while_100_000_rows_are_searched_and_stale_answer
     [("fc", ["FC"]), ("~f.", ["FC", "fc"]), ("c2", ["C2"]), (".", ["."]), ("~x*", []), ("zz", [])],
 )
 def test_a_pattern_finds_parts_whatever_the_case(text: str, found: list[str]) -> None:
-    pattern = Pattern.of(text)
+    pattern = SearchPattern.of(text)
     assert pattern is not None
     name = "FC2.fc" if text == "~f." else "FC2.weight"
     spans = pattern.spans(name)
@@ -487,4 +487,4 @@ def test_a_pattern_finds_parts_whatever_the_case(text: str, found: list[str]) ->
 
 @pytest.mark.parametrize("text", ["", "~"])
 def test_nothing_to_look_for_is_no_pattern(text: str) -> None:
-    assert Pattern.of(text) is None
+    assert SearchPattern.of(text) is None

@@ -28,8 +28,8 @@ from tui_debugger.session import Session
 from tui_debugger.session.dumps import LastVerdict, RecentDumps
 from tui_debugger.sources.registry import open_source
 from tui_debugger.tui.actions import START_ACTIONS, start_actions
-from tui_debugger.tui.app import Start, TdbgApp
-from tui_debugger.tui.dialogs.modal import Field
+from tui_debugger.tui.app import StartSettings, TdbgApp
+from tui_debugger.tui.dialogs.modal import InputLine
 from tui_debugger.tui.settings import apply
 from tui_debugger.tui.start_page import StartPage
 
@@ -87,7 +87,7 @@ def opening(path: Path) -> Callable[[ProgressFn], Session]:
 async def started(
     directory: Path, *, size: tuple[int, int] = (120, 40), with_recent: bool = True, look: bool = True, **more: Any
 ) -> AsyncIterator[Page]:
-    app = TdbgApp(Start(directory, opening, with_recent=with_recent), recommended=True, **more)
+    app = TdbgApp(StartSettings(directory, opening, with_recent=with_recent), recommended=True, **more)
     async with app.run_test(size=size) as pilot:
         page = Page(app, pilot)
         if look:
@@ -211,7 +211,7 @@ async def test_a_path_can_be_typed(runs: Path) -> None:
     async with started(runs) as page:
         await page.press("p")
         assert "Open which path?" in page.text
-        page.app.screen.query_one(Field).value = "healthy/rank_0"
+        page.app.screen.query_one(InputLine).value = "healthy/rank_0"
         await page.pilot.press("enter")
         await page.opened()
         assert page.app.main.opened_session.info.path == str(runs / "healthy")
@@ -222,7 +222,7 @@ async def test_a_path_with_several_dumps_is_listed(runs: Path) -> None:
     write_dump(runs / "more/two", steps=(0,))
     async with started(runs) as page:
         await page.press("p")
-        page.app.screen.query_one(Field).value = "more"
+        page.app.screen.query_one(InputLine).value = "more"
         await page.press("enter")
         await page.until(lambda: page.names == ["one", "two"])
         assert str(runs / "more")[-20:] in page.text.splitlines()[0]
@@ -233,7 +233,7 @@ async def test_a_wrong_path_is_answered_on_the_page(runs: Path, typed: str, said
     (runs / "empty").mkdir()
     async with started(runs) as page:
         await page.press("p")
-        page.app.screen.query_one(Field).value = typed
+        page.app.screen.query_one(InputLine).value = typed
         await page.press("enter")
         await page.until(lambda: said in page.page.footer.notice)
         assert page.app.screen is page.page

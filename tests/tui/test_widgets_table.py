@@ -9,13 +9,13 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 
 from tui_debugger.tui import theme
-from tui_debugger.tui.widgets.text import Cell, Pattern, ScopedName
-from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, ListRows, VirtualTable
+from tui_debugger.tui.widgets.text import Cell, ScopedName, SearchPattern
+from tui_debugger.tui.widgets.virtual_table import LazyRows, ListRows, TableColumn, VirtualTable
 
 COLUMNS = (
-    Column("step", 4, right=True, frozen=True),
-    Column("name", 10, elastic=1),
-    Column("dtype", 8),
+    TableColumn("step", 4, right=True, frozen=True),
+    TableColumn("name", 10, elastic=1),
+    TableColumn("dtype", 8),
 )
 
 
@@ -154,7 +154,7 @@ async def test_long_text_is_reached_sideways_while_frozen_columns_stay() -> None
 
 
 async def test_a_name_stays_while_its_scope_and_other_long_texts_are_moved_sideways() -> None:
-    columns = (Column("name", 16, elastic=1), Column("why", 8, elastic=1))
+    columns = (TableColumn("name", 16, elastic=1), TableColumn("why", 8, elastic=1))
     rows = [(ScopedName(Text(name), "Default/net/norm"), "a cause of many words") for name in ("Log-op1", "L" * 20)]
     app = TableApp(VirtualTable(columns, ListRows([*rows, (ScopedName(Text("/a/path/without/a/scope")), "–")])))
     async with app.run_test(size=(30, 5)) as pilot:
@@ -164,13 +164,13 @@ async def test_a_name_stays_while_its_scope_and_other_long_texts_are_moved_sidew
         assert lines(app.table)[1] == "▌Log-op1  net/norm many words"
         assert lines(app.table)[2] == " LLLLLL…LLLLLLLLLL many words"
         assert lines(app.table)[3].startswith(" h/without/a/scope"), "what has no scope is a text as others"
-        app.table.set_pattern(Pattern.of("log"))
+        app.table.set_pattern(SearchPattern.of("log"))
         marks = [text for text, style, _ in app.table.render_line(1) if style and style.bgcolor == theme.MATCH.bgcolor]
         assert marks == ["Log"]
 
 
 async def test_columns_that_do_not_fit_are_reached_sideways() -> None:
-    columns = (Column("a", 4, frozen=True), *(Column(f"c{i}", 10) for i in range(8)))
+    columns = (TableColumn("a", 4, frozen=True), *(TableColumn(f"c{i}", 10) for i in range(8)))
     app = TableApp(VirtualTable(columns, ListRows([("key", *(f"value{i}" for i in range(8)))])))
     async with app.run_test(size=(40, 5)) as pilot:
         assert "value7" not in lines(app.table)[1]
@@ -182,16 +182,24 @@ async def test_columns_that_do_not_fit_are_reached_sideways() -> None:
 
 
 async def test_the_sign_of_more_columns_leaves_no_half_of_a_title() -> None:
-    columns = (Column("name", 8, frozen=True), Column("steps", 10, right=True), Column("ranks", 14, right=True))
-    app = TableApp(VirtualTable((*columns, Column("place", 20)), ListRows([("a", "1", "2", "3")])))
+    columns = (
+        TableColumn("name", 8, frozen=True),
+        TableColumn("steps", 10, right=True),
+        TableColumn("ranks", 14, right=True),
+    )
+    app = TableApp(VirtualTable((*columns, TableColumn("place", 20)), ListRows([("a", "1", "2", "3")])))
     async with app.run_test(size=(35, 4)):
         assert lines(app.table)[0].split() == ["name", "steps", "2", "more", "→"]
 
 
 async def test_the_sign_of_more_columns_leaves_numbers_their_title() -> None:
-    columns = (Column("name", 8, frozen=True), Column("min", 10, right=True), Column("max", 10, right=True))
+    columns = (
+        TableColumn("name", 8, frozen=True),
+        TableColumn("min", 10, right=True),
+        TableColumn("max", 10, right=True),
+    )
     rows = ListRows([("a", "1.5", "2.5", "0", "x")])
-    app = TableApp(VirtualTable((*columns, Column("NaN", 5, right=True), Column("from", 20)), rows))
+    app = TableApp(VirtualTable((*columns, TableColumn("NaN", 5, right=True), TableColumn("from", 20)), rows))
     async with app.run_test(size=(33, 4)):
         assert lines(app.table) == [" name            min    max +2 →", "▌a               1.5        2.5", "", ""]
 
@@ -279,7 +287,7 @@ async def test_columns_that_came_while_it_was_hidden_share_the_width_that_it_com
     async with app.run_test(size=(60, 10)) as pilot:
         app.table.display = False
         await pilot.pause()
-        app.table.set_columns((Column("step", 6, right=True, frozen=True), *COLUMNS[1:]))
+        app.table.set_columns((TableColumn("step", 6, right=True, frozen=True), *COLUMNS[1:]))
         app.table.display = True
         await pilot.pause()
         assert app.table.size.width == 60

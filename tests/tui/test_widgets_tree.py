@@ -10,9 +10,9 @@ from textual.app import App, ComposeResult
 
 from tests.sources.memory import Op, table_of
 from tui_debugger.graph.table import GraphInfo, NodeTable
-from tui_debugger.graph.tree import Tree, build_tree
+from tui_debugger.graph.tree import ScopeTree, build_tree
 from tui_debugger.tui.panes.nodes import NodeTree
-from tui_debugger.tui.watcher import Marks
+from tui_debugger.tui.watcher import TreeMarks
 
 LARGE = 100_000
 
@@ -21,18 +21,18 @@ def nodes_at(*paths: str) -> NodeTable:
     return table_of([Op(path) for path in paths], [GraphInfo("kernel_graph_0", 0)])
 
 
-def tree_of(*paths: str) -> Tree:
+def tree_of(*paths: str) -> ScopeTree:
     return build_tree(nodes_at(*paths))
 
 
-def large_tree() -> Tree:
+def large_tree() -> ScopeTree:
     return tree_of(*(f"Default/block{i // 1000}/layer{i // 10 % 100}/Op-op{i}" for i in range(LARGE)))
 
 
 class TreeApp(App[None]):
     CSS = "NodeTree { height: 100%; }"
 
-    def __init__(self, tree: Tree | None = None) -> None:
+    def __init__(self, tree: ScopeTree | None = None) -> None:
         super().__init__()
         self.widget = CountingTree()
         self.first = tree
@@ -111,7 +111,7 @@ async def test_marks_are_glyphs_and_scopes_gather_them() -> None:
     app = TreeApp(tree)
     async with app.run_test(size=(40, 10)) as pilot:
         watched, hit, origin = (np.array(mask, np.bool_) for mask in ([1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 1, 0]))
-        marks = Marks.none(len(tree))
+        marks = TreeMarks.none(len(tree))
         marks = dataclasses.replace(
             marks, watch=tree.coverage(watched), hit=tree.any_below(hit), origin=tree.any_below(origin)
         )

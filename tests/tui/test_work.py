@@ -15,7 +15,7 @@ from tests.patience import PATIENCE
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
 from tui_debugger.tui import work as work_module
-from tui_debugger.tui.work import Delivery, Report, Workers
+from tui_debugger.tui.work import Delivery, JobProgress, JobRunner
 
 
 class Inbox:
@@ -26,7 +26,7 @@ class Inbox:
         self.results: list[Any] = []
         self.errors: list[Exception] = []
         self._changed = threading.Condition()
-        self.workers = Workers(self, self.errors.append)
+        self.workers = JobRunner(self, self.errors.append)
 
     def __call__(self, message: Message) -> None:
         assert isinstance(message, Delivery)
@@ -38,7 +38,7 @@ class Inbox:
         with self._changed:
             assert self._changed.wait_for(condition, PATIENCE)
 
-    def run(self, job: Callable[[Report], Any], **options: Any) -> int:
+    def run(self, job: Callable[[JobProgress], Any], **options: Any) -> int:
         return self.workers.run("lane", job, self.results.append, **options)
 
     def deliver(self) -> None:
@@ -56,7 +56,7 @@ def inbox() -> Inbox:
 def test_newer_work_replaces_what_waits_and_cancels_what_runs(inbox: Inbox) -> None:
     started, seen = threading.Event(), []
 
-    def long(report: Report) -> None:
+    def long(report: JobProgress) -> None:
         started.set()
         try:
             while True:
@@ -108,7 +108,7 @@ def test_a_screen_that_is_gone_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 
     sent, raised = threading.Event(), []
     monkeypatch.setattr(threading, "excepthook", raised.append)
-    workers = Workers(post, lambda _: None)
+    workers = JobRunner(post, lambda _: None)
     workers.run("lane", lambda _: 1, lambda _: None)
     assert sent.wait(PATIENCE)
     workers.close(PATIENCE)
@@ -116,7 +116,7 @@ def test_a_screen_that_is_gone_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_partial_results_come_before_the_last_one(inbox: Inbox) -> None:
-    def job(report: Report) -> str:
+    def job(report: JobProgress) -> str:
         report.partial("some")
         return "all"
 
@@ -147,7 +147,7 @@ def test_who_waits_gets_what_is_there_in_time_before_the_call_returns(inbox: Inb
 def test_esc_cancels_and_the_work_says_so(inbox: Inbox) -> None:
     started = threading.Event()
 
-    def long(report: Report) -> None:
+    def long(report: JobProgress) -> None:
         started.set()
         while True:
             report(Progress(0, 0, "step 3"))
@@ -167,7 +167,7 @@ def test_esc_cancels_and_the_work_says_so(inbox: Inbox) -> None:
 
 
 def test_whatever_a_job_raises_reaches_the_screen(inbox: Inbox) -> None:
-    def broken(_: Report) -> None:
+    def broken(_: JobProgress) -> None:
         raise ZeroDivisionError
 
     inbox.run(broken)
@@ -187,7 +187,7 @@ def test_progress_comes_at_most_four_times_a_second_and_replaces_itself(
     now = [100.0]
     monkeypatch.setattr(work_module.time, "monotonic", lambda: now[0])
 
-    def job(report: Report) -> str:
+    def job(report: JobProgress) -> str:
         for step in range(1000):
             now[0] += 0.01
             report(Progress(step, 1000))
@@ -238,7 +238,7 @@ def test_leaving_does_not_wait_for_work_that_never_ends(inbox: Inbox) -> None:
     workers = inbox.workers
     started, gate = threading.Event(), threading.Event()
 
-    def deaf(_: Report) -> str:
+    def deaf(_: JobProgress) -> str:
         started.set()
         gate.wait()
         return "too late"

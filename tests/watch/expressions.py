@@ -19,10 +19,10 @@ from tui_debugger.watch.expression import (
     NUMBER_FACTS,
     And,
     Arithmetic,
-    Call,
-    Comparison,
+    ComparisonChain,
     Expression,
     Fact,
+    FunctionCall,
     Negative,
     Node,
     Not,
@@ -49,7 +49,7 @@ def _sums_and_products(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node
         return Arithmetic(first, rest)
 
     def call(function: str, least: int, most: int) -> st.SearchStrategy[Node]:
-        return st.builds(Call, st.just(function), st.lists(inner, min_size=least, max_size=most).map(tuple))
+        return st.builds(FunctionCall, st.just(function), st.lists(inner, min_size=least, max_size=most).map(tuple))
 
     calls = [call(each, 1, 1) for each in ("abs", "sqrt", "log10")] + [call(each, 2, 3) for each in ("min", "max")]
     return st.one_of(chain("+-"), chain("*/"), st.builds(Negative, inner), *calls)
@@ -60,15 +60,15 @@ texts = st.sampled_from(["weight", "MatMul", "float32", "it's", 'a "b"', "a@b"])
 _links = st.lists(st.tuples(st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), values), min_size=1, max_size=2)
 _equal = st.sampled_from(["==", "!="])
 comparisons = st.one_of(
-    st.builds(Comparison, values, _links.map(tuple)),
+    st.builds(ComparisonChain, values, _links.map(tuple)),
     st.builds(
-        lambda name, sign, text: Comparison(Fact(name), ((sign, text),)),
+        lambda name, sign, text: ComparisonChain(Fact(name), ((sign, text),)),
         st.sampled_from(["dtype", "type", "name"]),
         _equal,
         texts,
     ),
     st.builds(
-        lambda sign, word: Comparison(Text(word), ((sign, Fact("category")),)),
+        lambda sign, word: ComparisonChain(Text(word), ((sign, Fact("category")),)),
         _equal,
         st.sampled_from(sorted(CATEGORY_WORDS)),
     ),
@@ -90,9 +90,9 @@ def depth(node: Node) -> int:
     match node:
         case Negative(of) | Not(of):
             return 1 + depth(of)
-        case Arithmetic(first, rest) | Comparison(first, rest):
+        case Arithmetic(first, rest) | ComparisonChain(first, rest):
             return 1 + max(depth(first), *(depth(each) for _, each in rest))
-        case Call(_, parts) | And(parts) | Or(parts):
+        case FunctionCall(_, parts) | And(parts) | Or(parts):
             return 1 + max(depth(each) for each in parts)
         case _:
             return 0
@@ -133,15 +133,15 @@ def holds(node: Node, record: Record) -> bool | None:
         case Or(parts):
             found = [holds(each, record) for each in parts]
             return True if True in found else None if None in found else False
-        case Comparison(Quantity(name, previous), ((sign, Number(value)),)) if beyond(
+        case ComparisonChain(Quantity(name, previous), ((sign, Number(value)),)) if beyond(
             least(name, record, previous), sign, value
         ):
             return sign in {">", ">=", "!="}
-        case Comparison(Number(value), ((sign, Quantity(name, previous)),)) if beyond(
+        case ComparisonChain(Number(value), ((sign, Quantity(name, previous)),)) if beyond(
             least(name, record, previous), sign.translate(TURNED), value
         ):
             return sign in {"<", "<=", "!="}
-        case Comparison(first, rest):
+        case ComparisonChain(first, rest):
             found = []
             for sign, right in rest:
                 a, b = side(first, record), side(right, record)
@@ -206,7 +206,7 @@ def number(node: Node, record: Record) -> float:  # noqa: PLR0911 - one for each
             for sign, each in rest:
                 result = CALCULATED[sign](result, number(each, record))
             return result
-        case Call(function, arguments):
+        case FunctionCall(function, arguments):
             return called(function, [number(each, record) for each in arguments])
     raise TypeError(node)
 

@@ -18,7 +18,7 @@ from tui_debugger.errors import BadWatchpointError
 from tui_debugger.live import wire
 from tui_debugger.model import ErrorBits, ReadSpec, TensorStats, Verdict, WatchResult
 from tui_debugger.stats.blocks import measure_stats
-from tui_debugger.stats.records import Change, Record, RequiredStats
+from tui_debugger.stats.records import Record, RequiredStats, StepChange
 from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, Value, by_abbr, reasons, validate
 from tui_debugger.watch.evaluate import needs
 
@@ -425,4 +425,4 @@ class TestDeliberateDifferences:
 
 
 def test_the_ratio_of_a_change_uses_the_given_epsilon() -> None:
-    assert Change(1.0, 3.0).ratio(1.0) == 0.25
+    assert StepChange(1.0, 3.0).ratio(1.0) == 0.25

@@ -17,12 +17,12 @@ from tui_debugger.model import AtLeast, TensorMeta, TensorStats, Verdict, Watchp
 from tui_debugger.stats.records import (
     BEFORE_WORDS,
     Bounds,
-    Change,
     Closeness,
     PreviousStats,
     Record,
     Records,
     RequiredStats,
+    StepChange,
 )
 from tui_debugger.watch.condition_table import CONDITIONS, ParamSpec, validate
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, needs
@@ -57,7 +57,7 @@ def records(draw: st.DrawFn, need: RequiredStats) -> Record:
         meta,
         draw(statistics()),
         ranges={bounds: draw(counts) for bounds in need.ranges if draw(st.booleans())},
-        change=Change(draw(numbers | st.just(math.nan)), draw(numbers)) if need.change and compared else None,
+        change=StepChange(draw(numbers | st.just(math.nan)), draw(numbers)) if need.change and compared else None,
         close={closeness: draw(st.booleans()) for closeness in need.closeness} if compared else {},
         previous=previous,
         need=need,
@@ -111,7 +111,7 @@ def test_a_change_of_zeros_is_as_large_as_can_be_where_nothing_is_added_to_the_d
     watchpoint = Watchpoint(1, "weight_change_too_large", validate("WCL", {"epsilon": 0.0}))
     stats = TensorStats(2, 0, 0, 0, 0, 0, 2, 1.0, 1.0, 1.0, 1.0, 0.0, 2.0)
     meta, need = TensorMeta("float32", (2,), 8), needs(watchpoint)
-    records = [Record(meta, stats, change=Change(moved, 0.0), previous="ok", need=need) for moved in (1.0, 0.0)]
+    records = [Record(meta, stats, change=StepChange(moved, 0.0), previous="ok", need=need) for moved in (1.0, 0.0)]
     grown, same = ColumnEvaluator(Records.of(records), np.arange(2)).results(watchpoint, first_step=False)
     assert grown is not None
     assert grown.params[0].actual == math.inf

@@ -25,10 +25,10 @@ from tui_debugger.api.conditions import (
 )
 from tui_debugger.api.hits import Hits, Watchpoint, WatchpointHit
 from tui_debugger.api.nodes_and_tensors import (
-    Columns,
     DebuggerTensor,
+    DebuggerTensors,
     Node,
-    Tensors,
+    TensorColumns,
     at_iterations,
     columns_of,
     joined,
@@ -136,11 +136,11 @@ def _core(number: int, condition: ConditionBase) -> CoreWatchpoint:
     return CoreWatchpoint(number, condition.row.id, tuple(condition.param_dict.items()))
 
 
-_Parts = list[tuple[int, Columns]]
+_Parts = list[tuple[int, TensorColumns]]
 """(number of the watchpoint, its tensors, none twice)."""
 
 
-def _by_step(columns: Sequence[Columns]) -> dict[int, dict[int, _Parts]]:
+def _by_step(columns: Sequence[TensorColumns]) -> dict[int, dict[int, _Parts]]:
     """Returns what is asked, by step, then rank; both ascend."""
     found: dict[int, dict[int, _Parts]] = {}
     for number, each in enumerate(columns):
@@ -372,7 +372,7 @@ class DumpAnalyzer:
         ranks: Numbers = None,
         slots: list[int] | None = None,
         case_sensitive: bool = True,
-    ) -> Tensors:
+    ) -> DebuggerTensors:
         """The output tensors of the nodes that match, by node, then slot, then iteration.
 
         Reads no tensor, and makes no object per tensor before it is asked for: a million tensors are a few arrays.
@@ -413,7 +413,7 @@ class DumpAnalyzer:
                 kept = np.isin(slot, np.array(slots, np.int64))
                 owner, slot = owner[kept], slot[kept]
             parts.append(at_iterations(self._run, rank, owner, slot, steps))
-        return Tensors(self._run, joined(parts))
+        return DebuggerTensors(self._run, joined(parts))
 
     def _matching(self, rank: int, query: Query) -> Int64:
         """Node rows that a query matches, in order."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tui_debugger.api.conditions import ConditionBase, checked
-from tui_debugger.api.nodes_and_tensors import DebuggerTensor, Tensors
+from tui_debugger.api.nodes_and_tensors import DebuggerTensor, DebuggerTensors
 from tui_debugger.model import Coverage, ErrorBits, Hit, ParamResult, Verdict
 from tui_debugger.text.rows import Row, flat_hit_rows
 from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
@@ -33,8 +33,8 @@ class Watchpoint:
         TensorTooLarge 6
     """
 
-    def __init__(self, tensors: Tensors | list[DebuggerTensor], condition: ConditionBase) -> None:
-        if not isinstance(tensors, Tensors):
+    def __init__(self, tensors: DebuggerTensors | list[DebuggerTensor], condition: ConditionBase) -> None:
+        if not isinstance(tensors, DebuggerTensors):
             for tensor in checked(tensors, "tensors", list, "a list of DebuggerTensor"):
                 checked(tensor, "tensors", DebuggerTensor, "a list of DebuggerTensor")
         self._tensors = tensors
@@ -45,7 +45,7 @@ class Watchpoint:
         return f"<Watchpoint {self._condition!r} on {len(self._tensors)} tensors>"
 
     @property
-    def tensors(self) -> Tensors | list[DebuggerTensor]:
+    def tensors(self) -> DebuggerTensors | list[DebuggerTensor]:
         """The tensors to check, as they were given."""
         return self._tensors
 

@@ -93,7 +93,7 @@ class Node:
         """Name of its graph."""
         return self._run.nodes(self._rank).graph_of(self._row).name
 
-    def get_input_tensors(self, iterations: Numbers = None, slots: list[int] | None = None) -> Tensors:
+    def get_input_tensors(self, iterations: Numbers = None, slots: list[int] | None = None) -> DebuggerTensors:
         """The tensors that the node is fed with: *all* outputs of every node that feeds it, in input order.
 
         An input is resolved to the output it comes from, with nodes that only route values (Load, TupleGetItem,
@@ -128,7 +128,7 @@ class Node:
             held = [output for position, output in enumerate(held) if position in slots]
         return self._tensors(held, wanted)
 
-    def get_output_tensors(self, iterations: Numbers = None, slots: list[int] | None = None) -> Tensors:
+    def get_output_tensors(self, iterations: Numbers = None, slots: list[int] | None = None) -> DebuggerTensors:
         """The output tensors of the node.
 
         Args:
@@ -157,7 +157,7 @@ class Node:
         dumped = self._run.steps(self._rank, self.root_graph_id)
         return numbers(iterations, "iterations", dumped, strict=False)
 
-    def _tensors(self, outputs: list[tuple[int, int]], iterations: list[int]) -> Tensors:
+    def _tensors(self, outputs: list[tuple[int, int]], iterations: list[int]) -> DebuggerTensors:
         return of_outputs(self._run, self._rank, outputs, iterations)
 
     def __eq__(self, other: object) -> bool:
@@ -376,7 +376,7 @@ _CHUNK = 4096
 """The number of tensors that are made at a time while iterating."""
 
 
-class Columns:
+class TensorColumns:
     """Tensors of one run as four columns of equal length: rank, node row, slot, step."""
 
     __slots__ = ("rank", "row", "slot", "step")
@@ -391,9 +391,9 @@ class Columns:
         """Number of tensors."""
         return len(self.row)
 
-    def take(self, which: slice | npt.NDArray[Any]) -> Columns:
+    def take(self, which: slice | npt.NDArray[Any]) -> TensorColumns:
         """Some of them."""
-        return Columns(self.rank[which], self.row[which], self.slot[which], self.step[which])
+        return TensorColumns(self.rank[which], self.row[which], self.slot[which], self.step[which])
 
     def equal(self, rank: int, row: int, slot: int, step: int) -> npt.NDArray[np.bool_]:
         """Marks where one tensor is."""
@@ -413,14 +413,14 @@ class Columns:
         return [(int(self.step[part[0]]), int(self.rank[part[0]]), part) for part in parts]
 
 
-def joined(parts: Sequence[Columns]) -> Columns:
+def joined(parts: Sequence[TensorColumns]) -> TensorColumns:
     """Yields the tensors one after the other."""
     names = ("rank", "row", "slot", "step")
     columns = [np.concatenate([np.zeros(0, np.int64), *(getattr(part, name) for part in parts)]) for name in names]
-    return Columns(*columns)
+    return TensorColumns(*columns)
 
 
-class Tensors(MutableSequence[DebuggerTensor]):
+class DebuggerTensors(MutableSequence[DebuggerTensor]):
     """The selected tensors, in order: a sequence that makes a ``DebuggerTensor`` when one is asked for.
 
     It does what a list of tensors does (with lists, too): length, index, slice, iteration, ``in``, ``+``, ``==``,
@@ -440,7 +440,7 @@ class Tensors(MutableSequence[DebuggerTensor]):
 
     __slots__ = ("columns", "run")
 
-    def __init__(self, run: Run, columns: Columns) -> None:
+    def __init__(self, run: Run, columns: TensorColumns) -> None:
         """``columns`` hold node rows of the run. Both are this package's own."""
         self.run = run
         self.columns = columns
@@ -452,12 +452,12 @@ class Tensors(MutableSequence[DebuggerTensor]):
     @overload
     def __getitem__(self, index: int) -> DebuggerTensor: ...
     @overload
-    def __getitem__(self, index: slice) -> Tensors: ...
-    def __getitem__(self, index: int | slice) -> DebuggerTensor | Tensors:
+    def __getitem__(self, index: slice) -> DebuggerTensors: ...
+    def __getitem__(self, index: int | slice) -> DebuggerTensor | DebuggerTensors:
         """One tensor, or some as another sequence."""
         columns = self.columns
         if isinstance(index, slice):
-            return Tensors(self.run, columns.take(index))
+            return DebuggerTensors(self.run, columns.take(index))
         index = operator.index(index)  # NumPy takes lists and masks, and calls a text out of range
         try:
             rank, row = int(columns.rank[index]), int(columns.row[index])
@@ -514,13 +514,13 @@ class Tensors(MutableSequence[DebuggerTensor]):
         order = sorted(range(len(self)), key=[key(tensor) for tensor in self].__getitem__, reverse=reverse)
         self.columns = self.columns.take(np.array(order, np.int64))
 
-    def copy(self) -> Tensors:
+    def copy(self) -> DebuggerTensors:
         """The same tensors as another sequence."""
-        return Tensors(self.run, self.columns)
+        return DebuggerTensors(self.run, self.columns)
 
-    def _own(self, tensors: Iterable[DebuggerTensor]) -> Columns:
+    def _own(self, tensors: Iterable[DebuggerTensor]) -> TensorColumns:
         """Tensors that may come among these, as columns."""
-        given = tensors if isinstance(tensors, Tensors) else list(tensors)
+        given = tensors if isinstance(tensors, DebuggerTensors) else list(tensors)
         if any(run is not self.run for run in _runs(given)):
             if all(isinstance(tensor, DebuggerTensor) for tensor in given):
                 raise DebuggerParamValueError("a tensor of another analyzer", hint="make a list of each: list(...)")
@@ -560,24 +560,24 @@ class Tensors(MutableSequence[DebuggerTensor]):
         run, place = place_of(tensor) if isinstance(tensor, DebuggerTensor) else (None, (0, 0, 0, 0))
         return self.columns.equal(*place) if run is self.run else np.zeros(len(self), np.bool_)
 
-    def __add__(self, other: object) -> Tensors | list[DebuggerTensor]:
+    def __add__(self, other: object) -> DebuggerTensors | list[DebuggerTensor]:
         """These tensors and others; a list when the others belong to another analyzer."""
         total = _sum(self, other)
         return NotImplemented if total is None else total
 
-    def __radd__(self, other: object) -> Tensors | list[DebuggerTensor]:
+    def __radd__(self, other: object) -> DebuggerTensors | list[DebuggerTensor]:
         """Others and these tensors."""
         total = _sum(other, self)
         return NotImplemented if total is None else total
 
     def __eq__(self, other: object) -> bool:
         """Tells whether the other is a list or sequence of the same tensors in the same order."""
-        if isinstance(other, Tensors) and other.run is self.run:
+        if isinstance(other, DebuggerTensors) and other.run is self.run:
             mine, theirs = self.columns, other.columns
             return len(mine) == len(theirs) and all(
-                np.array_equal(getattr(mine, name), getattr(theirs, name)) for name in Columns.__slots__
+                np.array_equal(getattr(mine, name), getattr(theirs, name)) for name in TensorColumns.__slots__
             )
-        if not isinstance(other, list | Tensors):
+        if not isinstance(other, list | DebuggerTensors):
             return NotImplemented
         return len(self) == len(other) and all(one == two for one, two in zip(self, other, strict=True))
 
@@ -621,20 +621,20 @@ def place_of(tensor: DebuggerTensor) -> tuple[Run, tuple[int, int, int, int]]:
     return run, (rank, row, tensor.slot, tensor.iteration)
 
 
-def columns_of(tensors: Tensors | Iterable[DebuggerTensor], run: Run) -> Columns:
+def columns_of(tensors: DebuggerTensors | Iterable[DebuggerTensor], run: Run) -> TensorColumns:
     """Tensors as columns of a run; those of another analyzer are looked up by the names of their nodes.
 
     Raises:
         DebuggerParamValueError: a tensor whose node this run does not have.
     """
-    if isinstance(tensors, Tensors) and tensors.run is run:
+    if isinstance(tensors, DebuggerTensors) and tensors.run is run:
         return tensors.columns
     places = []
     for tensor in tensors:
         owner, (rank, row, slot, step) = place_of(tensor)
         places.append((rank, row if owner is run else row_in(run, tensor.node), slot, step))
     table = np.array(places, np.int64).reshape(-1, 4)
-    return Columns(table[:, 0], table[:, 1], table[:, 2], table[:, 3])
+    return TensorColumns(table[:, 0], table[:, 1], table[:, 2], table[:, 3])
 
 
 def row_in(run: Run, node: Node) -> int:
@@ -654,13 +654,13 @@ def row_in(run: Run, node: Node) -> int:
     return row
 
 
-def of_outputs(run: Run, rank: int, outputs: Sequence[tuple[int, int]], iterations: Sequence[int]) -> Tensors:
+def of_outputs(run: Run, rank: int, outputs: Sequence[tuple[int, int]], iterations: Sequence[int]) -> DebuggerTensors:
     """The given (node row, slot) of a rank at the given iterations, as far as their graphs ran in them."""
     table = np.array(outputs, np.int64).reshape(-1, 2)
-    return Tensors(run, at_iterations(run, rank, table[:, 0], table[:, 1], iterations))
+    return DebuggerTensors(run, at_iterations(run, rank, table[:, 0], table[:, 1], iterations))
 
 
-def at_iterations(run: Run, rank: int, rows: Integers, slots: Integers, iterations: Sequence[int]) -> Columns:
+def at_iterations(run: Run, rank: int, rows: Integers, slots: Integers, iterations: Sequence[int]) -> TensorColumns:
     """Every (row, slot) at every iteration in which its root graph was dumped, iterations in the order given."""
     nodes = run.nodes(rank)
     graphs = nodes.graph[rows] if len(rows) else np.zeros(0, np.int16)
@@ -676,23 +676,23 @@ def at_iterations(run: Run, rank: int, rows: Integers, slots: Integers, iteratio
     which = np.repeat(np.arange(len(rows)), counts)
     within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
     steps = flat[starts[graphs[which]] + within]
-    return Columns(np.full(len(which), rank), rows[which], slots[which], steps)
+    return TensorColumns(np.full(len(which), rank), rows[which], slots[which], steps)
 
 
-def _sum(one: object, two: object) -> Tensors | list[DebuggerTensor] | None:
+def _sum(one: object, two: object) -> DebuggerTensors | list[DebuggerTensor] | None:
     """Both, one after the other; None when one is no list."""
-    if not (isinstance(one, list | Tensors) and isinstance(two, list | Tensors)):
+    if not (isinstance(one, list | DebuggerTensors) and isinstance(two, list | DebuggerTensors)):
         return None
     runs = {id(run): run for part in (one, two) for run in _runs(part)}
     if None in runs.values() or len(runs) != 1:
         tensors: list[DebuggerTensor] = [*one, *two]
         return tensors
     (run,) = (run for run in runs.values() if run is not None)
-    return Tensors(run, joined([columns_of(one, run), columns_of(two, run)]))
+    return DebuggerTensors(run, joined([columns_of(one, run), columns_of(two, run)]))
 
 
-def _runs(part: list[Any] | Tensors) -> list[Run | None]:
+def _runs(part: list[Any] | DebuggerTensors) -> list[Run | None]:
     """The runs that tensors belong to; None for what is no tensor."""
-    if isinstance(part, Tensors):
+    if isinstance(part, DebuggerTensors):
         return [part.run]
     return [place_of(each)[0] if isinstance(each, DebuggerTensor) else None for each in part]

@@ -27,7 +27,7 @@ from tui_debugger.stats.records import (
     Bounds,
     Closeness,
     Records,
-    State,
+    RecordState,
 )
 
 _HEAD: Final = struct.Struct("<4sI8sQII")
@@ -35,7 +35,7 @@ _HEAD: Final = struct.Struct("<4sI8sQII")
 _MAGIC: Final = b"tdbR"
 _VERSION: Final = 2
 _ROW_DIGEST: Final = hashlib.blake2b(
-    repr((ROW.descr, VERSIONS, BEFORE_WORDS, State.COUNT)).encode(), digest_size=8
+    repr((ROW.descr, VERSIONS, BEFORE_WORDS, RecordState.COUNT)).encode(), digest_size=8
 ).digest()
 """A block of a program with other statistics, or that made them in another way, is not believed."""
 _LARGEST: Final = 2**63
@@ -114,7 +114,7 @@ def _is_sound(records: Records, counts: npt.NDArray[Any], answers: npt.NDArray[A
     rows = records.rows
     meta, n = rows["meta"], len(rows)
     if n and not (
-        int(rows["state"].max()) < State.COUNT
+        int(rows["state"].max()) < RecordState.COUNT
         and int(rows["before"].max()) < len(BEFORE_WORDS)
         and int(rows["asked"].max()) <= CHANGE_ASKED | CHANGE_KNOWN
         and int(meta.min()) >= -1

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tui_debugger.cache.files import VERSION, DamagedError
+from tui_debugger.cache.files import VERSION, DamagedIndexError
 
 APPLICATION: Final = 0x54444247
 """TDBG, in the header of the file."""
@@ -78,7 +78,7 @@ class Database:
         try:
             if self._number("application_id") != APPLICATION or self._number("user_version") != VERSION:
                 msg = "not an index of this version"
-                raise DamagedError(msg)
+                raise DamagedIndexError(msg)
             # TRUNCATE: one file less to make and remove, with network file systems in mind.
             self._connection.execute("PRAGMA journal_mode = TRUNCATE").fetchall()
         except BaseException:
@@ -165,7 +165,7 @@ class Database:
         for row in found:
             if not all(isinstance(number, int) for number in (row.size, row.oldest, row.newest)):
                 msg = "text where there were numbers"
-                raise DamagedError(msg)
+                raise DamagedIndexError(msg)
         return found
 
     def close(self) -> None:

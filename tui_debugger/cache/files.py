@@ -26,7 +26,7 @@ class Trouble(Enum):
     """The system says no: no room, no permission, no such device ..."""
 
 
-class DamagedError(Exception):
+class DamagedIndexError(Exception):
     """A file that is an index by its name, but not by what it says."""
 
 
@@ -47,7 +47,7 @@ def expected() -> tuple[type[Exception], ...]:
     SQLite is imported for it: ask when something was raised.
     """
     # ValueError: a path that no file can have.
-    ours = (OSError, MemoryError, ImportError, ValueError, DamagedError)
+    ours = (OSError, MemoryError, ImportError, ValueError, DamagedIndexError)
     try:
         import sqlite3
     except ImportError:
@@ -57,7 +57,9 @@ def expected() -> tuple[type[Exception], ...]:
 
 def trouble_of(error: Exception) -> Trouble:
     """Judges one of the expected errors, by its words where need be: Python 3.10 does not tell SQLite's number."""
-    if isinstance(error, (DamagedError, UnicodeDecodeError)):  # SQLite's own words about a damaged file may be damaged
+    if isinstance(
+        error, (DamagedIndexError, UnicodeDecodeError)
+    ):  # SQLite's own words about a damaged file may be damaged
         return Trouble.DAMAGED
     if isinstance(error, (OSError, MemoryError, ImportError, ValueError)):
         return Trouble.REFUSED

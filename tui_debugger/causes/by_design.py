@@ -32,7 +32,7 @@ from typing import Final
 from tui_debugger.causes.by_design_missing import Missing
 from tui_debugger.causes.by_design_readers import (
     DEPTH,
-    Elements,
+    ElementCounts,
     has_signs,
     is_infinite,
     stated,
@@ -67,7 +67,7 @@ from tui_debugger.causes.by_design_table import (
     SUMS_WITH_PRODUCTS,
     TELLS_NOTHING,
     WEIGHS,
-    Work,
+    ResultRule,
 )
 from tui_debugger.graph.categories import (
     assigned,
@@ -89,7 +89,7 @@ _FORMULA: Final = 6
 class Designs(Missing):
     """Says of the tensors of one step which infinities are by design."""
 
-    def __init__(self, nodes: NodeTable, contents: Callable[[int, int], Elements | None]) -> None:
+    def __init__(self, nodes: NodeTable, contents: Callable[[int, int], ElementCounts | None]) -> None:
         """See ``Readers``."""
         super().__init__(nodes, contents)
         self._intended: dict[tuple[int, int], bool] = {}
@@ -197,7 +197,7 @@ class Designs(Missing):
                     pending += [reader] if reader not in pending and len(pending) < DEPTH else []
         return False
 
-    def _is_told(self, row: int, slot: int, out: Elements, depth: int) -> bool:
+    def _is_told(self, row: int, slot: int, out: ElementCounts, depth: int) -> bool:
         """Tells whether a node was told to write every Inf of an output, or passes such ones on."""
         category, kind = self._category(row), self._kind(row)
         if category is Category.CONSTANT:
@@ -247,7 +247,7 @@ class Designs(Missing):
         held = self._contents(*source)
         return source if held is None or not held.bad else None
 
-    def _is_put_in(self, row: int, out: Elements, depth: int) -> bool:
+    def _is_put_in(self, row: int, out: ElementCounts, depth: int) -> bool:
         """Tells whether operators of this step were told to write what is infinite in a buffer."""
         made = assigned(self._nodes, row) if row >= 0 else None
         if not made or min(made) < 0:
@@ -307,7 +307,7 @@ class Designs(Missing):
         if kind in COMPARES | CONVERTS and self._is_clean(row) and self._ends_in_selection(row, 0):
             return True
         operands = OPERATORS.get(kind)
-        if operands is None or operands.work is Work.WEAKENS:
+        if operands is None or operands.work is ResultRule.WEAKENS:
             return False
         if kind == "neg" or (kind in SUBTRACTS and at):
             return False  # its -Inf are +Inf there
@@ -331,7 +331,7 @@ class Designs(Missing):
         """
         return []
 
-    def _comes_from_operands(self, row: int, slot: int, out: Elements, depth: int) -> bool:
+    def _comes_from_operands(self, row: int, slot: int, out: ElementCounts, depth: int) -> bool:
         """Tells whether an operator was given every Inf that it put out, to write it or to pass it on."""
         kind = self._kind(row)
         operands = OPERATORS[kind]
@@ -353,16 +353,16 @@ class Designs(Missing):
                     and self._is_mask(row, slot, depth, joined=kind in JOINS)
                 )
             )
-        if operands.work is Work.COMPUTES:
+        if operands.work is ResultRule.COMPUTES:
             factors = given[1:3] if kind in SUMS_WITH_PRODUCTS else ()
             return not any(map(is_infinite, factors)) and _adds_none(kind, given, out)
         infinite = [each for each in given if is_infinite(each)] if all(given[at] is not None for at in passed) else []
         if not infinite:
             return False
-        return has_signs(out, infinite) if operands.work is Work.WEAKENS else _only_moves(kind, given, out)
+        return has_signs(out, infinite) if operands.work is ResultRule.WEAKENS else _only_moves(kind, given, out)
 
     @staticmethod
-    def _is_from_outside(held: Sequence[tuple[int, int]], given: Sequence[Elements | None]) -> bool:
+    def _is_from_outside(held: Sequence[tuple[int, int]], given: Sequence[ElementCounts | None]) -> bool:
         """Tells whether an Inf can only come from an operand that no node made: a mask may be fed as data."""
         outside = [contents is None and row < 0 for (row, _), contents in zip(held, given, strict=True)]
         known = all(each or contents is not None for each, contents in zip(outside, given, strict=True))
@@ -371,7 +371,7 @@ class Designs(Missing):
     def _all_intended(
         self,
         held: Sequence[tuple[int, int]],
-        given: Sequence[Elements | None],
+        given: Sequence[ElementCounts | None],
         slots: Iterable[int],
         depth: int,
         reader: int = -1,
@@ -384,7 +384,12 @@ class Designs(Missing):
         )
 
     def _is_written(
-        self, row: int, held: Sequence[tuple[int, int]], given: Sequence[Elements | None], out: Elements, depth: int
+        self,
+        row: int,
+        held: Sequence[tuple[int, int]],
+        given: Sequence[ElementCounts | None],
+        out: ElementCounts,
+        depth: int,
     ) -> bool:
         """Tells whether an operator writes given values that are infinite, or not known."""
         kind = self._kind(row)
@@ -424,7 +429,7 @@ class Designs(Missing):
         """Tells whether the graph says which Inf an operator is given."""
         return any(row >= 0 and is_infinite(stated(self._nodes, row)) for row, _ in held)
 
-    def _overflows_a_mask(self, row: int, slot: int, out: Elements, depth: int) -> bool:
+    def _overflows_a_mask(self, row: int, slot: int, out: ElementCounts, depth: int) -> bool:
         """Tells whether a mask of a very low number overflowed: in a sum, or in a type that ends earlier."""
         kind = self._kind(row)
         if out.positive or kind not in BOUNDED | SUMS_WITH_PRODUCTS | {"logsoftmax", "logsoftmaxv2"}:
@@ -449,7 +454,7 @@ class Designs(Missing):
         if self._is_fed(row):
             return self._is_mask(row, slot, depth)
         operands = OPERATORS.get(self._kind(row))
-        if operands is None or operands.work is Work.WEAKENS or depth > DEPTH or self._kind(row) in ADDS:
+        if operands is None or operands.work is ResultRule.WEAKENS or depth > DEPTH or self._kind(row) in ADDS:
             return False
         return bool(operands.written) or any(
             each[0] >= 0 and self._is_made_as_mask(*each, depth + 1) for each in real_inputs(self._nodes, row)[:1]
@@ -470,7 +475,7 @@ class Designs(Missing):
         selected = made and self._selected_away(row, slot, DEPTH - _FORMULA)
         return bool(selected) and self._all_intended(held, given, range(len(held)), depth, row)
 
-    def _is_pole(self, row: int, slot: int, out: Elements) -> bool:
+    def _is_pole(self, row: int, slot: int, out: ElementCounts) -> bool:
         """Tells whether a function has a pole at a finite input, and other elements than that one are selected."""
         kind = self._kind(row)
         if kind not in POLES or (kind.startswith("log") and kind != "logit" and out.positive):
@@ -479,7 +484,7 @@ class Designs(Missing):
         clean = all(each is None or not each.bad for each in given)
         return clean and bool(self._selected_away(row, slot))
 
-    def _is_log_of_mask(self, row: int, slot: int, out: Elements, depth: int) -> bool:
+    def _is_log_of_mask(self, row: int, slot: int, out: ElementCounts, depth: int) -> bool:
         """Tells whether a mask is the logarithm of True and False: what else is 0 there is a fault of the data."""
         inputs = real_inputs(self._nodes, row)[:1] if self._kind(row) in LOGARITHMS and not out.positive else []
         return any(self._says_where(*each) for each in inputs) and self._is_mask(row, slot, depth)
@@ -590,7 +595,7 @@ class Designs(Missing):
         )
 
 
-def _is_value(contents: Elements | None) -> bool:
+def _is_value(contents: ElementCounts | None) -> bool:
     """Tells whether an operand is known to be what an operator writes: one number, or infinite.
 
     0 and 1 say which elements are written as well, in graphs that list what an operator was made from.
@@ -606,7 +611,7 @@ def _absorbs(kind: str, position: int) -> bool:
     return not is_written and bool(kind in PICKS or WEIGHS.fullmatch(kind) or ABSORBS.fullmatch(kind))
 
 
-def _only_moves(kind: str, given: Sequence[Elements | None], out: Elements) -> bool:
+def _only_moves(kind: str, given: Sequence[ElementCounts | None], out: ElementCounts) -> bool:
     """Tells whether an operator that only moves elements put out no Inf that it did not get."""
     known = [each for each in given if each is not None]
     if not has_signs(out, known):
@@ -624,7 +629,7 @@ def _only_moves(kind: str, given: Sequence[Elements | None], out: Elements) -> b
     )
 
 
-def _adds_none(kind: str, operands: Sequence[Elements | None], out: Elements) -> bool:
+def _adds_none(kind: str, operands: Sequence[ElementCounts | None], out: ElementCounts) -> bool:
     """Tells whether an operator that computes put out no Inf of its own.
 
     The result has the share of Inf that its infinite input has, however that was broadcast. Of several inputs it may
@@ -656,7 +661,7 @@ def _computed(kind: str) -> int:
     return 3 if kind in SUMS_WITH_PRODUCTS else 1 if kind in CONVERTS or kind == "neg" else 2
 
 
-def _are_in_parts(given: Sequence[Elements | None], written: Sequence[Elements], out: Elements) -> bool:
+def _are_in_parts(given: Sequence[ElementCounts | None], written: Sequence[ElementCounts], out: ElementCounts) -> bool:
     """Tells whether a result has so few Inf that all may come from its operands and from what was written into them."""
     known = [each for each in (out, *given, *written) if each is not None]
     counts = [each.count for each in given if each is not None and each.count > 1]

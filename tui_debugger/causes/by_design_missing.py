@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tui_debugger.causes.by_design_readers import DEPTH, Elements, Readers, has_signs
+from tui_debugger.causes.by_design_readers import DEPTH, ElementCounts, Readers, has_signs
 from tui_debugger.causes.by_design_table import (
     COMPARES,
     CONVERTS,
@@ -33,7 +33,7 @@ from tui_debugger.model import Category
 class Missing(Readers):
     """Says of the tensors of a step which NaN stands for a missing value, and what leaves it out."""
 
-    def __init__(self, nodes: NodeTable, contents: Callable[[int, int], Elements | None]) -> None:
+    def __init__(self, nodes: NodeTable, contents: Callable[[int, int], ElementCounts | None]) -> None:
         """See ``Readers``."""
         super().__init__(nodes, contents)
         self._holding: dict[tuple[int, int], bool] = {}
@@ -60,7 +60,7 @@ class Missing(Readers):
             self._holding[place] = out is not None and bool(out.nan) and self._is_written_nan(row, out, depth)
         return self._holding[place]
 
-    def _is_written_nan(self, row: int, out: Elements, depth: int) -> bool:
+    def _is_written_nan(self, row: int, out: ElementCounts, depth: int) -> bool:
         kind = self._kind(row)
         if self._category(row) is Category.CONSTANT:
             return True

@@ -36,7 +36,7 @@ DEPTH: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Elements:
+class ElementCounts:
     """The elements of a tensor, as far as they are known: how many are NaN and Inf, how large the others.
 
     Attributes:
@@ -71,7 +71,7 @@ class Elements:
 class Readers:
     """What reads the tensors of one step, and what these hold."""
 
-    def __init__(self, nodes: NodeTable, contents: Callable[[int, int], Elements | None]) -> None:
+    def __init__(self, nodes: NodeTable, contents: Callable[[int, int], ElementCounts | None]) -> None:
         """``contents`` says what an output (node row, slot) holds in that step; None when not known."""
         self._nodes = nodes
         self._contents = contents
@@ -95,7 +95,7 @@ class Readers:
         """Tells whether what reads a tensor may not be known."""
         return bool((self._nodes.flags & int(NodeFlag.FILE_ONLY | NodeFlag.INFERRED | NodeFlag.PARTIAL)).any())
 
-    def _given(self, row: int) -> tuple[list[tuple[int, int]], list[Elements | None]]:
+    def _given(self, row: int) -> tuple[list[tuple[int, int]], list[ElementCounts | None]]:
         """The inputs of an operator (node row, slot; see ``unmade``), and what they hold."""
         inputs = [each for each in enumerate(real_inputs(self._nodes, row)) if not self._nodes.orders_only(each[1][0])]
         held = [made if made[0] >= 0 else unmade(row, at) for at, made in inputs]
@@ -105,7 +105,7 @@ class Readers:
         """Tells whether a node read something clean: a graph has the inputs of all steps, and some are not of this."""
         return False
 
-    def _outputs(self, row: int) -> dict[int, Elements]:
+    def _outputs(self, row: int) -> dict[int, ElementCounts]:
         """Returns the outputs of an operator that are known."""
         outputs = {at: self._contents(row, at) for at in range(max(int(self._nodes.outputs[row]), 1))}
         return {at: contents for at, contents in outputs.items() if contents is not None}
@@ -215,31 +215,31 @@ def is_known(kind: str) -> bool:
     return kind in OPERATORS or any(table.fullmatch(kind) for table in (SOFTENS, WEIGHS, ABSORBS))
 
 
-def holds_the_same(one: Elements, other: Elements | None) -> bool:
+def holds_the_same(one: ElementCounts, other: ElementCounts | None) -> bool:
     """Tells whether another tensor may be the same one: as many elements, as many Inf, no NaN."""
     return other is not None and not other.nan and one.count == other.count and same_infinities(one, other)
 
 
-def same_infinities(one: Elements, other: Elements) -> bool:
+def same_infinities(one: ElementCounts, other: ElementCounts) -> bool:
     """Tells whether two tensors have as many Inf of each sign; where they were not counted, whether both have some."""
     if one.counted and other.counted:
         return (one.positive, one.negative) == (other.positive, other.negative)
     return same_signs(one, other)
 
 
-def same_signs(one: Elements, other: Elements | None) -> bool:
+def same_signs(one: ElementCounts, other: ElementCounts | None) -> bool:
     """Tells whether two tensors hold Inf of the same signs."""
     return has_signs(one, [other]) and (other is None or has_signs(other, [one]))
 
 
-def has_signs(out: Elements, sources: Sequence[Elements | None]) -> bool:
+def has_signs(out: ElementCounts, sources: Sequence[ElementCounts | None]) -> bool:
     """Tells whether every Inf has a sign that some source has."""
     positive = any(each is not None and each.positive for each in sources)
     negative = any(each is not None and each.negative for each in sources)
     return (positive or not out.positive) and (negative or not out.negative)
 
 
-def is_infinite(contents: Elements | None) -> bool:
+def is_infinite(contents: ElementCounts | None) -> bool:
     """Tells whether a tensor is known to hold an Inf."""
     return contents is not None and contents.infinite
 
@@ -247,7 +247,7 @@ def is_infinite(contents: Elements | None) -> bool:
 _NUMBER: Final = re.compile(r"[^\s(),\[\]]+")
 
 
-def stated(nodes: NodeTable, row: int) -> Elements | None:
+def stated(nodes: NodeTable, row: int) -> ElementCounts | None:
     """Returns what the graph says of a constant's value; None where it does not, and for what is no constant."""
     text = nodes.constants.get(row)
     if text is None or text.endswith("…") or nodes.category_of(row) is not Category.CONSTANT:
@@ -256,7 +256,7 @@ def stated(nodes: NodeTable, row: int) -> Elements | None:
     for word in _NUMBER.findall(text):
         with suppress(ValueError):  # no number: a name, a type, a flag
             numbers.append(float(word))
-    return Elements(
+    return ElementCounts(
         sum(map(math.isnan, numbers)),
         sum(each == math.inf for each in numbers),
         sum(each == -math.inf for each in numbers),

@@ -12,7 +12,7 @@ import numpy as np
 
 from tui_debugger.causes.by_design import Designs
 from tui_debugger.causes.by_design_readers import (
-    Elements,
+    ElementCounts,
     holds_the_same,
     is_infinite,
     is_known,
@@ -73,7 +73,7 @@ class StepDesigns(Designs):
         self._step = step
         self._table = self._flow.table(step)
         self._progress = progress
-        self._known: dict[tuple[int, int], Elements | None] = {}
+        self._known: dict[tuple[int, int], ElementCounts | None] = {}
 
     def of_round(self, round: int) -> StepDesigns:  # noqa: A002 - see TensorKey
         """Returns the ``StepDesigns`` of one round: another micro-batch may hold NaN where this round has a mask."""
@@ -164,14 +164,14 @@ class StepDesigns(Designs):
         others = real_inputs(self._nodes, row) if draws_updates(self._nodes) else []
         return [each for at, each in enumerate(others) if at != slot and each[0] >= 0 and self.intended(*each)]
 
-    def _held(self, row: int, slot: int) -> Elements | None:
+    def _held(self, row: int, slot: int) -> ElementCounts | None:
         """Returns what an output holds, by its own file or else a consumer's; of a constant what the graph says."""
         place = row, slot
         if place not in self._known:
             self._known[place] = self._found(row, slot)
         return self._known[place]
 
-    def _found(self, row: int, slot: int) -> Elements | None:
+    def _found(self, row: int, slot: int) -> ElementCounts | None:
         if row < 0:
             reader, at = unmade(row, slot)
             return self._file(reader, Side.INPUT, at)
@@ -193,7 +193,7 @@ class StepDesigns(Designs):
                     break
         return found
 
-    def _constant(self, row: int, slot: int) -> Elements | None:
+    def _constant(self, row: int, slot: int) -> ElementCounts | None:
         """Returns what a constant of the graph holds; None where its files differ: it never changes."""
         readers = real_consumers(self._flow.nodes, row, slot)
         places = [(row, Side.OUTPUT, slot), *((reader, Side.INPUT, at) for reader, at in readers)]
@@ -240,7 +240,7 @@ class StepDesigns(Designs):
                 found[unmade(node, place)] = None
         return list(found)
 
-    def _file(self, row: int, side: Side, slot: int) -> Elements | None:
+    def _file(self, row: int, side: Side, slot: int) -> ElementCounts | None:
         """Returns what was dumped as an input or output; of all rounds, or where this one has none: together."""
         found = [elements_of(each) for each in self._records_of(self._step, row, side, slot)]
         known = [each for each in found if each is not None]
@@ -249,7 +249,7 @@ class StepDesigns(Designs):
         if len(known) == 1:
             return known[0]
         peaks = [each.peak for each in known if each.peak is not None]
-        return Elements(
+        return ElementCounts(
             sum(each.nan for each in known),
             sum(each.positive for each in known),
             sum(each.negative for each in known),
@@ -268,17 +268,17 @@ class StepDesigns(Designs):
         return record
 
 
-def elements_of(record: Record | None) -> Elements | None:
+def elements_of(record: Record | None) -> ElementCounts | None:
     """Returns how many NaN and Inf a record has, and its peak; None where nothing was measured."""
     if record is None or record.stats is None:
         return None
     return elements_of_stats(record.stats, record.meta.dtype if record.meta is not None else "")
 
 
-def elements_of_stats(stats: TensorStats, dtype: str) -> Elements:
+def elements_of_stats(stats: TensorStats, dtype: str) -> ElementCounts:
     """Returns the same of statistics, of elements of a type."""
     largest, counted = _largest(dtype), stats.counted and not stats.at_least & AtLeast.INF
-    elements = Elements(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, largest=largest, counted=counted)
+    elements = ElementCounts(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, largest=largest, counted=counted)
     if stats.minimum is None and stats.count > stats.nan + stats.pos_inf + stats.neg_inf:
         return elements  # a training says of a clean tensor only that it is clean
     least, most = stats.minimum or 0.0, stats.maximum or 0.0

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Final
 
 
-class Work(Enum):
+class ResultRule(Enum):
     """How an operator comes to its result."""
 
     MOVES = auto()
@@ -34,7 +34,7 @@ class Operands:
 
     passed: tuple[int, ...] | None
     written: tuple[int, ...] = ()
-    work: Work = Work.MOVES
+    work: ResultRule = ResultRule.MOVES
 
 
 def _table(*rows: tuple[str, Operands]) -> dict[str, Operands]:
@@ -89,11 +89,11 @@ OPERATORS: Final = _table(
     (" ".join(SELECTS), Operands((1, 2), (1, 2))),
     (f"{_RESHAPING} {_PICKING}", Operands((0,))),
     (_JOINING, Operands(None)),
-    (f"{_CASTS}", Operands((0,), work=Work.COMPUTES)),
-    (f"{_SUMS} {_SCALINGS} neg", Operands(None, work=Work.COMPUTES)),
-    (_SUMS_WITH_PRODUCTS, Operands((0,), work=Work.COMPUTES)),
-    (_WEAKENING, Operands(None, work=Work.WEAKENS)),
-    ("scatterreduce indexreduce", Operands((0, 3), work=Work.WEAKENS)),
+    (f"{_CASTS}", Operands((0,), work=ResultRule.COMPUTES)),
+    (f"{_SUMS} {_SCALINGS} neg", Operands(None, work=ResultRule.COMPUTES)),
+    (_SUMS_WITH_PRODUCTS, Operands((0,), work=ResultRule.COMPUTES)),
+    (_WEAKENING, Operands(None, work=ResultRule.WEAKENS)),
+    ("scatterreduce indexreduce", Operands((0, 3), work=ResultRule.WEAKENS)),
 )
 """By plain type, MindSpore's names and PyTorch's: what writes values that it is given, and what passes elements on."""
 ADDS: Final = frozenset(_SUMS.split())

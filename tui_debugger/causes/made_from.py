@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Integers, Mask
 from tui_debugger.causes.by_design_table import MOVES
-from tui_debugger.causes.table import TENSOR, VALUE, Causes, Start
-from tui_debugger.check.flow import Flow, Holder, Located
+from tui_debugger.causes.table import TENSOR, VALUE, Causes, OriginKind
+from tui_debugger.check.flow import DataFlow, Holder, Located
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.categories import (
     BUFFER_UPDATE,
@@ -32,8 +32,8 @@ from tui_debugger.graph.categories import (
 )
 from tui_debugger.graph.table import MONADS, NodeFlag, NodeTable, edges, holders
 from tui_debugger.model import TRAINABLE, Category, Side
+from tui_debugger.stats.records import RecordState as RowState
 from tui_debugger.stats.records import RequiredStats, holds_bad
-from tui_debugger.stats.records import State as RowState
 
 Rows = npt.NDArray[np.void]
 
@@ -77,7 +77,7 @@ def made_from(  # noqa: PLR0917 - the columns that name a tensor
 class _Filling:
     def __init__(self, measurements: Measurements, step: int) -> None:
         self._measurements = measurements
-        self._flow: Flow = measurements.flow
+        self._flow: DataFlow = measurements.flow
         self._step = step
         self._table = self._flow.table(step)
         self._nodes: NodeTable = self._flow.nodes
@@ -99,7 +99,7 @@ class _Filling:
         row, slot, round_ = tensors["row"], tensors["slot"], tensors["round"]
         tensors["index"] = self._located(row, tensors["side"], slot, round_)
         tensors["named"], tensors["node"], tensors["parameter"], tensors["other"] = row, -1, -1, -1
-        tensors["start"] = Start.UNKNOWN.code
+        tensors["start"] = OriginKind.UNKNOWN.code
         inputs = tensors["side"] == int(Side.INPUT)
         parameters = self._nodes.are_parameters(row) & ~inputs
         node = np.where(inputs | parameters, -1, row)
@@ -107,7 +107,7 @@ class _Filling:
         made = np.flatnonzero((node >= 0) & (tensors["parameter"] < 0))
         seen = inputs[made]
         tensors["other"][made[seen]] = row[made[seen]]
-        tensors["start"][made] = np.where(seen, Start.UNSEEN.code, Start.MADE.code)
+        tensors["start"][made] = np.where(seen, OriginKind.UNSEEN.code, OriginKind.MADE.code)
         tensors["named"][made] = tensors["node"][made] = node[made]
         tensors["exchanged"][made] = self._by_type(_exchanges, node[made])
         for number in np.flatnonzero(parameters).tolist():
@@ -133,17 +133,17 @@ class _Filling:
         wrote[wrote] = self._readable(step[wrote], index[wrote])
         changed = of[wrote]
         # What a training says of an input is no copy: in between was work that the graph does not show.
-        start = Start.UNKNOWN if draws_updates(self._nodes) else Start.CHANGED
+        start = OriginKind.UNKNOWN if draws_updates(self._nodes) else OriginKind.CHANGED
         tensors["start"][changed], tensors["other"][changed] = start.code, holder[wrote]
         values = self._rows(changed, row[wrote], slot[wrote])
         values["step"], values["index"], values["holder"] = step[wrote], index[wrote], holder[wrote]
         values["constant"] = constant[wrote]
         self._values.append(values)
-        for start, mask in ((Start.CONSTANT, constant), (Start.SOURCE, parameter)):
+        for start, mask in ((OriginKind.CONSTANT, constant), (OriginKind.SOURCE, parameter)):
             mask = mask & ~wrote & ~updated  # noqa: PLW2901 - of the kind, and not written
             at = of[mask]
             tensors["start"][at], tensors["named"][at], tensors["other"][at] = start.code, holder[mask], row[mask]
-            if start is Start.SOURCE:
+            if start is OriginKind.SOURCE:
                 tensors["parameter"][at] = holder[mask]
         operator = known & ~wrote & ~parameter & ~constant
         node[of[operator]] = holder[operator]
@@ -158,7 +158,7 @@ class _Filling:
         of["parameter"], of["named"], of["other"] = holder.row, holder.row, row
         now = flow.located(self._step, holder.row, Side.OUTPUT, holder.slot, round_)
         if self._starts(holder.row, round_):
-            of["start"] = Start.BEFORE.code
+            of["start"] = OriginKind.BEFORE.code
             if now.index >= 0 and may_read_later(self._nodes, holder.row, row):
                 self._add(number, row, slot, [now], holder=holder.row)
             return
@@ -166,14 +166,14 @@ class _Filling:
         places = (flow.locate_held(self._step, holder, round_), now if now.index >= 0 else None)
         self._add(number, row, slot, places, holder=holder.row)
         if all(places):
-            of["start"], of["named"], of["other"] = Start.CHANGED.code, row, holder.row
+            of["start"], of["named"], of["other"] = OriginKind.CHANGED.code, row, holder.row
 
     def _parameter(self, tensors: Rows, number: int, row: int, node: Int64) -> None:
         """A parameter at the end of the step."""
         of, flow = tensors[number], self._flow
         round_ = int(of["round"])
         made = assigned(self._nodes, row)
-        of["parameter"], of["named"], of["other"], of["start"] = row, row, -1, Start.SOURCE.code
+        of["parameter"], of["named"], of["other"], of["start"] = row, row, -1, OriginKind.SOURCE.code
         if made == []:  # the program itself wrote it
             at = flow.before(row, Side.OUTPUT, 0, self._step, round_)
             if at is not None and at.index >= 0:
@@ -187,17 +187,17 @@ class _Filling:
             return
         updater, _ = flow.updater(row)
         if updater < 0:
-            of["start"] = Start.UNKNOWN.code
+            of["start"] = OriginKind.UNKNOWN.code
             self._add_before(number, row, row, 0, round_)
             return
-        of["start"], of["other"], of["node"], node[number] = Start.UPDATED.code, updater, updater, updater
+        of["start"], of["other"], of["node"], node[number] = OriginKind.UPDATED.code, updater, updater, updater
         for each in flow.slots(self._step, updater, Side.OUTPUT, round_):
             at = flow.located(self._step, updater, Side.OUTPUT, each, round_)
             self._add(number, updater, each, [at], side=Side.OUTPUT)
 
     def _made_by_modules(self, of: Any, number: int, row: int) -> None:
         """A buffer that modules change in the step, or an input of the model that the program made of their outputs."""
-        of["start"] = Start.UPDATED.code
+        of["start"] = OriginKind.UPDATED.code
         if outlives_steps(self._nodes, row):
             self._add_before(number, row, row, 0, int(of["round"]))
         for change, at in self._flow.consumers(row):
@@ -215,7 +215,7 @@ class _Filling:
         An average is made of weights before the step begins. An input of the model may be made of an output of the
         step before: a recurrent state that the program carries over.
         """
-        start = tensors["start"] == Start.SOURCE.code
+        start = tensors["start"] == OriginKind.SOURCE.code
         for number in np.flatnonzero(start & (tensors["parameter"] >= 0)).tolist():
             row = int(tensors["parameter"][number])
             if may_be_written(self._nodes, row):
@@ -246,7 +246,7 @@ class _Filling:
     def _updated_by_states(self, tensors: Rows) -> None:
         """An optimizer changes its states first, and weights by these: a state that is bad then counts as an input."""
         flow = self._flow
-        updated = np.flatnonzero((tensors["start"] == Start.UPDATED.code) & (tensors["parameter"] >= 0)).tolist()
+        updated = np.flatnonzero((tensors["start"] == OriginKind.UPDATED.code) & (tensors["parameter"] >= 0)).tolist()
         states: list[tuple[int, int, int, Located]] = []
         for number in updated:
             row, updater = int(tensors["parameter"][number]), int(tensors["node"][number])
@@ -294,8 +294,8 @@ class _Filling:
         nothing = of[repeated == 0]
         in_graph = (self._nodes.flags[node[nothing]] & int(NodeFlag.FILE_ONLY)) == 0
         in_graph &= ~self._are_unknown(node[nothing])
-        made = tensors["start"][nothing] != Start.UPDATED.code
-        tensors["start"][nothing[made]] = np.where(in_graph, Start.SOURCE.code, Start.UNKNOWN.code)[made]
+        made = tensors["start"][nothing] != OriginKind.UPDATED.code
+        tensors["start"][nothing[made]] = np.where(in_graph, OriginKind.SOURCE.code, OriginKind.UNKNOWN.code)[made]
 
     def _inputs(self, nodes: Int64, rounds: Int64) -> Rows:
         """The inputs of some nodes by slot, those that were not dumped included."""
@@ -433,7 +433,7 @@ class _Filling:
     # -- where values stand --------------------------------------------------------------------------
 
     def _located(self, node: Integers, side: npt.ArrayLike, slot: Integers, round_: Integers) -> Int64:
-        """``Flow.located`` of this step in columns: indices, -1 where there is no file."""
+        """``DataFlow.located`` of this step in columns: indices, -1 where there is no file."""
         if not self._repeated:
             return self._table.find_all(node, side, slot)
         sides = np.broadcast_to(np.asarray(side), np.shape(node)).tolist()
@@ -442,7 +442,7 @@ class _Filling:
         return np.array(found, np.int64)
 
     def _located_held(self, holder: Int64, slot: Int64, round_: Int64, reader: Int64) -> tuple[Int64, Int64]:
-        """``Flow.locate_held`` in columns: step and index, -1 where the value does not stand anywhere."""
+        """``DataFlow.locate_held`` in columns: step and index, -1 where the value does not stand anywhere."""
         step = np.full(len(holder), self._step, np.int64)
         index = np.full(len(holder), -1, np.int64)
         known = holder >= 0

@@ -27,15 +27,15 @@ from tui_debugger.causes.table import (
     Causes,
     Criterion,
     Examined,
-    Judged,
-    Start,
+    JudgedValue,
+    OriginKind,
 )
 from tui_debugger.check.hits import StepHits
 from tui_debugger.check.measure import Measurements
 from tui_debugger.graph.categories import draws_updates
 from tui_debugger.model import PARAMETERS, Hit, OperandState, ProgressFn, Side, no_progress
+from tui_debugger.stats.records import RecordState as RowState
 from tui_debugger.stats.records import RequiredStats, holds_bad
-from tui_debugger.stats.records import State as RowState
 
 
 @dataclass(eq=False)
@@ -43,10 +43,10 @@ class Ruling:
     """What the rule says, as columns.
 
     Attributes:
-        start: of each tensor, ``Start.code``.
+        start: of each tensor, ``OriginKind.code``.
         state: of each value, a number of ``STATES``.
         step, index: where the value stands that was judged.
-        constant, missing, overwritten, designed: of each value, see ``Judged``.
+        constant, missing, overwritten, designed: of each value, see ``JudgedValue``.
     """
 
     start: Int8
@@ -67,10 +67,10 @@ def ruling(causes: Causes, criterion: Criterion, progress: ProgressFn = no_progr
     Raises:
         CancelledError: from ``progress``.
     """
-    return _Judge(causes, criterion, progress, text).ruling()
+    return _OriginJudge(causes, criterion, progress, text).ruling()
 
 
-class _Judge:
+class _OriginJudge:
     def __init__(self, causes: Causes, criterion: Criterion, progress: ProgressFn, text: str) -> None:
         self._causes = causes
         self._criterion = criterion
@@ -117,28 +117,28 @@ class _Judge:
             bad &= ~constant
         any_bad = causes.any_of(bad)
         unknown = (self._tensors["exchanged"] | causes.any_of(missing)) & ~any_bad
-        start[unknown] = Start.UNKNOWN.code
-        start[any_bad] = Start.CONSTANT.code
-        start[causes.any_of(bad & ~constant)] = Start.TAINTED.code
-        start[causes.any_of(bad & values["initial"] & values["before"])] = Start.BEFORE.code
+        start[unknown] = OriginKind.UNKNOWN.code
+        start[any_bad] = OriginKind.CONSTANT.code
+        start[causes.any_of(bad & ~constant)] = OriginKind.TAINTED.code
+        start[causes.any_of(bad & values["initial"] & values["before"])] = OriginKind.BEFORE.code
         if criterion.need.previous:
             # That a parameter changed (or did not) is its own matter: what updated it has no such value.
             own = self._tensors["parameter"] >= 0
-            source = self._tensors["start"] == Start.SOURCE.code
-            start[own] = np.where(source, Start.SOURCE.code, Start.UPDATED.code)[own]
+            source = self._tensors["start"] == OriginKind.SOURCE.code
+            start[own] = np.where(source, OriginKind.SOURCE.code, OriginKind.UPDATED.code)[own]
         if criterion is OVERFLOW:
             steps = np.full(len(causes), causes.step, np.int64)
-            may_be = np.where(start != Start.TAINTED.code, self._tensors["index"], -1)
-            start[self._designed(np.full(len(causes), BAD), steps, may_be)] = Start.DESIGNED.code
+            may_be = np.where(start != OriginKind.TAINTED.code, self._tensors["index"], -1)
+            start[self._designed(np.full(len(causes), BAD), steps, may_be)] = OriginKind.DESIGNED.code
         return start
 
     def _pass_on(self, start: Int8, designed: Mask) -> None:
         """Of several tensors that an intended Inf made bad only those of the first node are origins."""
-        made = self._causes.any_of(designed) & (start == Start.MADE.code)
+        made = self._causes.any_of(designed) & (start == OriginKind.MADE.code)
         for number in np.flatnonzero(made).tolist():
             of = self._tensors[number]
             if self._designs_of(self._causes.step).of_round(int(of["round"])).broke_before(int(of["row"])):
-                start[number] = Start.TAINTED.code
+                start[number] = OriginKind.TAINTED.code
 
     # -- what is known -------------------------------------------------------------------------------
 
@@ -292,7 +292,7 @@ class _Judge:
 # -- hits -----------------------------------------------------------------------------------------------
 
 
-_IS_ORIGIN: Final = np.array([each in Start.origins() for each in STARTS], np.bool_)
+_IS_ORIGIN: Final = np.array([each in OriginKind.origins() for each in STARTS], np.bool_)
 
 
 def mark_hits(measurements: Measurements, hits: StepHits, progress: ProgressFn = no_progress) -> int:
@@ -309,7 +309,7 @@ def mark_hits(measurements: Measurements, hits: StepHits, progress: ProgressFn =
         start = ruling(causes, OVERFLOW, progress, text).start
         origin = _IS_ORIGIN[start]
         if hits.step:
-            origin &= start != Start.BEFORE.code
+            origin &= start != OriginKind.BEFORE.code
         hits.origin[bad] = origin
     return by_design
 
@@ -351,14 +351,14 @@ class Examination:
             self._rulings[criterion] = some, of, ruling(some, criterion, progress, text)
         self.start = [self._answer(number)[0] for number in range(len(asked))]
 
-    def _answer(self, number: int) -> tuple[Start, tuple[int, ...], Criterion]:
+    def _answer(self, number: int) -> tuple[OriginKind, tuple[int, ...], Criterion]:
         criteria = self._asked[number][1]
         starts = [self._start(number, criterion) for criterion in criteria]
-        origins = [at for at, start in enumerate(starts) if start in Start.origins()]
+        origins = [at for at, start in enumerate(starts) if start in OriginKind.origins()]
         at = origins[0] if origins else 0
         return starts[at], tuple(origins or range(len(criteria))), criteria[at]
 
-    def _start(self, number: int, criterion: Criterion) -> Start:
+    def _start(self, number: int, criterion: Criterion) -> OriginKind:
         _, of, found = self._rulings[criterion]
         return STARTS[int(found.start[np.searchsorted(of, number)])]
 
@@ -382,9 +382,9 @@ class Examination:
         )
 
 
-def _judged(causes: Causes, found: Ruling, at: int) -> Judged:
+def _judged(causes: Causes, found: Ruling, at: int) -> JudgedValue:
     value: npt.NDArray[np.void] = causes.values[at]
-    return Judged(
+    return JudgedValue(
         node=int(value["node"]),
         slot=int(value["slot"]),
         side=Side(int(value["side"])),

@@ -11,16 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Mask
-from tui_debugger.check.flow import Flow, Located
+from tui_debugger.check.flow import DataFlow, Located
 from tui_debugger.check.measure import Measurements
 from tui_debugger.model import Hit, Side, TensorKey, Verdict, Watchpoint
 from tui_debugger.stats.records import Records, RequiredStats
-from tui_debugger.stats.records import State as RowState
+from tui_debugger.stats.records import RecordState as RowState
 from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, needs
 
 
-class Start(Enum):
+class OriginKind(Enum):
     """The way in which something bad starts at a tensor, or the reason why it does not."""
 
     MADE = "made"
@@ -45,7 +45,7 @@ class Start(Enum):
     """Not judged: not everything that it was made from is known."""
 
     @classmethod
-    def origins(cls) -> frozenset[Start]:
+    def origins(cls) -> frozenset[OriginKind]:
         """The kinds that mean: it starts here."""
         return _ORIGINS
 
@@ -56,16 +56,18 @@ class Start(Enum):
 
     def is_origin(self, step: int) -> bool:
         """Tells whether a tensor of a step is an origin. Bad before the first dumped step: only if that is step 0."""
-        return self in _ORIGINS and (self is not Start.BEFORE or step == 0)
+        return self in _ORIGINS and (self is not OriginKind.BEFORE or step == 0)
 
 
-STARTS: Final = tuple(Start)
+STARTS: Final = tuple(OriginKind)
 """Every kind, by its number in columns."""
 _CODES: Final = {each: code for code, each in enumerate(STARTS)}
-_ORIGINS = frozenset({Start.MADE, Start.UNSEEN, Start.CHANGED, Start.SOURCE, Start.UPDATED, Start.BEFORE})
+_ORIGINS = frozenset(
+    {OriginKind.MADE, OriginKind.UNSEEN, OriginKind.CHANGED, OriginKind.SOURCE, OriginKind.UPDATED, OriginKind.BEFORE}
+)
 
 
-class State(Enum):
+class InputState(Enum):
     """The state of a value that a tensor was made from, as far as it is known."""
 
     CLEAN = "clean"
@@ -78,7 +80,7 @@ class State(Enum):
         return STATES.index(self)
 
 
-STATES: Final = tuple(State)
+STATES: Final = tuple(InputState)
 CLEAN, BAD, UNKNOWN = (np.int8(number) for number in range(3))
 
 
@@ -119,7 +121,7 @@ class Criterion:
         found[known & ((verdict == Verdict.FINDING) | (verdict == Verdict.BLOCKED))] = BAD
         return found
 
-    def state(self, records: Records, row: int) -> State:
+    def state(self, records: Records, row: int) -> InputState:
         """The state of one tensor."""
         return STATES[int(self.states(records, [row])[0])]
 
@@ -187,7 +189,7 @@ after: it is the parameter after its update: see ``later``.
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedValue:
     """A value that a tensor was made from, with the verdict on it.
 
     Attributes:
@@ -207,7 +209,7 @@ class Judged:
     side: Side
     at: Located | None
     held: Located | None
-    state: State
+    state: InputState
     own: bool
     constant: bool
     missing: bool
@@ -232,9 +234,9 @@ class Examined:
     """
 
     hit: Hit
-    start: Start
+    start: OriginKind
     criteria: tuple[int, ...]
-    values: tuple[Judged, ...]
+    values: tuple[JudgedValue, ...]
     made_by: int
     beside: int
     node: int
@@ -242,14 +244,14 @@ class Examined:
     exchanged: bool
 
     @property
-    def missing(self) -> tuple[Judged, ...]:
+    def missing(self) -> tuple[JudgedValue, ...]:
         """Returns the unknown values: without them it cannot be said that it starts here. Other ranks are left out."""
         return tuple(each for each in self.values if each.missing)
 
     @property
     def row(self) -> int:
         """The node to be named."""
-        updated = self.start is Start.UPDATED and self.parameter >= 0
+        updated = self.start is OriginKind.UPDATED and self.parameter >= 0
         return self.parameter if updated else self.made_by
 
     @property
@@ -272,7 +274,7 @@ class Causes:
         self, measurements: Measurements, step: int, tensors: npt.NDArray[np.void], values: npt.NDArray[np.void]
     ) -> None:
         self.measurements = measurements
-        self.flow: Flow = measurements.flow
+        self.flow: DataFlow = measurements.flow
         self.step = step
         self.tensors = tensors
         self.values = values

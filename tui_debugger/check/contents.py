@@ -18,7 +18,7 @@ import numpy as np
 
 from tui_debugger.arrays import Int64
 from tui_debugger.cache.store import DiskCache
-from tui_debugger.check.flow import Flow
+from tui_debugger.check.flow import DataFlow
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, TensorStats, no_progress
 from tui_debugger.sources.base import ZEROS_DIGEST, TensorFlag, TensorTable, made_once
@@ -83,7 +83,7 @@ class Contents:
         return self._store
 
     def of(
-        self, flow: Flow, step: int, rows: Sequence[int] | Int64, progress: ProgressFn = no_progress
+        self, flow: DataFlow, step: int, rows: Sequence[int] | Int64, progress: ProgressFn = no_progress
     ) -> list[Content]:
         """Returns what some rows of a step's table hold; reads files where neither the dump nor the index says it.
 
@@ -98,7 +98,7 @@ class Contents:
                 found[at] = content
         return [each for each in found if each is not None]
 
-    def _files(self, flow: Flow, step: int, rows: Int64, progress: ProgressFn) -> list[Content]:
+    def _files(self, flow: DataFlow, step: int, rows: Int64, progress: ProgressFn) -> list[Content]:
         table = flow.table(step)
         sizes, times = table.file_states(rows)
         keys = [_key(table.spec(row), *state) for row, state in zip(rows.tolist(), _pairs(sizes, times), strict=True)]

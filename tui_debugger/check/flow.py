@@ -155,7 +155,7 @@ def holds_tensors(table: TensorTable) -> bool:
     return bool(((table.flags & int(TensorFlag.CONSTANT)) == 0).any())
 
 
-class Flow:
+class DataFlow:
     """The data flow of one rank: nodes plus the files of its steps, as they were when first looked at.
 
     Make one per question: what it has given stays as it is whatever a refresh brings meanwhile, so that rows and

@@ -14,7 +14,7 @@ from tui_debugger.arrays import Int8, Int16, Int64, Integers, Mask
 from tui_debugger.graph.table import NodeTable, holders
 from tui_debugger.model import ErrorBits, Hit, Side, TensorKey, Verdict, Watchpoint, WatchResult
 from tui_debugger.sources.base import TensorFlag, TensorTable
-from tui_debugger.stats.records import Record, Records, State, holds_bad, holds_inf
+from tui_debugger.stats.records import Record, Records, RecordState, holds_bad, holds_inf
 from tui_debugger.watch.condition_table import CONDITIONS, NOT_FINITE
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Facts
 
@@ -408,7 +408,7 @@ class HitList(Sequence[Hit]):
         """Tells which hits are on tensors whose statistics are known."""
         mask = np.zeros(len(self), np.bool_)
         for part, places, at in self.by_step():
-            mask[places] = part.records.rows["state"][at] == State.MEASURED
+            mask[places] = part.records.rows["state"][at] == RecordState.MEASURED
         return mask
 
     def found_by(self, conditions: Collection[str]) -> Mask:
@@ -455,7 +455,7 @@ class HitList(Sequence[Hit]):
         found = 0
         for part, _, at in self.by_step():
             bits = part.not_finite()[at]
-            told = (part.records.rows["state"][at] == State.MEASURED) & (bits > 0)
+            told = (part.records.rows["state"][at] == RecordState.MEASURED) & (bits > 0)
             found |= int(np.bitwise_or.reduce(np.where(told, bits, int(NOT_FINITE)), initial=0))
         return ErrorBits(found)
 

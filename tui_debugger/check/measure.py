@@ -13,27 +13,27 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Mask
-from tui_debugger.check.flow import Flow
+from tui_debugger.check.flow import DataFlow
 from tui_debugger.check.plan import RequiredByStep
 from tui_debugger.check.records import RankStats, StepStats, StoredStats
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, TensorMeta, TensorStats, no_progress
-from tui_debugger.sources.base import Columns, TensorFlag, TensorTable, tensor_keys
+from tui_debugger.sources.base import SortedTensorTable, TensorFlag, TensorTable, tensor_keys
 from tui_debugger.stats.records import (
     CHANGE_ASKED,
     NOT_ASKED,
     ONLY_COMPARED,
     Before,
     ReadRequests,
+    ReadSpecs,
     Record,
     Records,
+    RecordState,
     RequiredStats,
-    Specs,
-    State,
     derive,
     derive_ranges,
 )
 from tui_debugger.stats.scan import Meanwhile, no_other_work, scan
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 
 Tables = Callable[[int], TensorTable]
 """The table of a step."""
@@ -54,7 +54,7 @@ _ENTRY: Final = np.dtype(
 """A file: which tensor it holds, where it stands, and what it is compared with (-1: nothing)."""
 
 
-class Reading:
+class FileReading:
     """Files in the order in which they are read.
 
     Attributes:
@@ -66,7 +66,12 @@ class Reading:
     """
 
     def __init__(
-        self, entries: npt.NDArray[Any], needs: tuple[RequiredStats, ...], specs: Specs, sizes: Int64, keeper: Keeper
+        self,
+        entries: npt.NDArray[Any],
+        needs: tuple[RequiredStats, ...],
+        specs: ReadSpecs,
+        sizes: Int64,
+        keeper: Keeper,
     ) -> None:
         """``entries`` hold every file once, sorted by tensor, then step, where any are compared; else by step."""
         self.step: Int64 = entries["step"].copy()  # a column of its own does not keep the others
@@ -125,7 +130,7 @@ class ReadingList:
         entries["need"] = self._needs.setdefault(need, len(self._needs))
         self._entries.append(entries)
 
-    def sorted(self, table: Tables, sizes: Callable[[int], Int64], keeper: Keeper) -> Reading:
+    def sorted(self, table: Tables, sizes: Callable[[int], Int64], keeper: Keeper) -> FileReading:
         """Everything, once: by tensor, then step, files that are only compared with included; else by step."""
         entries = self._entries[0] if len(self._entries) == 1 else np.concatenate(self._entries)
         self._entries.clear()
@@ -142,7 +147,7 @@ class ReadingList:
         if len(only):  # else step by step: a file may hold all tensors of its step
             entries = np.take(entries, np.lexsort((entries["index"], entries["step"], entries["key"])))
         specs, own = _specs(entries, table, sizes)
-        return Reading(entries, tuple(self._needs), specs, own, keeper)
+        return FileReading(entries, tuple(self._needs), specs, own, keeper)
 
 
 def _places(step: Int64, index: Int64) -> Int64:
@@ -151,7 +156,7 @@ def _places(step: Int64, index: Int64) -> Int64:
     return places
 
 
-def _specs(entries: npt.NDArray[Any], table: Tables, sizes: Callable[[int], Int64]) -> tuple[Specs, Int64]:
+def _specs(entries: npt.NDArray[Any], table: Tables, sizes: Callable[[int], Int64]) -> tuple[ReadSpecs, Int64]:
     steps = np.unique(entries["step"]).tolist()
     if len(steps) == 1:
         rows = entries["index"]
@@ -174,7 +179,7 @@ def _specs(entries: npt.NDArray[Any], table: Tables, sizes: Callable[[int], Int6
     at[by_step] = np.arange(len(by_step))
     places = at.tolist()
     own_members = [members[place] for place in places] if any(members) else ()
-    return Specs([paths[place] for place in places], tuple(kinds), kind, own_members), own
+    return ReadSpecs([paths[place] for place in places], tuple(kinds), kind, own_members), own
 
 
 Needs = Mapping[tuple[int, int], RequiredStats]
@@ -188,7 +193,7 @@ SAMPLE: Final = 16
 class Measurements:
     """Records of the tensors that a data flow has pinned."""
 
-    def __init__(self, flow: Flow, rank_stats: RankStats, workers: Workers, memory: StoredStats) -> None:
+    def __init__(self, flow: DataFlow, rank_stats: RankStats, workers: MeasureWorkers, memory: StoredStats) -> None:
         """``rank_stats`` holds what is known and takes what is measured, ``memory`` what earlier sessions measured."""
         self.flow = flow
         self._rank_stats = rank_stats
@@ -223,7 +228,7 @@ class Measurements:
     def verified(self, step: int) -> Iterator[bool | None]:
         """Measures again what earlier sessions remembered of a step: see ``StoredStats.verified``."""
         kept = self.kept(step)
-        known = np.flatnonzero(kept.records.rows["state"] == State.MEASURED)
+        known = np.flatnonzero(kept.records.rows["state"] == RecordState.MEASURED)
         return self._memory.verified(kept, known, self._states(step))
 
     def ensure(self, needs: Needs, progress: ProgressFn = no_progress, text: str = "") -> None:
@@ -255,7 +260,7 @@ class Measurements:
         if reading is not None:
             self.read(reading, progress, text)
 
-    def missing(self, required: RequiredByStep, under_way: Reading | None = None) -> Reading | None:
+    def missing(self, required: RequiredByStep, under_way: FileReading | None = None) -> FileReading | None:
         """Returns what has to be read for what is asked for; None when everything is known.
 
         Args:
@@ -272,7 +277,11 @@ class Measurements:
         return readings.sorted(self.flow.table, self._sizes, self.kept) if readings else None
 
     def read(
-        self, reading: Reading, progress: ProgressFn = no_progress, text: str = "", meanwhile: Meanwhile = no_other_work
+        self,
+        reading: FileReading,
+        progress: ProgressFn = no_progress,
+        text: str = "",
+        meanwhile: Meanwhile = no_other_work,
     ) -> None:
         """Measures what ``missing`` found.
 
@@ -297,7 +306,7 @@ class Measurements:
             scan(reading.requests, reading.sizes, self._workers, to, tell, meanwhile=meanwhile)
         finally:
             if result is not None:
-                done = np.flatnonzero(result.rows["state"] != State.UNKNOWN)
+                done = np.flatnonzero(result.rows["state"] != RecordState.UNKNOWN)
                 place(result, done, done)
             self._memory.keep(self._kept_of(step) for step in np.unique(reading.step).tolist())
 
@@ -402,7 +411,7 @@ class Measurements:
                 )
             if found:
                 kept.records.put_recorded(rows[~right], found, whole)
-            if isinstance(table, Columns) and table.memo is not None:
+            if isinstance(table, SortedTensorTable) and table.memo is not None:
                 kept.records.share(table.memo.setdefault(Records, {}))
 
     def _compared(self, step: int, rows: Int64, need: RequiredStats) -> tuple[Int64, Int64, Mask]:
@@ -417,7 +426,7 @@ class Measurements:
             valueless[of] = (self.flow.table(earlier).flags[index[of]] & int(TensorFlag.STAT_ONLY)) != 0
         return np.where(valueless, -1, before), np.where(valueless, -1, index), valueless
 
-    def _place(self, reading: Reading, records: Records, source: Int64, files: Int64) -> None:
+    def _place(self, reading: FileReading, records: Records, source: Int64, files: Int64) -> None:
         """Puts what was measured where it belongs: rows ``source`` are of ``files`` of the reading."""
         records.rows["before"][source[reading.valueless[files]]] = Before.NO_VALUE
         steps = reading.step[files]
@@ -428,7 +437,7 @@ class Measurements:
                 kept.records.place(records, source[of], target)
                 kept.fresh[target] = True
         rows = records.rows[["state", "before"]][source]
-        broken = (rows["state"] == State.UNREADABLE) | (rows["before"] == Before.UNREADABLE)
+        broken = (rows["state"] == RecordState.UNREADABLE) | (rows["before"] == Before.UNREADABLE)
         for at in files[broken].tolist():
             step, index = int(reading.step[at]), int(reading.index[at])
             self._rank_stats.note_failure(step, self.flow.table(step), index, reading.before(at))

@@ -11,8 +11,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Final
 
-from tui_debugger.check.measure import Reading
-from tui_debugger.check.plan import Plan, RequiredByStep
+from tui_debugger.check.measure import FileReading
+from tui_debugger.check.plan import RequiredByStep, StepPlan
 from tui_debugger.check.progress import (
     ATTEMPTS,
     RENUMBERINGS,
@@ -23,12 +23,12 @@ from tui_debugger.check.progress import (
     scaled,
 )
 from tui_debugger.check.results import KnownResults, merged
-from tui_debugger.check.step import Checker, PairResult
+from tui_debugger.check.step import PairResult, StepChecker
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.errors import CancelledError, RenumberedError
 from tui_debugger.model import ProgressFn, UnreadablePart, Watchpoint, no_progress
 from tui_debugger.stats.scan import Meanwhile
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 
 Judged = tuple[Pair, PairResult]
 Put = Callable[[Pair, PairResult], bool]
@@ -39,7 +39,7 @@ Again = Callable[[Sequence[int]], Iterator[Judged]]
 _END: Final = object()
 
 
-class Batch:
+class StepBatch:
     """Some steps of one rank.
 
     Attributes:
@@ -48,7 +48,14 @@ class Batch:
     """
 
     def __init__(
-        self, rank: int, steps: Sequence[int], checker: Checker | None, progress: ProgressFn, *, put: Put, again: Again
+        self,
+        rank: int,
+        steps: Sequence[int],
+        checker: StepChecker | None,
+        progress: ProgressFn,
+        *,
+        put: Put,
+        again: Again,
     ) -> None:
         """Nothing is done yet.
 
@@ -61,15 +68,15 @@ class Batch:
             again: checks steps whose files or nodes changed meanwhile.
         """
         self.steps = list(steps)
-        self.reading: Reading | None = None
+        self.reading: FileReading | None = None
         self._rank = rank
         self._checker = checker
         self._progress = progress
         self._put = put
         self._again = again
-        self._plans: list[Plan] = []
+        self._plans: list[StepPlan] = []
 
-    def prepare(self, under_way: Reading | None) -> Iterator[None]:
+    def prepare(self, under_way: FileReading | None) -> Iterator[None]:
         """Finds out bit by bit what has to be read; ``under_way`` is about to be known."""
         if self._checker is None:
             return
@@ -123,7 +130,7 @@ class CheckPipeline:
 
     def __init__(
         self,
-        batches: Iterator[Batch | None],
+        batches: Iterator[StepBatch | None],
         deliver: Callable[[Judged], None],
         steady: Steady,
         passed: Callable[[int], None],
@@ -141,7 +148,7 @@ class CheckPipeline:
         self._passed = passed
         self._steady = steady
         self._unjudged: Iterator[Judged] = iter(())
-        self._following: tuple[Batch, Iterator[None]] | None = None
+        self._following: tuple[StepBatch, Iterator[None]] | None = None
 
     def run(self) -> None:
         """Sends all of them through.
@@ -168,14 +175,14 @@ class CheckPipeline:
         while self._judge_one():
             pass
 
-    def _next(self) -> Batch | None:
+    def _next(self) -> StepBatch | None:
         """The next batch, ready to be read."""
         while self._prepare_following(None):
             pass
         batch, self._following = self._following, None
         return batch[0] if batch is not None else None
 
-    def _read(self, batch: Batch) -> None:
+    def _read(self, batch: StepBatch) -> None:
         shared = False
 
         def bit() -> bool:
@@ -198,17 +205,17 @@ class CheckPipeline:
             self._deliver(judged)
         return judged is not None
 
-    def _prepare_following(self, under_way: Reading | None) -> bool:
+    def _prepare_following(self, under_way: FileReading | None) -> bool:
         """Does a bit for the next batch; False when it is ready, or there is none."""
         if self._following is not None:
             return next(self._following[1], _END) is not _END
         batch = next(self._batches, _END)
-        if isinstance(batch, Batch):
+        if isinstance(batch, StepBatch):
             self._following = batch, batch.prepare(under_way)
         return batch is not _END
 
 
-MakeChecker = Callable[[int, Sequence[Watchpoint], ProgressFn], Checker]
+MakeChecker = Callable[[int, Sequence[Watchpoint], ProgressFn], StepChecker]
 """(rank, watchpoints, progress): a checker of a rank as its files are now."""
 
 
@@ -232,7 +239,7 @@ class CheckRunner:
         self._checker = checker
         self._tickets = tickets
 
-    def batches(self, rank: int, steps: Sequence[int], progress: ProgressFn) -> Iterator[Batch | None]:
+    def batches(self, rank: int, steps: Sequence[int], progress: ProgressFn) -> Iterator[StepBatch | None]:
         """Steps of a rank as batches that can be read while others are judged; None after a bit of work for that."""
         given = {(rank, step): self._tickets.enter_context(self._known_results.judging((rank, step))) for step in steps}
 
@@ -247,16 +254,16 @@ class CheckRunner:
                     yield None
                     continue
                 tell = scaled(progress, done, len(steps), len(some))
-                yield Batch(rank, some, checker, tell, put=put, again=self._again(rank, tell))
+                yield StepBatch(rank, some, checker, tell, put=put, again=self._again(rank, tell))
                 done += len(some)
         except RenumberedError:  # those that are left are divided anew
             pass
         if done < len(steps):
             yield from self.alone(rank, steps[done:], scaled(progress, done, len(steps), len(steps) - done))
 
-    def alone(self, rank: int, steps: Sequence[int], progress: ProgressFn) -> Iterator[Batch]:
+    def alone(self, rank: int, steps: Sequence[int], progress: ProgressFn) -> Iterator[StepBatch]:
         """Steps of a rank as one batch that is checked by itself."""
-        yield Batch(rank, steps, None, progress, put=_kept, again=self._again(rank, progress))
+        yield StepBatch(rank, steps, None, progress, put=_kept, again=self._again(rank, progress))
 
     def _again(self, rank: int, progress: ProgressFn) -> Callable[[Sequence[int]], Iterator[Judged]]:
         return lambda steps: self._judge(rank, list(steps), progress)
@@ -315,7 +322,7 @@ class Checks:
         self,
         listed: Listed,
         checker: MakeChecker,
-        workers: Workers,
+        workers: MeasureWorkers,
         listing: List,
         unreadable: Unreadable = _nothing,
     ) -> None:
@@ -350,7 +357,7 @@ class Checks:
 
         with ListingAhead(self._listing) as ahead, ExitStack() as tickets:
             runner = CheckRunner(self.known_results, self._checker, (version, watchpoints), tickets)
-            steady, window = Steady(progress), _Window()
+            steady, window = Steady(progress), _BatchWindow()
             batches = self._batches(pairs, runner, steady, window=window, ahead=ahead, deliver=deliver)
             pipeline = CheckPipeline(batches, deliver, steady, window.passed)
             try:
@@ -415,10 +422,10 @@ class Checks:
         runner: CheckRunner,
         steady: Steady,
         *,
-        window: _Window,
+        window: _BatchWindow,
         ahead: ListingAhead,
         deliver: Callable[[Judged], None],
-    ) -> Iterator[Batch | None]:
+    ) -> Iterator[StepBatch | None]:
         """Returns what is to be checked, some steps of a rank at a time; what is known already is delivered on the way.
 
         None after a bit of work for that.
@@ -448,7 +455,7 @@ class Checks:
             window.grow()
 
 
-class _Window:
+class _BatchWindow:
     """Decides how many pairs are judged together: each file is read once, and something is shown soon."""
 
     def __init__(self) -> None:

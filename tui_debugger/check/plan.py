@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tui_debugger.arrays import Int16, Int64, Integers, Mask
-from tui_debugger.check.flow import Flow, of_round, read_by
+from tui_debugger.check.flow import DataFlow, of_round, read_by
 from tui_debugger.graph.table import NodeTable, holders
 from tui_debugger.model import Category, NodeKind, NodeSelection, Side, Watchpoint
 from tui_debugger.sources.base import TensorFlag, TensorTable
@@ -93,7 +93,7 @@ class Subjects:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class StepPlan:
     """One step: its subjects, and what has to be known about which tensor.
 
     Attributes:
@@ -132,7 +132,7 @@ class Planner:
 
     def __init__(
         self,
-        flow: Flow,
+        flow: DataFlow,
         watchpoints: Sequence[Watchpoint],
         mask: Callable[[Watchpoint], Mask],
         scope: Callable[[], Mask],
@@ -148,9 +148,9 @@ class Planner:
         self._mask = mask
         self._scope = scope
         self._asked = asked
-        self._last: tuple[NodeTable, TensorTable, _Choice, Subjects] | None = None
+        self._last: tuple[NodeTable, TensorTable, _SelectedNodes, Subjects] | None = None
 
-    def plan(self, step: int, required: RequiredByStep | None = None) -> Plan:
+    def plan(self, step: int, required: RequiredByStep | None = None) -> StepPlan:
         """The plan of one step; what it has to know is added to ``required``."""
         table = self.flow.table(step)
         choice, subjects = self._subjects(table, self.flow.at_rest(step))
@@ -159,11 +159,11 @@ class Planner:
         # The inputs that hold a parameter are asked about the parameter: whether some run left a value there before.
         outputs = np.full(len(subjects), int(Side.OUTPUT))
         initial = choice.initial(subjects, self.flow.starts(step, np.maximum(subjects.holder, 0), outputs, rounds))
-        plan = Plan(step, subjects, initial, first, self._references(step, subjects), required or RequiredByStep())
+        plan = StepPlan(step, subjects, initial, first, self._references(step, subjects), required or RequiredByStep())
         self._ask(plan)
         return plan
 
-    def _subjects(self, table: TensorTable, at_rest: Int64) -> tuple[_Choice, Subjects]:
+    def _subjects(self, table: TensorTable, at_rest: Int64) -> tuple[_SelectedNodes, Subjects]:
         """The subjects of a step; those of the last step again when the same tensors were dumped."""
         nodes = self.flow.nodes
         asked = self._asked(table)
@@ -172,7 +172,7 @@ class Planner:
             if of is nodes and _same_tensors(table, other):
                 return choice, subjects
         # After the listing: it may have brought nodes that the masks must know.
-        choice = _Choice(nodes, self.regular, self.initial, self._mask, self._scope())
+        choice = _SelectedNodes(nodes, self.regular, self.initial, self._mask, self._scope())
         subjects = choice.subjects(table, at_rest, asked)
         self._last = (nodes, table, choice, subjects)
         return choice, subjects
@@ -219,7 +219,7 @@ class Planner:
                 rows += [int(place) for place in places]
         return np.array(of, np.int64), np.array(rows, np.int64)
 
-    def _ask(self, plan: Plan) -> None:
+    def _ask(self, plan: StepPlan) -> None:
         subjects, required = plan.subjects, plan.required
         watched: dict[RequiredStats, Mask] = {}
         for watchpoints, masks in ((self.regular, subjects.watch), (self.initial, plan.initial)):
@@ -249,7 +249,7 @@ class Planner:
             required.ask(earlier, self.flow.table(earlier), np.unique(index[before == earlier]), RequiredStats())
 
 
-class _Choice:
+class _SelectedNodes:
     """The nodes that the watchpoints select."""
 
     def __init__(

@@ -12,12 +12,12 @@ import numpy.typing as npt
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.flow import is_updated
 from tui_debugger.check.hits import HitList, StepHits
-from tui_debugger.check.step import Checker, PairResult
+from tui_debugger.check.step import PairResult, StepChecker
 from tui_debugger.check.types import Pair
 from tui_debugger.graph.table import NodeTable, edges
-from tui_debugger.live.graph import RankGraph, judged
+from tui_debugger.live.graph import LiveRankGraph, judged
 from tui_debugger.live.rank import ReceivedStep
-from tui_debugger.live.wire import START, ReceivedHit, Stop, TrainingInfo
+from tui_debugger.live.wire import START, ReceivedHit, TrainingInfo, TrainingStop
 from tui_debugger.model import (
     PARAMETERS,
     TRAINABLE,
@@ -89,7 +89,7 @@ def _says_bad(result: WatchResult) -> bool:
 
 def received_hits(
     pair: Pair,
-    graph: RankGraph,
+    graph: LiveRankGraph,
     watchpoints: Sequence[Watchpoint],
     hits: Sequence[ReceivedHit],
     notice: Callable[[str], None],
@@ -186,14 +186,14 @@ def _after_sources(nodes: NodeTable, first: Mapping[int, int]) -> dict[int, int]
     return dict(zip(first, there[list(first)].tolist(), strict=True))
 
 
-def places_without_statistics(graph: RankGraph, hits: Sequence[ReceivedHit], root: int | None = None) -> list[int]:
+def places_without_statistics(graph: LiveRankGraph, hits: Sequence[ReceivedHit], root: int | None = None) -> list[int]:
     """The places of the hits of a run of a root graph that came without statistics."""
     places = (graph.place(graph.find(hit.node, root), hit.slot) for hit in hits if hit.stats is None)
     return list(dict.fromkeys(place for place in places if place >= 0))
 
 
 def with_statistics(
-    graph: RankGraph, kept: ReceivedStep | None, hits: Sequence[ReceivedHit], root: int | None = None
+    graph: LiveRankGraph, kept: ReceivedStep | None, hits: Sequence[ReceivedHit], root: int | None = None
 ) -> list[ReceivedHit]:
     """The hits, with what the training said before of those that came without statistics."""
     complete = list(hits)
@@ -269,7 +269,7 @@ _UNREADABLE: Final = ErrorBits.UNREADABLE | ErrorBits.OUT_OF_MEMORY | ErrorBits.
 
 
 @dataclass(frozen=True, eq=False)
-class Watched:
+class GivenWatchpoints:
     """The list as a training was given it.
 
     Attributes:
@@ -283,12 +283,12 @@ class Watched:
     version: int
     watchpoints: tuple[Watchpoint, ...]
     masks: tuple[Mask, ...]
-    graph: RankGraph
+    graph: LiveRankGraph
     info: TrainingInfo
 
 
 @dataclass(frozen=True, eq=False)
-class Judgement:
+class TrainingJudgement:
     """The judgement of a training on a step.
 
     Attributes:
@@ -303,7 +303,7 @@ class Judgement:
     judged: npt.NDArray[np.uint8]
     clean: Mask
 
-    def designs(self, graph: RankGraph) -> dict[int, frozenset[str]]:
+    def designs(self, graph: LiveRankGraph) -> dict[int, frozenset[str]]:
         """By the places of tensors that hold NaN or Inf what was found out, once the hits are marked."""
         hits, found = self.hits, np.flatnonzero(self.hits.bad()).tolist()
         places = ((graph.place(int(hits.node[at]), int(hits.slot[at])), at) for at in found)
@@ -316,14 +316,14 @@ class Judgement:
 
 def judgement_of(
     rank: int,
-    stop: Stop,
-    watched: Watched,
+    stop: TrainingStop,
+    watched: GivenWatchpoints,
     hits: Sequence[ReceivedHit],
     notice: Callable[[str], None],
     *,
     remembered: bool | None = None,
     first: bool | None = None,
-) -> Judgement:
+) -> TrainingJudgement:
     """The result of one step by what a training reported, or did not report, of the list that it was given.
 
     Args:
@@ -366,10 +366,10 @@ def judgement_of(
     silent: Mask = np.any(listed & ~covered, axis=0)
     coverage = _coverage((rank, stop.step), watched.graph, found, judging, covered, not_compared=silent, ran=ran)
     coverage = replace(coverage, parts=_not_judged(watched, info))
-    return Judgement(found, coverage, _judged(watched.graph, found, covered), clean)
+    return TrainingJudgement(found, coverage, _judged(watched.graph, found, covered), clean)
 
 
-def _ran_until(graph: RankGraph, node: str) -> Mask:
+def _ran_until(graph: LiveRankGraph, node: str) -> Mask:
     """The places whose nodes have run where a training stands inside a step: parameters are judged at its end."""
     if not node:
         return np.ones(len(graph), np.bool_)
@@ -379,14 +379,14 @@ def _ran_until(graph: RankGraph, node: str) -> Mask:
     return there
 
 
-def watched_for_overflow(watched: Watched, root: int | None = None) -> Mask:
+def watched_for_overflow(watched: GivenWatchpoints, root: int | None = None) -> Mask:
     """The places of which a training says so if they hold NaN or Inf, in every step that runs a root graph."""
     pairs = zip(watched.watchpoints, watched.masks, strict=True)
-    judging = [(each, mask) for each, mask in pairs if _is_judged(each, Stop(0, START + 1), watched.info)]
+    judging = [(each, mask) for each, mask in pairs if _is_judged(each, TrainingStop(0, START + 1), watched.info)]
     return _looked_for_overflow(watched.graph, judging, _places(watched.graph, judging) & watched.graph.of_root(root))
 
 
-def initial_values(watched: Watched, root: int | None) -> int:
+def initial_values(watched: GivenWatchpoints, root: int | None) -> int:
     """The number of initial values of a root graph that the list looks at."""
     pairs = zip(watched.watchpoints, watched.masks, strict=True)
     judging = [(each, mask) for each, mask in pairs if CONDITIONS[each.condition].initial_only]
@@ -394,7 +394,7 @@ def initial_values(watched: Watched, root: int | None) -> int:
     return int(looked.any(axis=0).sum())
 
 
-def _is_judged(watchpoint: Watchpoint, stop: Stop, info: TrainingInfo) -> bool:
+def _is_judged(watchpoint: Watchpoint, stop: TrainingStop, info: TrainingInfo) -> bool:
     """Tells whether a client judges a condition at a stop: before the first step those of initial values alone."""
     condition = CONDITIONS[watchpoint.condition]
     if condition.initial_only != (stop.step <= START):
@@ -402,7 +402,7 @@ def _is_judged(watchpoint: Watchpoint, stop: Stop, info: TrainingInfo) -> bool:
     return judged(condition, info) and not (stop.node and condition.wire in _CHANGES)
 
 
-def _not_judged(watched: Watched, info: TrainingInfo) -> tuple[UnreadablePart, ...]:
+def _not_judged(watched: GivenWatchpoints, info: TrainingInfo) -> tuple[UnreadablePart, ...]:
     """Returns the watchpoints whose condition the client does not know: what it says nothing of is not clean."""
     why = f"{clean(info.program)} does not know this condition"
     return tuple(
@@ -412,7 +412,7 @@ def _not_judged(watched: Watched, info: TrainingInfo) -> tuple[UnreadablePart, .
     )
 
 
-def _places(graph: RankGraph, judging: Sequence[tuple[Watchpoint, Mask]]) -> npt.NDArray[np.bool_]:
+def _places(graph: LiveRankGraph, judging: Sequence[tuple[Watchpoint, Mask]]) -> npt.NDArray[np.bool_]:
     """[watchpoint, place]: the tensors that each looks at."""
     may = graph.nodes.watchable[graph.node]
     rows = [mask[graph.node] & may for _, mask in judging]
@@ -420,7 +420,7 @@ def _places(graph: RankGraph, judging: Sequence[tuple[Watchpoint, Mask]]) -> npt
 
 
 def _comparable(
-    graph: RankGraph,
+    graph: LiveRankGraph,
     judging: Sequence[tuple[Watchpoint, Mask]],
     hits: ReceivedHits,
     remembered: bool | None,
@@ -448,7 +448,7 @@ def _comparable(
     return mask
 
 
-def _judged(graph: RankGraph, hits: ReceivedHits, covered: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+def _judged(graph: LiveRankGraph, hits: ReceivedHits, covered: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
     """See ``PairResult.judged``: a client says so of what it could not judge or compare, and else has judged it."""
     judges = covered.sum(axis=0)
     doubts = ((hits.verdicts == Verdict.CANNOT_JUDGE) | (hits.verdicts == Verdict.NOT_COMPARABLE)).sum(axis=0)
@@ -463,7 +463,7 @@ def _judged(graph: RankGraph, hits: ReceivedHits, covered: npt.NDArray[np.bool_]
 
 def _coverage(
     pair: tuple[int, int],
-    graph: RankGraph,
+    graph: LiveRankGraph,
     hits: ReceivedHits,
     judging: Sequence[tuple[Watchpoint, Mask]],
     covered: npt.NDArray[np.bool_],
@@ -487,7 +487,7 @@ def _coverage(
 
 
 def _looked_for_overflow(
-    graph: RankGraph, judging: Sequence[tuple[Watchpoint, Mask]], covered: npt.NDArray[np.bool_]
+    graph: LiveRankGraph, judging: Sequence[tuple[Watchpoint, Mask]], covered: npt.NDArray[np.bool_]
 ) -> Mask:
     """Places of which the client says so if they hold NaN or Inf: some overflow watchpoint looks at them."""
     overflow = [CONDITIONS[watchpoint.condition].is_overflow for watchpoint, _ in judging]
@@ -497,15 +497,15 @@ def _looked_for_overflow(
     return looked
 
 
-class LiveChecker(Checker):
-    """Judges as ``Checker`` does, but has the client judge the step at which it waits."""
+class LiveChecker(StepChecker):
+    """Judges as ``StepChecker`` does, but has the client judge the step at which it waits."""
 
     alone = True
     ask: Callable[[int, ProgressFn], PairResult | None] = staticmethod(lambda _step, _progress: None)
     """Has the client judge a step; None when it does not stand there."""
 
     def check_all(self, steps: Sequence[int], progress: ProgressFn = no_progress) -> Iterator[tuple[int, PairResult]]:
-        """See ``Checker``."""
+        """See ``StepChecker``."""
         left = []
         for step in steps:
             result = self.ask(step, progress)

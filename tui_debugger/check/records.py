@@ -20,7 +20,7 @@ from tui_debugger.model import Side, TensorStats
 from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.stats.blocks import measure_stats
 from tui_debugger.stats.npy import open_array
-from tui_debugger.stats.records import Before, Record, Records, State
+from tui_debugger.stats.records import Before, Record, Records, RecordState
 
 _FileState = tuple[int, int] | None
 """(size, ``opener.state_of``) of a file, (-1, -1) without one; None when it may have changed since it was read."""
@@ -277,7 +277,7 @@ class StoredStats:
                 return
 
     def _sample(self, kept: StepStats, states_now: Callable[[], tuple[Int64, Int64]]) -> None:
-        measured = kept.records.rows["state"] == State.MEASURED
+        measured = kept.records.rows["state"] == RecordState.MEASURED
         if self._left <= 0 or not measured.any():
             return
         states = states_now()
@@ -337,9 +337,9 @@ class _Now:
         sizes, times = self.states(self.step)
         part = slice(start, start + len(found))
         rows = found.rows
-        valid = (rows["state"] == State.MEASURED) | (rows["state"] == State.NO_NUMBERS)
+        valid = (rows["state"] == RecordState.MEASURED) | (rows["state"] == RecordState.NO_NUMBERS)
         valid &= (rows["identity"] > 0) & (rows["size"] == sizes[part]) & (rows["identity"] == times[part])
-        valid &= kept.records.rows["state"][part] == State.UNKNOWN
+        valid &= kept.records.rows["state"][part] == RecordState.UNKNOWN
         compared = np.flatnonzero(valid & found.compared())
         if len(compared):
             found.forget_changes(compared[~self._same_before(found, compared, start)])

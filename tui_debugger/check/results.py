@@ -28,7 +28,7 @@ _NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedPart:
     """The ranks and steps that were asked for; None: all of them."""
 
     ranks: tuple[Span, ...] | None = None

@@ -18,11 +18,11 @@ from tui_debugger.arrays import Int8, Int16, Int64, Mask, UInt8
 from tui_debugger.check.flow import holds_tensors
 from tui_debugger.check.hits import HitList, StepHits, facts_of, overflow_text, overflowed
 from tui_debugger.check.measure import Measurements
-from tui_debugger.check.plan import AskedRows, Plan, Planner, RequiredByStep, Subjects, every_row
+from tui_debugger.check.plan import AskedRows, Planner, RequiredByStep, StepPlan, Subjects, every_row
 from tui_debugger.check.progress import scaled
 from tui_debugger.model import Coverage, NodeKind, ProgressFn, Verdict, Watchpoint, no_progress
 from tui_debugger.stats.fields import STORED
-from tui_debugger.stats.records import ROW, Records, State, holds_bad
+from tui_debugger.stats.records import ROW, Records, RecordState, holds_bad
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Evaluated, Facts, judging_plan, needs
 
 _WORDS: Final = len(STORED)
@@ -40,14 +40,14 @@ class JudgedFiles:
 
     Attributes:
         subjects: the subjects of all plans, concatenated; row i is subject i.
-        first, initial: as in ``Plan``.
+        first, initial: as in ``StepPlan``.
         records: what is known about each row.
         step, node, round: of each row.
-        held: (subject, row) of files of the tensor that a subject holds: see ``Plan.references``.
+        held: (subject, row) of files of the tensor that a subject holds: see ``StepPlan.references``.
         current: the row of the file that this run wrote of what a subject holds, -1 without one.
     """
 
-    def __init__(self, plans: Sequence[Plan], measurements: Measurements) -> None:
+    def __init__(self, plans: Sequence[StepPlan], measurements: Measurements) -> None:
         """Everything that the plans want is measured."""
         self._flow = measurements.flow
         self._count = 0
@@ -97,7 +97,7 @@ class JudgedFiles:
 
         return ColumnEvaluator(self.records, rows, facts, self._overflowed[rows])
 
-    def _joined(self, plans: Sequence[Plan], starts: Sequence[int]) -> Subjects:
+    def _joined(self, plans: Sequence[StepPlan], starts: Sequence[int]) -> Subjects:
         every = [plan.subjects for plan in plans]
         own = _paired(
             [
@@ -157,7 +157,7 @@ class DuplicateInputs:
         self._watchpoints = watchpoints
         subjects = files.subjects
         rows = files.records.rows[: len(subjects)]
-        self._measured: Mask = rows["state"] == State.MEASURED
+        self._measured: Mask = rows["state"] == RecordState.MEASURED
         bad = holds_bad(rows)
         # Equal statistics mean equal values, but zeros and scalars equal something else by chance.
         varied = ~np.isnan(rows["variance"]) & (rows["variance"] != 0)
@@ -290,7 +290,7 @@ class DuplicateInputs:
         """The pairs of a subject and a file that hold the same values."""
         records = self._files.records
         # Most files that could be equal are equal: one word of each is compared first, then all words.
-        squares, measured = records.rows["sum_squares"], records.rows["state"] == State.MEASURED
+        squares, measured = records.rows["sum_squares"], records.rows["state"] == RecordState.MEASURED
         likely = (squares[subject] == squares[row]) & measured[subject] & measured[row]
         subject, row = subject[likely], row[likely]
         same = (_words(records, subject) == _words(records, row)).all(axis=1)
@@ -360,7 +360,7 @@ MarkHits = Callable[[Measurements, StepHits, ProgressFn], int]
 """Marks which hits of a step are origins, and which are by design; returns how many are by design."""
 
 
-class Checker:
+class StepChecker:
     """Judges the steps of one rank with one state of the watchpoint list."""
 
     alone: ClassVar[bool] = False
@@ -441,13 +441,13 @@ class Checker:
         named = f"step {steps[0]}" if len(steps) == 1 else f"step {min(steps)}–{max(steps)}"
         return f"rank {self.flow.rank} {named}"
 
-    def judge(self, plans: Sequence[Plan], progress: ProgressFn) -> Iterator[tuple[int, PairResult]]:
+    def judge(self, plans: Sequence[StepPlan], progress: ProgressFn) -> Iterator[tuple[int, PairResult]]:
         """Judges steps of which everything was measured that their plans want: several small ones at once.
 
         Raises:
             CancelledError: from ``progress``.
         """
-        together: list[Plan] = []
+        together: list[StepPlan] = []
         for plan in plans:
             if together and sum(len(each.subjects) for each in (*together, plan)) > JUDGED_TOGETHER:
                 yield from self._judge_together(together, progress)
@@ -456,7 +456,7 @@ class Checker:
         if together:
             yield from self._judge_together(together, progress)
 
-    def _judge_together(self, plans: Sequence[Plan], progress: ProgressFn) -> Iterator[tuple[int, PairResult]]:
+    def _judge_together(self, plans: Sequence[StepPlan], progress: ProgressFn) -> Iterator[tuple[int, PairResult]]:
         with self.measurements.locked():
             judged = judged_steps(plans, self.planner, self.measurements)
             hits = [self._hits(each) for each in judged]
@@ -510,7 +510,7 @@ class JudgedStep:
         holds_tensors: whether the step has any.
     """
 
-    plan: Plan
+    plan: StepPlan
     watchpoints: Sequence[Watchpoint]
     verdicts: Int8
     wanted: Mask
@@ -535,8 +535,8 @@ class JudgedStep:
         """Returns what was looked at; ``hits`` know what is by design."""
         wanted, judged = self.wanted.any(axis=0), self.watched.any(axis=0)
         # A file that healed since it was measured is not known: a refresh is about to ask for another check.
-        copies = int((wanted & (self.state != State.UNKNOWN) & ~judged).sum())
-        unreadable = self.state == State.UNREADABLE
+        copies = int((wanted & (self.state != RecordState.UNKNOWN) & ~judged).sum())
+        unreadable = self.state == RecordState.UNREADABLE
         counts = zip(self.watchpoints, self.watched.sum(axis=1).tolist(), strict=True)
         return Coverage(
             checked=int((judged & ~unreadable).sum()),
@@ -551,7 +551,7 @@ class JudgedStep:
         )
 
 
-def judged_steps(plans: Sequence[Plan], planner: Planner, measurements: Measurements) -> list[JudgedStep]:
+def judged_steps(plans: Sequence[StepPlan], planner: Planner, measurements: Measurements) -> list[JudgedStep]:
     """Judges steps as one table."""
     watchpoints = [*planner.regular, *planner.initial]
     if any(needs(watchpoint).previous_stats for watchpoint in watchpoints):
@@ -561,7 +561,7 @@ def judged_steps(plans: Sequence[Plan], planner: Planner, measurements: Measurem
     subjects = files.subjects
     state = files.records.rows["state"][: len(subjects)].copy()  # of now: what is kept may change
     wanted = np.concatenate([subjects.watch, files.initial])
-    watched = wanted & (state != State.UNKNOWN)
+    watched = wanted & (state != RecordState.UNKNOWN)
     verdicts = np.full(wanted.shape, SILENT, np.int8)
     evaluator = files.evaluator(subjects.row)
     copies = DuplicateInputs(files, planner.regular)
@@ -580,7 +580,7 @@ def judged_steps(plans: Sequence[Plan], planner: Planner, measurements: Measurem
     return found
 
 
-def _fill_previous_stats(plan: Plan, measurements: Measurements) -> None:
+def _fill_previous_stats(plan: StepPlan, measurements: Measurements) -> None:
     measurements.fill_previous_stats(plan.step, plan.subjects.row)
     for step, _, rows in plan.references:
         measurements.fill_previous_stats(step, np.unique(rows))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
-from tui_debugger.check.flow import Flow
+from tui_debugger.check.flow import DataFlow
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.plan import RequiredByStep
 from tui_debugger.check.progress import scaled
@@ -88,7 +88,7 @@ class Sweep:
         in_scope: Callable[[NodeTable], Mask],
         pairs: Sequence[Pair],
         choice: TensorChoice | None,
-        asked: Callable[[Flow, int], Mask | None] = lambda *_: None,
+        asked: Callable[[DataFlow, int], Mask | None] = lambda *_: None,
     ) -> None:
         """Made by ``Session.sweep``; ``asked`` returns the rows of a step that may be chosen, None for all rows."""
         self._asked = asked

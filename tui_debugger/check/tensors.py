@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy.typing as npt
 
-from tui_debugger.check.flow import Flow, Located
+from tui_debugger.check.flow import DataFlow, Located
 from tui_debugger.check.hits import overflow_text
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.step import PairResult
@@ -38,7 +38,7 @@ def hits_in(known: PairResult | None) -> HitsOf:
 
 
 def tensor_rows(
-    flow: Flow,
+    flow: DataFlow,
     step: int,
     row: int,
     hits_of: HitsOf,
@@ -78,7 +78,7 @@ def _with_earlier(rows: Sequence[TensorRow], earlier: Sequence[TensorRow]) -> It
 class _RowMaker:
     def __init__(
         self,
-        flow: Flow,
+        flow: DataFlow,
         step: int,
         row: int,
         is_hit: IsHit,
@@ -172,12 +172,12 @@ class _RowMaker:
         return before is not None and before.index >= 0
 
 
-def tensor_row(flow: Flow, at: Located, labels: tuple[str, int, str], is_hit: IsHit) -> TensorRow:
+def tensor_row(flow: DataFlow, at: Located, labels: tuple[str, int, str], is_hit: IsHit) -> TensorRow:
     """The row of one tensor, wherever it stands; ``labels`` are ``role``, ``slot`` and ``origin_text`` of the row."""
     return _RowMaker(flow, at.step, at.row, is_hit).make(at, *labels)
 
 
-def row_of(flow: Flow, key: TensorKey, hits_of: HitsOf) -> TensorRow:
+def row_of(flow: DataFlow, key: TensorKey, hits_of: HitsOf) -> TensorRow:
     """The row of one tensor as an output (or input) of its own node.
 
     Raises:
@@ -233,7 +233,7 @@ _ROUNDED: Final = 1e-5
 """Recorded statistics have six digits."""
 
 
-def _place(flow: Flow, row: TensorRow) -> tuple[int, int] | None:
+def _place(flow: DataFlow, row: TensorRow) -> tuple[int, int] | None:
     """(step, index) of a row's tensor now: the listing that the row was made from may be of yesterday."""
     key = row.key
     flow.table(key.step)  # first: it may bring the node

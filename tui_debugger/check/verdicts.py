@@ -93,7 +93,7 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class CheckJudgement:
     """The outcome of a check, with what it rests on.
 
     Attributes:
@@ -120,7 +120,7 @@ def judge(
     fail_on: Collection[str] = (),
     allow_unreadable: bool = False,
     allow_unmatched: bool = False,
-) -> Judgement:
+) -> CheckJudgement:
     """Judges a whole check.
 
     Args:
@@ -150,7 +150,7 @@ def judge(
         outcome = Outcome.FINDING
     else:
         outcome = Outcome.CANNOT_JUDGE if doubts else Outcome.CLEAN
-    return Judgement(outcome, tallies, doubts, failing, others, unsure)
+    return CheckJudgement(outcome, tallies, doubts, failing, others, unsure)
 
 
 def _tallies(result: CheckResult) -> tuple[Tally, ...]:

@@ -28,7 +28,7 @@ from tui_debugger.cli.output import (
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
-    from tui_debugger.diagnose.audit import AuditReport, Finding
+    from tui_debugger.diagnose.audit import AuditFinding, AuditReport
     from tui_debugger.session import Session
     from tui_debugger.text.tables import Column
 
@@ -238,7 +238,7 @@ def document(report: AuditReport, session: Session) -> dict[str, Any]:
     }
 
 
-def finding_row(finding: Finding, session: Session) -> dict[str, Any]:
+def finding_row(finding: AuditFinding, session: Session) -> dict[str, Any]:
     """A finding for JSON."""
     from tui_debugger.diagnose.audit import headline_text
     from tui_debugger.text.documents import plain

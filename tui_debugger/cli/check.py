@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tui_debugger.check.types import Pair
-    from tui_debugger.cli.check_report import Report
+    from tui_debugger.cli.check_report import CheckReport
     from tui_debugger.model import ProgressFn, Watchpoint
     from tui_debugger.session import CheckResult, Session
 
@@ -82,9 +82,9 @@ def _run(arguments: argparse.Namespace) -> int:
     return print_report(report, arguments)
 
 
-def _check(arguments: argparse.Namespace) -> Report:
+def _check(arguments: argparse.Namespace) -> CheckReport:
     from tui_debugger.check.verdicts import judge
-    from tui_debugger.cli.check_report import Report
+    from tui_debugger.cli.check_report import CheckReport
     from tui_debugger.watch.condition_table import CONDITIONS
 
     given = given_watchpoints(arguments)
@@ -103,7 +103,7 @@ def _check(arguments: argparse.Namespace) -> Report:
         allow_unreadable=arguments.allow_unreadable,
         allow_unmatched=arguments.allow_unmatched,
     )
-    return Report(
+    return CheckReport(
         path=arguments.path,
         result=result,
         judgement=judgement,

@@ -13,8 +13,8 @@ from tui_debugger import __version__
 from tui_debugger.causes.by_design_steps import by_design_text
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.check.verdicts import (
+    CheckJudgement,
     Doubt,
-    Judgement,
     Outcome,
     Tally,
     coverage_line,
@@ -49,7 +49,7 @@ _FIRST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """A finished or interrupted check.
 
     Attributes:
@@ -70,7 +70,7 @@ class Report:
 
     path: Path
     result: CheckResult
-    judgement: Judgement
+    judgement: CheckJudgement
     pairs: int
     recommended: bool
     asked: bool
@@ -88,7 +88,7 @@ class Report:
         return self.judgement.outcome.exit_code
 
 
-def print_report(report: Report, arguments: argparse.Namespace) -> int:
+def print_report(report: CheckReport, arguments: argparse.Namespace) -> int:
     """Prints it and returns the exit code."""
     for notice in report.notices:
         note(notice)
@@ -112,7 +112,7 @@ def print_report(report: Report, arguments: argparse.Namespace) -> int:
 # -- for machines ----------------------------------------------------------------------------------
 
 
-def document(report: Report) -> dict[str, Any]:
+def document(report: CheckReport) -> dict[str, Any]:
     """The JSON document."""
     result, judgement = report.result, report.judgement
     return {
@@ -161,7 +161,7 @@ def _tally_row(tally: Tally) -> dict[str, Any]:
 # -- for people ------------------------------------------------------------------------------------
 
 
-def _print_hits(report: Report, limit: int) -> None:
+def _print_hits(report: CheckReport, limit: int) -> None:
     judgement = report.judgement
     lists = judgement.failing, judgement.others, judgement.unsure
     count = sum(map(len, lists))
@@ -200,7 +200,7 @@ def _row(hit: Hit, *, ranks: bool, graphs: bool) -> list[str]:
     ]
 
 
-def _print_watchpoints(report: Report) -> None:
+def _print_watchpoints(report: CheckReport) -> None:
     if not report.asked:
         print_text("no watchpoint was given: these are the recommended ones")
     titles, rows = tally_table(report.judgement.tallies)
@@ -220,7 +220,7 @@ def _colored(titles: Sequence[str], row: Sequence[str]) -> list[str]:
     return [meant(cell, _TOLD.get(title) if cell != "0" else None) for title, cell in cells]
 
 
-def _remarks(report: Report) -> list[str]:
+def _remarks(report: CheckReport) -> list[str]:
     """Returns what a reader of "clean" has to know."""
     judgement = report.judgement
     lines = [
@@ -237,7 +237,7 @@ def _remarks(report: Report) -> list[str]:
     return lines + [meant(f"cannot judge: {_doubt(doubt)}", Meaning.DOUBT) for doubt in doubts]
 
 
-def _notes(report: Report) -> list[str]:
+def _notes(report: CheckReport) -> list[str]:
     """Returns the scalars of the step that the findings begin at."""
     failing = report.judgement.failing
     if not failing:
@@ -247,7 +247,7 @@ def _notes(report: Report) -> list[str]:
     return [f"step {step_text(first.step)}: {notes_text(notes)}"] if notes else []
 
 
-def _beginnings(report: Report) -> list[str]:
+def _beginnings(report: CheckReport) -> list[str]:
     """Tells where to look first, when the top of the table is out of sight: the origins, else the first finding."""
     failing = report.judgement.failing
     if len(failing) <= _NEAR:
@@ -280,7 +280,7 @@ def _doubt(doubt: Doubt) -> str:
     return doubt.text + _ALLOW.get(doubt.kind, "")
 
 
-def verdict_line(report: Report) -> str:
+def verdict_line(report: CheckReport) -> str:
     """The last line: ``FINDINGS: 314 tensors at step 3, 2 origins ◆``, ``clean``, ``cannot judge: ...``."""
     judgement = report.judgement
     outcome = judgement.outcome
@@ -295,7 +295,7 @@ def verdict_line(report: Report) -> str:
     return _clean_line(report)
 
 
-def _clean_line(report: Report) -> str:
+def _clean_line(report: CheckReport) -> str:
     words = [f"no finding of {_counted(report)}"] if report.fail_on else []
     unsure = report.result.coverage.unreadable or report.judgement.unsure
     words += ["tensors that could not be judged are allowed"] if unsure else []
@@ -305,10 +305,10 @@ def _clean_line(report: Report) -> str:
     return "clean" + (f": {'; '.join(words)}" if words else "")
 
 
-def _counted(report: Report) -> str:
+def _counted(report: CheckReport) -> str:
     return ", ".join(CONDITIONS[condition].abbr for condition in report.fail_on)
 
 
-def _steps(report: Report) -> str:
+def _steps(report: CheckReport) -> str:
     ranks = {rank for rank, _ in report.result.pairs}
     return plural(report.pairs, "step") + (f" ({named('rank', sorted(ranks))} so far)" if len(ranks) > 1 else "")

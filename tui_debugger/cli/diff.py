@@ -36,13 +36,13 @@ from tui_debugger.errors import TdbgError
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
-    from tui_debugger.cli.diff_report import Answer
+    from tui_debugger.cli.diff_report import DiffAnswer
     from tui_debugger.diagnose.compare import ComparedTensor, Comparer
-    from tui_debugger.diagnose.run import Run
+    from tui_debugger.diagnose.run import DiagnosedRun
     from tui_debugger.model import ProgressFn, TensorKey
     from tui_debugger.session import Session
-    from tui_debugger.session.naming import Found
-    from tui_debugger.stats.compare_pairs import Tolerance
+    from tui_debugger.session.naming import FoundNode
+    from tui_debugger.stats.compare_pairs import Boundary
 
 DESCRIPTION = """\
 Compares a tensor with itself at the previous step, or with what --with names:
@@ -208,11 +208,11 @@ def _run(arguments: argparse.Namespace) -> int:
     return answer.exit_code
 
 
-def _compared(arguments: argparse.Namespace) -> Answer:
+def _compared(arguments: argparse.Namespace) -> DiffAnswer:
     with progress_bar() as bar, interruptible(bar) as progress:
-        from tui_debugger.cli.diff_report import Answer
+        from tui_debugger.cli.diff_report import DiffAnswer
         from tui_debugger.diagnose.compare import Comparer
-        from tui_debugger.stats.compare_pairs import Tolerance
+        from tui_debugger.stats.compare_pairs import Boundary
 
         session = open_session(arguments.path, arguments, progress)
         comparer = Comparer(session)
@@ -220,14 +220,14 @@ def _compared(arguments: argparse.Namespace) -> Answer:
         key, found = _tensor(session, arguments, progress)
         other = _other(session, comparer, key, found, arguments, progress)
         couple = comparer.couple(key, other, progress, reshape=arguments.reshape)
-        tolerance: Tolerance = Tolerance(arguments.rtol, arguments.atol, arguments.tolerance)
+        tolerance: Boundary = Boundary(arguments.rtol, arguments.atol, arguments.tolerance)
         differences, hint = couple.compare(tolerance, arguments.top, progress)
         graphs = several_graphs(session)
         missing = _of_rank(unseen(session, from_on(session, [(key.rank, key.step)]), graph=False), key.rank)
         if other.path and other.key is not None:
             there = comparer.run_of(other, progress).unreadable([(other.key.rank, other.key.step)], graph=False)
             missing = Unseen((*missing.parts, *there))
-    return Answer(couple, differences, hint, arguments.by, graphs, missing)
+    return DiffAnswer(couple, differences, hint, arguments.by, graphs, missing)
 
 
 def _of_rank(missing: Unseen, rank: int) -> Unseen:
@@ -235,7 +235,7 @@ def _of_rank(missing: Unseen, rank: int) -> Unseen:
     return Unseen(tuple(part for part in missing.parts if part.rank is None or part.rank <= rank))
 
 
-def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressFn) -> tuple[TensorKey, Found]:
+def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressFn) -> tuple[TensorKey, FoundNode]:
     """The tensor that is asked about.
 
     Raises:
@@ -268,7 +268,7 @@ def _one(numbers: list[int], word: str) -> int:
     return numbers[0]
 
 
-def _last_step(session: Session, rank: int, found: Found) -> int:
+def _last_step(session: Session, rank: int, found: FoundNode) -> int:
     """The last step with a tensor of the node; without one the last dumped step."""
     from tui_debugger.diagnose.compare import NEAREST
 
@@ -278,7 +278,7 @@ def _last_step(session: Session, rank: int, found: Found) -> int:
     return recent[-1] if recent else _one(list(steps[-1:]), "step")
 
 
-def _key_at(session: Run, rank: int, step: int, found: Found) -> TensorKey:
+def _key_at(session: DiagnosedRun, rank: int, step: int, found: FoundNode) -> TensorKey:
     """The asked tensor of a node at a rank and step.
 
     Raises:
@@ -300,7 +300,7 @@ def _other(  # noqa: PLR0917 - the tensor, the run that it is of, and what was a
     session: Session,
     comparer: Comparer,
     key: TensorKey,
-    found: Found,
+    found: FoundNode,
     arguments: argparse.Namespace,
     progress: ProgressFn,
 ) -> ComparedTensor:

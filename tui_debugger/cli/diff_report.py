@@ -10,10 +10,10 @@ import numpy as np
 from tui_debugger import __version__
 from tui_debugger.cli.output import ALL_SEEN, Unseen, meaning_of, print_above, print_exit, print_table, print_text
 from tui_debugger.cli.show_report import nested
-from tui_debugger.diagnose.compare import Couple, Opened
+from tui_debugger.diagnose.compare import Couple, ReadableSide
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import TensorStats
-from tui_debugger.stats.compare import Differences, Entry
+from tui_debugger.stats.compare import Differences, DifferingElement
 from tui_debugger.stats.compare_pairs import Fit
 from tui_debugger.stats.fields import COLUMNS
 from tui_debugger.text import differences as words
@@ -28,7 +28,7 @@ from tui_debugger.text.writer import meant, terminal_of, write_lines
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DiffAnswer:
     """The answer that is printed.
 
     Attributes:
@@ -61,13 +61,13 @@ class Answer:
         return [{"kind": "uncomparable", "text": words.verdict(self.found).partition(": ")[2]}]
 
     @property
-    def largest(self) -> tuple[Entry, ...]:
+    def largest(self) -> tuple[DifferingElement, ...]:
         """The elements that differ most, by the measure that was asked for."""
         found = self.found
         return {"abs": found.by_abs, "rel": found.by_rel, "ulp": found.by_ulp}[self.by]
 
 
-def print_answer(answer: Answer) -> None:
+def print_answer(answer: DiffAnswer) -> None:
     """Everything, from the answer down to single elements."""
     couple, found = answer.couple, answer.found
     here, there = couple.here, couple.there
@@ -110,7 +110,7 @@ def _cells(stats: TensorStats) -> list[str]:
     return statistic_cells(COLUMNS, stats)
 
 
-def _line(entry: Entry) -> list[str]:
+def _line(entry: DifferingElement) -> list[str]:
     return [
         index_text(entry.index),
         exact_text(entry.here),
@@ -121,7 +121,7 @@ def _line(entry: Entry) -> list[str]:
     ]
 
 
-def document(answer: Answer) -> dict[str, Any]:
+def document(answer: DiffAnswer) -> dict[str, Any]:
     """Returns the whole answer for JSON."""
     found, couple = answer.found, answer.couple
     return {
@@ -159,7 +159,7 @@ def document(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _side(opened: Opened, stats: TensorStats) -> dict[str, Any]:
+def _side(opened: ReadableSide, stats: TensorStats) -> dict[str, Any]:
     side = opened.side
     return {
         "path": side.path or None,
@@ -169,7 +169,7 @@ def _side(opened: Opened, stats: TensorStats) -> dict[str, Any]:
     }
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _entry(entry: DifferingElement) -> dict[str, Any]:
     return {
         "index": list(entry.index),
         "here": nested(np.asarray(entry.here)),

@@ -25,9 +25,9 @@ from tui_debugger.cli.output import (
 )
 from tui_debugger.diagnose.runs.comparison import compare_runs
 from tui_debugger.diagnose.runs.distance import ComparedBy, Tolerance
-from tui_debugger.diagnose.runs.layouts import Dims, parse_dims
+from tui_debugger.diagnose.runs.layouts import GivenDims, parse_dims
 from tui_debugger.diagnose.runs.matching import NameMaps, parse_substitution
-from tui_debugger.diagnose.runs.results import Finding, Judgement, Options, RunsReport, StepReport
+from tui_debugger.diagnose.runs.results import DiffFinding, NodeJudgement, Options, RunsReport, StepReport
 from tui_debugger.diagnose.runs.text import (
     DESCRIBED,
     FEW,
@@ -56,7 +56,7 @@ from tui_debugger.text.tensors import stack_text
 from tui_debugger.text.writer import Meaning, meant
 
 if TYPE_CHECKING:
-    from tui_debugger.diagnose.run import Run
+    from tui_debugger.diagnose.run import DiagnosedRun
     from tui_debugger.session import Session
 
 INTERRUPTED: Final = -1
@@ -132,7 +132,7 @@ def how_compared(arguments: argparse.Namespace) -> Options:
     tolerance = None
     if arguments.rtol or arguments.atol or arguments.type_tolerance:
         tolerance = Tolerance(arguments.rtol, arguments.atol, tuple(arguments.type_tolerance))
-    return replace(options, tolerance=tolerance, dims=Dims(dims))
+    return replace(options, tolerance=tolerance, dims=GivenDims(dims))
 
 
 def _mapping_file(path: Path) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def document(report: RunsReport, kinds: Sequence[tuple[str, str]], arguments: ar
     }
 
 
-def finding_row(report: RunsReport, finding: Finding, kind: tuple[str, str]) -> dict[str, Any]:
+def finding_row(report: RunsReport, finding: DiffFinding, kind: tuple[str, str]) -> dict[str, Any]:
     """A finding for JSON."""
     distance = finding.distance
     return {
@@ -255,12 +255,12 @@ def finding_row(report: RunsReport, finding: Finding, kind: tuple[str, str]) -> 
     }
 
 
-def _stack(report: RunsReport, finding: Finding) -> list[str]:
+def _stack(report: RunsReport, finding: DiffFinding) -> list[str]:
     side, row = (0, finding.row_a) if finding.row_a >= 0 else (1, finding.row_b)
     return list(stack_text(report.runs[side].nodes(finding.place[side]).stack(row))) if row >= 0 else []
 
 
-def _tensor_row(run: Run, key: TensorKey | None) -> dict[str, Any] | None:
+def _tensor_row(run: DiagnosedRun, key: TensorKey | None) -> dict[str, Any] | None:
     if key is None:
         return None
     spec = run.spec(key)
@@ -277,7 +277,7 @@ def coverage_row(report: RunsReport) -> dict[str, Any]:
         "by_statistics": compared.get(ComparedBy.STATISTICS, 0),
         "by_hashes": compared.get(ComparedBy.HASHES, 0),
         "not_compared": compared.get(ComparedBy.NOT, 0),
-        "judgements": {each.name.lower(): counts[each] for each in Judgement},
+        "judgements": {each.name.lower(): counts[each] for each in NodeJudgement},
         "matched_by": dict(rules),
         "made_of": [
             {

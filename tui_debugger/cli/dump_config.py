@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tui_debugger.recording import mindspore
     from tui_debugger.recording.disk import Estimate, StepSize
     from tui_debugger.recording.json_lines import Parsed
-    from tui_debugger.recording.keys import Message, Report, Variable
+    from tui_debugger.recording.keys import ConfigurationReport, Message, Variable
     from tui_debugger.session import Session
 
 DESCRIPTION = """\
@@ -143,14 +143,14 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _TargetProgram:
     """The program that will read the file, and how it is known."""
 
     target: mindspore.Target
     known_from: str
 
 
-def _reader(arguments: argparse.Namespace, beside: Path | None = None) -> _Reader:
+def _reader(arguments: argparse.Namespace, beside: Path | None = None) -> _TargetProgram:
     """Finds the version and the device: from the options, from a dump, from what is installed.
 
     Args:
@@ -180,7 +180,7 @@ def _reader(arguments: argparse.Namespace, beside: Path | None = None) -> _Reade
     else:
         known_from = ""
     device = arguments.device or next((each for each in mindspore.DEVICES if each == trained.lower()), None)
-    return _Reader(mindspore.Target(version, device, arguments.jit_level), known_from)
+    return _TargetProgram(mindspore.Target(version, device, arguments.jit_level), known_from)
 
 
 def _known(text: str) -> mindspore.Version | None:
@@ -260,7 +260,7 @@ def _content(path: Path) -> bytes:
         raise TdbgError(f"the file cannot be read: {why}", where=str(path), hint=hint) from None
 
 
-def _print_check(path: Path, report: Report, known_from: str, code: int) -> None:
+def _print_check(path: Path, report: ConfigurationReport, known_from: str, code: int) -> None:
     head = f"checked for {report.checked_as}" + (f" ({known_from})" if known_from else "")
     print_text(head)
     if report.keys:
@@ -326,7 +326,9 @@ def _spelled(variable: Variable) -> str:
     return f"{variable.name} {variable.value}".strip()
 
 
-def _check_document(arguments: argparse.Namespace, report: Report, known_from: str, code: int) -> dict[str, Any]:
+def _check_document(
+    arguments: argparse.Namespace, report: ConfigurationReport, known_from: str, code: int
+) -> dict[str, Any]:
     return {
         "command": "dump-config",
         "path": str(arguments.path),
@@ -353,7 +355,7 @@ def _environment_rows(variables: Sequence[Variable]) -> list[dict[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _Prompt:
     """A question with its default; ``read`` makes the answer, or raises ``TdbgError`` with what is wrong."""
 
     words: str
@@ -368,7 +370,7 @@ class _Asker:
         """``asks``: whether a person at a terminal can be asked."""
         self.asks = asks
 
-    def answer(self, given: Any, question: _Question) -> Any:
+    def answer(self, given: Any, question: _Prompt) -> Any:
         """Returns the value of an option, else what a person answers, else the default."""
         if given not in (None, "", [], ()):
             return given
@@ -394,22 +396,22 @@ class _Asker:
                 raise TdbgError(f"{text!r} is no answer", hint="one of " + ", ".join(allowed))
             return (exact or fits)[0]
 
-        return self.answer(given, _Question(f"{words}: {', '.join(allowed)}?", default, read))
+        return self.answer(given, _Prompt(f"{words}: {', '.join(allowed)}?", default, read))
 
     def text(self, given: Any, words: str, default: str, check: Callable[[str], Any] = str) -> Any:
         """The same with any answer that a check takes."""
-        return self.answer(given, _Question(words, default, check))
+        return self.answer(given, _Prompt(words, default, check))
 
 
 # -- writing ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _NewFile:
     """A new file: what stands in it, how it is checked, and how large the dump will be."""
 
     content: dict[str, Any]
-    check: Callable[[Parsed, str], Report]
+    check: Callable[[Parsed, str], ConfigurationReport]
     known_from: str
     steps: int | None
     ranks: int
@@ -502,7 +504,7 @@ def _absolute(text: str) -> str:
     return text
 
 
-def _mindspore_plan(arguments: argparse.Namespace, asker: _Asker) -> _Plan:
+def _mindspore_plan(arguments: argparse.Namespace, asker: _Asker) -> _NewFile:
     from tui_debugger.recording import mindspore, mindspore_check
 
     reader = _reader(arguments)
@@ -529,7 +531,7 @@ def _mindspore_plan(arguments: argparse.Namespace, asker: _Asker) -> _Plan:
     sides = asker.choice(arguments.input_output, "which tensors of an operator", "both", _SIDES)
     asynchronous = arguments.asynchronous or (device == "ascend" and level == "O2" and version >= (2, 3))
     mode = arguments.dump_mode or ("kernels" if arguments.kernel else "all")
-    choices = mindspore.Choices(
+    choices = mindspore.MindSporeChoices(
         path=path,
         net_name=net,
         iteration=iteration,
@@ -545,7 +547,7 @@ def _mindspore_plan(arguments: argparse.Namespace, asker: _Asker) -> _Plan:
         sample_num=arguments.sample_num or 0,
     )
     content = mindspore.new(choices, target)
-    return _Plan(
+    return _NewFile(
         content,
         lambda parsed, file: mindspore_check.check(parsed, target, file),
         reader.known_from,
@@ -558,7 +560,7 @@ def _mindspore_plan(arguments: argparse.Namespace, asker: _Asker) -> _Plan:
     )
 
 
-def _msprobe_plan(arguments: argparse.Namespace, asker: _Asker) -> _Plan:
+def _msprobe_plan(arguments: argparse.Namespace, asker: _Asker) -> _NewFile:
     from tui_debugger.recording import mindspore, msprobe
 
     framework = asker.choice(arguments.framework, "what trains", "pytorch", tuple(msprobe.FRAMEWORKS))
@@ -570,7 +572,7 @@ def _msprobe_plan(arguments: argparse.Namespace, asker: _Asker) -> _Plan:
     sides = arguments.input_output or "both"
     steps = [] if iteration == "all" else [int(each) if each.isdigit() else each for each in iteration.split("|")]
     ranks = [first if first == last else f"{first}-{last}" for first, last in arguments.rank or ()]
-    choices = msprobe.Choices(
+    choices = msprobe.MsprobeChoices(
         task=task,
         level=level,
         dump_path=path,
@@ -581,7 +583,7 @@ def _msprobe_plan(arguments: argparse.Namespace, asker: _Asker) -> _Plan:
         data_mode=("all",) if sides == "both" else (sides,),
         summary_mode=arguments.summary_mode or "statistics",
     )
-    return _Plan(
+    return _NewFile(
         msprobe.new(choices),
         lambda parsed, file: msprobe.check(parsed, framework, file),
         "",
@@ -597,7 +599,7 @@ def _msprobe_plan(arguments: argparse.Namespace, asker: _Asker) -> _Plan:
 # -- how large it will be ----------------------------------------------------------------------------
 
 
-def _estimate(arguments: argparse.Namespace, plan: _Plan) -> Estimate | None:
+def _estimate(arguments: argparse.Namespace, plan: _NewFile) -> Estimate | None:
     """Returns how much disk the dump will take; None where neither a dump nor a number of parameters is named."""
     from tui_debugger.recording import disk
 
@@ -663,7 +665,7 @@ def _step_of(arguments: argparse.Namespace) -> StepSize:
 # -- what is said ------------------------------------------------------------------------------------
 
 
-def _print_written(output: str, plan: _Plan, report: Report, size: Estimate | None) -> None:
+def _print_written(output: str, plan: _NewFile, report: ConfigurationReport, size: Estimate | None) -> None:
     print_text(f"{output} is written, for {report.checked_as}" + (f" ({plan.known_from})" if plan.known_from else ""))
     for each in report.notes:
         print_text(f"  {each.key}: {each.what}" + (f" ({each.hint})" if each.hint else ""), hang=4)
@@ -676,7 +678,7 @@ def _print_written(output: str, plan: _Plan, report: Report, size: Estimate | No
 
 
 def _write_document(
-    arguments: argparse.Namespace, plan: _Plan, report: Report, text: str, size: Estimate | None
+    arguments: argparse.Namespace, plan: _NewFile, report: ConfigurationReport, text: str, size: Estimate | None
 ) -> dict[str, Any]:
     disk = None
     if size is not None:

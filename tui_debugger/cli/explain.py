@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tui_debugger.diagnose.explain.guidance import Guidance
     from tui_debugger.model import Hit, ProgressFn, TensorKey
     from tui_debugger.session import Session
-    from tui_debugger.session.naming import Found
+    from tui_debugger.session.naming import FoundNode
 
 DESCRIPTION = """\
 Says for every finding on a node what usually causes it, what the tensors around
@@ -142,7 +142,7 @@ def _explained(arguments: argparse.Namespace) -> tuple[list[Guidance], bool, Uns
         return [explain(session, key, None, progress) for key in keys], doubtful, unseen(session, pairs)
 
 
-def _hits(session: Session, found: Found, pairs: Sequence[Pair], progress: ProgressFn) -> list[Hit]:
+def _hits(session: Session, found: FoundNode, pairs: Sequence[Pair], progress: ProgressFn) -> list[Hit]:
     """The findings on the node at the first step that has some, of the first rank."""
     from tui_debugger.model import Side, Verdict
 
@@ -163,14 +163,14 @@ def _hits(session: Session, found: Found, pairs: Sequence[Pair], progress: Progr
     return outputs or hits if not found.asked.role else hits
 
 
-def _asked(key: TensorKey, found: Found) -> bool:
+def _asked(key: TensorKey, found: FoundNode) -> bool:
     asked = found.asked
     return (
         asked.role in ("", "param", key.side.label) and asked.slot in (None, key.slot) and asked.round in (0, key.round)
     )
 
 
-def _plain(session: Session, found: Found, pairs: Sequence[Pair]) -> list[TensorKey]:
+def _plain(session: Session, found: FoundNode, pairs: Sequence[Pair]) -> list[TensorKey]:
     """Without a finding: the asked tensors of the node at its last step, an output unless asked otherwise.
 
     Raises:
@@ -206,20 +206,20 @@ def text_lines(guidance: Guidance, path: Path, terminal: Terminal | None = None)
 
     On a narrow terminal a command goes on in the next line, as a shell takes it; names in it are never cut.
     """
-    from tui_debugger.diagnose.explain.guidance import Kind, lines
+    from tui_debugger.diagnose.explain.guidance import LineKind, lines
     from tui_debugger.text.clean import clean
 
     width = WIDTH if terminal is None else min(WIDTH, terminal.columns)
     meanings = {
-        Kind.TITLE: Meaning.FINDING if guidance.finding else None,
-        Kind.LIKELY: Meaning.ORIGIN,
-        Kind.UNKNOWN: Meaning.DOUBT,
-        Kind.MISSING: Meaning.DOUBT,
+        LineKind.TITLE: Meaning.FINDING if guidance.finding else None,
+        LineKind.LIKELY: Meaning.ORIGIN,
+        LineKind.UNKNOWN: Meaning.DOUBT,
+        LineKind.MISSING: Meaning.DOUBT,
     }
     out: list[str] = []
     for line in lines(guidance):
         out += [meant(part, meanings.get(line.kind)) for part in line.wrapped(width)]
-        if line.kind is Kind.ADVICE and line.advice is not None and line.advice.arguments:
+        if line.kind is LineKind.ADVICE and line.advice is not None and line.advice.arguments:
             name, *rest = line.advice.arguments
             words = [clean(shlex.quote(word)) for word in ("tdbg", name, str(path), *rest)]
             out += [

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tui_debugger.check.sweep import Sweep, SweptTensor
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import CheckResult, Session
-    from tui_debugger.session.export_files import Written
+    from tui_debugger.session.export_files import ExportResult
     from tui_debugger.session.export_graph import GraphPart
 
 FORMATS = {
@@ -215,8 +215,8 @@ def _tensors(session: Session, target: Path, arguments: argparse.Namespace, prog
 
 def _write_tensors(
     session: Session, sweep: Sweep, number: int, target: Path, arguments: argparse.Namespace, *, progress: ProgressFn
-) -> Written:
-    from tui_debugger.session.export_files import Written, save_npy, write_csv, write_directory, write_npz
+) -> ExportResult:
+    from tui_debugger.session.export_files import ExportResult, save_npy, write_csv, write_directory, write_npz
 
     dump, force = Path(session.info.path), arguments.force
     kind = "" if target.is_dir() else target.suffix.lower()
@@ -228,7 +228,7 @@ def _write_tensors(
     if kind == ".csv":
         return write_csv(tensor, target, dump, window=arguments.slice or "", force=force)
     values = session.read(tensor.key)
-    return Written(save_npy(values, target, dump, force=force), 1, values.nbytes)
+    return ExportResult(save_npy(values, target, dump, force=force), 1, values.nbytes)
 
 
 def _only(sweep: Sweep, number: int, target: Path, progress: ProgressFn) -> SweptTensor:
@@ -250,7 +250,7 @@ def _only(sweep: Sweep, number: int, target: Path, progress: ProgressFn) -> Swep
     return tensor
 
 
-def _tensor_report(written: Written) -> dict[str, Any]:
+def _tensor_report(written: ExportResult) -> dict[str, Any]:
     from tui_debugger.text.numbers import plural, size
     from tui_debugger.text.rows import key_row
     from tui_debugger.text.tensors import place_text

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from tui_debugger.check.verdicts import Judgement
+    from tui_debugger.check.verdicts import CheckJudgement
     from tui_debugger.diagnose.health import HealthMap
     from tui_debugger.model import UnreadablePart
     from tui_debugger.text.writer import Pieces
@@ -62,11 +62,11 @@ stands, so that no NaN is hidden. Several ranks are merged in the same way.
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class HealthReport:
     """A map, and what the checks behind it come to."""
 
     map: HealthMap
-    judgement: Judgement
+    judgement: CheckJudgement
     notices: tuple[str, ...]
     parts: tuple[UnreadablePart, ...] = ()
     limits: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _made(arguments: argparse.Namespace) -> Report:
+def _made(arguments: argparse.Namespace) -> HealthReport:
     from tui_debugger.check.verdicts import judge
     from tui_debugger.diagnose.health import HealthChecks, health
 
@@ -128,7 +128,9 @@ def _made(arguments: argparse.Namespace) -> Report:
         result = checks.check(pairs, progress)
     # What was finished is shown, also after Ctrl-C.
     made = health(session, checks, pairs)
-    return Report(made, judge(result, rules=rules), session.info.notices, result.coverage.parts, session.info.limits)
+    return HealthReport(
+        made, judge(result, rules=rules), session.info.notices, result.coverage.parts, session.info.limits
+    )
 
 
 def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
@@ -139,7 +141,7 @@ def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.i
     return rows_of(map_, shown, depth=arguments.depth, flat=arguments.nodes, most=MAP_ROWS)
 
 
-def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> None:
+def _print(report: HealthReport, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> None:
     from tui_debugger.check.verdicts import Outcome
     from tui_debugger.cli.check_report import OUTCOMES
     from tui_debugger.diagnose.health import map_parts, watched_lines
@@ -171,7 +173,7 @@ def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.N
 
 
 def _document(
-    report: Report, entries: npt.NDArray[np.int64], arguments: argparse.Namespace, code: int
+    report: HealthReport, entries: npt.NDArray[np.int64], arguments: argparse.Namespace, code: int
 ) -> dict[str, Any]:
     from tui_debugger import __version__
     from tui_debugger.diagnose.health import map_rows

@@ -215,7 +215,7 @@ def _for_terminals(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _HelpLine:
     """A paragraph, list item, table row or line of code, below its heading."""
 
     heading: str
@@ -223,10 +223,10 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True)
-class _Match:
+class _TopicMatch:
     topic: str
     headings: tuple[str, ...]
-    lines: tuple[_Line, ...]
+    lines: tuple[_HelpLine, ...]
 
     @property
     def weight(self) -> tuple[int, int]:
@@ -239,7 +239,7 @@ def _pattern(word: str) -> re.Pattern[str]:
     return re.compile(begins + re.escape(word), 0 if word != word.lower() else re.IGNORECASE)
 
 
-def _search(topic: str, words: Sequence[str]) -> _Match | None:
+def _search(topic: str, words: Sequence[str]) -> _TopicMatch | None:
     """Returns what a page says about the words: headings and lines that have all of them."""
     patterns = [_pattern(word) for word in words]
 
@@ -249,7 +249,7 @@ def _search(topic: str, words: Sequence[str]) -> _Match | None:
     lines = tuple(_lines(_text(topic)))
     headings = tuple(heading for heading in dict.fromkeys(line.heading for line in lines) if has_all(heading))
     found = tuple(line for line in lines if has_all(line.text))
-    return _Match(topic, headings, found) if headings or found or has_all(topic) else None
+    return _TopicMatch(topic, headings, found) if headings or found or has_all(topic) else None
 
 
 _NEW_LINE = re.compile(r"\s*([-*|]|\d+\.) ?")
@@ -257,14 +257,14 @@ _MARKS = re.compile(r"\*\*|`|^[-*] |^\d+\. ")
 _RULER = re.compile(r"\|[-:|]+\|")
 
 
-def _lines(text: str) -> Iterator[_Line]:
+def _lines(text: str) -> Iterator[_HelpLine]:
     """The lines of a page as people see them: what is wrapped in the source is one."""
     heading, held, code = "", "", False
     for line in [*_for_terminals(text).splitlines(), ""]:
         fence = line.lstrip().startswith("```")
         title = line.startswith("#") and not code
         if held and (fence or title or code or not line.strip() or _NEW_LINE.match(line)):
-            yield _Line(heading, _plain(held))
+            yield _HelpLine(heading, _plain(held))
             held = ""
         if fence:
             code = not code
@@ -272,7 +272,7 @@ def _lines(text: str) -> Iterator[_Line]:
             heading = _plain(line.lstrip("# "))
         elif code:
             if line.strip():
-                yield _Line(heading, line.strip())
+                yield _HelpLine(heading, line.strip())
         elif line.strip() and not _RULER.fullmatch(line):
             held = f"{held} {line.strip()}".strip()
 
@@ -285,7 +285,7 @@ def _plain(line: str) -> str:
     return _MARKS.sub("", line)
 
 
-def _matches(found: Sequence[_Match], words: Sequence[str]) -> RenderableType:
+def _matches(found: Sequence[_TopicMatch], words: Sequence[str]) -> RenderableType:
     """Topics with most matches first, each with the command that opens it."""
     from rich.console import Group
     from rich.text import Text

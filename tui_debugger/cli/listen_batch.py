@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.cli.listen_log import ANSWER, Log
+from tui_debugger.cli.listen_log import ANSWER, FindingsLog
 from tui_debugger.cli.options import add_watchpoints, conditions_of, given_watchpoints
 from tui_debugger.cli.output import interruptible, note
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
@@ -51,7 +51,7 @@ def run_batch(arguments: argparse.Namespace, listen: Callable[[], LiveSession], 
         TdbgError: ``listen`` does; or no training came.
         OSError: stdout could not be written. What was found up to there is summed up on stderr.
     """
-    log = Log(arguments)
+    log = FindingsLog(arguments)
     try:
         with writing_behind() as (backlog, out):
             log.backlog = backlog
@@ -68,7 +68,7 @@ def run_batch(arguments: argparse.Namespace, listen: Callable[[], LiveSession], 
 
 
 def _listen(
-    arguments: argparse.Namespace, listen: Callable[[], LiveSession], warning: str, log: Log, out: StreamBehind
+    arguments: argparse.Namespace, listen: Callable[[], LiveSession], warning: str, log: FindingsLog, out: StreamBehind
 ) -> int:
     given = given_watchpoints(arguments)
     fail_on = conditions_of(arguments.fail_on)
@@ -80,7 +80,7 @@ def _listen(
             note(warning)
         for line in (f"waiting for a training at {session.address}", *session.waiting_text().splitlines()):
             note(line)
-        batch = Batch(session, arguments, given, log, progress, out)
+        batch = HeadlessListener(session, arguments, given, log, progress, out)
         try:
             batch.follow()
         except CancelledError:
@@ -137,7 +137,7 @@ class Follow:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class FirstFindingEnd:
     """The end at the first finding: every rank judges that step before it is let go.
 
     No rank is held meanwhile: the others may need what it does next to get to the end of the step.
@@ -152,7 +152,7 @@ class Ending:
 
 
 @dataclass
-class Batch:
+class HeadlessListener:
     """One session of listening.
 
     Attributes:
@@ -163,7 +163,7 @@ class Batch:
     session: LiveSession
     arguments: argparse.Namespace
     given: Sequence[Watchpoint]
-    log: Log
+    log: FindingsLog
     progress: ProgressFn
     out: StreamBehind
     interrupted: bool = False
@@ -180,7 +180,7 @@ class Batch:
         self.session.on_new_nodes(self._more_nodes)
         self._ranks: dict[int, Follow] = {}
         self._rules: frozenset[int] | None = None
-        self._ending: Ending | None = None
+        self._ending: FirstFindingEnd | None = None
         self._since = self._looked = time.monotonic()
         for state in self.session.trainings():  # who came before anybody listened to events
             if state.stop is not None and state.graph:
@@ -415,7 +415,7 @@ class Batch:
         """Begins to end where steps with findings are a reason to: every training stops at the end of its step."""
         if not found or self._ending is not None or not self.arguments.stop_on_hit:
             return
-        self._ending = Ending(min(found), time.monotonic() + ANSWER)
+        self._ending = FirstFindingEnd(min(found), time.monotonic() + ANSWER)
         for rank, each in self._ranks.items():
             if each.over:
                 continue

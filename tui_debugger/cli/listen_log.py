@@ -18,7 +18,7 @@ from tui_debugger.text.writer import Meaning, meant, terminal_of, write_data, wr
 if TYPE_CHECKING:
     from tui_debugger.check.step import PairResult
     from tui_debugger.check.types import Pair
-    from tui_debugger.check.verdicts import Doubt, Judgement
+    from tui_debugger.check.verdicts import CheckJudgement, Doubt
     from tui_debugger.errors import TdbgError
     from tui_debugger.model import Hit, TensorKey
     from tui_debugger.notes import ShownNote
@@ -142,7 +142,7 @@ class Reasons(Protocol):
         """See ``Batch``."""
 
 
-class Log:
+class FindingsLog:
     """What was found, the lines of it that were printed, and what it adds up to.
 
     A step is printed when its rank has judged all of it: what is found first may turn out to be by design.
@@ -324,7 +324,7 @@ class Log:
 
     def _judged(
         self, result: CheckResult, rules: Collection[int], fail_on: frozenset[str], doubts: Sequence[Doubt]
-    ) -> Judgement:
+    ) -> CheckJudgement:
         from tui_debugger.check.verdicts import judge
 
         judgement = judge(
@@ -339,7 +339,7 @@ class Log:
         return judgement
 
     def _document(
-        self, result: CheckResult, judgement: Judgement, code: int, steps: dict[int, int], saved: str
+        self, result: CheckResult, judgement: CheckJudgement, code: int, steps: dict[int, int], saved: str
     ) -> dict[str, Any]:
         from tui_debugger.causes.by_design_steps import by_design_text
         from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
@@ -372,7 +372,7 @@ class Log:
         }
 
     def _texts(
-        self, result: CheckResult, judgement: Judgement, steps: dict[int, int], saved: str, *, so_far: str
+        self, result: CheckResult, judgement: CheckJudgement, steps: dict[int, int], saved: str, *, so_far: str
     ) -> list[str]:
         from tui_debugger.causes.by_design_steps import by_design_text
         from tui_debugger.check.verdicts import Outcome
@@ -396,7 +396,7 @@ class Log:
         return [*texts, *([last] if last else [])]
 
 
-def _doubted(judgement: Judgement, doubt: Doubt) -> Judgement:
+def _doubted(judgement: CheckJudgement, doubt: Doubt) -> CheckJudgement:
     """With one more reason not to say "clean", unless there is one of its kind that says as much."""
     from tui_debugger.check.verdicts import Outcome
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from tui_debugger.check.flow import Flow
+    from tui_debugger.check.flow import DataFlow
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
@@ -95,7 +95,7 @@ def _line(text: str) -> Line:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Listing:
+class _RankListing:
     """The wanted nodes of one rank.
 
     Attributes:
@@ -106,7 +106,7 @@ class _Listing:
     """
 
     rank: int
-    flow: Flow
+    flow: DataFlow
     rows: list[int]
     counts: tuple[list[int], list[int]]
     counted: dict[int, int]
@@ -127,7 +127,7 @@ class _Listing:
         ins, outs = self.counts
         return (nodes.graph_of(row).name, nodes.names[row], nodes.op_type(row), _word(nodes, row), ins[row], outs[row])
 
-    def same_as(self, other: _Listing) -> bool:
+    def same_as(self, other: _RankListing) -> bool:
         """Tells whether both ranks list exactly the same nodes: decided by column, since that is the rule."""
         mine, theirs = self.nodes, other.nodes
         return (
@@ -141,10 +141,10 @@ class _Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _NodeLine:
     """A line of the list: a node row of the first of the ranks that share it."""
 
-    listing: _Listing
+    listing: _RankListing
     row: int
     ranks: list[int]
 
@@ -195,7 +195,7 @@ def _listed(arguments: argparse.Namespace) -> int:
 # -- which nodes -----------------------------------------------------------------------------------
 
 
-def _list_rank(session: Session, rank: int, arguments: argparse.Namespace, progress: ProgressFn) -> _Listing:
+def _list_rank(session: Session, rank: int, arguments: argparse.Namespace, progress: ProgressFn) -> _RankListing:
     import numpy as np
 
     from tui_debugger.graph.search import NodeQuery, match
@@ -218,14 +218,14 @@ def _list_rank(session: Session, rank: int, arguments: argparse.Namespace, progr
     order = nodes.order[rows].astype(np.int64)
     order[order < 0] = np.iinfo(np.int64).max  # unknown position: last
     rows = rows[np.argsort(order, kind="stable")]
-    return _Listing(rank, flow, rows.tolist(), _counts(flow, counted), counted, listed)
+    return _RankListing(rank, flow, rows.tolist(), _counts(flow, counted), counted, listed)
 
 
 def _wanted(step: int, arguments: argparse.Namespace) -> bool:
     return arguments.step is None or any(first <= step <= last for first, last in arguments.step)
 
 
-def _counted(session: Session, flow: Flow, steps: Sequence[int]) -> dict[int, int]:
+def _counted(session: Session, flow: DataFlow, steps: Sequence[int]) -> dict[int, int]:
     """The last of the steps in which there is data of each root graph: not every graph runs at every step.
 
     Lists the steps; one that cannot be listed says nothing of what was dumped.
@@ -245,7 +245,7 @@ def _counted(session: Session, flow: Flow, steps: Sequence[int]) -> dict[int, in
         runs = [run for run in runs if (run.root_graph, run.step) not in closed]
 
 
-def _counts(flow: Flow, counted: dict[int, int]) -> tuple[list[int], list[int]]:
+def _counts(flow: DataFlow, counted: dict[int, int]) -> tuple[list[int], list[int]]:
     """Dumped inputs and outputs by node row."""
     import numpy as np
 
@@ -277,7 +277,7 @@ def _on_line(session: Session, rank: int, length: int, line: Line) -> npt.NDArra
     return mask
 
 
-def _nothing(arguments: argparse.Namespace, listings: Sequence[_Listing]) -> TdbgError:
+def _nothing(arguments: argparse.Namespace, listings: Sequence[_RankListing]) -> TdbgError:
     """No node is left: says which option may be wrong, and what there is."""
     words = [f"--category {word}" for word in arguments.category] + [f"--type {word}" for word in arguments.type]
     if arguments.line is not None:
@@ -311,9 +311,9 @@ def _is_at(file: str, path: str) -> bool:
     return file == path or file.endswith("/" + path)
 
 
-def _merge(listings: Sequence[_Listing]) -> tuple[list[_Entry], dict[int, _Listing]]:
+def _merge(listings: Sequence[_RankListing]) -> tuple[list[_NodeLine], dict[int, _RankListing]]:
     """Nodes that are the same in several ranks once, in execution order, ranks side by side."""
-    kinds: list[tuple[_Listing, list[int]]] = []
+    kinds: list[tuple[_RankListing, list[int]]] = []
     for listing in listings:
         for kind, ranks in kinds:
             if listing.same_as(kind):
@@ -324,20 +324,20 @@ def _merge(listings: Sequence[_Listing]) -> tuple[list[_Entry], dict[int, _Listi
     places = {listing.rank: listing for listing in listings}
     if len(kinds) == 1:
         listing, ranks = kinds[0]
-        return [_Entry(listing, row, ranks) for row in listing.rows], places
-    found: dict[tuple[Any, ...], tuple[int, _Entry]] = {}
+        return [_NodeLine(listing, row, ranks) for row in listing.rows], places
+    found: dict[tuple[Any, ...], tuple[int, _NodeLine]] = {}
     for listing, ranks in kinds:
         for place, row in enumerate(listing.rows):
-            _, entry = found.setdefault(listing.facts(row), (place, _Entry(listing, row, [])))
+            _, entry = found.setdefault(listing.facts(row), (place, _NodeLine(listing, row, [])))
             entry.ranks.extend(ranks)
     ordered = sorted(found.values(), key=lambda each: (each[0], each[1].ranks[0]))
-    return [_Entry(entry.listing, entry.row, sorted(entry.ranks)) for _, entry in ordered], places
+    return [_NodeLine(entry.listing, entry.row, sorted(entry.ranks)) for _, entry in ordered], places
 
 
 # -- output ----------------------------------------------------------------------------------------
 
 
-def _print(entries: Sequence[_Entry], places: dict[int, _Listing], arguments: argparse.Namespace) -> None:
+def _print(entries: Sequence[_NodeLine], places: dict[int, _RankListing], arguments: argparse.Namespace) -> None:
     everywhere = len(places)
     by_rank = any(len(entry.ranks) != everywhere for entry in entries)
     by_graph = len({entry.listing.nodes.graph_of(entry.row).name for entry in entries}) > 1
@@ -376,7 +376,7 @@ def _word(nodes: NodeTable, row: int) -> str:
     return Category(int(nodes.category[row])).name.lower()
 
 
-def _file_texts(entry: _Entry, places: dict[int, _Listing]) -> Iterator[str]:
+def _file_texts(entry: _NodeLine, places: dict[int, _RankListing]) -> Iterator[str]:
     from tui_debugger.text.tensors import round_text
 
     for rank, step, table, index in _files(entry, places):
@@ -385,7 +385,7 @@ def _file_texts(entry: _Entry, places: dict[int, _Listing]) -> Iterator[str]:
         yield f"{name} step {step}" + (f" rank {rank}" if len(places) > 1 else "")
 
 
-def _files(entry: _Entry, places: dict[int, _Listing]) -> Iterator[tuple[int, int, TensorTable, int]]:
+def _files(entry: _NodeLine, places: dict[int, _RankListing]) -> Iterator[tuple[int, int, TensorTable, int]]:
     """(rank, step, table, index) of every tensor of a node at the chosen steps."""
     graph, name = entry.listing.nodes.graph_of(entry.row).name, entry.listing.nodes.names[entry.row]
     for rank in entry.ranks:
@@ -398,7 +398,7 @@ def _files(entry: _Entry, places: dict[int, _Listing]) -> Iterator[tuple[int, in
                 yield rank, step, table, index
 
 
-def _json(entry: _Entry, places: dict[int, _Listing], arguments: argparse.Namespace) -> dict[str, Any]:
+def _json(entry: _NodeLine, places: dict[int, _RankListing], arguments: argparse.Namespace) -> dict[str, Any]:
     from tui_debugger.text.rows import frame_row
 
     nodes, row = entry.listing.nodes, entry.row

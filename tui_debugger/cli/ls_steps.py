@@ -38,7 +38,7 @@ COUNTED = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _GraphRunRow:
     """One run of a graph that has files of its own.
 
     Attributes:
@@ -111,14 +111,16 @@ def print_steps(arguments: argparse.Namespace) -> int:
     return missing.code(0)
 
 
-def _runs(session: Session, ranks: Iterable[int], arguments: argparse.Namespace, progress: ProgressFn) -> list[_Run]:
+def _runs(
+    session: Session, ranks: Iterable[int], arguments: argparse.Namespace, progress: ProgressFn
+) -> list[_GraphRunRow]:
     """The chosen runs in the order in which they ran, ranks side by side."""
     found = []
     for rank in ranks:
         nodes = session.nodes(rank, progress)  # before the history: it knows the graphs' names only then
         roots = {info.name: info.is_root for info in nodes.graphs}
         of_rank = [
-            _Run(
+            _GraphRunRow(
                 rank, run.step, run.root_graph, run.graph, run.has_data, run.round, roots.get(run.graph, True), run.turn
             )
             for run in session.history(rank)
@@ -154,7 +156,7 @@ def _count(session: Session, pairs: Sequence[tuple[int, int]], progress: Progres
     return dict(found)
 
 
-def _of(run: _Run, tensors: dict[_Place, int]) -> int:
+def _of(run: _GraphRunRow, tensors: dict[_Place, int]) -> int:
     if not run.has_data:
         return 0
     place = run.rank, run.step, run.root_graph
@@ -176,9 +178,9 @@ class _Summary:
     in_order: bool
 
 
-def _summary(runs: Iterable[_Run]) -> list[_Summary]:
+def _summary(runs: Iterable[_GraphRunRow]) -> list[_Summary]:
     """By rank, then graph."""
-    by_graph: dict[tuple[int, int, str], list[_Run]] = {}
+    by_graph: dict[tuple[int, int, str], list[_GraphRunRow]] = {}
     for run in runs:
         by_graph.setdefault((run.rank, run.root_graph, run.graph), []).append(run)
     found = []
@@ -189,7 +191,7 @@ def _summary(runs: Iterable[_Run]) -> list[_Summary]:
     return found
 
 
-def _data(run: _Run) -> str:
+def _data(run: _GraphRunRow) -> str:
     if run.unreadable:
         return meant("unreadable", Meaning.DOUBT)
     return "yes" if run.has_data else "no"
@@ -206,7 +208,7 @@ _COLUMNS = {
 }
 
 
-def _print(runs: Sequence[_Run], counted: bool) -> None:
+def _print(runs: Sequence[_GraphRunRow], counted: bool) -> None:
     from tui_debugger.text.notes import notes_text
     from tui_debugger.text.tensors import round_text
 

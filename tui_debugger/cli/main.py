@@ -20,7 +20,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.writer import abandon, open_streams, write_errors, write_traceback, write_usage
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """An argument parser; subparsers are of the same class."""
 
     def __init__(self, **named: Any) -> None:
@@ -112,9 +112,9 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def build_parser(command: str | None = None) -> Parser:
+def build_parser(command: str | None = None) -> CommandParser:
     """The parser with every command, or with one only: the others' modules need not be loaded to run it."""
-    parser = Parser(
+    parser = CommandParser(
         prog="tdbg",
         description="A terminal debugger for the values of deep-learning training.",
         epilog=EPILOG,

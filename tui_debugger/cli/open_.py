@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tui_debugger.diagnose.headline import Headline
     from tui_debugger.model import ProgressFn, Watchpoint
     from tui_debugger.session import Session
-    from tui_debugger.session.comparison import Against
+    from tui_debugger.session.comparison import ComparedRun
 
 
 _HOW_COMPARED: Final = (
@@ -119,12 +119,12 @@ def run(path: Path | None, arguments: argparse.Namespace, *, remember: bool = Fa
     opening = partial(opener, arguments=arguments, watches=watches, config=config, remember=remember)
     gc.disable()  # until the first frame: everything made before it stays, and looking for garbage takes its time
     try:
-        from tui_debugger.tui.app import Start, run_app
+        from tui_debugger.tui.app import StartSettings, run_app
 
         return run_app(
             opening(there)
             if there is not None
-            else Start(path or working_directory(), opening, with_recent=path is None),
+            else StartSettings(path or working_directory(), opening, with_recent=path is None),
             title=str(path or ""),
             judged=_remember_verdict if remember and not more else None,
             recommended=arguments.recommended,
@@ -161,7 +161,7 @@ def _the_one_dump(path: Path | None, more: Sequence[Path] = ()) -> Path | None:
     return path
 
 
-def _against(arguments: argparse.Namespace) -> Against | None:
+def _against(arguments: argparse.Namespace) -> ComparedRun | None:
     """Returns the other run, and how this one is compared with it; None where none is named.
 
     Raises:
@@ -178,14 +178,14 @@ def _against(arguments: argparse.Namespace) -> Against | None:
             )
         return None
     from tui_debugger.cli.diff_runs import how_compared
-    from tui_debugger.session.comparison import Against
+    from tui_debugger.session.comparison import ComparedRun
     from tui_debugger.sources.registry import find_run
 
     find_run(other)
     if arguments.noise is not None:
         find_run(arguments.noise)
     repeat = str(arguments.noise) if arguments.noise is not None else ""
-    return Against(str(other), how_compared(arguments), repeat)
+    return ComparedRun(str(other), how_compared(arguments), repeat)
 
 
 def on_terminal() -> bool:

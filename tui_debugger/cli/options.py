@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tui_debugger.config import Config
     from tui_debugger.model import Category, ProgressFn, Watchpoint
     from tui_debugger.session import Session
-    from tui_debugger.stats.workers import Workers
+    from tui_debugger.stats.workers import MeasureWorkers
 
 
 MAX_SLOT = 32767
@@ -605,7 +605,7 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     Raises:
         TdbgError: no dump, a graph that is not there, a bad regular expression, or no node left.
     """
-    from tui_debugger.check.results import Asked
+    from tui_debugger.check.results import AskedPart
     from tui_debugger.graph.search import NodeQuery
     from tui_debugger.session.session import open_dump
 
@@ -623,7 +623,7 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
         note(wrong)
     is_text = is_text and not any(getattr(arguments, name, False) for name in ("json", "csv"))
     say_scope(session.scope.text, on_stdout=is_text)
-    session.asked = Asked(arguments.rank, arguments.step)
+    session.asked = AskedPart(arguments.rank, arguments.step)
     session.recommended_changes = config.recommended
     session.open(progress, tree=False)
     session.take_inventory(progress)
@@ -668,18 +668,18 @@ def _refuse_unlisted(session: Session, wanted: Sequence[Span] | None) -> None:
             )
 
 
-def workers_of(arguments: argparse.Namespace) -> Workers:
+def workers_of(arguments: argparse.Namespace) -> MeasureWorkers:
     """Tells who measures, by --jobs and --executor.
 
     Raises:
         TdbgError: both are given, or the cluster cannot be used.
     """
-    from tui_debugger.stats.workers import Workers
+    from tui_debugger.stats.workers import MeasureWorkers
 
     if "executor" not in arguments:  # a command that only lists
-        return Workers(jobs=1)
+        return MeasureWorkers(jobs=1)
     if arguments.executor is None:
-        return Workers(arguments.jobs)
+        return MeasureWorkers(arguments.jobs)
     if arguments.jobs is not None:
         raise TdbgError(
             "--jobs is about threads of this program",
@@ -688,7 +688,7 @@ def workers_of(arguments: argparse.Namespace) -> Workers:
         )
     from tui_debugger.stats.cluster import executor_of
 
-    return Workers(executor=executor_of(arguments.executor))
+    return MeasureWorkers(executor=executor_of(arguments.executor))
 
 
 def several_graphs(session: Session) -> bool:

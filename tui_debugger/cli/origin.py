@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tui_debugger.check.types import Pair
-    from tui_debugger.cli.origin_report import Answer
-    from tui_debugger.diagnose.run import Run
+    from tui_debugger.cli.origin_report import OriginAnswer
+    from tui_debugger.diagnose.run import DiagnosedRun
 
 DESCRIPTION = """\
 Finds the first node, in step and execution order, whose inputs are clean and
@@ -104,9 +104,9 @@ def _run(arguments: argparse.Namespace) -> int:
     return print_answer(answer, as_json=arguments.json)
 
 
-def _search(arguments: argparse.Namespace) -> Answer:
+def _search(arguments: argparse.Namespace) -> OriginAnswer:
     from tui_debugger.check.verdicts import judge
-    from tui_debugger.cli.origin_report import Answer
+    from tui_debugger.cli.origin_report import OriginAnswer
 
     watchpoints = enabled_watchpoints(arguments)
     with progress_bar() as bar, interruptible(bar) as progress:
@@ -114,7 +114,7 @@ def _search(arguments: argparse.Namespace) -> Answer:
         pairs = pairs_of(session, arguments)
         report = session.find_origin(pairs, watchpoints, progress, arguments.spread)
         recorded = () if watchpoints else _recorded(session, sorted(set(pairs) - set(report.left)), arguments.path)
-    return Answer(
+    return OriginAnswer(
         path=arguments.path,
         report=report,
         judgement=judge(report.check, rules=frozenset(watch.id for watch in watchpoints)),
@@ -123,7 +123,7 @@ def _search(arguments: argparse.Namespace) -> Answer:
     )
 
 
-def _recorded(session: Run, pairs: Sequence[Pair], path: Path) -> tuple[str, ...]:
+def _recorded(session: DiagnosedRun, pairs: Sequence[Pair], path: Path) -> tuple[str, ...]:
     """Says that the device recorded overflows, where values alone were asked for: those may have been cut off."""
     import numpy as np
 

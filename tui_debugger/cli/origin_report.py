@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from tui_debugger import __version__
 from tui_debugger.causes.by_design_steps import by_design_text
-from tui_debugger.causes.table import Start, State
+from tui_debugger.causes.table import InputState, OriginKind
 from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.results import parts_text
-from tui_debugger.check.verdicts import Judgement, Outcome, coverage_line
+from tui_debugger.check.verdicts import CheckJudgement, Outcome, coverage_line
 from tui_debugger.cli.check_report import OUTCOMES
 from tui_debugger.cli.options import chosen, open_session, pairs_of
 from tui_debugger.cli.output import (
@@ -28,8 +28,8 @@ from tui_debugger.cli.output import (
     progress_bar,
     unseen,
 )
-from tui_debugger.diagnose.origin.path import Ending, Tracer, with_nearest
 from tui_debugger.diagnose.origin.path import Path as OriginPath
+from tui_debugger.diagnose.origin.path import PathEnd, Tracer, with_nearest
 from tui_debugger.diagnose.origin.search import (
     OVERFLOW_ANYWHERE,
     NotJudged,
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
     from tui_debugger.check.types import TensorRow
     from tui_debugger.session import Session
-    from tui_debugger.session.naming import Found
+    from tui_debugger.session.naming import FoundNode
 
 
 _BLOCKS = 5
@@ -84,7 +84,7 @@ _LAST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OriginAnswer:
     """A finished or interrupted search.
 
     Attributes:
@@ -97,7 +97,7 @@ class Answer:
 
     path: Path
     report: OriginReport
-    judgement: Judgement
+    judgement: CheckJudgement
     notices: tuple[str, ...]
     limits: tuple[str, ...] = ()
 
@@ -112,7 +112,7 @@ class Answer:
         return all(CONDITIONS[watch.condition].is_overflow for watch in self.report.check.watchpoints)
 
 
-def print_answer(answer: Answer, *, as_json: bool) -> int:
+def print_answer(answer: OriginAnswer, *, as_json: bool) -> int:
     """Prints it and returns the exit code."""
     for notice in answer.notices:
         note(notice)
@@ -130,7 +130,7 @@ def print_answer(answer: Answer, *, as_json: bool) -> int:
 # -- for machines ----------------------------------------------------------------------------------
 
 
-def document(answer: Answer) -> dict[str, Any]:
+def document(answer: OriginAnswer) -> dict[str, Any]:
     """The JSON document."""
     check, judgement = answer.report.check, answer.judgement
     watched = dict(check.coverage.watched)
@@ -158,7 +158,7 @@ def _head(path: Path, exit_code: int, outcome: Outcome) -> dict[str, Any]:
 # -- for people ------------------------------------------------------------------------------------
 
 
-def _lines(answer: Answer, terminal: Terminal | None) -> Iterator[Line]:
+def _lines(answer: OriginAnswer, terminal: Terminal | None) -> Iterator[Line]:
     """Everything but the verdict."""
     report = answer.report
     if report.origins:
@@ -176,7 +176,7 @@ def _lines(answer: Answer, terminal: Terminal | None) -> Iterator[Line]:
         yield from wrapped(line)
 
 
-def _without_origin(answer: Answer, terminal: Terminal | None) -> Iterator[Line]:
+def _without_origin(answer: OriginAnswer, terminal: Terminal | None) -> Iterator[Line]:
     """Returns what is bad although nothing starts there: before the dump begins, or at steps without an origin."""
     report = answer.report
     for searched in report.searches:
@@ -190,7 +190,7 @@ def _without_origin(answer: Answer, terminal: Terminal | None) -> Iterator[Line]
     bare = report.earlier
     if bare and bare[0].first is not None:
         first = bare[0].first
-        head = "first known bad" if first.start is Start.UNKNOWN else "bad, but no origin"
+        head = "first known bad" if first.start is OriginKind.UNKNOWN else "bad, but no origin"
         yield from origin_lines(first, head, overflow=answer.overflow, graphs=report.graphs, terminal=terminal)
         if advice := advice_words(first, report.advice):
             yield from wrapped(f"to know more, {advice}", indent="  ")
@@ -221,7 +221,7 @@ def _node_place(each: Origin | NotJudged) -> tuple[object, ...]:
     return (key.rank, key.step, key.round, each.graph, each.node)
 
 
-def _origins(answer: Answer, terminal: Terminal | None) -> Iterator[Line]:
+def _origins(answer: OriginAnswer, terminal: Terminal | None) -> Iterator[Line]:
     report = answer.report
     first = report.origins[0]
     others = [origin for origin in report.origins[1:] if origin.rank == first.rank]
@@ -262,7 +262,7 @@ def _spread(report: OriginReport, searched: StepSearch, terminal: Terminal | Non
     yield from table_lines(columns, rows, terminal)
 
 
-def _ranks(answer: Answer) -> Iterator[str]:
+def _ranks(answer: OriginAnswer) -> Iterator[str]:
     report = answer.report
     ranks = sorted({pair[0] for pair in report.check.pairs})
     if len(ranks) < 2 or not report.searches:
@@ -302,7 +302,7 @@ def _later(searched: StepSearch, lead: StepSearch, graphs: Sequence[str]) -> str
     return f"{_beginning(here, graphs)}{kind}{when}"
 
 
-def _remarks(answer: Answer) -> Iterator[str]:
+def _remarks(answer: OriginAnswer) -> Iterator[str]:
     report = answer.report
     if report.left and report.end in (SearchEnd.ORIGIN, SearchEnd.CARRIED):
         steps = sorted({step for _, step in report.left})
@@ -326,7 +326,7 @@ def _why_left(report: OriginReport) -> str:
     return f"what ran in them ran after the origin, {when_words(first, report.graphs)}"
 
 
-def _verdict(answer: Answer) -> str:
+def _verdict(answer: OriginAnswer) -> str:
     report, outcome = answer.report, answer.judgement.outcome
     if outcome is Outcome.INTERRUPTED:
         asked = len(report.check.pairs) + len(report.left)
@@ -345,7 +345,7 @@ def _found(report: OriginReport) -> str:
     if not report.origins:
         first = report.first_known
         known = ""
-        if first is not None and first.start is Start.UNKNOWN:
+        if first is not None and first.start is OriginKind.UNKNOWN:
             what, _, why = first_known_words(first).partition("; ")
             known = f"; {what}: {last_part(first.node)}; {why}"
         at = f"step {report.searches[0].pair[1]}" if first is None else when_words(first, report.graphs)
@@ -364,8 +364,8 @@ def _any(texts: Iterable[str]) -> str:
     return "finding of " + ", ".join(texts)
 
 
-_CODES = {State.BAD: 1, State.CLEAN: 0, State.UNKNOWN: 2}
-_VERDICTS = {State.BAD: "finding", State.CLEAN: "clean", State.UNKNOWN: "cannot_judge"}
+_CODES = {InputState.BAD: 1, InputState.CLEAN: 0, InputState.UNKNOWN: 2}
+_VERDICTS = {InputState.BAD: "finding", InputState.CLEAN: "clean", InputState.UNKNOWN: "cannot_judge"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,13 +411,13 @@ def run(arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint]) -> int
         meaning = meaning_of(code)
         *lines, last = path_lines(path, terminal_of())
         answer = line_text(last)
-        if code == TdbgError.exit_code and path.state is State.CLEAN:  # the last line says "clean"
+        if code == TdbgError.exit_code and path.state is InputState.CLEAN:  # the last line says "clean"
             answer = f"cannot judge: {clean(parts_text(missing.parts))}"
             lines += textwrap.wrap(answer, WIDTH)
         else:
             lines.append(last)
         print_above(meant(answer, meaning), code=code)
-        if path.state is State.CLEAN:
+        if path.state is InputState.CLEAN:
             print_text(f"{plural(looked.tensors, 'tensor')} looked at, {looked.places_text()}")
         print_text(*lines, *session.info.limits)
         print_exit(code)
@@ -431,7 +431,7 @@ def _find(
     found = find_in(session, ranks, arguments.start, progress)
     pairs = [pair for pair in pairs_of(session, arguments) if pair[0] in found.rows]
     path, looked = retry_when_renumbered(lambda: _first_bad(session, found, pairs, watchpoints, progress))
-    if path.ending is not Ending.CLEAN:
+    if path.ending is not PathEnd.CLEAN:
         return path, looked
     report = session.find_origin(session.pairs(), watchpoints, progress, 0)
     return with_nearest(session, path, report.origins[0].hit if report.origins else None), looked
@@ -439,7 +439,7 @@ def _find(
 
 def _first_bad(
     session: Session,
-    found: Found,
+    found: FoundNode,
     pairs: Sequence[tuple[int, int]],
     watchpoints: Sequence[Watchpoint],
     progress: ProgressFn,
@@ -454,13 +454,13 @@ def _first_bad(
         RenumberedError: the nodes were read anew meanwhile.
     """
     tracers = [Tracer(session, watchpoint, progress) for watchpoint in watchpoints]
-    judged: list[tuple[TensorRow, State]] = []
+    judged: list[tuple[TensorRow, InputState]] = []
     for rank, step in pairs:
         for row in _rows(session, found, rank, step):
             for tracer in tracers:
                 state = tracer.state(row.key)
                 judged.append((row, state))
-                if state is State.BAD:
+                if state is InputState.BAD:
                     return tracer.trace(row.key), _looked(judged)
     if not judged:
         raise no_such_tensor(
@@ -471,19 +471,19 @@ def _first_bad(
                 for row in session.tensor_rows(rank, step, found.rows[rank], found.asked.round)
             ),
         )
-    doubtful = [row for row, state in judged if state is State.UNKNOWN and row.index >= 0]
+    doubtful = [row for row, state in judged if state is InputState.UNKNOWN and row.index >= 0]
     broken = [row for row in session.measure(doubtful, progress) if row.error]
-    known = [row for row, state in judged if state is State.CLEAN]
+    known = [row for row, state in judged if state is InputState.CLEAN]
     last = (broken or known or [row for row, _ in judged])[-1]
     return tracers[0].trace(last.key), _looked(judged)
 
 
-def _looked(judged: Iterable[tuple[TensorRow, State]]) -> Looked:
-    keys = {row.key for row, state in judged if state is not State.UNKNOWN}
+def _looked(judged: Iterable[tuple[TensorRow, InputState]]) -> Looked:
+    keys = {row.key for row, state in judged if state is not InputState.UNKNOWN}
     return Looked(len(keys), tuple(sorted({key.rank for key in keys})), tuple(sorted({key.step for key in keys})))
 
 
-def _rows(session: Session, found: Found, rank: int, step: int) -> list[TensorRow]:
+def _rows(session: Session, found: FoundNode, rank: int, step: int) -> list[TensorRow]:
     """The wanted tensors at a step; of a node without more words its outputs."""
     rows = session.tensor_rows(rank, step, found.rows[rank], found.asked.round)
     wanted = [row for row in rows if found.asked.covers(row)]

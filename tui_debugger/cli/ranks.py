@@ -85,7 +85,7 @@ _LEAST_NAME = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RanksAnswer:
     """The answer that is printed.
 
     Attributes:
@@ -154,7 +154,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _made(arguments: argparse.Namespace) -> Answer:
+def _made(arguments: argparse.Namespace) -> RanksAnswer:
     from tui_debugger.check.verdicts import judge
     from tui_debugger.diagnose.health import HealthChecks, health
     from tui_debugger.diagnose.ranks.grid import STATISTICS, rank_values
@@ -184,7 +184,7 @@ def _made(arguments: argparse.Namespace) -> Answer:
         if shown in STATISTICS and step is not None:
             values = rank_values(session, made, step, shown, progress)
     info, hosts = session.info, session.hosts()
-    return Answer(report, made, shown, step, values, info.notices, info.limits, hosts)
+    return RanksAnswer(report, made, shown, step, values, info.notices, info.limits, hosts)
 
 
 def _default_cells(arguments: argparse.Namespace, report: RankReport) -> str:
@@ -193,7 +193,7 @@ def _default_cells(arguments: argparse.Namespace, report: RankReport) -> str:
     return "replicas" if only_differ and not (arguments.json or arguments.csv) else "verdict"
 
 
-def _entries(answer: Answer, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
+def _entries(answer: RanksAnswer, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
     """Tree indices of the rows."""
     from tui_debugger.diagnose.health import rows_of
     from tui_debugger.diagnose.ranks.grid import noteworthy
@@ -204,7 +204,7 @@ def _entries(answer: Answer, arguments: argparse.Namespace) -> npt.NDArray[np.in
     return rows_of(map_, shown, depth=99 if every else arguments.depth, flat=arguments.nodes, most=MAP_ROWS)
 
 
-def _codes(answer: Answer, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+def _codes(answer: RanksAnswer, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
     """[entry, rank] of what is shown."""
     import numpy as np
 
@@ -221,7 +221,7 @@ def _codes(answer: Answer, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.uin
     return codes
 
 
-def _words(answer: Answer, entries: npt.NDArray[np.int64]) -> list[list[str | float | None]]:
+def _words(answer: RanksAnswer, entries: npt.NDArray[np.int64]) -> list[list[str | float | None]]:
     """The cells for programs: numbers, or words."""
     from tui_debugger.diagnose.ranks.grid import NOT_FINITE, REPLICA_WORDS
     from tui_debugger.stats.health import Health
@@ -242,7 +242,7 @@ def _words(answer: Answer, entries: npt.NDArray[np.int64]) -> list[list[str | fl
     return [[Health(code).name.lower() for code in row] for row in codes]
 
 
-def _print(answer: Answer, entries: npt.NDArray[np.int64], arguments: argparse.Namespace, code: int) -> None:
+def _print(answer: RanksAnswer, entries: npt.NDArray[np.int64], arguments: argparse.Namespace, code: int) -> None:
     from tui_debugger.check.verdicts import Outcome
     from tui_debugger.cli.check_report import OUTCOMES
     from tui_debugger.diagnose.health import watched_lines
@@ -275,7 +275,7 @@ def _print(answer: Answer, entries: npt.NDArray[np.int64], arguments: argparse.N
     print_exit(code)
 
 
-def _grid_lines(answer: Answer, entries: npt.NDArray[np.int64], *, flat: bool) -> list[Pieces]:
+def _grid_lines(answer: RanksAnswer, entries: npt.NDArray[np.int64], *, flat: bool) -> list[Pieces]:
     """The grid: cells first, and names that lose their middle where the terminal ends."""
     import numpy as np
 
@@ -343,7 +343,7 @@ def _grid_lines(answer: Answer, entries: npt.NDArray[np.int64], *, flat: bool) -
     return [*found, (), *fold(legend_pieces(legend), terminal, 0)]
 
 
-def _print_csv(answer: Answer, entries: npt.NDArray[np.int64]) -> None:
+def _print_csv(answer: RanksAnswer, entries: npt.NDArray[np.int64]) -> None:
     tree = answer.map.tree
     print_csv(
         ("path", "scope", "shown", "step", *(f"rank {rank}" for rank in answer.map.ranks)),
@@ -355,7 +355,7 @@ def _print_csv(answer: Answer, entries: npt.NDArray[np.int64]) -> None:
 
 
 def _document(
-    answer: Answer, entries: npt.NDArray[np.int64], arguments: argparse.Namespace, code: int
+    answer: RanksAnswer, entries: npt.NDArray[np.int64], arguments: argparse.Namespace, code: int
 ) -> dict[str, Any]:
     from tui_debugger import __version__
     from tui_debugger.text.rows import coverage_row, hit_row, key_row, part_rows

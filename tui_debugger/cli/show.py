@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tui_debugger.check.types import Pair
     from tui_debugger.session import Session
-    from tui_debugger.session.naming import Found
+    from tui_debugger.session.naming import FoundNode
 
 LOOKED_BACK = 100
 """The number of steps that are looked through, from the last one backwards, for one in which the node was dumped."""
@@ -145,7 +145,7 @@ def _take_slot(arguments: argparse.Namespace) -> None:
         arguments.node, arguments.slice = f"{arguments.node}:{arguments.slice.strip()}", None
 
 
-def _pairs(session: Session, found: Found, arguments: argparse.Namespace) -> list[Pair]:
+def _pairs(session: Session, found: FoundNode, arguments: argparse.Namespace) -> list[Pair]:
     """The (rank, step) pairs to look at: the chosen ones; else all for --stat; else the last dumped one.
 
     Raises:

@@ -18,7 +18,7 @@ from tui_debugger.arrays import Array
 from tui_debugger.check.types import Pair, TensorRow
 from tui_debugger.cli.output import Unseen, note, print_json, print_table, print_text
 from tui_debugger.diagnose.distribution import (
-    Bars,
+    HistogramBars,
     TensorDistribution,
     bars,
     choose_bins,
@@ -28,11 +28,11 @@ from tui_debugger.diagnose.distribution import (
 from tui_debugger.errors import BadSliceError, UnreadableTensorError
 from tui_debugger.model import Category, Progress, ProgressFn, ReadSpec
 from tui_debugger.session import Session
-from tui_debugger.session.naming import Found, no_such_tensor
+from tui_debugger.session.naming import FoundNode, no_such_tensor
 from tui_debugger.stats.distribution import Histogram, histogram
 from tui_debugger.stats.fields import COLUMNS
 from tui_debugger.stats.npy import TensorFile, open_window, read_meta
-from tui_debugger.stats.quantiles import PERCENTS, Conversion, Headroom
+from tui_debugger.stats.quantiles import PERCENTS, CastResult, Headroom
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import (
     bin_text,
@@ -183,7 +183,7 @@ LEAST_LINES, MOST_LINES = 8, 40
 
 
 @dataclass(frozen=True, slots=True)
-class Canvas:
+class MapCanvas:
     """The surface that maps are drawn on.
 
     Attributes:
@@ -215,7 +215,7 @@ class Heat:
     error: str = ""
 
 
-def canvas(progress: ProgressFn) -> Canvas:
+def canvas(progress: ProgressFn) -> MapCanvas:
     """Returns what the terminal has to offer; colours only when the output goes there."""
     from rich.console import Console
 
@@ -223,10 +223,10 @@ def canvas(progress: ProgressFn) -> Canvas:
     system = Console(file=sys.stdout).color_system if sys.stdout.isatty() else None
     colors = colors_named(system, plain="NO_COLOR" in os.environ)
     lines = max(LEAST_LINES, min(MOST_LINES, size.lines - OTHER_LINES))
-    return Canvas(lines, max(16, size.columns - INDENT), colors, progress)
+    return MapCanvas(lines, max(16, size.columns - INDENT), colors, progress)
 
 
-def heat_of(array: npt.NDArray[Any], wanted: str | None, on: Canvas) -> Heat:
+def heat_of(array: npt.NDArray[Any], wanted: str | None, on: MapCanvas) -> Heat:
     """Draws a slice of a tensor.
 
     Args:
@@ -320,7 +320,7 @@ class ShowOptions:
     slice: str | None
     precision: int
     json: bool
-    heat: Canvas | None = None
+    heat: MapCanvas | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +362,7 @@ class Shown:
 
 
 def look(
-    session: Session, found: Found, pairs: Sequence[Pair], options: ShowOptions, progress: ProgressFn
+    session: Session, found: FoundNode, pairs: Sequence[Pair], options: ShowOptions, progress: ProgressFn
 ) -> list[Shown]:
     """Everything about the wanted tensors of a node.
 
@@ -395,7 +395,7 @@ def look(
 
 
 def _measured(
-    session: Session, found: Found, pairs: Sequence[Pair], progress: ProgressFn
+    session: Session, found: FoundNode, pairs: Sequence[Pair], progress: ProgressFn
 ) -> list[tuple[TensorRow, int]]:
     """The wanted tensors with their statistics, and the step they were asked for, in the order of ``pairs``."""
     there: list[TensorRow] = []
@@ -488,7 +488,7 @@ _ABOUT = 3
 """The first pieces of a line, which say what a tensor is, not what it holds: type, shape, number of elements."""
 
 
-def print_head(session: Session, found: Found, shown: Sequence[Shown]) -> None:
+def print_head(session: Session, found: FoundNode, shown: Sequence[Shown]) -> None:
     """Two lines about the node."""
     words = [*_about(session, found).values(), found.graph]
     slots = {_slot(each.row) for each in shown}
@@ -620,7 +620,7 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
     print_text(*errors)
 
 
-def values_document(session: Session, found: Found, shown: Iterable[Shown]) -> dict[str, Any]:
+def values_document(session: Session, found: FoundNode, shown: Iterable[Shown]) -> dict[str, Any]:
     """Returns the whole answer for JSON."""
     return {
         "node": found.node,
@@ -659,7 +659,7 @@ def _tensor(each: Shown) -> dict[str, Any]:
     }
 
 
-def _about(session: Session, found: Found) -> dict[str, str]:
+def _about(session: Session, found: FoundNode) -> dict[str, str]:
     rank, row = next(iter(found.rows.items()))
     nodes = session.nodes(rank)
     return {"type": nodes.op_type(row), "category": Category(int(nodes.category[row])).name.lower()}
@@ -702,7 +702,7 @@ class Inspected:
 
     shown: Shown
     distribution: TensorDistribution | None = None
-    bars: Bars | None = None
+    bars: HistogramBars | None = None
     error: str = ""
 
 
@@ -718,7 +718,7 @@ def distributions_of(
 
 
 def print_spreads(
-    session: Session, found: Found, seen: Sequence[Inspected], arguments: argparse.Namespace, missing: Unseen
+    session: Session, found: FoundNode, seen: Sequence[Inspected], arguments: argparse.Namespace, missing: Unseen
 ) -> int:
     """Prints them, or the document, and returns the exit code: 2 when there is nothing to show, or more is missing."""
     answered = any(each.distribution is not None for each in seen)
@@ -786,7 +786,7 @@ def _lines(distribution: TensorDistribution) -> list[str]:
     return lines
 
 
-def _print_bars(found: Bars, distribution: TensorDistribution) -> None:
+def _print_bars(found: HistogramBars, distribution: TensorDistribution) -> None:
     stats = distribution.stats
     print_text(f"  {bins_text(found.bins, log=found.log)}")
     top, count = max(found.counts), stats.count if stats is not None else sum(found.counts)
@@ -856,7 +856,7 @@ def _headroom(room: Headroom) -> dict[str, Any]:
     }
 
 
-def _conversion(conversion: Conversion) -> dict[str, Any]:
+def _conversion(conversion: CastResult) -> dict[str, Any]:
     limits = conversion.limits
     return {
         "dtype": limits.name,

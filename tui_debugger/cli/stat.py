@@ -103,7 +103,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    seen = _Seen()
+    seen = _RowSources()
     held: list[dict[str, Any]] = []
     with documented("stat", arguments):
         one_format(arguments)
@@ -130,7 +130,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _show(
-    rows: Iterable[dict[str, Any]], arguments: argparse.Namespace, seen: _Seen, held: list[dict[str, Any]]
+    rows: Iterable[dict[str, Any]], arguments: argparse.Namespace, seen: _RowSources, held: list[dict[str, Any]]
 ) -> None:
     """Writes the rows as they come, or holds them for a table; what stops them in the middle is noted in ``seen``."""
     if arguments.json:
@@ -160,7 +160,7 @@ def _seen_at_once() -> bool:
         return False
 
 
-class _Seen:
+class _RowSources:
     """The things that the rows were made of."""
 
     def __init__(self) -> None:
@@ -225,7 +225,7 @@ class _Seen:
         }
 
 
-def _rows(arguments: argparse.Namespace, seen: _Seen, progress: ProgressFn) -> Iterator[dict[str, Any]]:
+def _rows(arguments: argparse.Namespace, seen: _RowSources, progress: ProgressFn) -> Iterator[dict[str, Any]]:
     """The rows to show, in their order. Ctrl-C ends them and is noted."""
     found = _measured(arguments, seen, progress)
     if arguments.sort is None:
@@ -234,7 +234,7 @@ def _rows(arguments: argparse.Namespace, seen: _Seen, progress: ProgressFn) -> I
     yield from _sorted(found, arguments.sort, arguments.limit, arguments.reverse)
 
 
-def _measured(arguments: argparse.Namespace, seen: _Seen, progress: ProgressFn) -> Iterator[dict[str, Any]]:
+def _measured(arguments: argparse.Namespace, seen: _RowSources, progress: ProgressFn) -> Iterator[dict[str, Any]]:
     try:
         session = open_session(arguments.path, arguments, progress)
         pairs = pairs_of(session, arguments)
@@ -277,7 +277,7 @@ def _csv_rows(rows: Iterable[dict[str, Any]]) -> Iterator[Iterable[object]]:
         yield [cells[name] for name in COLUMNS]
 
 
-def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None:
+def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _RowSources) -> None:
     """One document, written row by row; what is known at the end stands at its end."""
 
     def shown() -> Iterator[dict[str, Any]]:
@@ -299,7 +299,7 @@ def _mark(row: Mapping[str, Any]) -> str:
     return f"! {wrong}" if wrong else "(recorded)" if row["recorded"] else ""
 
 
-def _print(rows: Sequence[dict[str, Any]], table: Sequence[fields.Field], *, graphs: bool) -> None:
+def _print(rows: Sequence[dict[str, Any]], table: Sequence[fields.StatisticField], *, graphs: bool) -> None:
     from tui_debugger.model import Side, TensorKey
     from tui_debugger.text.distribution import statistic_cell, statistic_columns
     from tui_debugger.text.numbers import NONE

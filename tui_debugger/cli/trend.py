@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn, TensorKey
     from tui_debugger.notes import RunNotes
     from tui_debugger.session import Session
-    from tui_debugger.session.naming import Found
+    from tui_debugger.session.naming import FoundNode
 
 DESCRIPTION = """\
 With NODE: shows how tensors change over the dumped steps: a plot, with NaN and
@@ -153,7 +153,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if arguments.remarks or arguments.csv:
             raise TdbgError("--remarks and --csv are about all weights", where="--remarks --csv", hint="leave NODE out")
         with progress_bar() as bar, interruptible(bar) as progress:
-            from tui_debugger.diagnose.trend import State
+            from tui_debugger.diagnose.trend import PointState
 
             session, series = _read(arguments, progress)
             notes, graphs = _notes(session, series), several_graphs(session)
@@ -161,7 +161,7 @@ def _run(arguments: argparse.Namespace) -> int:
             missing = unseen(session, graph=False)
         missing.print_note()
         known = sum(each.known for each in series) + sum(len(each.curves()) for each in notes_of.values())
-        unreadable = sum(each.count(State.UNREADABLE) for each in series)
+        unreadable = sum(each.count(PointState.UNREADABLE) for each in series)
         code = missing.code(0 if known and not unreadable else 2)
         if arguments.json:
             print_json({**_document(arguments, series, notes_of, code), **missing.rows})
@@ -238,7 +238,7 @@ def _notes(session: Session, series: list[Series]) -> list[str]:
     return list(notes)
 
 
-def _keys(session: Session, found: Found, steps: dict[int, list[int]]) -> list[TensorKey]:
+def _keys(session: Session, found: FoundNode, steps: dict[int, list[int]]) -> list[TensorKey]:
     """The wanted tensors of every rank, as they are at the last step that has them; outputs when nothing else is said.
 
     A node without outputs on disk stands for its inputs.
@@ -270,7 +270,7 @@ def _noted(
 
 
 def _print_notes(notes_of: dict[int, RunNotes], wish: PlotOptions) -> None:
-    from tui_debugger.diagnose.trend import Canvas, drawing, note_groups
+    from tui_debugger.diagnose.trend import PlotArea, drawing, note_groups
     from tui_debugger.text.clean import clean
     from tui_debugger.text.notes import value_text
 
@@ -281,7 +281,7 @@ def _print_notes(notes_of: dict[int, RunNotes], wish: PlotOptions) -> None:
         write_lines(f"rank {rank}: notes of {len(notes):,} steps")
         for group in note_groups(notes):
             write_lines("")
-            lines = drawing((), group, Canvas(wish.width, wish.height, wish.log), notes).lines
+            lines = drawing((), group, PlotArea(wish.width, wish.height, wish.log), notes).lines
             write_lines(*(line.rstrip() for line in lines))
         write_lines("")
         names, rows = notes.names(), notes.all()
@@ -297,7 +297,7 @@ def _print_notes(notes_of: dict[int, RunNotes], wish: PlotOptions) -> None:
 
 
 def _print(series: list[Series], wish: PlotOptions, *, graphs: bool) -> None:
-    from tui_debugger.diagnose.trend import MARKS, TITLES, Canvas, Group, about, cells, drawing, name
+    from tui_debugger.diagnose.trend import MARKS, TITLES, Group, PlotArea, about, cells, drawing, name
 
     ranks = [each.key.rank for each in series]
     columns = [Column(title, right=bool(title), weight=_WEIGHTS.get(title, 5)) for title in TITLES[:-1]]
@@ -308,7 +308,7 @@ def _print(series: list[Series], wish: PlotOptions, *, graphs: bool) -> None:
     groups = [Group(wish.metrics, MARKS[: len(wish.metrics)])] if one else [Group((each,), "") for each in wish.metrics]
     for group in groups:
         write_lines("")
-        lines = drawing(series, group, Canvas(wish.width, wish.height, wish.log)).lines
+        lines = drawing(series, group, PlotArea(wish.width, wish.height, wish.log)).lines
         print_text(lines[0].rstrip())
         write_lines(*(line.rstrip() for line in lines[1:]))
     for each in series:

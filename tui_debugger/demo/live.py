@@ -27,7 +27,7 @@ from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable, real_consumers
 from tui_debugger.live import wire
 from tui_debugger.live.client import messages
-from tui_debugger.live.client.judging import Judge, watched
+from tui_debugger.live.client.judging import ClientJudge, watched
 from tui_debugger.live.client.probe import ClientHit, ClientValue
 from tui_debugger.live.client.recorded import measure, meta_of
 from tui_debugger.live.wire import START, RemoteTensor, RemoteWatchpoint
@@ -46,7 +46,7 @@ SESSION: Final = Path(__file__).with_name("mindspore-2.0-nan-live.jsonl.xz")
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentMessage:
     """A message that the client sent."""
 
     call: int
@@ -54,7 +54,7 @@ class Sent:
     message: Any
 
 
-def recorded(path: Path = SESSION) -> Iterator[Sent]:
+def recorded(path: Path = SESSION) -> Iterator[SentMessage]:
     """Returns what the client sent, in its order."""
     kinds = {**wire.UNARY, **wire.STREAMS}
     with lzma.open(path, "rt", encoding="ascii") as file:
@@ -63,10 +63,10 @@ def recorded(path: Path = SESSION) -> Iterator[Sent]:
             if row["kind"] in {"request", "stream"}:
                 message = wire.message(kinds[row["rpc"]])()
                 message.ParseFromString(base64.b64decode(row["raw"]))
-                yield Sent(row["call"], row["rpc"], message)
+                yield SentMessage(row["call"], row["rpc"], message)
 
 
-class Recording:
+class SavedTraining:
     """The training as it was: graph, and the values of every step."""
 
     def __init__(self, dump: Source) -> None:
@@ -150,7 +150,7 @@ class RecordedTraining:
     """A training that does what it did when it was recorded, in a daemon thread of its own."""
 
     def __init__(
-        self, recording: Recording, address: str, *, pace: float = 0.0, missing: Callable[[str], None] | None = None
+        self, recording: SavedTraining, address: str, *, pace: float = 0.0, missing: Callable[[str], None] | None = None
     ) -> None:
         """Nothing happens before ``start``.
 
@@ -171,7 +171,7 @@ class RecordedTraining:
         ]
         self._channel: Any = None
         self._watchpoints: dict[int, RemoteWatchpoint] = {}
-        self._judge = Judge()
+        self._judge = ClientJudge()
         self._step = START
 
     def start(self) -> None:
@@ -358,7 +358,7 @@ def playing(
         stack.callback(source.close)
         trainings = serve(port=0)
         stack.callback(trainings.close)
-        training = RecordedTraining(Recording(source), trainings.address, pace=pace, missing=missing)
+        training = RecordedTraining(SavedTraining(source), trainings.address, pace=pace, missing=missing)
         stack.callback(training.close)
         session = LiveSession(trainings, source_map=source_map)
         stack.callback(session.close)  # lets the training go on, which needs its thread

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from tui_debugger.arrays import Array
-from tui_debugger.check.flow import Flow
+from tui_debugger.check.flow import DataFlow
 from tui_debugger.check.types import Pair, TensorRow
 from tui_debugger.diagnose.recompute.check import NotChecked, OperatorCheck, OutputCheck, check_operator
 from tui_debugger.diagnose.recompute.judge import NOT_UPDATED, unit_of
 from tui_debugger.diagnose.recompute.reader import EARLIER, NO_OUTPUT, ONLY_STATISTICS
 from tui_debugger.diagnose.recompute.table import kinds
-from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.graph.categories import BUFFER_UPDATE, INPUT_UPDATE, OPTIMIZER_UPDATE, gradient_of, update_of
 from tui_debugger.graph.table import CONSTANT, PARAMETER
@@ -36,7 +36,7 @@ from tui_debugger.text.phrases import tail
 from tui_debugger.text.tensors import index_text, stack_text
 
 if TYPE_CHECKING:
-    from tui_debugger.diagnose.run import Run
+    from tui_debugger.diagnose.run import DiagnosedRun
 
 _CHUNK: Final = 64
 """Operators that are handed over at once."""
@@ -63,7 +63,7 @@ class Fault(Enum):
     """A parameter was not updated."""
 
 
-class Item(NamedTuple):
+class AuditItem(NamedTuple):
     """A node in a run of its graph: ``round`` see ``TensorKey``; the name tells whether the row is still its row."""
 
     row: int
@@ -72,12 +72,12 @@ class Item(NamedTuple):
 
 
 Result = OperatorCheck | NotChecked
-Elsewhere = Callable[[int, int, tuple[Item, ...]], "Future[list[Result] | None] | None"]
+Elsewhere = Callable[[int, int, tuple[AuditItem, ...]], "Future[list[Result] | None] | None"]
 """Hands items of a rank and step to a worker; None, or None as the result: they are checked right here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """An output that is wrong.
 
     Attributes:
@@ -153,7 +153,7 @@ class AuditReport:
     """
 
     pairs: tuple[Pair, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditFinding, ...]
     coverage: tuple[KindCoverage, ...]
     doubts: tuple[str, ...] = ()
     missing: tuple[tuple[str, str], ...] = ()
@@ -170,7 +170,7 @@ class AuditReport:
         return sum(each.not_checked for each in self.coverage)
 
     @property
-    def headline(self) -> Finding | None:
+    def headline(self) -> AuditFinding | None:
         """The first finding whose inputs are sound, else the first one."""
         return next((each for each in self.findings if each.sound), next(iter(self.findings), None))
 
@@ -190,7 +190,7 @@ _NOTHING_MISSING: Final = frozenset({NO_STEP_BEFORE, _CONTAINER, "random"})
 
 
 def audit(
-    run: Run,
+    run: DiagnosedRun,
     pairs: Sequence[Pair],
     progress: ProgressFn = no_progress,
     *,
@@ -219,10 +219,10 @@ def audit(
             where=f"--require {','.join(required)}",
             hint="one of " + ", ".join(kinds()),
         )
-    return _Audit(run, pairs, progress, _Asked(nodes, elsewhere)).report(required)
+    return _Audit(run, pairs, progress, _AuditOptions(nodes, elsewhere)).report(required)
 
 
-def check_items(run: Run, rank: int, step: int, items: Iterable[Item]) -> list[Result] | None:
+def check_items(run: DiagnosedRun, rank: int, step: int, items: Iterable[AuditItem]) -> list[Result] | None:
     """Checks some nodes; None where others should: this run lists its nodes otherwise, or cannot read all of itself."""
     run.flow(rank).table(step)
     found: list[Result] = []
@@ -234,7 +234,7 @@ def check_items(run: Run, rank: int, step: int, items: Iterable[Item]) -> list[R
     return None if run.unreadable([(rank, step)]) else found
 
 
-class _Asked(NamedTuple):
+class _AuditOptions(NamedTuple):
     """The arguments of ``audit`` beyond the steps: see there."""
 
     nodes: Collection[str] | None
@@ -242,11 +242,11 @@ class _Asked(NamedTuple):
 
 
 class _Audit:
-    def __init__(self, run: Run, pairs: Sequence[Pair], progress: ProgressFn, asked: _Asked) -> None:
+    def __init__(self, run: DiagnosedRun, pairs: Sequence[Pair], progress: ProgressFn, asked: _AuditOptions) -> None:
         self.run, self.pairs, self.progress = run, tuple(pairs), progress
         self.only, self.elsewhere = asked
         self.coverage: dict[str, KindCoverage] = {}
-        self.findings: list[Finding] = []
+        self.findings: list[AuditFinding] = []
         self.doubts: list[str] = []
         self.nbytes = 0
         self.done = self.total = 0
@@ -271,7 +271,7 @@ class _Audit:
 
     # -- what there is -----------------------------------------------------------------------------
 
-    def _items(self, rank: int, step: int) -> list[Item]:
+    def _items(self, rank: int, step: int) -> list[AuditItem]:
         """The nodes of a step in execution order; those that only write over parameters come last."""
         table = self.run.flow(rank, self.progress).table(step)
         nodes, scope = self.run.nodes(rank), self.run.in_scope(rank)
@@ -284,7 +284,7 @@ class _Audit:
         found = [*places, *((row, 0) for _, row in late)]
         types = [name in _NOTHING_COMPUTED for name in nodes.types]
         return [
-            Item(row, of, nodes.names[row])
+            AuditItem(row, of, nodes.names[row])
             for row, of in found
             if not types[int(nodes.type_id[row])]
             and (row >= len(scope) or scope[row])
@@ -292,10 +292,10 @@ class _Audit:
         ]
 
     def _results(
-        self, work: Sequence[tuple[int, int, int, list[Item]]]
-    ) -> Iterator[tuple[int, int, int, list[Item], Iterable[Result]]]:
+        self, work: Sequence[tuple[int, int, int, list[AuditItem]]]
+    ) -> Iterator[tuple[int, int, int, list[AuditItem], Iterable[Result]]]:
         """Checks everything; what others do comes back in order."""
-        waiting: deque[tuple[tuple[int, int, int, list[Item]], Future[list[Result] | None] | None]] = deque()
+        waiting: deque[tuple[tuple[int, int, int, list[AuditItem]], Future[list[Result] | None] | None]] = deque()
         most = 2 * self.run.workers.parallel
         left = deque(work)
         while left or waiting:
@@ -309,7 +309,7 @@ class _Audit:
             results = _answer(future, self._tick) if future is not None else None
             yield rank, step, start, items, results if results is not None else self._here(rank, step, items)
 
-    def _here(self, rank: int, step: int, items: list[Item]) -> Iterator[Result]:
+    def _here(self, rank: int, step: int, items: list[AuditItem]) -> Iterator[Result]:
         for item in items:
             self._tick(item.name)
             yield check_operator(self.run, rank, step, item.row, round=item.round)
@@ -319,7 +319,7 @@ class _Audit:
 
     # -- what came out -----------------------------------------------------------------------------
 
-    def _take(self, pair: Pair, start: int, items: list[Item], results: Iterable[Result]) -> None:
+    def _take(self, pair: Pair, start: int, items: list[AuditItem], results: Iterable[Result]) -> None:
         rank, step = pair
         for at, (item, result) in enumerate(zip(items, results, strict=True), start):
             self.done += 1
@@ -340,7 +340,7 @@ class _Audit:
     def _kind(self, kind: str, *, known: bool = True) -> KindCoverage:
         return self.coverage.setdefault(kind, KindCoverage(kind, known))
 
-    def _leave(self, rank: int, step: int, item: Item, result: NotChecked) -> None:
+    def _leave(self, rank: int, step: int, item: AuditItem, result: NotChecked) -> None:
         reason, op_type = result.reason, self.run.nodes(rank).op_type(item.row)
         if reason.startswith(EARLIER) and self._is_first(rank, step):
             reason = NO_STEP_BEFORE
@@ -366,16 +366,16 @@ class _Audit:
         steps = self.run.around.steps(rank)
         return bool(steps) and steps[0] == step
 
-    def _find(self, pair: Pair, at: int, item: Item, kind: str, output: OutputCheck) -> None:
+    def _find(self, pair: Pair, at: int, item: AuditItem, kind: str, output: OutputCheck) -> None:
         rank, step = pair
         for number, other in enumerate(self.findings):
             same = (other.rank, other.step, other.kind) == (rank, step, kind) and other.name != item.name
             if same and _is_alike(other.check, output):
                 self.findings[number] = replace(other, shown_by=(*other.shown_by, item.name))
                 return
-        fault, text = _Search(self.run, rank, step, item, output).fault()
+        fault, text = _CauseSearch(self.run, rank, step, item, output).fault()
         turn = self._turn(rank, step)
-        finding = Finding(
+        finding = AuditFinding(
             rank,
             step,
             (turn, at, rank),
@@ -392,12 +392,12 @@ class _Audit:
     def _turn(self, rank: int, step: int) -> int:
         return next((at for at, (of, each) in enumerate(self.pairs) if (of, each) == (rank, step)), 0)
 
-    def _key(self, rank: int, step: int, item: Item, output: OutputCheck) -> TensorKey | None:
+    def _key(self, rank: int, step: int, item: AuditItem, output: OutputCheck) -> TensorKey | None:
         rows = self.run.tensor_rows(rank, step, item.row, item.round)
         found = _output_row(self.run, rank, item, rows, output.slot)
         return found.key if found is not None else None
 
-    def _ordered(self) -> tuple[Finding, ...]:
+    def _ordered(self) -> tuple[AuditFinding, ...]:
         """All findings in order, and whether their inputs are sound."""
         steps: dict[int, int] = {}
         for _, step in self.pairs:
@@ -406,7 +406,7 @@ class _Audit:
         wrong = {(each.rank, each.step, each.row) for each in found}
         return tuple(replace(each, sound=not self._holders_of(each) & wrong) for each in found)
 
-    def _holders_of(self, finding: Finding) -> set[tuple[int, int, int]]:
+    def _holders_of(self, finding: AuditFinding) -> set[tuple[int, int, int]]:
         held = self.run.flow(finding.rank).holders(finding.row) if finding.row >= 0 else []
         return {(finding.rank, finding.step, each.row) for each in held if each.row != finding.row}
 
@@ -442,7 +442,9 @@ class _Audit:
                     at = (self._turn(rank, step), 1 << 30, rank)
                     node = self.run.nodes(rank).find(move.key.node, move.key.graph)
                     self.findings.append(
-                        Finding(rank, step, at, node, move.key.node, UPDATE, check, move.key, Fault.NOT_UPDATED, text)
+                        AuditFinding(
+                            rank, step, at, node, move.key.node, UPDATE, check, move.key, Fault.NOT_UPDATED, text
+                        )
                     )
 
 
@@ -487,7 +489,9 @@ def _answer(future: Future[list[Result] | None], tick: Callable[[], None]) -> li
             return None
 
 
-def _output_row(run: Run, rank: int, item: Item, rows: Sequence[TensorRow], slot: int) -> TensorRow | None:
+def _output_row(
+    run: DiagnosedRun, rank: int, item: AuditItem, rows: Sequence[TensorRow], slot: int
+) -> TensorRow | None:
     """The tensor that an output of a check is: of operators that write over parameters, one of those."""
     update = update_of(run.nodes(rank).op_type(item.row))
     outputs = [row for row in rows if row.role == "out" and row.slot == slot and row.has_value]
@@ -497,10 +501,10 @@ def _output_row(run: Run, rank: int, item: Item, rows: Sequence[TensorRow], slot
     return outputs[0] if outputs else None
 
 
-class _Search:
+class _CauseSearch:
     """Looks for what made an output wrong: tensors around it that would make it right."""
 
-    def __init__(self, run: Run, rank: int, step: int, item: Item, output: OutputCheck) -> None:
+    def __init__(self, run: DiagnosedRun, rank: int, step: int, item: AuditItem, output: OutputCheck) -> None:
         self.run, self.rank, self.step, self.item, self.output = run, rank, step, item, output
         self.rows = run.tensor_rows(rank, step, item.row, item.round)
 
@@ -613,9 +617,9 @@ class _Move(NamedTuple):
     expected: float = 0.0
 
 
-def _moves(run: Run, rank: int, step: int) -> Iterator[_Move]:
+def _moves(run: DiagnosedRun, rank: int, step: int) -> Iterator[_Move]:
     """Every parameter with a recorded gradient, and how far it moved until the next dumped step."""
-    flow: Flow = run.flow(rank)
+    flow: DataFlow = run.flow(rank)
     nodes, steps = flow.nodes, list(run.steps(rank))
     later = steps[steps.index(step) + 1 :][:1] if step in steps else []
     if not later or any(update_of(name) for name in nodes.types):
@@ -669,11 +673,11 @@ def _stuck(moves: Sequence[_Move]) -> Iterator[_Move]:
 
 __all__ = [
     "UPDATE",
+    "AuditFinding",
+    "AuditItem",
     "AuditReport",
     "Elsewhere",
     "Fault",
-    "Finding",
-    "Item",
     "KindCoverage",
     "audit",
     "check_items",
@@ -684,13 +688,13 @@ _REASONS: Final = 2
 """Reasons that are listed for each kind of operator."""
 
 
-def headline_text(finding: Finding) -> str:
+def headline_text(finding: AuditFinding) -> str:
     """Returns a finding in a sentence."""
     rank = f"rank {finding.rank} " if finding.rank else ""
     return f"{finding.name} at {rank}step {finding.step}: {finding.text}"
 
 
-def headline_lines(report: AuditReport, run: Run) -> list[str]:
+def headline_lines(report: AuditReport, run: DiagnosedRun) -> list[str]:
     """Returns the answer: what, by how much, where, expected and found value, where in the program."""
     finding = report.headline
     if finding is None:
@@ -738,7 +742,7 @@ def coverage_text(report: AuditReport) -> str:
     return f"{checked}; {plural(len(steps), 'step')} of {plural(len(ranks), 'rank')}"
 
 
-def finding_cells(finding: Finding) -> tuple[str, ...]:
+def finding_cells(finding: AuditFinding) -> tuple[str, ...]:
     """A row of the table of findings."""
     check = finding.check
     return (

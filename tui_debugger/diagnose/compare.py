@@ -9,11 +9,11 @@ from typing import Final
 
 from tui_debugger.arrays import Array
 from tui_debugger.check.progress import retry_when_renumbered, scaled
-from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.errors import CancelledError, TdbgError, UnreadableTensorError
 from tui_debugger.model import ProgressFn, ReadSpec, TensorKey, TensorMeta, no_progress
 from tui_debugger.stats.compare import TOP, Differences, compare, rearranged, unit_of
-from tui_debugger.stats.compare_pairs import EXACT, Fit, Pairs, Tolerance, count_outside, does_not_fit, fit_of
+from tui_debugger.stats.compare_pairs import EXACT, Boundary, Fit, Pairs, count_outside, does_not_fit, fit_of
 from tui_debugger.stats.dtypes import DType, dtype_of
 from tui_debugger.stats.npy import open_array, read_meta
 from tui_debugger.text.clean import clean
@@ -54,7 +54,7 @@ class ComparedTensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ReadableSide:
     """A side whose values can be read.
 
     Attributes:
@@ -85,8 +85,8 @@ class Couple:
         fit: how those are paired.
     """
 
-    here: Opened
-    there: Opened
+    here: ReadableSide
+    there: ReadableSide
     pairs: Pairs
     fit: Fit
 
@@ -96,14 +96,14 @@ class Couple:
         return unit_of(self.pairs, (self.here.meant, self.there.meant))
 
     def compare(
-        self, tolerance: Tolerance = EXACT, top: int = TOP, progress: ProgressFn = no_progress
+        self, tolerance: Boundary = EXACT, top: int = TOP, progress: ProgressFn = no_progress
     ) -> tuple[Differences, str]:
         """Tells how they differ; with a hint where one is only a rearrangement of the other."""
         types = (self.here.meant, self.there.meant)
         found = compare(self.pairs, tolerance=tolerance, top=top, types=types, progress=progress)
         return found, rearranged(self.here.array, self.there.array, found)
 
-    def within(self, found: Differences, tolerance: Tolerance, progress: ProgressFn = no_progress) -> Differences:
+    def within(self, found: Differences, tolerance: Boundary, progress: ProgressFn = no_progress) -> Differences:
         """The same differences by another tolerance: only what is outside is counted again."""
         boundary = tolerance.boundary(found.difference)
         outside = count_outside(self.pairs, tolerance, boundary, progress)
@@ -117,9 +117,9 @@ class Comparer:
         session: this run.
     """
 
-    def __init__(self, session: Run) -> None:
+    def __init__(self, session: DiagnosedRun) -> None:
         self.session = session
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, DiagnosedRun] = {}
         self._closed = False
         self._lock = threading.Lock()
 
@@ -157,7 +157,7 @@ class Comparer:
         other = next((each for each in ordered[:NEAREST] if has_values(run, each)), None)
         return None if other is None else replace(side, key=other)
 
-    def run_of(self, side: ComparedTensor, progress: ProgressFn = no_progress) -> Run:
+    def run_of(self, side: ComparedTensor, progress: ProgressFn = no_progress) -> DiagnosedRun:
         """The run that a tensor is of; opens another one when it is first asked for.
 
         Raises:
@@ -201,7 +201,7 @@ class Comparer:
             raise DifferentShapesError(here.meta.shape, there.meta.shape, fit)
         return Couple(here, there, Pairs(here.array, there.array, self.session.workers), fit)
 
-    def opened(self, side: ComparedTensor, progress: ProgressFn = no_progress) -> Opened:
+    def opened(self, side: ComparedTensor, progress: ProgressFn = no_progress) -> ReadableSide:
         """A side with its values.
 
         Raises:
@@ -222,9 +222,9 @@ class Comparer:
         array = run.read(key, progress)
         spec = retry_when_renumbered(lambda: run.spec(key))
         meta = read_meta(spec) if spec is not None else TensorMeta(array.dtype.name, array.shape, array.nbytes)
-        return Opened(replace(side, key=key), array, meta, spec)
+        return ReadableSide(replace(side, key=key), array, meta, spec)
 
-    def _missing(self, run: Run, key: TensorKey) -> UnreadableTensorError:
+    def _missing(self, run: DiagnosedRun, key: TensorKey) -> UnreadableTensorError:
         steps = run.around.steps(key.rank) if key.rank in run.around.ranks() else ()
         what = f"this tensor has no values at step {step_text(key.step)}"
         if not steps:
@@ -238,7 +238,7 @@ class Comparer:
         hint = self._elsewhere(run, key, otherwise)
         return UnreadableTensorError(what, where=f"rank {key.rank} {clean(place_text(key))}", hint=hint)
 
-    def _elsewhere(self, run: Run, key: TensorKey, otherwise: str) -> str:
+    def _elsewhere(self, run: DiagnosedRun, key: TensorKey, otherwise: str) -> str:
         """Tells which other steps and ranks have a tensor."""
         steps, ranks = steps_with(run, key), ranks_with(run, key)
         words = [f"rank {key.rank} has it at {named('step', steps)}"] if steps else []
@@ -263,14 +263,14 @@ class DifferentShapesError(TdbgError):
         self.fit = fit
 
 
-def has_values(run: Run, key: TensorKey) -> bool:
+def has_values(run: DiagnosedRun, key: TensorKey) -> bool:
     """Tells whether values of a tensor can be had: from a file, or from a training that holds them."""
     if key.rank not in run.around.ranks() or key.step not in run.around.steps(key.rank):
         return False
     return run.row_of(key).has_value
 
 
-def _around(run: Run, key: TensorKey, by: int) -> list[TensorKey]:
+def _around(run: DiagnosedRun, key: TensorKey, by: int) -> list[TensorKey]:
     """A tensor in the runs before (-1) or after (+1) that of its own, the nearest first."""
     flow = run.flow(key.rank)
     row = flow.nodes.find(key.node, key.graph)
@@ -282,7 +282,7 @@ def _around(run: Run, key: TensorKey, by: int) -> list[TensorKey]:
     return [replace(key, step=step, round=number) for _, step, number in nearest]
 
 
-def steps_with(run: Run, key: TensorKey) -> list[int]:
+def steps_with(run: DiagnosedRun, key: TensorKey) -> list[int]:
     """Other steps at which a tensor has values, among those around its own."""
     if not _has_node(run, key):
         return []
@@ -290,17 +290,17 @@ def steps_with(run: Run, key: TensorKey) -> list[int]:
     return [step for step in sorted({*steps} - {key.step}) if has_values(run, replace(key, step=step))]
 
 
-def ranks_with(run: Run, key: TensorKey) -> list[int]:
+def ranks_with(run: DiagnosedRun, key: TensorKey) -> list[int]:
     """Other ranks in which a tensor has values at its step."""
     others = [replace(key, rank=rank) for rank in run.around.ranks() if rank != key.rank][:NEAREST]
     return [other.rank for other in others if _has_node(run, other) and has_values(run, other)]
 
 
-def _has_node(run: Run, key: TensorKey) -> bool:
+def _has_node(run: DiagnosedRun, key: TensorKey) -> bool:
     return key.rank in run.around.ranks() and run.nodes(key.rank).find(key.node, key.graph) >= 0
 
 
-def _known_as(run: Run, key: TensorKey) -> TensorKey:
+def _known_as(run: DiagnosedRun, key: TensorKey) -> TensorKey:
     """The tensor as a run calls it: graphs of other runs and ranks may have other numbers."""
     if key.rank not in run.around.ranks():
         return key
@@ -316,9 +316,9 @@ def is_file(text: str) -> bool:
     return Path(_parts_of(text)[0]).is_file()
 
 
-def _of_file(side: ComparedTensor) -> Opened:
+def _of_file(side: ComparedTensor) -> ReadableSide:
     spec = spec_in(side.path)
-    return Opened(side, open_array(spec), read_meta(spec), spec)
+    return ReadableSide(side, open_array(spec), read_meta(spec), spec)
 
 
 _LISTED: Final = 10

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tui_debugger.check.progress import scaled
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ProgressFn, TensorKey, TensorStats, no_progress
 from tui_debugger.stats.distribution import Bin, ClassCounts, count_bins, count_classes, linear_bins, log_bins
@@ -60,7 +60,7 @@ class TensorDistribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Bars:
+class HistogramBars:
     """A histogram.
 
     Attributes:
@@ -74,7 +74,7 @@ class Bars:
     log: bool = False
 
 
-def distribution_of(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> TensorDistribution:
+def distribution_of(session: DiagnosedRun, key: TensorKey, progress: ProgressFn = no_progress) -> TensorDistribution:
     """Statistics, and where values are, their classes, headroom and, for up to ``QUICK`` elements, percentiles.
 
     Raises:
@@ -85,7 +85,9 @@ def distribution_of(session: Run, key: TensorKey, progress: ProgressFn = no_prog
     return distribution_of_row(session, row, progress)
 
 
-def distribution_of_row(session: Run, row: TensorRow, progress: ProgressFn = no_progress) -> TensorDistribution:
+def distribution_of_row(
+    session: DiagnosedRun, row: TensorRow, progress: ProgressFn = no_progress
+) -> TensorDistribution:
     """See ``distribution_of``; of a row that was measured already."""
     key = row.key
     if row.error or not (row.has_value or row.stats is not None):
@@ -104,7 +106,10 @@ def distribution_of_row(session: Run, row: TensorRow, progress: ProgressFn = no_
 
 
 def percentiles(
-    session: Run, found: TensorDistribution, percents: Sequence[float] = PERCENTS, progress: ProgressFn = no_progress
+    session: DiagnosedRun,
+    found: TensorDistribution,
+    percents: Sequence[float] = PERCENTS,
+    progress: ProgressFn = no_progress,
 ) -> Quantiles:
     """The exact percentiles of a tensor with values, of any size.
 
@@ -124,7 +129,7 @@ def _extremes(stats: TensorStats | None) -> tuple[float, float] | None:
     return stats.minimum, stats.maximum
 
 
-def _values(session: Run, key: TensorKey, progress: ProgressFn) -> SharedArrays:
+def _values(session: DiagnosedRun, key: TensorKey, progress: ProgressFn) -> SharedArrays:
     """The values of a tensor, and who can go through them.
 
     Raises:
@@ -168,13 +173,13 @@ def fitting_bins(distributions: Sequence[TensorDistribution], room: int) -> int:
 
 
 def bars(
-    session: Run,
+    session: DiagnosedRun,
     found: TensorDistribution,
     bins: tuple[Bin, ...],
     progress: ProgressFn = no_progress,
     *,
     log: bool = False,
-) -> Bars:
+) -> HistogramBars:
     """Counts the values of a tensor in bins; reads them only where the bins need it.
 
     Raises:
@@ -182,9 +187,9 @@ def bars(
         CancelledError: from ``progress``.
     """
     if found.classes is None or not bins:
-        return Bars((), (), log)
+        return HistogramBars((), (), log)
     values = _values(session, found.row.key, progress)
-    return Bars(bins, count_bins(values, found.classes, bins, progress), log)
+    return HistogramBars(bins, count_bins(values, found.classes, bins, progress), log)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +202,7 @@ class Histograms:
     """
 
     distributions: tuple[TensorDistribution, ...]
-    bars: tuple[Bars, ...]
+    bars: tuple[HistogramBars, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +221,7 @@ class BinOptions:
 
 
 def histograms_of(
-    session: Run,
+    session: DiagnosedRun,
     tensors: Sequence[TensorKey | TensorDistribution],
     options: BinOptions,
     progress: ProgressFn = no_progress,

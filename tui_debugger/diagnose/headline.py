@@ -22,7 +22,7 @@ from tui_debugger.text.tensors import ranks_text, step_text, steps_text
 from tui_debugger.watch.condition_table import CONDITIONS
 
 if TYPE_CHECKING:
-    from tui_debugger.diagnose.run import Run
+    from tui_debugger.diagnose.run import DiagnosedRun
 
 _SHORT: Final = 34
 """A reason is cut at a colon or a comma from this many characters on; Explain says all of it."""
@@ -144,7 +144,7 @@ def what_of(hit: Hit) -> str:
     return condition.title[:1].lower() + condition.title[1:] if condition is not None else "a finding"
 
 
-def with_reason(found: Headline, run: Run, progress: ProgressFn = no_progress) -> Headline:
+def with_reason(found: Headline, run: DiagnosedRun, progress: ProgressFn = no_progress) -> Headline:
     """Returns the same with the cause that what was dumped speaks for; without one, as it is.
 
     Reads the tensor and the inputs of its node.

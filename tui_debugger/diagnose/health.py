@@ -16,10 +16,10 @@ from tui_debugger.check.results import combined, counted_parts, is_closed
 from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE
-from tui_debugger.diagnose.run import Run, ranks_of
+from tui_debugger.diagnose.run import DiagnosedRun, ranks_of
 from tui_debugger.graph.build import Rows, together
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.graph.tree import Tree, build_tree
+from tui_debugger.graph.tree import ScopeTree, build_tree
 from tui_debugger.model import (
     Coverage,
     Hit,
@@ -46,7 +46,7 @@ _CONSTANT = int(TensorFlag.CONSTANT)
 class HealthChecks:
     """The checks that a map is made of: the session's own, or, without an enabled watchpoint, for NaN and Inf."""
 
-    def __init__(self, session: Run) -> None:
+    def __init__(self, session: DiagnosedRun) -> None:
         self.by_default = not session.watchpoints.enabled()
         self._session = session
         self._checks = session.checks([OVERFLOW_ANYWHERE] if self.by_default else None)
@@ -143,7 +143,7 @@ class HealthMap:
     """
 
     nodes: NodeTable
-    tree: Tree
+    tree: ScopeTree
     shown: Mask
     ranks: tuple[int, ...]
     steps: tuple[int, ...]
@@ -247,7 +247,7 @@ class HealthMap:
 
 
 def health(
-    session: Run,
+    session: DiagnosedRun,
     checks: HealthChecks,
     pairs: Sequence[Pair] | None = None,
     progress: ProgressFn = no_progress,
@@ -277,7 +277,7 @@ def _tree_indices(nodes: NodeTable) -> Int64:
     return index
 
 
-def tensor_of(session: Run, nodes: NodeTable, row: int, pair: Pair) -> tuple[TensorKey, int]:
+def tensor_of(session: DiagnosedRun, nodes: NodeTable, row: int, pair: Pair) -> tuple[TensorKey, int]:
     """The first output (else input) of a node that was dumped, and the node's row in its rank; -1 where it is not.
 
     Args:
@@ -306,7 +306,9 @@ def tensor_of(session: Run, nodes: NodeTable, row: int, pair: Pair) -> tuple[Ten
 class _MapBuilder:
     """Puts a map together."""
 
-    def __init__(self, session: Run, checks: HealthChecks, pairs: Sequence[Pair], progress: ProgressFn) -> None:
+    def __init__(
+        self, session: DiagnosedRun, checks: HealthChecks, pairs: Sequence[Pair], progress: ProgressFn
+    ) -> None:
         self._session = session
         self._checks = checks
         self._pairs = pairs
@@ -390,7 +392,7 @@ class _MapBuilder:
         return mask
 
     def _checked(
-        self, result: PairResult, own: tuple[Int64, Int64, Int64], moved: partial[Int64], tree: Tree, index: Int64
+        self, result: PairResult, own: tuple[Int64, Int64, Int64], moved: partial[Int64], tree: ScopeTree, index: Int64
     ) -> CheckedPair:
         """``own`` are the rank's rows that were dumped, judged, and not listed; ``index`` is the tree index of each."""
         hits = result.hits
@@ -401,7 +403,7 @@ class _MapBuilder:
         base = self._base(tree, *map(moved, own))
         return CheckedPair(base, at[order], codes[which][order], which[order], hits, result.coverage)
 
-    def _base(self, tree: Tree, dumped: Int64, judged: Int64, unlisted: Int64) -> int:
+    def _base(self, tree: ScopeTree, dumped: Int64, judged: Int64, unlisted: Int64) -> int:
         """The number of what was dumped, judged and not listed; most steps of a run share one."""
         key = (dumped.tobytes(), judged.tobytes(), unlisted.tobytes())
         number = self._numbers.setdefault(key, len(self._bases))
@@ -442,7 +444,7 @@ def _counts(hits: HitList) -> tuple[Int64, Int64, Mask]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+class StepColumns:
     """The steps of a map, laid out in columns.
 
     Attributes:
@@ -458,7 +460,7 @@ class Columns:
     width: int
 
     @classmethod
-    def laid_out(cls, steps: Sequence[int], room: int, *, fit: bool) -> Columns:
+    def laid_out(cls, steps: Sequence[int], room: int, *, fit: bool) -> StepColumns:
         """Columns for so much room; without ``fit`` there may be more of them than fit."""
         bounds = even_bounds(len(steps), room if fit else len(steps))
         groups = [steps[first:stop] for first, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
@@ -512,7 +514,7 @@ def map_parts(
     map_: HealthMap, entries: Int64, ranks: Sequence[int], room: int, *, fit: bool = True, flat: bool = False
 ) -> list[tuple[str, str]]:
     """The cells and the name of each line of a map, after those of its heading."""
-    columns = Columns.laid_out(map_.steps, room, fit=fit)
+    columns = StepColumns.laid_out(map_.steps, room, fit=fit)
     if not len(columns) or not len(entries):
         return []
     across = columns.width * len(columns)

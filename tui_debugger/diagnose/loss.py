@@ -20,7 +20,7 @@ from tui_debugger.notes import ShownNote
 
 if TYPE_CHECKING:
     from tui_debugger.check.types import TensorRow
-    from tui_debugger.diagnose.run import Run
+    from tui_debugger.diagnose.run import DiagnosedRun
 
 NAME: Final = "loss"
 _GRADIENTS: Final = "Gradients/"
@@ -68,7 +68,9 @@ def _is_backward(nodes: NodeTable, row: int) -> bool:
     return nodes.category_of(row) is Category.GRADIENT or nodes.names[row].startswith(_GRADIENTS)
 
 
-def recognised_losses(run: Run, rank: int, step: int, progress: ProgressFn = no_progress) -> tuple[ShownNote, ...]:
+def recognised_losses(
+    run: DiagnosedRun, rank: int, step: int, progress: ProgressFn = no_progress
+) -> tuple[ShownNote, ...]:
     """Returns the losses that a step holds, one of each root graph; of a live training those that it sent already."""
     run.flow(rank, progress).table(step)  # first: it may bring nodes
     nodes = run.nodes(rank, progress)
@@ -93,7 +95,7 @@ def _scope_word(node: str) -> str:
     return scope.rpartition("-")[2] or node
 
 
-def _value(run: Run, rank: int, step: int, row: int, progress: ProgressFn) -> float | None:
+def _value(run: DiagnosedRun, rank: int, step: int, row: int, progress: ProgressFn) -> float | None:
     try:
         flow = run.flow(rank)
         at = flow.located(step, row, Side.OUTPUT, 0)
@@ -112,7 +114,7 @@ def _asks_no_check(_key: TensorKey) -> bool:
     return False
 
 
-def _known(run: Run, row: TensorRow, progress: ProgressFn) -> tuple[TensorMeta | None, TensorStats | None]:
+def _known(run: DiagnosedRun, row: TensorRow, progress: ProgressFn) -> tuple[TensorMeta | None, TensorStats | None]:
     if not row.remote:
         measured = run.measure([row], progress)[0]
         return measured.meta, measured.stats

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.check.flow import Flow, Located
+from tui_debugger.check.flow import DataFlow, Located
 from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.tensors import tensor_row
 from tui_debugger.check.types import CheckResult, TensorRow
@@ -28,7 +28,7 @@ from tui_debugger.text.distribution import statistic_texts
 from tui_debugger.text.numbers import NONE, plural
 from tui_debugger.text.phrases import tail
 from tui_debugger.text.rows import hit_row, key_row
-from tui_debugger.text.sketch import UNICODE, Box, Edge, Ink, Sketch, SketchGraph, draw_sketch
+from tui_debugger.text.sketch import UNICODE, Edge, Ink, Sketch, SketchBox, SketchGraph, draw_sketch
 from tui_debugger.text.tables import Column, Cut, FullWidthLine, table_lines
 from tui_debugger.text.tables import Row as TableRow
 from tui_debugger.text.tensors import run_text, shape_text, short_names, slot_text, step_text
@@ -36,10 +36,10 @@ from tui_debugger.text.writer import Meaning, meant
 from tui_debugger.watch.condition_table import CONDITIONS
 
 if TYPE_CHECKING:
-    from tui_debugger.diagnose.run import Run
+    from tui_debugger.diagnose.run import DiagnosedRun
 
 
-class Tie(Enum):
+class RelationKind(Enum):
     """The relation of two tensors."""
 
     SELF = "self"
@@ -83,7 +83,7 @@ class Related:
     row: int
     tensor: TensorRow
     type: str
-    tie: Tie = Tie.SELF
+    tie: RelationKind = RelationKind.SELF
     node: str = ""
     slots: tuple[int, ...] = ()
     hit: Hit | None = None
@@ -124,7 +124,7 @@ class Relations:
         return "nothing makes it" if upstream else "nothing uses it, as far as the graph says"
 
 
-def relations(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> Relations:
+def relations(session: DiagnosedRun, key: TensorKey, progress: ProgressFn = no_progress) -> Relations:
     """Returns what is around a tensor; lists, measures nothing.
 
     Raises:
@@ -134,17 +134,19 @@ def relations(session: Run, key: TensorKey, progress: ProgressFn = no_progress) 
     return retry_when_renumbered(lambda: _RelationsBuilder(session, key, progress).relations())
 
 
-def producers(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
+def producers(session: DiagnosedRun, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
     """Returns what a tensor was made from. See ``relations``."""
     return retry_when_renumbered(lambda: _RelationsBuilder(session, key, progress).producers())
 
 
-def consumers(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
+def consumers(session: DiagnosedRun, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
     """Returns what uses a tensor. See ``relations``."""
     return retry_when_renumbered(lambda: _RelationsBuilder(session, key, progress).consumers())
 
 
-def measured(session: Run, related: Sequence[Related], progress: ProgressFn = no_progress) -> tuple[Related, ...]:
+def measured(
+    session: DiagnosedRun, related: Sequence[Related], progress: ProgressFn = no_progress
+) -> tuple[Related, ...]:
     """The same with statistics.
 
     Raises:
@@ -157,20 +159,20 @@ def measured(session: Run, related: Sequence[Related], progress: ProgressFn = no
 class _RelationsBuilder:
     """Looks around one tensor."""
 
-    def __init__(self, session: Run, key: TensorKey, progress: ProgressFn) -> None:
+    def __init__(self, session: DiagnosedRun, key: TensorKey, progress: ProgressFn) -> None:
         self.session = session
         self.key = key
-        self.flow: Flow = session.flow(key.rank, progress)
+        self.flow: DataFlow = session.flow(key.rank, progress)
         self.row = self.flow.nodes.find(key.node, key.graph)
         if self.row < 0:
             where = f"rank {key.rank} {key.node}"
             raise UnreadableTensorError("the run has no such node", where=where, hint="`tdbg ls` lists the nodes")
         self.here = (key.step, self.flow.located(key.step, self.row, key.side, key.slot, key.round).round)
-        self._marks = _Marks(session, key.rank)
+        self._marks = _RelationMarks(session, key.rank)
 
     def centre(self) -> Related:
         """Returns the tensor itself."""
-        return self._related(self._at(self.here, self.row, self.key.side, self.key.slot), Tie.SELF)
+        return self._related(self._at(self.here, self.row, self.key.side, self.key.slot), RelationKind.SELF)
 
     def relations(self) -> Relations:
         nodes, key = self.flow.nodes, self.key
@@ -200,7 +202,9 @@ class _RelationsBuilder:
         key, row = self.key, self.row
         if key.side is Side.INPUT:
             at = self._feeder(row, key.slot)
-            return () if at is None or at.side is Side.INPUT else (self._related(at, Tie.COPY, row, (key.slot,)),)
+            return (
+                () if at is None or at.side is Side.INPUT else (self._related(at, RelationKind.COPY, row, (key.slot,)),)
+            )
         if not self._is_parameter(row):
             return self._inputs(row)
         if not self._is_updated(row):
@@ -218,11 +222,13 @@ class _RelationsBuilder:
                 found.setdefault(at, []).append(slot)
         return tuple(self._related(at, self._tie(at, writes), row, tuple(into)) for at, into in found.items())
 
-    def _tie(self, at: Located, writes: int) -> Tie:
+    def _tie(self, at: Located, writes: int) -> RelationKind:
         if writes >= 0:
-            return Tie.BEFORE if at.row == writes or at.row in self.flow.shared(writes) else Tie.UPDATE
+            return (
+                RelationKind.BEFORE if at.row == writes or at.row in self.flow.shared(writes) else RelationKind.UPDATE
+            )
         elsewhere = (at.step, at.round) != self.here and self._is_updated(at.row)
-        return Tie.WEIGHT if elsewhere else Tie.INPUT
+        return RelationKind.WEIGHT if elsewhere else RelationKind.INPUT
 
     def _feeder(self, row: int, slot: int) -> Located | None:
         """The tensor that feeds an input: what its producer wrote, else the node's own file; index -1 without both."""
@@ -240,18 +246,18 @@ class _RelationsBuilder:
     def consumers(self) -> tuple[Related, ...]:
         key, row = self.key, self.row
         if key.side is Side.INPUT:
-            return (self._made_by(row, self.here, (key.slot,), Tie.INPUT),)
-        tie = Tie.INPUT
+            return (self._made_by(row, self.here, (key.slot,), RelationKind.INPUT),)
+        tie = RelationKind.INPUT
         after: tuple[int, int] | None = self.here
         if self._is_updated(row):
-            after, tie = self._next_run(), Tie.WEIGHT
+            after, tie = self._next_run(), RelationKind.WEIGHT
         run = after if after is not None else (max(self.session.around.steps(key.rank), default=key.step) + 1, 0)
         found: dict[int, list[int]] = {}
         for consumer, slot in real_consumers(self.flow.nodes, row, key.slot):
             found.setdefault(consumer, []).append(slot)
         made = [self._made_by(consumer, run, tuple(slots), tie) for consumer, slots in found.items()]
         if after is None:  # who would read it is known, what the optimizer would make of it says nothing
-            made = [replace(each, ahead=True) for each in made if each.tie is not Tie.BEFORE]
+            made = [replace(each, ahead=True) for each in made if each.tie is not RelationKind.BEFORE]
         return (*made, *self._written_by())
 
     def _written_by(self) -> Iterator[Related]:
@@ -260,15 +266,15 @@ class _RelationsBuilder:
             holder = self.flow.holder(self.row, slot)
             if holder.row >= 0:
                 at = self._at(self.here, holder.row, Side.OUTPUT, holder.slot)
-                yield self._related(at, Tie.WRITTEN, self.row, (slot,))
+                yield self._related(at, RelationKind.WRITTEN, self.row, (slot,))
 
-    def _made_by(self, row: int, run: tuple[int, int], slots: tuple[int, ...], tie: Tie) -> Related:
+    def _made_by(self, row: int, run: tuple[int, int], slots: tuple[int, ...], tie: RelationKind) -> Related:
         """Returns what a node makes of the tensor; of an optimizer's node the parameter that it writes."""
         update = update_of(self.flow.nodes.op_type(row))
         if update is not None:
             written = self._written(row, slots)
             if written >= 0:
-                tie = Tie.BEFORE if written == self.row else Tie.UPDATE
+                tie = RelationKind.BEFORE if written == self.row else RelationKind.UPDATE
                 return self._related(self._at(run, written, Side.OUTPUT, 0), tie, row, slots)
         outputs = self.flow.slots(run[0], row, Side.OUTPUT, run[1])
         return self._related(self._at(run, row, Side.OUTPUT, min(outputs, default=0)), tie, row, slots)
@@ -298,7 +304,8 @@ class _RelationsBuilder:
             return ()
         others = sorted({*self.flow.slots(*self.at_side(self.row, Side.OUTPUT))} - {key.slot})
         return tuple(
-            self._related(self._at(self.here, self.row, Side.OUTPUT, slot), Tie.OUTPUT, self.row) for slot in others
+            self._related(self._at(self.here, self.row, Side.OUTPUT, slot), RelationKind.OUTPUT, self.row)
+            for slot in others
         )
 
     def at_side(self, row: int, side: Side) -> tuple[int, int, Side, int]:
@@ -308,7 +315,7 @@ class _RelationsBuilder:
     def _at(self, run: tuple[int, int], row: int, side: Side, slot: int) -> Located:
         return self.flow.located(run[0], row, side, slot, run[1])
 
-    def _related(self, at: Located, tie: Tie, node: int = -1, slots: tuple[int, ...] = ()) -> Related:
+    def _related(self, at: Located, tie: RelationKind, node: int = -1, slots: tuple[int, ...] = ()) -> Related:
         nodes = self.flow.nodes
         made = self._maker_of(at) if node >= 0 else at
         text = nodes.constants.get(made.row, "") if self.flow.is_constant(made.row) else ""
@@ -347,10 +354,10 @@ class _RelationsBuilder:
         return self._is_parameter(row) and self.flow.updated(row)
 
 
-class _Marks:
+class _RelationMarks:
     """The findings and the coverage of watchpoints."""
 
-    def __init__(self, session: Run, rank: int) -> None:
+    def __init__(self, session: DiagnosedRun, rank: int) -> None:
         self.session = session
         self._known: dict[tuple[int, int], CheckResult | None] = {}
         enabled = session.watchpoints.enabled()
@@ -410,7 +417,9 @@ class Neighbourhood:
         return replace(self, tensors=tuple(tensors))
 
 
-def neighbourhood(session: Run, key: TensorKey, hops: int = 2, progress: ProgressFn = no_progress) -> Neighbourhood:
+def neighbourhood(
+    session: DiagnosedRun, key: TensorKey, hops: int = 2, progress: ProgressFn = no_progress
+) -> Neighbourhood:
     """Returns what is around a tensor, with every edge between what was found; measures nothing.
 
     Raises:
@@ -421,7 +430,7 @@ def neighbourhood(session: Run, key: TensorKey, hops: int = 2, progress: Progres
 
 
 class _Neighbours:
-    def __init__(self, session: Run, key: TensorKey, progress: ProgressFn) -> None:
+    def __init__(self, session: DiagnosedRun, key: TensorKey, progress: ProgressFn) -> None:
         self._session, self._progress = session, progress
         centre = _RelationsBuilder(session, key, progress).centre()
         self._tensors, self._hops = [centre], [0]
@@ -497,14 +506,14 @@ def sketch_of(
     """
     middle, graphs = found.tensors[0].key, short_names(found.graphs)
 
-    def box(each: Related) -> Box:
+    def box(each: Related) -> SketchBox:
         key, mark = each.key, mark_of(each, row(each))
         elsewhere = key.step != middle.step or (key.round and middle.round and key.round != middle.round)
         note = ("@next" if each.ahead else f"@{run_text(key)}") if elsewhere else ""
         note += f" graph {graphs.get(key.graph, clean(key.graph))}" if key.graph != middle.graph else ""
         foot = "" if key.side is Side.OUTPUT and not key.slot else slot_text(key)
         name = clean(tail(key.node))
-        return Box(spelled(name), mark, spelled(note), foot, important=mark in {"◆", "✗"})
+        return SketchBox(spelled(name), mark, spelled(note), foot, important=mark in {"◆", "✗"})
 
     hops = max(map(abs, found.hops))
     boxes = [box(each) for each in found.tensors]
@@ -537,22 +546,22 @@ def tie_words(related: Related, *, upstream: bool) -> str:
     at, step = f"{slots} of {node}", run_text(related.key)
     if related.ahead:
         return f"{at}, which reads it after the last dumped step"
-    if related.tie is Tie.WEIGHT:
+    if related.tie is RelationKind.WEIGHT:
         when = f"step {step}" if related.tensor.index >= 0 else "the next step"
         return f"{at}: value after step {step}" if upstream else f"{at}, which reads it in {when}"
-    if related.tie is Tie.BEFORE:
+    if related.tie is RelationKind.BEFORE:
         return (
             f"itself after step {step}, before {node} wrote it"
             if upstream
             else f"itself after step {step}, written by {node}"
         )
     words = {
-        Tie.SELF: "the tensor in the middle",
-        Tie.OUTPUT: "another output of the same node",
-        Tie.INPUT: at,
-        Tie.UPDATE: f"{at}, which wrote it" if upstream else f"written with it by {node} ({slots})",
-        Tie.WRITTEN: f"written by {node} ({slots})",
-        Tie.COPY: f"what was written for {at}",
+        RelationKind.SELF: "the tensor in the middle",
+        RelationKind.OUTPUT: "another output of the same node",
+        RelationKind.INPUT: at,
+        RelationKind.UPDATE: f"{at}, which wrote it" if upstream else f"written with it by {node} ({slots})",
+        RelationKind.WRITTEN: f"written by {node} ({slots})",
+        RelationKind.COPY: f"what was written for {at}",
     }
     return words[related.tie]
 

@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 from tui_debugger.causes.by_design_steps import by_design_text
 from tui_debugger.check.hits import is_overflow
 from tui_debugger.check.types import CheckResult
-from tui_debugger.check.verdicts import Judgement, Outcome, coverage_line, findings_line, tally_table
+from tui_debugger.check.verdicts import CheckJudgement, Outcome, coverage_line, findings_line, tally_table
 from tui_debugger.diagnose.explain.explain import explain
-from tui_debugger.diagnose.explain.guidance import GLYPHS, Advice, Guidance, Section, guidance_row, section_title
+from tui_debugger.diagnose.explain.guidance import (
+    GLYPHS,
+    Advice,
+    Guidance,
+    GuidanceSection,
+    guidance_row,
+    section_title,
+)
 from tui_debugger.diagnose.origin.search import Origin, OriginReport, StepSearch
 from tui_debugger.diagnose.origin.text import found_words, origin_lines, report_rows, when_words
 from tui_debugger.errors import CancelledError, TdbgError
@@ -29,7 +36,7 @@ from tui_debugger.watch.recommended import RECOMMENDED
 from tui_debugger.watch.text import format_watch
 
 if TYPE_CHECKING:
-    from tui_debugger.diagnose.run import Run
+    from tui_debugger.diagnose.run import DiagnosedRun
 
 
 MOST_EXPLAINED: Final = 6
@@ -66,7 +73,7 @@ class Material:
     ranks: tuple[int, ...]
     steps: tuple[int, ...]
     result: CheckResult
-    judgement: Judgement
+    judgement: CheckJudgement
     origins: OriginReport | None
     overflow: bool
     explained: tuple[Guidance, ...]
@@ -91,10 +98,10 @@ class Material:
 
 
 def gather(
-    session: Run,
+    session: DiagnosedRun,
     path: str,
     result: CheckResult,
-    judgement: Judgement,
+    judgement: CheckJudgement,
     progress: ProgressFn = no_progress,
     *,
     scope: Sequence[str] = (),
@@ -132,7 +139,7 @@ def gather(
 
 
 def _origins(
-    session: Run,
+    session: DiagnosedRun,
     result: CheckResult,
     hits: Sequence[Hit],
     troubles: list[str],
@@ -160,7 +167,7 @@ def _origins(
     return report
 
 
-def _measure_origins(session: Run, hits: Sequence[Hit], progress: ProgressFn) -> None:
+def _measure_origins(session: DiagnosedRun, hits: Sequence[Hit], progress: ProgressFn) -> None:
     """Gets what went into the origins and came out of them: a training that runs says only what it is asked for."""
     for hit in [hit for hit in hits if hit.origin and hit.stats is None][:MOST_EXPLAINED]:
         session.measure(session.tensor_rows(hit.key.rank, hit.key.step, hit.row, hit.key.round), progress)
@@ -187,7 +194,7 @@ def _conditions(hit: Hit) -> set[str]:
     return {each.condition for each in hit.results if each.verdict is Verdict.FINDING and not each.error} or {"error"}
 
 
-def _explained_tensors(session: Run, hit: Hit, troubles: list[str], progress: ProgressFn) -> Guidance | None:
+def _explained_tensors(session: DiagnosedRun, hit: Hit, troubles: list[str], progress: ProgressFn) -> Guidance | None:
     try:
         return explain(session, hit.key, hit, progress)
     except CancelledError:
@@ -446,7 +453,7 @@ def _guidance(guidance: Guidance, material: Material) -> Iterator[str]:
         yield ""
 
 
-def _section(section: Section, path: str) -> Iterator[str]:
+def _section(section: GuidanceSection, path: str) -> Iterator[str]:
     yield f"**{prose(section_title(section))}**: {prose(section.found)}."
     yield ""
     for cause in section.causes:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
 from tui_debugger.check.contents import Contents
-from tui_debugger.check.flow import Flow
+from tui_debugger.check.flow import DataFlow
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.pipeline import Checks
 from tui_debugger.check.types import CheckResult, Pair, TensorRow
@@ -31,7 +31,7 @@ from tui_debugger.model import (
 from tui_debugger.notes import RunNotes, ShownNote
 from tui_debugger.sources.base import CallArguments, RankPlaces
 from tui_debugger.sources.scope import ListedRun
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 
 
 class WatchpointsOfRun(Protocol):
@@ -51,7 +51,7 @@ class WatchpointsOfRun(Protocol):
         ...
 
 
-class Run(Protocol):
+class DiagnosedRun(Protocol):
     """A run: its steps, nodes, tensors, and what checks found. See ``Session`` for what each member does."""
 
     @property
@@ -70,7 +70,7 @@ class Run(Protocol):
         ...
 
     @property
-    def workers(self) -> Workers:
+    def workers(self) -> MeasureWorkers:
         """The workers for long work on tensors."""
         ...
 
@@ -80,7 +80,7 @@ class Run(Protocol):
 
     def close(self) -> None: ...
 
-    def another(self, path: Path) -> Run: ...
+    def another(self, path: Path) -> DiagnosedRun: ...
 
     @property
     def around(self) -> ListedRun:
@@ -117,7 +117,7 @@ class Run(Protocol):
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable: ...
 
-    def flow(self, rank: int, progress: ProgressFn = no_progress) -> Flow: ...
+    def flow(self, rank: int, progress: ProgressFn = no_progress) -> DataFlow: ...
 
     def graph_names(self, ranks: Iterable[int] | None = None) -> tuple[str, ...]: ...
 
@@ -172,7 +172,7 @@ class Run(Protocol):
     ) -> OriginReport: ...
 
 
-def ranks_of(run: Run) -> list[int]:
+def ranks_of(run: DiagnosedRun) -> list[int]:
     """Returns the ranks of a run.
 
     Raises:

@@ -18,11 +18,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64, Int64, Mask, UInt8
-from tui_debugger.check.flow import Flow
+from tui_debugger.check.flow import DataFlow
 from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.types import Pair
-from tui_debugger.diagnose.run import Run
-from tui_debugger.diagnose.trend import Point, State
+from tui_debugger.diagnose.run import DiagnosedRun
+from tui_debugger.diagnose.trend import Point, PointState
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import TRAINABLE, Progress, ProgressFn, Side, TensorKey, TensorMeta, no_progress
 from tui_debugger.sources.base import TensorFlag, TensorTable
@@ -181,7 +181,7 @@ class WeightPath:
         kind: weights of one kind are alike: the last part of the name, and whether it is a matrix or a vector.
         meta: element type and shape, where known.
         steps, rounds: of each point.
-        state: ``State`` of each point.
+        state: ``PointState`` of each point.
         norm: root of the sum of squares; NaN where it is not known, or an element is NaN or Inf.
         ratio: norm of the update since the point before that has values / norm there; NaN where there is none. 0 / 0
             is 0.
@@ -210,12 +210,12 @@ class WeightPath:
     @property
     def points(self) -> int:
         """Points with values or statistics."""
-        return int(np.isin(self.state, (State.MEASURED, State.RECORDED)).sum())
+        return int(np.isin(self.state, (PointState.MEASURED, PointState.RECORDED)).sum())
 
     @property
     def with_values(self) -> int:
         """Points with values."""
-        return int((self.state == State.MEASURED).sum())
+        return int((self.state == PointState.MEASURED).sum())
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -259,7 +259,7 @@ class WeightPath:
         return int(self.steps[bad[0]]) if len(bad) else None
 
 
-class About(Enum):
+class RemarkKind(Enum):
     """The subjects of a remark: a word for documents."""
 
     NOT_FINITE = "not_finite"
@@ -282,7 +282,7 @@ class Remark:
         text: a few words.
     """
 
-    about: About
+    about: RemarkKind
     weight: int
     size: float
     text: str
@@ -329,7 +329,7 @@ class Trajectory:
     @property
     def unreadable(self) -> int:
         """Tensors that could not be read."""
-        return sum(int((each.state == State.UNREADABLE).sum()) for each in self.weights)
+        return sum(int((each.state == PointState.UNREADABLE).sum()) for each in self.weights)
 
     @property
     def exit_code(self) -> int:
@@ -341,7 +341,7 @@ class Trajectory:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _WeightWriting:
     """One writing of a weight."""
 
     turn: int
@@ -353,7 +353,7 @@ class _Place:
     table: TensorTable
 
 
-def trajectory(session: Run, pairs: Sequence[Pair], progress: ProgressFn = no_progress) -> Trajectory:
+def trajectory(session: DiagnosedRun, pairs: Sequence[Pair], progress: ProgressFn = no_progress) -> Trajectory:
     """Follows every weight in scope over some steps.
 
     Raises:
@@ -364,10 +364,12 @@ def trajectory(session: Run, pairs: Sequence[Pair], progress: ProgressFn = no_pr
         steps.setdefault(rank, []).append(step)
     paths: list[WeightPath] = []
     absent: list[tuple[int, str]] = []
-    lists: list[tuple[int, Flow, list[tuple[int, list[_Place]]]]] = []
+    lists: list[tuple[int, DataFlow, list[tuple[int, list[_WeightWriting]]]]] = []
     for rank, of_rank in steps.items():
 
-        def ask(rank: int = rank, of_rank: list[int] = of_rank) -> tuple[Flow, list[tuple[int, list[_Place]]]]:
+        def ask(
+            rank: int = rank, of_rank: list[int] = of_rank
+        ) -> tuple[DataFlow, list[tuple[int, list[_WeightWriting]]]]:
             flow = session.flow(rank, progress)
             return flow, _weights(flow, session, of_rank)
 
@@ -391,7 +393,7 @@ def _counting(progress: ProgressFn, before: int, total: int) -> ProgressFn:
     return tell
 
 
-def _weights(flow: Flow, session: Run, steps: Sequence[int]) -> list[tuple[int, list[_Place]]]:
+def _weights(flow: DataFlow, session: DiagnosedRun, steps: Sequence[int]) -> list[tuple[int, list[_WeightWriting]]]:
     """Every weight of a rank, by the row of the graph that updates it, with its writings in the order of time."""
     tables = {step: flow.table(step) for step in steps}  # first: they may bring nodes
     nodes, scope = flow.nodes, session.in_scope(flow.rank)
@@ -404,7 +406,9 @@ def _weights(flow: Flow, session: Run, steps: Sequence[int]) -> list[tuple[int, 
         seen.update(mates)
         own = [each for each in mates if not flow.updated_elsewhere(each)] or list(mates)
         places = [
-            _Place(flow.turn(each, step, int(table.round[at])), step, int(table.round[at]), each, int(slot), at, table)
+            _WeightWriting(
+                flow.turn(each, step, int(table.round[at])), step, int(table.round[at]), each, int(slot), at, table
+            )
             for step, table in tables.items()
             for each in own
             for at in table.of_node(each, every=True).tolist()
@@ -416,9 +420,9 @@ def _weights(flow: Flow, session: Run, steps: Sequence[int]) -> list[tuple[int, 
     return found
 
 
-def _follow(rank: int, flow: Flow, row: int, places: Sequence[_Place], progress: ProgressFn) -> WeightPath:
+def _follow(rank: int, flow: DataFlow, row: int, places: Sequence[_WeightWriting], progress: ProgressFn) -> WeightPath:
     """Reads a weight point by point."""
-    columns = _Columns()
+    columns = _PointColumns()
     name = flow.nodes.names[row]
     for number_, place in enumerate(places):
 
@@ -432,10 +436,10 @@ def _follow(rank: int, flow: Flow, row: int, places: Sequence[_Place], progress:
     return columns.path(key, last.row, [places[at] for at in columns.kept])
 
 
-class _Numbers(NamedTuple):
+class _PointNumbers(NamedTuple):
     """The numbers of one point: the columns of ``WeightPath``."""
 
-    state: State
+    state: PointState
     norm: float = math.nan
     ratio: float = math.nan
     cosine: float = math.nan
@@ -443,13 +447,13 @@ class _Numbers(NamedTuple):
     finite: bool = True
 
 
-class _Columns:
+class _PointColumns:
     """The points of one weight while it is read, as columns."""
 
     def __init__(self) -> None:
         self.kept: list[int] = []
         self._count = 0
-        self._rows: list[_Numbers] = []
+        self._rows: list[_PointNumbers] = []
         self._errors: dict[Point, str] = {}
         self._window: deque[Array] = deque(maxlen=2)
         self._length = math.nan
@@ -463,7 +467,7 @@ class _Columns:
         self._step = -1
         self.meta: TensorMeta | None = None
 
-    def add(self, place: _Place, progress: ProgressFn) -> None:
+    def add(self, place: _WeightWriting, progress: ProgressFn) -> None:
         """Takes a writing in."""
         at, self._count = self._count, self._count + 1
         progress(Progress(0, 0))
@@ -477,30 +481,30 @@ class _Columns:
             except (TdbgError, OSError, ValueError) as error:
                 what = error.what if isinstance(error, TdbgError) else str(error)
                 self._errors[place.step, place.round] = what
-                found = _Numbers(State.UNREADABLE)
+                found = _PointNumbers(PointState.UNREADABLE)
             if found is not None:
                 self._take(at, found)
         self._step = place.step
 
-    def _take(self, at: int, found: _Numbers) -> None:
+    def _take(self, at: int, found: _PointNumbers) -> None:
         self.kept.append(at)
         self._rows.append(found)
 
-    def _of_record(self, place: _Place, flags: TensorFlag) -> _Numbers:
+    def _of_record(self, place: _WeightWriting, flags: TensorFlag) -> _PointNumbers:
         stats, described = place.table.recorded(place.index), place.table.recorded_meta(place.index)
         if described is not None:
             self.meta = TensorMeta(described[0], described[1], 0)
         if stats is None or flags & TensorFlag.UNKNOWN:
-            return _Numbers(State.NO_NUMBERS)
+            return _PointNumbers(PointState.NO_NUMBERS)
         self._recorded.append((place.table.hashed(place.index), stats))
         norm = stats.norm if not stats.bad else None
-        return _Numbers(State.RECORDED, math.nan if norm is None else norm, finite=not stats.bad)
+        return _PointNumbers(PointState.RECORDED, math.nan if norm is None else norm, finite=not stats.bad)
 
-    def _of_values(self, place: _Place, values: Array, progress: ProgressFn) -> _Numbers | None:
+    def _of_values(self, place: _WeightWriting, values: Array, progress: ProgressFn) -> _PointNumbers | None:
         """The numbers of a point; None for a second writing in one step that changes nothing."""
         self.meta = TensorMeta(name_of(values.dtype), tuple(values.shape), values.nbytes)
         if not is_numeric(values.dtype):
-            return _Numbers(State.NO_NUMBERS)
+            return _PointNumbers(PointState.NO_NUMBERS)
         before = self._window[-1] if self._window else None
         if before is not None and before.shape != values.shape:
             self._errors[place.step, place.round] = (
@@ -525,7 +529,7 @@ class _Columns:
         rank = self._rank(values, finite=found.finite)
         self._window.append(values)
         self._length, self._before = length, norm
-        return _Numbers(State.MEASURED, norm, ratio, cosine, rank, found.finite)
+        return _PointNumbers(PointState.MEASURED, norm, ratio, cosine, rank, found.finite)
 
     def _rank(self, values: Array, *, finite: bool) -> float:
         if values.ndim < 2 or not values.size:
@@ -550,7 +554,7 @@ class _Columns:
         """No further writing comes."""
         self._end_rank()
 
-    def path(self, key: TensorKey, row: int, places: Sequence[_Place]) -> WeightPath:
+    def path(self, key: TensorKey, row: int, places: Sequence[_WeightWriting]) -> WeightPath:
         """The weight over its points."""
         state, *columns, finite = zip(*self._rows, strict=True)
         norm, ratio, cosine, rank = (np.array(each, np.float64) for each in columns)
@@ -623,21 +627,21 @@ def unlike_their_kind(paths: Sequence[WeightPath]) -> dict[int, tuple[float, flo
 
 
 def _remarks(paths: Sequence[WeightPath]) -> Iterator[Remark]:
-    """All remarks, by kind in the order of ``About``."""
+    """All remarks, by kind in the order of ``RemarkKind``."""
     bad = [(each.first_bad, place) for place, each in enumerate(paths) if each.first_bad is not None]
     for step, place in sorted(bad):
-        yield Remark(About.NOT_FINITE, place, float(step), f"NaN or Inf from step {step_text(step)}")
+        yield Remark(RemarkKind.NOT_FINITE, place, float(step), f"NaN or Inf from step {step_text(step)}")
     for place, each in enumerate(paths):
         if each.still in _STILL and each.first_bad is None:
-            yield Remark(About.STILL, place, 0.0, each.still.value)
+            yield Remark(RemarkKind.STILL, place, 0.0, each.still.value)
     growth = [(each.growth, place) for place, each in enumerate(paths)]
     for factor, place in sorted((each for each in growth if GROWN <= each[0] < math.inf), reverse=True):
-        yield Remark(About.GROWS, place, factor, f"grows {times(factor)}")
+        yield Remark(RemarkKind.GROWS, place, factor, f"grows {times(factor)}")
     for factor, place in sorted(each for each in growth if each[0] <= 1 / GROWN):
         text = f"shrinks to 1/{number(float(f'{1 / factor:.3g}'))}" if factor else "shrinks to 0"
-        yield Remark(About.SHRINKS, place, factor, text)
+        yield Remark(RemarkKind.SHRINKS, place, factor, text)
     unlike = sorted(unlike_their_kind(paths).items(), key=lambda each: -abs(each[1][0]))
-    for about, more in ((About.MORE, True), (About.LESS, False)):
+    for about, more in ((RemarkKind.MORE, True), (RemarkKind.LESS, False)):
         for place, (score, factor) in unlike:
             if (score > 0) is more:
                 ratio = number(float(f"{factor if more else 1 / factor:.3g}"))
@@ -646,7 +650,7 @@ def _remarks(paths: Sequence[WeightPath]) -> Iterator[Remark]:
     for place, each in enumerate(paths):
         first, last = each.rank_ends
         if last < COLLAPSED * first:
-            yield Remark(About.RANK, place, last / first, f"effective rank {_rank(first)} to {_rank(last)}")
+            yield Remark(RemarkKind.RANK, place, last / first, f"effective rank {_rank(first)} to {_rank(last)}")
 
 
 _STILL: Final = frozenset({Stillness.BYTES, Stillness.DIGESTS, Stillness.STATISTICS})
@@ -670,7 +674,7 @@ def headline(found: Trajectory) -> str:
         return "no weight was dumped at these steps"
     if not found.known():
         return f"nothing to compare: no weight of {total} has two steps"
-    parts = [_remarks_text(found, about) for about in About]
+    parts = [_remarks_text(found, about) for about in RemarkKind]
     said = [each for each in parts if each]
     if said:
         said[0] = said[0].replace(" ", f" of {plural(total, 'weight')} ", 1)
@@ -685,7 +689,7 @@ def headline(found: Trajectory) -> str:
     return "; ".join(said)
 
 
-def _remarks_text(found: Trajectory, about: About) -> str:
+def _remarks_text(found: Trajectory, about: RemarkKind) -> str:
     """``3 never move: a, b, c``."""
     remarks = [each for each in found.remarks if each.about is about]
     if not remarks:
@@ -694,15 +698,15 @@ def _remarks_text(found: Trajectory, about: About) -> str:
     one = len(remarks) == 1
     strongest = remarks[0].text
     alike = remarks[0].size == remarks[-1].size
-    since = strongest.removeprefix("NaN or Inf ")
+    bad = strongest if alike else f"NaN or Inf, the first {strongest.removeprefix('NaN or Inf ')}"
     words = {
-        About.NOT_FINITE: f"{'holds' if one else 'hold'} {strongest if alike else f'NaN or Inf, the first {since}'}",
-        About.STILL: "never moves" if one else "never move",
-        About.GROWS: strongest if one else f"grow, up to {strongest.removeprefix('grows ')}",
-        About.SHRINKS: strongest if one else f"shrink, the most {strongest.removeprefix('shrinks ')}",
-        About.MORE: strongest if one else f"change more than their kind, up to {strongest.split()[1]} times",
-        About.LESS: strongest if one else f"change less than their kind, up to {strongest.split()[1]} times",
-        About.RANK: f"{'loses' if one else 'lose'} rank ({strongest.removeprefix('effective ')})",
+        RemarkKind.NOT_FINITE: f"{'holds' if one else 'hold'} {bad}",
+        RemarkKind.STILL: "never moves" if one else "never move",
+        RemarkKind.GROWS: strongest if one else f"grow, up to {strongest.removeprefix('grows ')}",
+        RemarkKind.SHRINKS: strongest if one else f"shrink, the most {strongest.removeprefix('shrinks ')}",
+        RemarkKind.MORE: strongest if one else f"change more than their kind, up to {strongest.split()[1]} times",
+        RemarkKind.LESS: strongest if one else f"change less than their kind, up to {strongest.split()[1]} times",
+        RemarkKind.RANK: f"{'loses' if one else 'lose'} rank ({strongest.removeprefix('effective ')})",
     }
     return f"{len(remarks)} {words[about]}: {names}"
 
@@ -731,7 +735,7 @@ def doubts(found: Trajectory) -> list[str]:
     """Returns the reasons for exit code 2: weights that could not be read, by name."""
     said = []
     for each in found.weights:
-        bad = [point for point in each.errors if _state_at(each, point) is State.UNREADABLE]
+        bad = [point for point in each.errors if _state_at(each, point) is PointState.UNREADABLE]
         for why in dict.fromkeys(each.errors[point] for point in bad):
             steps = [point[0] for point in bad if each.errors[point] == why]
             said.append(f"{found.name(each)}: {clean(why)} at {steps_text(steps)}")
@@ -740,9 +744,9 @@ def doubts(found: Trajectory) -> list[str]:
     return said
 
 
-def _state_at(weight: WeightPath, point: Point) -> State:
+def _state_at(weight: WeightPath, point: Point) -> PointState:
     at = np.flatnonzero((weight.steps == point[0]) & (weight.rounds == point[1]))
-    return State(int(weight.state[at[-1]])) if len(at) else State.ABSENT
+    return PointState(int(weight.state[at[-1]])) if len(at) else PointState.ABSENT
 
 
 TITLES: Final = (
@@ -801,7 +805,7 @@ def levels(found: Trajectory, weight: WeightPath) -> UInt8:
     codes = np.zeros(len(found.steps), np.uint8)
     sizes = np.where(weight.ratio > 0, 3 + np.searchsorted(_BOUNDS, weight.ratio, side="right"), 2)
     sizes = np.where(np.isnan(weight.ratio), 0, sizes)
-    sizes = np.where(weight.state == State.UNREADABLE, 1, sizes)
+    sizes = np.where(weight.state == PointState.UNREADABLE, 1, sizes)
     sizes = np.where(~weight.finite, len(LEVELS) - 1, sizes).astype(np.uint8)
     np.maximum.at(codes, np.searchsorted(found.steps, weight.steps), sizes)
     return codes
@@ -821,7 +825,7 @@ def row(found: Trajectory, place: int) -> dict[str, Any]:
         {
             "step": int(each.steps[at]),
             **({"round": int(each.rounds[at])} if each.rounds[at] else {}),
-            "state": State(int(each.state[at])).name.lower(),
+            "state": PointState(int(each.state[at])).name.lower(),
             **{key: _plain(float(getattr(each, name)[at])) for key, name in _COLUMNS.items()},
             "finite": bool(each.finite[at]),
             "error": each.errors.get((int(each.steps[at]), int(each.rounds[at])), ""),

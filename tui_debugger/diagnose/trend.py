@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.arrays import Float64, Int64, UInt8
-from tui_debugger.check.flow import Flow
+from tui_debugger.check.flow import DataFlow
 from tui_debugger.check.hits import is_overflow
 from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.categories import relatives
 from tui_debugger.model import Hit, Progress, ProgressFn, Side, TensorKey, TensorMeta, TensorStats, Verdict, no_progress
@@ -39,7 +39,7 @@ TOGETHER: Final = 256
 _COLUMN: Final = {metric: number for number, metric in enumerate(METRICS)}
 
 
-class State(IntEnum):
+class PointState(IntEnum):
     """The knowledge of a tensor at a step."""
 
     ABSENT = 0
@@ -67,7 +67,7 @@ class Series:
         rounds: which writing of the step each point is: see ``TensorKey.round``.
         turns: the turn of the run of each point: ascending.
         values: [metric, point] in the order of ``METRICS``; NaN where there is no such value or it is not known.
-        state: ``State`` by point.
+        state: ``PointState`` by point.
         health: ``stats.health.Health`` by point, as far as the session has checked.
         hit_texts: what the hits say, by (step, round): abbreviations of their conditions.
         errors: why the tensor could not be read, by (step, round).
@@ -109,14 +109,14 @@ class Series:
     @property
     def known(self) -> int:
         """Steps with statistics."""
-        return int(((self.state == State.MEASURED) | (self.state == State.RECORDED)).sum())
+        return int(((self.state == PointState.MEASURED) | (self.state == PointState.RECORDED)).sum())
 
-    def count(self, state: State) -> int:
+    def count(self, state: PointState) -> int:
         """Steps in a state."""
         return int((self.state == state).sum())
 
 
-def trend(session: Run, key: TensorKey, steps: Sequence[int], progress: ProgressFn = no_progress) -> Series:
+def trend(session: DiagnosedRun, key: TensorKey, steps: Sequence[int], progress: ProgressFn = no_progress) -> Series:
     """The history of a tensor over some steps of its rank; what was measured before is not read again.
 
     Raises:
@@ -160,20 +160,20 @@ def joined(parts: Sequence[Series]) -> Series:
     )
 
 
-def with_hits(session: Run, series: Series) -> Series:
+def with_hits(session: DiagnosedRun, series: Series) -> Series:
     """The same with what the session has found by now."""
     points = [series.point(index) for index in range(len(series.steps))]
     health, hit_texts = _health(session, series.key, series.row, points, series.state)
     return dataclasses.replace(series, health=health, hit_texts=hit_texts)
 
 
-def unchecked(session: Run, series: Series) -> list[tuple[int, int]]:
+def unchecked(session: DiagnosedRun, series: Series) -> list[tuple[int, int]]:
     """The (rank, step) pairs at which a tensor was dumped and that the watchpoints as they are did not judge yet."""
-    rank, there = series.key.rank, series.steps[series.state != State.ABSENT]
+    rank, there = series.key.rank, series.steps[series.state != PointState.ABSENT]
     return [(rank, step) for step in dict.fromkeys(there.tolist()) if not session.fresh([(rank, step)])]
 
 
-def related(session: Run, key: TensorKey) -> tuple[tuple[str, TensorKey], ...]:
+def related(session: DiagnosedRun, key: TensorKey) -> tuple[tuple[str, TensorKey], ...]:
     """The weight, gradient and optimizer state that an output belongs to, where the graph tells: (word, tensor)."""
     nodes = session.nodes(key.rank)
     row = nodes.find(key.node, key.graph)
@@ -186,7 +186,7 @@ def related(session: Run, key: TensorKey) -> tuple[tuple[str, TensorKey], ...]:
     return tuple(found)
 
 
-def _part(session: Run, key: TensorKey, steps: Sequence[int], progress: ProgressFn) -> Series:
+def _part(session: DiagnosedRun, key: TensorKey, steps: Sequence[int], progress: ProgressFn) -> Series:
     listed = retry_when_renumbered(lambda: _listed(session.flow(key.rank, progress), key, steps))
     row, rows, turns = listed
     measured = session.measure([each for each in rows if each.index >= 0], progress)
@@ -222,7 +222,7 @@ def _part(session: Run, key: TensorKey, steps: Sequence[int], progress: Progress
     )
 
 
-def _listed(flow: Flow, key: TensorKey, steps: Sequence[int]) -> tuple[int, list[TensorRow], Int64]:
+def _listed(flow: DataFlow, key: TensorKey, steps: Sequence[int]) -> tuple[int, list[TensorRow], Int64]:
     """The node's row, and the tensor in each run, with the turns of these; index -1 where it was not dumped."""
     rows: list[TensorRow] = []
     tables = [flow.table(step) for step in steps]  # first: they may bring the node
@@ -258,14 +258,14 @@ def _listed(flow: Flow, key: TensorKey, steps: Sequence[int]) -> tuple[int, list
     return row, rows, np.array([place[0] for place in places], np.int64)
 
 
-def _state(row: TensorRow) -> State:
+def _state(row: TensorRow) -> PointState:
     if row.error:
-        return State.UNREADABLE
+        return PointState.UNREADABLE
     if row.index < 0:
-        return State.ABSENT
+        return PointState.ABSENT
     if row.stats is None:
-        return State.NO_NUMBERS if row.meta is not None else State.UNREADABLE
-    return State.RECORDED if row.recorded else State.MEASURED
+        return PointState.NO_NUMBERS if row.meta is not None else PointState.UNREADABLE
+    return PointState.RECORDED if row.recorded else PointState.MEASURED
 
 
 _COUNTS: Final = tuple((metric, field) for metric, field in METRICS.items() if field.form is Form.COUNT)
@@ -283,9 +283,9 @@ def _values(stats: TensorStats) -> list[float]:
 
 
 def _health(
-    session: Run, key: TensorKey, row: int, points: Sequence[Point], state: UInt8
+    session: DiagnosedRun, key: TensorKey, row: int, points: Sequence[Point], state: UInt8
 ) -> tuple[UInt8, dict[Point, str]]:
-    health = np.where(state == State.ABSENT, Health.ABSENT, Health.UNCHECKED).astype(np.uint8)
+    health = np.where(state == PointState.ABSENT, Health.ABSENT, Health.UNCHECKED).astype(np.uint8)
     hit_texts: dict[Point, str] = {}
     known_results, version = session.checks().known_results, session.watchpoints.version
     for place in np.flatnonzero(health).tolist():
@@ -402,7 +402,7 @@ class Legend:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drawing:
+class TrendPlot:
     """A plot with what is said beside it.
 
     Attributes:
@@ -440,7 +440,7 @@ class Drawing:
 
 
 @dataclass(frozen=True, slots=True)
-class Canvas:
+class PlotArea:
     """The room for plots, and how they are drawn.
 
     Attributes:
@@ -458,7 +458,7 @@ class Canvas:
     margin: int = 0
 
 
-def drawing(series: Sequence[Series], group: Group, canvas: Canvas, notes: RunNotes = NO_NOTES) -> Drawing:
+def drawing(series: Sequence[Series], group: Group, canvas: PlotArea, notes: RunNotes = NO_NOTES) -> TrendPlot:
     """Draws a group of metrics, of ``groups_for(len(series))``, of one or several tensors; or of ``note_groups``."""
     if group.note:
         return _note_drawing(series, group, canvas, notes)
@@ -483,10 +483,10 @@ def drawing(series: Sequence[Series], group: Group, canvas: Canvas, notes: RunNo
         codes = worth_marking(each)
         at = np.flatnonzero(codes)
         np.maximum.at(marks, plot.columns(each.steps[at].astype(np.float64)), codes[at])
-    return Drawing(group, plot, marks, tuple(legend), canvas.log, not np.isfinite(values).any())
+    return TrendPlot(group, plot, marks, tuple(legend), canvas.log, not np.isfinite(values).any())
 
 
-def _note_drawing(series: Sequence[Series], group: Group, canvas: Canvas, notes: RunNotes) -> Drawing:
+def _note_drawing(series: Sequence[Series], group: Group, canvas: PlotArea, notes: RunNotes) -> TrendPlot:
     """Draws a note over the steps of the tensors, so that it stands below their plots; without any over its own."""
     noted, found = notes.curve(group.note)
     steps, values = np.array(noted, np.float64), np.array(found, np.float64)
@@ -501,7 +501,7 @@ def _note_drawing(series: Sequence[Series], group: Group, canvas: Canvas, notes:
     codes = np.where(np.isnan(values), Health.NAN, np.where(np.isinf(values), Health.INF, Health.ABSENT))
     at = np.flatnonzero(codes)
     np.maximum.at(marks, plot.columns(steps[at]), codes[at].astype(np.uint8))
-    return Drawing(group, plot, marks, (), canvas.log, not np.isfinite(values).any())
+    return TrendPlot(group, plot, marks, (), canvas.log, not np.isfinite(values).any())
 
 
 def note_rows(notes: RunNotes) -> list[dict[str, object]]:
@@ -513,7 +513,7 @@ def worth_marking(series: Series) -> UInt8:
     """By step what is bad there: by the checks, and by the statistics themselves; else ABSENT."""
     codes = np.where(series.health >= WORTH_A_LOOK, series.health, Health.ABSENT).astype(np.uint8)
     for code, bad in (
-        (Health.UNREADABLE, series.state == State.UNREADABLE),
+        (Health.UNREADABLE, series.state == PointState.UNREADABLE),
         (Health.INF, series.of("inf") > 0),
         (Health.NAN, series.of("nan") > 0),
     ):
@@ -531,11 +531,11 @@ def about(series: Series) -> str:
     """``float32 8×10, 6 steps: 5 measured, 1 not dumped``."""
     meta = f"{type_text(series.meta)}, " if series.meta is not None else ""
     words = {
-        State.MEASURED: "measured",
-        State.RECORDED: "with recorded statistics only",
-        State.NO_NUMBERS: "without numbers",
-        State.UNREADABLE: "unreadable",
-        State.ABSENT: "not dumped",
+        PointState.MEASURED: "measured",
+        PointState.RECORDED: "with recorded statistics only",
+        PointState.NO_NUMBERS: "without numbers",
+        PointState.UNREADABLE: "unreadable",
+        PointState.ABSENT: "not dumped",
     }
     counts = [f"{series.count(state):,} {word}" for state, word in words.items() if series.count(state)]
     return f"{meta}{plural(len(series.steps), 'step')}: {', '.join(counts) or 'none'}"
@@ -545,13 +545,13 @@ def cells(series: Series, index: int) -> tuple[str, ...]:
     """A row of the table, in the order of ``TITLES``."""
     point = series.point(index)
     codes = worth_marking_at(series, index)
-    state = State(int(series.state[index]))
-    if state in (State.ABSENT, State.UNREADABLE):
-        reason = series.errors.get(point, "unreadable" if state is State.UNREADABLE else "not dumped")
+    state = PointState(int(series.state[index]))
+    if state in (PointState.ABSENT, PointState.UNREADABLE):
+        reason = series.errors.get(point, "unreadable" if state is PointState.UNREADABLE else "not dumped")
         return (_place(point), GLYPHS[codes], clean(reason.partition("\n")[0]))
     values = [_shown_at(series, metric, index) for metric in ("min", "mean", "max", "norm", "nan", "inf")]
     notes = [series.hit_texts.get(point, "")]
-    notes += ["recorded"] if state is State.RECORDED else ["no numbers"] if state is State.NO_NUMBERS else []
+    notes += ["recorded"] if state is PointState.RECORDED else ["no numbers"] if state is PointState.NO_NUMBERS else []
     return (_place(point), GLYPHS[codes], *values, " ".join(filter(None, notes)))
 
 
@@ -565,7 +565,7 @@ def step_words(series: Series, index: int, notes: str = "") -> str:
     """Returns what the table leaves out of one step: its ``notes``, other statistics, or why there are none."""
     point = series.point(index)
     words = [f"step {_place(point)}", *([notes] if notes else [])]
-    if int(series.state[index]) in (State.MEASURED, State.RECORDED):
+    if int(series.state[index]) in (PointState.MEASURED, PointState.RECORDED):
         more = ("abs_mean", "std", "zero", *_LATER)
         words += [f"{METRICS[each].on_screen} {_shown_at(series, each, index)}" for each in more]
     else:
@@ -579,7 +579,7 @@ def worth_marking_at(series: Series, index: int) -> Health:
     code = int(series.health[index])
     nan, inf = float(series.of("nan")[index]), float(series.of("inf")[index])
     shown_ = [code, Health.NAN if nan > 0 else 0, Health.INF if inf > 0 else 0]
-    if series.state[index] == State.UNREADABLE:
+    if series.state[index] == PointState.UNREADABLE:
         shown_.append(Health.UNREADABLE)
     return Health(max(shown_))
 
@@ -613,7 +613,7 @@ def rows(series: Series) -> list[dict[str, object]]:
             {
                 "step": step,
                 **({"round": int(series.rounds[index])} if series.rounds[index] else {}),
-                "state": State(int(series.state[index])).name.lower(),
+                "state": PointState(int(series.state[index])).name.lower(),
                 **metrics,
                 **({"at_least": sorted(bounds)} if (bounds := series.at_least.get(series.point(index))) else {}),
                 "hits": series.hit_texts.get(series.point(index), ""),
@@ -623,7 +623,7 @@ def rows(series: Series) -> list[dict[str, object]]:
     return found
 
 
-def full_text(series: Sequence[Series], drawings: Sequence[Drawing]) -> str:
+def full_text(series: Sequence[Series], drawings: Sequence[TrendPlot]) -> str:
     """Everything: the tensors, the plots, every row of every table."""
     ranks = [each.key.rank for each in series]
     graphs = len({each.key.graph for each in series}) > 1

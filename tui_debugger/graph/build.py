@@ -227,7 +227,7 @@ def build_table(
         roots: numbers of the graphs that training starts, where that is known better than from the files: in
             control flow each graph calls itself a root.
     """
-    columns = _Columns()
+    columns = _GrowingColumns()
     for graph in graphs:
         columns.add_graph(graph)
     table = with_roots(columns.table(), roots)
@@ -266,7 +266,7 @@ def clean_path(path: str) -> str:
     return path if "//" not in path and path[:1] != "/" != path[-1:] else "/".join(filter(None, path.split("/")))
 
 
-class _Columns:
+class _GrowingColumns:
     """The columns while they grow."""
 
     def __init__(self) -> None:

@@ -506,7 +506,7 @@ def _by_scope(table: NodeTable, categories: npt.NDArray[np.uint8]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class UpdateSlots:
     """Input slots of an update operator; None for what it takes from elsewhere.
 
     Attributes:
@@ -522,55 +522,55 @@ class Settings:
     normalised: bool = False
 
 
-_SETTINGS: Final[dict[str, Settings]] = {
-    "momentum": Settings(2, 4),
-    "kerasmomentum": Settings(2, 4),
-    "sparseapplymomentum": Settings(2, 5),
-    "fusedscaleapplymomentum": Settings(3, 5),
-    "fusedweightapplymomentum": Settings(3, 5, 0),
-    "fusedweightscaleapplymomentum": Settings(4, 6, 0),
-    "combinescalemomentum": Settings(3, 5),
-    "combineweightdecayscalemomentum": Settings(4, 6, 0),
-    "sgd": Settings(2, 4),
-    "gradientdescent": Settings(1),
-    "proximalgradientdescent": Settings(1),
-    "adam": Settings(5, 6, normalised=True),
-    "fusedsparseadam": Settings(5, 6, normalised=True),
-    "fusedsparselazyadam": Settings(5, 6, normalised=True),
-    "adamweightdecay": Settings(3, 4, 7, normalised=True),
-    "fusedcastadamweightdecay": Settings(3, 4, 7, normalised=True),
-    "fusedadam": Settings(5, 0, normalised=True),
-    "fusedadamweightdecay": Settings(5, 0, normalised=True),
-    "adamw": Settings(5, 7, 6, normalised=True),
-    "adamwithamsgrad": Settings(6, normalised=True),
-    "adamwithamsgradv2": Settings(6, 7, normalised=True),
-    "adamax": Settings(4, 5, normalised=True),
-    "lamb": Settings(3, 4, 7, normalised=True),
-    "adadelta": Settings(3, normalised=True),
-    "sparseapplyadadelta": Settings(3, normalised=True),
-    "adagrad": Settings(2, normalised=True),
-    "adagradv2": Settings(2, normalised=True),
-    "adagradda": Settings(4, normalised=True),
-    "sparseapplyadagradda": Settings(5, normalised=True),
-    "proximaladagrad": Settings(2, normalised=True),
-    "sparseapplyproximaladagrad": Settings(2, normalised=True),
-    "fusedsparseproximaladagrad": Settings(2, normalised=True),
-    "ftrl": Settings(4, normalised=True),
-    "ftrlv2": Settings(4, normalised=True),
-    "rmsprop": Settings(3, normalised=True),
-    "centeredrmsprop": Settings(5, normalised=True),
-    "sparseapplyrmsprop": Settings(3, normalised=True),
-    "sparseapplycenteredrmsprop": Settings(4, 6, normalised=True),
-    "addsign": Settings(2, normalised=True),
-    "powersign": Settings(2, normalised=True),
-    "optimizerupdate": Settings(2),  # whether it is normalised shows in what the optimizer keeps: see ``divides``
+_SETTINGS: Final[dict[str, UpdateSlots]] = {
+    "momentum": UpdateSlots(2, 4),
+    "kerasmomentum": UpdateSlots(2, 4),
+    "sparseapplymomentum": UpdateSlots(2, 5),
+    "fusedscaleapplymomentum": UpdateSlots(3, 5),
+    "fusedweightapplymomentum": UpdateSlots(3, 5, 0),
+    "fusedweightscaleapplymomentum": UpdateSlots(4, 6, 0),
+    "combinescalemomentum": UpdateSlots(3, 5),
+    "combineweightdecayscalemomentum": UpdateSlots(4, 6, 0),
+    "sgd": UpdateSlots(2, 4),
+    "gradientdescent": UpdateSlots(1),
+    "proximalgradientdescent": UpdateSlots(1),
+    "adam": UpdateSlots(5, 6, normalised=True),
+    "fusedsparseadam": UpdateSlots(5, 6, normalised=True),
+    "fusedsparselazyadam": UpdateSlots(5, 6, normalised=True),
+    "adamweightdecay": UpdateSlots(3, 4, 7, normalised=True),
+    "fusedcastadamweightdecay": UpdateSlots(3, 4, 7, normalised=True),
+    "fusedadam": UpdateSlots(5, 0, normalised=True),
+    "fusedadamweightdecay": UpdateSlots(5, 0, normalised=True),
+    "adamw": UpdateSlots(5, 7, 6, normalised=True),
+    "adamwithamsgrad": UpdateSlots(6, normalised=True),
+    "adamwithamsgradv2": UpdateSlots(6, 7, normalised=True),
+    "adamax": UpdateSlots(4, 5, normalised=True),
+    "lamb": UpdateSlots(3, 4, 7, normalised=True),
+    "adadelta": UpdateSlots(3, normalised=True),
+    "sparseapplyadadelta": UpdateSlots(3, normalised=True),
+    "adagrad": UpdateSlots(2, normalised=True),
+    "adagradv2": UpdateSlots(2, normalised=True),
+    "adagradda": UpdateSlots(4, normalised=True),
+    "sparseapplyadagradda": UpdateSlots(5, normalised=True),
+    "proximaladagrad": UpdateSlots(2, normalised=True),
+    "sparseapplyproximaladagrad": UpdateSlots(2, normalised=True),
+    "fusedsparseproximaladagrad": UpdateSlots(2, normalised=True),
+    "ftrl": UpdateSlots(4, normalised=True),
+    "ftrlv2": UpdateSlots(4, normalised=True),
+    "rmsprop": UpdateSlots(3, normalised=True),
+    "centeredrmsprop": UpdateSlots(5, normalised=True),
+    "sparseapplyrmsprop": UpdateSlots(3, normalised=True),
+    "sparseapplycenteredrmsprop": UpdateSlots(4, 6, normalised=True),
+    "addsign": UpdateSlots(2, normalised=True),
+    "powersign": UpdateSlots(2, normalised=True),
+    "optimizerupdate": UpdateSlots(2),  # whether it is normalised shows in what the optimizer keeps: see ``divides``
 }
 """By the names of ``graph.categories.UPDATES``. Slots: the operators' signatures in mindspore.ops (1.3 to 2.10)."""
-_NONE: Final = Settings()
+_NONE: Final = UpdateSlots()
 _RATE_NAME: Final = re.compile(r"(?:^|[._/])(?:learning_?rate|lr)(?:$|[._/\d])", re.IGNORECASE)
 
 
-def settings_of(op_type: str) -> Settings:
+def settings_of(op_type: str) -> UpdateSlots:
     """The slots of an update operator; all None for another operator, and for one that takes them as attributes."""
     name = op_type.lower()
     for each in (name, name.removesuffix("d")):

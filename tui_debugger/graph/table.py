@@ -222,7 +222,7 @@ _MAX_HOPS = 10_000  # only a broken graph with a cycle gets there
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Edges:
+class EdgeTable:
     """Real inputs and consumers of every row in CSR form (``ptr`` has one entry more than rows).
 
     Attributes:
@@ -241,7 +241,7 @@ class Edges:
     out_slot: Int32
 
 
-def edges(table: NodeTable) -> Edges:
+def edges(table: NodeTable) -> EdgeTable:
     """The data flow of a table; computed once."""
     return table.memo(_build)
 
@@ -350,7 +350,7 @@ class _Routes:
         return found
 
 
-def _build(table: NodeTable) -> Edges:
+def _build(table: NodeTable) -> EdgeTable:
     kinds = _kinds(table)
     consumer = np.repeat(np.arange(len(table), dtype=np.int32), np.diff(table.in_ptr))
     entries = np.flatnonzero(kinds[consumer] == _REAL)
@@ -372,7 +372,7 @@ def _build(table: NodeTable) -> Edges:
     position = np.arange(len(node), dtype=np.int32) - in_ptr[consumer]
     known = np.flatnonzero(node >= 0)
     by_producer = known[np.argsort(node[known], kind="stable")]
-    return Edges(
+    return EdgeTable(
         in_ptr=in_ptr,
         in_node=node,
         in_slot=slot,

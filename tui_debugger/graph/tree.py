@@ -15,7 +15,7 @@ _UNKNOWN_ORDER = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, eq=False)
-class Tree:
+class ScopeTree:
     """Scopes and nodes in preorder: the subtree of entry i is ``i .. i + size[i] - 1``.
 
     A scope and a node may share a path (``a/b`` and ``a/b/c``): they are two entries. With several
@@ -138,18 +138,18 @@ class Tree:
         return {self.scopes[int(self.scope[i])]: int(i) for i in np.flatnonzero(self.scope >= 0)}
 
 
-def build_tree(table: NodeTable) -> Tree:
+def build_tree(table: NodeTable) -> ScopeTree:
     """Builds the scope tree. Children stand in execution order: that of their first descendant."""
     return tree_of(tree_paths(table), _sort_keys(table), table.watchable)
 
 
-def tree_of(paths: Sequence[str], keys: Int64, watchable: Mask) -> Tree:
+def tree_of(paths: Sequence[str], keys: Int64, watchable: Mask) -> ScopeTree:
     """Builds the scope tree of anything that has paths.
 
     Args:
         paths: of the rows.
         keys: a unique number for each row: in their order children stand.
-        watchable: see ``Tree``.
+        watchable: see ``ScopeTree``.
     """
     scopes, scope_parent, node_parent = _scopes_of(paths)
     n_scopes, n_nodes = len(scopes), len(paths)
@@ -165,7 +165,7 @@ def tree_of(paths: Sequence[str], keys: Int64, watchable: Mask) -> Tree:
         return out
 
     nothing = np.full(n_scopes, -1)
-    return Tree(
+    return ScopeTree(
         label=_labels(scopes, paths, position),
         depth=placed(depth).astype(np.int16),
         parent=placed(np.where(parent >= 0, position[parent], -1) if len(parent) else parent).astype(np.int32),

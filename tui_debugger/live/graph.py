@@ -34,7 +34,7 @@ _MAYBE: Final = frozenset({"undefined", "tensor", "any", "ref"})
 _MOST_SLOTS: Final = 32767
 
 
-class RankGraph:
+class LiveRankGraph:
     """Nodes, and a place for every tensor that can be asked for: "place" is its number here.
 
     Attributes:
@@ -49,7 +49,7 @@ class RankGraph:
         gradients: which places are gradients of weights, as our own client names them.
     """
 
-    def __init__(self, data: Sequence[bytes], before: RankGraph | None = None) -> None:
+    def __init__(self, data: Sequence[bytes], before: LiveRankGraph | None = None) -> None:
         """Parses serialized ``GraphProto``.
 
         Args:
@@ -107,7 +107,7 @@ class RankGraph:
         name = self.nodes.names[row] if operator else self.nodes.file_names.get(row, self.nodes.names[row])
         return RemoteTensor(name, int(self.slot[place]), previous, truncate=not operator)
 
-    def places_in(self, other: RankGraph) -> Int64:
+    def places_in(self, other: LiveRankGraph) -> Int64:
         """The place of each tensor in another graph by the name of its node; -1 for those that it does not have."""
         nodes = self.nodes
         rows = [other.nodes.find(nodes.names[row], nodes.graph_of(row).name) for row in range(len(nodes))]
@@ -123,7 +123,7 @@ class RankGraph:
             roots.setdefault(nodes.names[row], set()).add(nodes.graph_of(row).root_id)
         return np.array([len(roots[nodes.names[row]]) == 1 for row in self.node.tolist()], np.bool_)
 
-    def extends(self, other: RankGraph) -> bool:
+    def extends(self, other: LiveRankGraph) -> bool:
         """Tells whether this is another graph to which graphs were added: all its rows mean the same here."""
         return self.nodes.lineage is other.nodes.lineage
 
@@ -139,7 +139,7 @@ class RankGraph:
         """The name of a node, and that of its graph."""
         return self.nodes.names[row], self.nodes.graph_of(row).name
 
-    def later_inputs(self, other: RankGraph, names: Iterable[str]) -> dict[str, list[str]]:
+    def later_inputs(self, other: LiveRankGraph, names: Iterable[str]) -> dict[str, list[str]]:
         """What another graph says more of the inputs of some nodes, by their names, spelled as in ``operands``."""
         found: dict[str, list[str]] = {}
         for name in names:

@@ -14,10 +14,10 @@ import numpy as np
 from tui_debugger.arrays import Mask
 from tui_debugger.errors import NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
-from tui_debugger.live.graph import RankGraph
+from tui_debugger.live.graph import LiveRankGraph
 from tui_debugger.live.spool import Key, Spool, SpooledTensor, SpoolFile
-from tui_debugger.live.table import Fetched, LiveTable, SentStats
-from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, Stop, Training
+from tui_debugger.live.table import LiveTable, ReceivedValues, SentStats
+from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, TrainingProcess, TrainingStop
 from tui_debugger.model import (
     OperandState,
     Progress,
@@ -132,7 +132,7 @@ class ReceivedStep:
         version: grows with every change.
     """
 
-    values: dict[int, Fetched] = field(default_factory=dict)
+    values: dict[int, ReceivedValues] = field(default_factory=dict)
     sent: dict[int, SentStats] = field(default_factory=dict)
     missing: set[int] = field(default_factory=set)
     clean: Mask | None = None
@@ -208,7 +208,7 @@ class ReceivedSteps:
         """Keeps values that a training had at a stop; returns those of before."""
         kept = self._kept(step)
         before = kept.values.get(place)
-        kept.values[place] = Fetched(value, self._tick(), stop)
+        kept.values[place] = ReceivedValues(value, self._tick(), stop)
         kept.missing.discard(place)
         kept.version += 1
         return before.kept if before is not None else None
@@ -235,7 +235,7 @@ class ReceivedSteps:
             of.sent = {}
             of.version += 1
 
-    def put_hit(self, stop: Stop, place: int, said: RemoteStats) -> SpooledTensor | None:
+    def put_hit(self, stop: TrainingStop, place: int, said: RemoteStats) -> SpooledTensor | None:
         """Keeps the statistics of a hit; returns values that are not of that hit, as the node ran again since."""
         kept = self._kept(stop.step)
         before, value = kept.sent.get(place), kept.values.get(place)
@@ -288,7 +288,7 @@ class ReceivedSteps:
         if kept is not None:
             self._sent -= len(kept.sent)
 
-    def renumber(self, before: RankGraph, graph: RankGraph) -> Iterator[tuple[int, SpooledTensor]]:
+    def renumber(self, before: LiveRankGraph, graph: LiveRankGraph) -> Iterator[tuple[int, SpooledTensor]]:
         """Keeps everything by its place in another graph; yields the values of what that does not have."""
         place = before.places_in(graph)
         there = np.flatnonzero(place >= 0)
@@ -340,17 +340,17 @@ class LiveRank:
         fetched: bytes that came so far.
     """
 
-    def __init__(self, number: int, training: Training, spool: Spool) -> None:
+    def __init__(self, number: int, training: TrainingProcess, spool: Spool) -> None:
         self.number = number
         self.training = training
         self.fetched = 0
         self._spool = spool
         self._lock = threading.RLock()
         self._turns = Turns()
-        self._graph: RankGraph | None = None
+        self._graph: LiveRankGraph | None = None
         self._keeping = ReceivedSteps()
         self._added: frozenset[int] = frozenset()
-        self._stop: Stop | None = None
+        self._stop: TrainingStop | None = None
         self._here = False
         self._tables: dict[int, tuple[object, LiveTable]] = {}
         self._changed: set[int] = set()
@@ -358,17 +358,17 @@ class LiveRank:
     # -- what it is --------------------------------------------------------------------------------
 
     @property
-    def graph(self) -> RankGraph | None:
+    def graph(self) -> LiveRankGraph | None:
         """Its graph, once it came."""
         return self._graph
 
     @property
-    def stop(self) -> Stop | None:
+    def stop(self) -> TrainingStop | None:
         """The place where it stopped last, as far as ``stopped`` was told."""
         return self._stop
 
     @property
-    def standing(self) -> Stop | None:
+    def standing(self) -> TrainingStop | None:
         """The place where it can be asked for values; None when it cannot."""
         with self._lock:
             return self._stop if self._here else None
@@ -380,7 +380,7 @@ class LiveRank:
             return None
         return self.training.graph_runs.root(step, graph.roots)
 
-    def located(self, stop: Stop) -> Stop:
+    def located(self, stop: TrainingStop) -> TrainingStop:
         """A stop with the root graph as it counts here: see ``root``; before a first run the one that came last."""
         if not stop.opens:
             return replace(stop, root=self.root(stop.step))
@@ -457,7 +457,7 @@ class LiveRank:
 
     # -- what happens to it ------------------------------------------------------------------------
 
-    def set_graph(self, graph: RankGraph) -> bool:
+    def set_graph(self, graph: LiveRankGraph) -> bool:
         """Takes its nodes; what was kept of nodes that are still there stays. False: it is the same graph again."""
         with self._lock:
             if self._graph is not None and self._graph.data == graph.data:
@@ -472,7 +472,7 @@ class LiveRank:
                 self._keeping.stopped(self._stop.step)
             return True
 
-    def stopped(self, stop: Stop) -> None:
+    def stopped(self, stop: TrainingStop) -> None:
         """Notes that the training waits at a stop."""
         with self._lock:
             stop = self.located(stop)
@@ -521,14 +521,14 @@ class LiveRank:
         with self._lock:
             return set(self._keeping.judged())
 
-    def keep_judged(self, graph: RankGraph, step: int, clean: Mask, *, unfinished: bool = False) -> None:
+    def keep_judged(self, graph: LiveRankGraph, step: int, clean: Mask, *, unfinished: bool = False) -> None:
         """Keeps which places of a graph a training found to hold neither NaN nor Inf in a step."""
         with self._lock:
             if graph is self._graph:
                 self._keeping.put_clean(step, clean & graph.recorded, unfinished=unfinished)
                 self._changed.add(step)
 
-    def keep_designs(self, graph: RankGraph, step: int, by_design: Mapping[int, frozenset[str]]) -> None:
+    def keep_designs(self, graph: LiveRankGraph, step: int, by_design: Mapping[int, frozenset[str]]) -> None:
         """Keeps what was found out of the infinities of a graph's places: see ``base.TensorTable.by_design``."""
         with self._lock:
             if graph is self._graph:
@@ -541,7 +541,7 @@ class LiveRank:
             self._keeping.values_gone(step)
             self._changed.add(step)
 
-    def keep_hit_stats(self, stop: Stop, hits: Sequence[ReceivedHit]) -> None:
+    def keep_hit_stats(self, stop: TrainingStop, hits: Sequence[ReceivedHit]) -> None:
         """Keeps the statistics that came with the hits of a step, and what they say of the inputs of their nodes."""
         step = stop.step
         with self._lock:
@@ -650,7 +650,7 @@ class LiveRank:
 
     def _reachable(
         self, step: int, places: Sequence[int], open_: Callable[[ReceivedStep, int], bool]
-    ) -> tuple[RankGraph, Stop, list[int]]:
+    ) -> tuple[LiveRankGraph, TrainingStop, list[int]]:
         """Returns what has to be asked, at which stop."""
         with self._lock:
             graph, kept = self._graph, self._keeping.at(step) or ReceivedStep()
@@ -669,7 +669,7 @@ class LiveRank:
             hint="what it holds can be fetched while it stands at the end of that step",
         )
 
-    def _still(self, stop: Stop, graph: RankGraph) -> bool:
+    def _still(self, stop: TrainingStop, graph: LiveRankGraph) -> bool:
         now = self.training.stop
         return now is not None and now.count == stop.count and graph is self._graph
 
@@ -701,7 +701,7 @@ class LiveRank:
         root = self.root(stop.step)
         return {stop.step - 1} if root is None else {stop.step - 1, self.run_before(root, stop.step)}
 
-    def _remote(self, step: int, graph: RankGraph) -> Mask:
+    def _remote(self, step: int, graph: LiveRankGraph) -> Mask:
         """Tells which places the training can be asked for, as values of a step."""
         standing, recorded, stop = self._standing_at(step), graph.recorded, self._stop
         if standing == 1 and stop is not None:  # before its first step no operator of a graph has run
@@ -729,7 +729,7 @@ class LiveRank:
 _NOTHING: Final = ReceivedStep()
 
 
-def _held(stop: Stop) -> int:
+def _held(stop: TrainingStop) -> int:
     """The step whose values a training holds at a stop; before the first run of a graph those are its initial ones."""
     return START if stop.opens else stop.step
 

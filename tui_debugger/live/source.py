@@ -13,11 +13,11 @@ import numpy as np
 from tui_debugger.errors import BadGraphError, TdbgError, reason_of
 from tui_debugger.graph.build import build_table, directory_names
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.live.graph import RankGraph
+from tui_debugger.live.graph import LiveRankGraph
 from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.spool import LIMIT, Key, Spool
 from tui_debugger.live.table import LiveTable
-from tui_debugger.live.wire import Event, Phase, Stop, Training, Trainings, Unrecorded
+from tui_debugger.live.wire import Event, Phase, TrainingProcess, Trainings, TrainingStop, Unrecorded
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress, turns
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.sources.base import Capability, Changes, TensorTable
@@ -65,7 +65,7 @@ class LiveSource:
         self._rebuilt: set[int] = set()
         self._longer: set[int] = set()
         self._empty = build_table(())
-        self._no_tensors = LiveTable(RankGraph(()), np.zeros(0, np.bool_), {}, {})
+        self._no_tensors = LiveTable(LiveRankGraph(()), np.zeros(0, np.bool_), {}, {})
         self.sync()
 
     # -- trainings ---------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class LiveSource:
             if training.phase in (Phase.LOST, Phase.DONE):
                 self.apply(training, Event.LOST)
 
-    def apply(self, training: Training, event: Event) -> LiveRank:
+    def apply(self, training: TrainingProcess, event: Event) -> LiveRank:
         """Takes in what happened to a training, but for its stops (see ``stopped``); returns its rank."""
         rank = self.rank_of(training)
         if event is Event.GRAPH and training.graphs:
@@ -91,13 +91,13 @@ class LiveSource:
             rank.stopped(rank.stop)
         return rank
 
-    def stopped(self, rank: LiveRank, stop: Stop) -> None:
+    def stopped(self, rank: LiveRank, stop: TrainingStop) -> None:
         """A training waits at a stop."""
         if rank.graph is None and rank.training.graphs:
             self._read_graph(rank)
         rank.stopped(stop)
 
-    def rank_of(self, training: Training) -> LiveRank:
+    def rank_of(self, training: TrainingProcess) -> LiveRank:
         """The rank of a training: its own, or the next free one when another training has that."""
         with self._lock:
             for rank in self._ranks.values():
@@ -156,7 +156,7 @@ class LiveSource:
     def _read_graph(self, rank: LiveRank) -> None:
         before = rank.graph
         try:
-            graph = RankGraph(rank.training.graphs, before)
+            graph = LiveRankGraph(rank.training.graphs, before)
         except BadGraphError as error:
             self.notice(f"rank {rank.number}: {error.what}")
             return

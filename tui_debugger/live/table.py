@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Mask
-from tui_debugger.live.graph import RankGraph
+from tui_debugger.live.graph import LiveRankGraph
 from tui_debugger.live.spool import SpooledTensor
 from tui_debugger.model import AtLeast, OperandState, ReadSpec, Side, TensorMeta, TensorStats
-from tui_debugger.sources.base import Columns, TensorFlag, TensorPlaces, file_states
-from tui_debugger.stats.records import Specs
+from tui_debugger.sources.base import SortedTensorTable, TensorFlag, TensorPlaces, file_states
+from tui_debugger.stats.records import ReadSpecs
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class SentStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class ReceivedValues:
     """Values that came.
 
     Attributes:
@@ -50,7 +50,7 @@ class Fetched:
     stop: int
 
 
-class LiveTable(Columns):
+class LiveTable(SortedTensorTable):
     """See ``base.TensorTable``. Stays as it is; what comes later is in the next table of the step.
 
     Attributes:
@@ -60,9 +60,9 @@ class LiveTable(Columns):
 
     def __init__(
         self,
-        graph: RankGraph,
+        graph: LiveRankGraph,
         remote: npt.NDArray[np.bool_],
-        values: Mapping[int, Fetched],
+        values: Mapping[int, ReceivedValues],
         sent: Mapping[int, SentStats],
         clean: Mask | None = None,
         *,
@@ -113,9 +113,9 @@ class LiveTable(Columns):
         fetched = self._values.get(index)
         return ReadSpec("") if fetched is None else ReadSpec(str(fetched.kept.path), dtype=fetched.kept.dtype)
 
-    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
+    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
         """``spec`` of several rows, as columns."""
-        return Specs.of(map(self.spec, indices.tolist()))
+        return ReadSpecs.of(map(self.spec, indices.tolist()))
 
     @property
     def digest(self) -> bytes:
@@ -149,7 +149,7 @@ _SAID_CLEAN: Final = 1
 """Stands for the time at which a training said that a tensor is clean."""
 
 
-def said_clean(graph: RankGraph, place: int) -> TensorStats:
+def said_clean(graph: LiveRankGraph, place: int) -> TensorStats:
     """The statistics of a tensor of which a training said no more than that it holds neither NaN nor Inf."""
     _, shape = graph.type(place)
     bounds = AtLeast.NONE if shape is not None else AtLeast.COUNT

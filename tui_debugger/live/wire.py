@@ -195,7 +195,7 @@ class TrainingInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class TrainingStop:
     """The place where a training waits.
 
     Attributes:
@@ -338,9 +338,9 @@ class Event(Enum):
 
     CONNECTED = "connected"
     GRAPH = "graph"
-    """Its graphs are there: ``Training.graphs``."""
+    """Its graphs are there: ``TrainingProcess.graphs``."""
     STOPPED = "stopped"
-    """The training waits at a new stop; hits that came with it are in ``Training.hits``."""
+    """The training waits at a new stop; hits that came with it are in ``TrainingProcess.hits``."""
     HITS = "hits"
     """The training reported hits while it goes on by itself (``stop_on_hit=False``), or in a recheck."""
     RUNNING = "running"
@@ -354,11 +354,11 @@ class Event(Enum):
     """A client was turned away: see ``Trainings.refusals``."""
 
 
-Listener = Callable[["Training | None", Event], None]
+Listener = Callable[["TrainingProcess | None", Event], None]
 """Called from threads of the server, without locks held: must be quick and must not raise."""
 
 
-class Training(Protocol):
+class TrainingProcess(Protocol):
     """One training process. All methods may be called from any thread."""
 
     @property
@@ -370,7 +370,7 @@ class Training(Protocol):
         """The phase that it is in."""
 
     @property
-    def stop(self) -> Stop | None:
+    def stop(self) -> TrainingStop | None:
         """The place where it stopped last; None before the first stop."""
 
     @property
@@ -418,7 +418,8 @@ class Training(Protocol):
     ) -> None:
         """Goes on for some steps (None: until a hit or ``pause``).
 
-        With ``stop_on_new_nodes`` it also stops after a step at whose end it sent its graph anew: see ``Stop.grown``.
+        With ``stop_on_new_nodes`` it also stops after a step at whose end it sent its graph
+        anew: see ``TrainingStop.grown``.
         Without ``stop_at_nodes`` hits inside a step after the first ones come at the end of the step. So they do when
         nobody stops on hits.
 
@@ -482,7 +483,7 @@ class Trainings(Protocol):
     def refusals(self) -> Sequence[str]:
         """The reasons why clients were turned away, the newest last; bounded."""
 
-    def all(self) -> Sequence[Training]:
+    def all(self) -> Sequence[TrainingProcess]:
         """Every training, those that are lost or done included."""
 
     def listen(self, listener: Listener) -> Callable[[], None]:

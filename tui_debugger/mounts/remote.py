@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoreEntry:
     """A file or a directory of a store.
 
     Attributes:
@@ -73,7 +73,7 @@ class Found:
     changed: int
 
 
-class Blocks:
+class FetchedBlocks:
     """The blocks that were fetched last, of all files, by any thread."""
 
     def __init__(self, limit: int) -> None:
@@ -100,7 +100,7 @@ class Blocks:
                 self.size -= len(self._blocks.popitem(last=False)[1])
 
 
-BLOCKS: Final = Blocks(KEPT)
+BLOCKS: Final = FetchedBlocks(KEPT)
 
 
 class RemoteMount:
@@ -129,8 +129,8 @@ class RemoteMount:
             self._web = _reached(root, _web)
         else:
             self._fs = _reached(root, lambda: _file_system(root))
-        self._listings: dict[str, dict[str, Found] | OSError] = {}
-        self._infos: dict[str, Found | OSError] = {}
+        self._listings: dict[str, dict[str, StoreEntry] | OSError] = {}
+        self._infos: dict[str, StoreEntry | OSError] = {}
         self._unsized: dict[str, tuple[Iterator[str], int]] = {}
         self._failed = 0
         self._number = _number(root)
@@ -210,16 +210,16 @@ class RemoteMount:
             return self.root
         return f"{self.root}/{quote(path) if self._web is not None else path}"
 
-    def _state(self, path: str, found: Found) -> os.stat_result:
+    def _state(self, path: str, found: StoreEntry) -> os.stat_result:
         mode = modes.S_IFDIR | 0o555 if found.directory else modes.S_IFREG | 0o444
         seconds = found.changed // 10**9
         known = (mode, _number(f"{self.root}/{path}"), self._number, 1, 0, 0, max(found.size, 0), *(seconds,) * 3)
         times = {"st_mtime": found.changed / 1e9, "st_mtime_ns": found.changed}
         return os.stat_result(known, times | {"st_ctime": found.changed / 1e9, "st_ctime_ns": found.changed})
 
-    def _look_up(self, path: str) -> Found:
+    def _look_up(self, path: str) -> StoreEntry:
         if not path:
-            return Found(True, 0, 0)
+            return StoreEntry(True, 0, 0)
         folder, _, name = path.rpartition("/")
         if isinstance(self._listings.get(folder), dict) or self._web is not None:
             try:
@@ -231,7 +231,7 @@ class RemoteMount:
                 pass  # many may see what is in a directory, and not what lies beside it
         return self._by_itself(path)
 
-    def _listed(self, folder: str, name: str) -> Found:
+    def _listed(self, folder: str, name: str) -> StoreEntry:
         """Returns what the listing of a directory says of a name, with its size."""
         listing = self._listing(folder)
         found = listing.get(name)
@@ -244,7 +244,7 @@ class RemoteMount:
             self._ask_for_sizes(folder, listing, f"{place}{name}")
         return self._info(f"{place}{name}")
 
-    def _ask_for_sizes(self, folder: str, listing: dict[str, Found], path: str) -> None:
+    def _ask_for_sizes(self, folder: str, listing: dict[str, StoreEntry], path: str) -> None:
         """Asks for the size of a file, and for those of some others in the same directory at the same time.
 
         They are twice as many as the time before: who asks for one wants one, and who asks on wants all.
@@ -258,17 +258,17 @@ class RemoteMount:
             asked = [_started(partial(self._info, each, fails=False)) for each in paths]
             futures.wait(asked)
 
-    def _by_itself(self, path: str) -> Found:
+    def _by_itself(self, path: str) -> StoreEntry:
         """Returns what the store says of a path whose directory it does not list."""
         if self._web is not None:  # what can be listed with a slash behind it is a directory
             try:
                 self._listing(path)
             except OSError:
                 return self._info(path)
-            return Found(True, 0, time.time_ns())
+            return StoreEntry(True, 0, time.time_ns())
         return self._info(path)
 
-    def _info(self, path: str, *, fails: bool = True) -> Found:
+    def _info(self, path: str, *, fails: bool = True) -> StoreEntry:
         known = self._infos.get(path)
         if known is None:
             url = self._url(path)
@@ -281,13 +281,13 @@ class RemoteMount:
         if isinstance(known, OSError):
             if fails:
                 raise _bare(known)
-            return Found(False, -1, 0)
+            return StoreEntry(False, -1, 0)
         return known
 
     def _about(self, url: str) -> futures.Future[dict[str, Any]]:
         return _started(partial(self._fs.info, url)) if self._web is None else self._web.about(url, PATIENCE)
 
-    def _listing(self, path: str) -> dict[str, Found]:
+    def _listing(self, path: str) -> dict[str, StoreEntry]:
         known = self._listings.get(path)
         if known is None:
             folder, _, name = path.rpartition("/")
@@ -303,14 +303,14 @@ class RemoteMount:
             raise _bare(known)
         return known
 
-    def _names(self, path: str) -> dict[str, Found]:
+    def _names(self, path: str) -> dict[str, StoreEntry]:
         url = self._url(path)
         if self._web is not None:
             names = self.ask(partial(self._web.names, f"{url}/", PATIENCE), f"{url}/")
             now = time.time_ns()  # nothing is remembered of a directory
-            file, folder = Found(False, -1, now), Found(True, -1, now)
+            file, folder = StoreEntry(False, -1, now), StoreEntry(True, -1, now)
             return {name: folder if directory else file for name, directory in names.items()}
-        found: dict[str, Found] = {}
+        found: dict[str, StoreEntry] = {}
         base = str(self._fs._strip_protocol(url)).rstrip("/")  # noqa: SLF001 - how listings name files
         for entry in self.ask(partial(_started, lambda: self._fs.ls(url, detail=True)), url):
             place, _, name = str(entry["name"]).rstrip("/").rpartition("/")
@@ -331,7 +331,7 @@ class RemoteFile:
 
     waits = True
 
-    def __init__(self, mount: RemoteMount, url: str, found: Found, status: os.stat_result) -> None:
+    def __init__(self, mount: RemoteMount, url: str, found: StoreEntry, status: os.stat_result) -> None:
         """Asks nothing yet."""
         self.status = status
         self._mount, self._url = mount, url
@@ -520,7 +520,7 @@ _TAGS: Final = ("ETag", "etag", "blob_id", "md5", "sha256")
 _TIMES: Final = ("LastModified", "last_modified", "Last-Modified", "mtime", "modified", "created")
 
 
-def _found(entry: dict[str, Any]) -> Found:
+def _found(entry: dict[str, Any]) -> StoreEntry:
     """Returns what a store says of a file: names of its facts differ."""
     directory = entry.get("type") == "directory"
     size = entry.get("size")
@@ -528,9 +528,11 @@ def _found(entry: dict[str, Any]) -> Found:
     times = (entry.get(key) for key in _TIMES)
     when = next(filter(None, map(_nanoseconds, times)), 0)
     if directory or not (tag or when):
-        return Found(directory, size if isinstance(size, int) else -1, time.time_ns())  # nothing is remembered of it
+        return StoreEntry(
+            directory, size if isinstance(size, int) else -1, time.time_ns()
+        )  # nothing is remembered of it
     changed = when - when % 10**9 + _number(tag) % 10**9 if tag else when
-    return Found(False, size if isinstance(size, int) else -1, changed)
+    return StoreEntry(False, size if isinstance(size, int) else -1, changed)
 
 
 def _nanoseconds(when: Any) -> int:

@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 
 from tui_debugger.text.documents import to_json
 
-Content = None | bool | int | float | str | list["Value"] | dict[str, "Member"]
+Content = None | bool | int | float | str | list["Value"] | dict[str, "JsonMember"]
 
 DEEPEST: Final = 64
 """Lists and objects inside each other; no configuration has more than five."""
@@ -67,7 +67,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class JsonMember:
     """A member of an object: the line of its key, and its value."""
 
     line: int
@@ -109,7 +109,7 @@ class Parsed:
     problems: list[Problem] = field(default_factory=list)
 
 
-class _Stop(Exception):  # noqa: N818 - no error: it only leaves the parser
+class _JsonError(Exception):
     pass
 
 
@@ -142,15 +142,15 @@ def parse(data: bytes) -> Parsed:
         line = data.count(b"\n", 0, error.start) + 1
         found.problems.append(Problem(Slip.TEXT, line, "a character is no UTF-8", "save the file as UTF-8"))
         text = data.decode("utf-8", "replace")
-    reader = _Reader(text, found.problems)
+    reader = _JsonReader(text, found.problems)
     try:
         found.root = reader.document()
-    except _Stop:
+    except _JsonError:
         found.root = reader.root
     return found
 
 
-class _Reader:
+class _JsonReader:
     """Reads a text from its beginning.
 
     Attributes:
@@ -188,11 +188,11 @@ class _Reader:
         key = ".".join(self._keys)
         self._problems.append(Problem(slip, line or self._here(), what, hint, key))
         if len(self._problems) >= MOST_SLIPS:
-            raise _Stop
+            raise _JsonError
 
     def _stop(self, what: str, hint: str) -> NoReturn:
         self._note(Slip.END, what, hint)
-        raise _Stop
+        raise _JsonError
 
     def _blank(self) -> None:
         """Skips blanks; comments are slips."""
@@ -269,7 +269,7 @@ class _Reader:
             return match[1]
 
     def _object(self, line: int, depth: int) -> Value:
-        members: dict[str, Member] = {}
+        members: dict[str, JsonMember] = {}
         value = Value(members, line)
         if depth == 0:
             self.root = value
@@ -293,7 +293,7 @@ class _Reader:
                 what = f"{key} stands here twice: on line {before} and on line {at}; the last one counts"
                 self._note(Slip.DUPLICATE, what, "take one away", at)
             self._keys.append(key)
-            members[key] = Member(at, self._value(depth + 1))
+            members[key] = JsonMember(at, self._value(depth + 1))
             self._keys.pop()
         return value
 

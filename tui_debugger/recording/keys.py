@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from tui_debugger.recording.json_lines import Member, Parsed, Slip, Value
+from tui_debugger.recording.json_lines import JsonMember, Parsed, Slip, Value
 
 _LONGEST: Final = 60
 """Characters of a value in a message."""
@@ -97,7 +97,7 @@ def near(name: str, known: Iterable[str], otherwise: str) -> str:
 
 
 @dataclass(slots=True)
-class Report:
+class ConfigurationReport:
     """The result of a check.
 
     Attributes:
@@ -123,18 +123,18 @@ class Report:
         return [each for each in self.messages if each.weight is Weight.NOTE]
 
 
-class Section:
+class KeySection:
     """An object of the file, looked at key by key.
 
     Keys that ``take`` asked for are known; ``unknown`` yields the others.
     """
 
-    def __init__(self, checker: Checker, path: str, value: Value) -> None:
+    def __init__(self, checker: ConfigurationChecker, path: str, value: Value) -> None:
         """``path``: of the object, empty for the outermost one."""
         self.path = path
         self.line = value.line
         self._checker = checker
-        self.members: dict[str, Member] = value.content if isinstance(value.content, dict) else {}
+        self.members: dict[str, JsonMember] = value.content if isinstance(value.content, dict) else {}
 
     def key(self, name: str) -> str:
         """The path of a key."""
@@ -194,12 +194,12 @@ class Section:
             self.change(name, f"{who} does not know this key here and silently ignores it", hint)
 
 
-class Checker:
+class ConfigurationChecker:
     """Collects messages; what every checker needs."""
 
     def __init__(self, checked_as: str) -> None:
-        """``checked_as``: see ``Report``."""
-        self.report = Report(checked_as)
+        """``checked_as``: see ``ConfigurationReport``."""
+        self.report = ConfigurationReport(checked_as)
 
     def say(self, weight: Weight, key: str, line: int, what: str, hint: str = "") -> None:
         """Adds a message."""
@@ -218,7 +218,7 @@ class Checker:
             what = f"{each.what}; {outcome}" if outcome else each.what
             self.say(weight, each.key, each.line, what, each.hint if weight is not Weight.NOTE else "")
 
-    def finish(self) -> Report:
+    def finish(self) -> ConfigurationReport:
         """Returns the report, its messages in the order of the file; what is missing comes last."""
         self.report.messages.sort(key=lambda each: each.line or 1 << 60)
         self.report.keys.sort(key=lambda each: each.line)

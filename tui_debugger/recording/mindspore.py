@@ -184,7 +184,7 @@ def steps_of(iteration: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class MindSporeChoices:
     """The values that a new file is to hold; the names are those of the keys.
 
     Attributes:
@@ -208,7 +208,7 @@ class Choices:
     stat_calc_mode: str = "host"
 
 
-def new(choices: Choices, target: Target) -> dict[str, Any]:
+def new(choices: MindSporeChoices, target: Target) -> dict[str, Any]:
     """Returns the content of a new file: the keys that this version reads, and no others."""
     version = target.checked
     through_ge = choices.asynchronous and (version < (2, 4) or target.jit_level == "O2")

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from tui_debugger.recording.json_lines import Parsed, Slip, Value
 from tui_debugger.recording.keys import (
-    Checker,
+    ConfigurationChecker,
+    ConfigurationReport,
     Key,
-    Report,
-    Section,
+    KeySection,
     Variable,
     Weight,
     first_wrong,
@@ -55,7 +55,7 @@ class _Mistake:
     hint: str
 
 
-def check(parsed: Parsed, target: Target, file: str = "") -> Report:
+def check(parsed: Parsed, target: Target, file: str = "") -> ConfigurationReport:
     """Checks a file.
 
     Args:
@@ -63,10 +63,10 @@ def check(parsed: Parsed, target: Target, file: str = "") -> Report:
         target: who will read it.
         file: the absolute path of it, for the environment.
     """
-    return _Check(target).run(parsed, file)
+    return _MindSporeChecker(target).run(parsed, file)
 
 
-class _Check(Checker):
+class _MindSporeChecker(ConfigurationChecker):
     def __init__(self, target: Target) -> None:
         super().__init__(target.text)
         self.version = target.checked
@@ -76,7 +76,7 @@ class _Check(Checker):
         self.synchronous = False
         self.has_e2e = False
 
-    def run(self, parsed: Parsed, file: str) -> Report:
+    def run(self, parsed: Parsed, file: str) -> ConfigurationReport:
         taken = {
             Slip.BOM: (Weight.NOTE, "MindSpore skips it"),
             Slip.REST: (Weight.CHANGED, "MindSpore does not read it"),
@@ -88,7 +88,7 @@ class _Check(Checker):
             if root is not None:
                 self.say(Weight.REJECTED, "", root.line, f"the file holds {root.kind}", f'it begins with {{ "{COMMON}"')
             return self.finish()
-        top = Section(self, "", root)
+        top = KeySection(self, "", root)
         common, e2e = self._section(top, COMMON), self._section(top, E2E)
         if self.device is None and e2e is None and common is not None and "file_format" in common.members:
             self.device = "ascend"
@@ -110,7 +110,7 @@ class _Check(Checker):
         self.report.environment += environment(root, Target(self.version, self.device, self.jit_level), file)
         return self.finish()
 
-    def _section(self, top: Section, name: str) -> Section | None:
+    def _section(self, top: KeySection, name: str) -> KeySection | None:
         value = top.get(name)
         if value is None:
             return None
@@ -120,13 +120,13 @@ class _Check(Checker):
             else:
                 top.change(name, f"it is {value.kind}: it is taken for an empty object", "it must be an object: {...}")
             return None
-        return Section(self, name, value)
+        return KeySection(self, name, value)
 
     # -- what a value may be ----------------------------------------------------------------------------
 
     def _say_on(
         self,
-        section: Section,
+        section: KeySection,
         name: str,
         devices: Sequence[str],
         what: str,
@@ -141,7 +141,7 @@ class _Check(Checker):
         elif self.device in devices:
             section.say(weight, name, what, hint)
 
-    def _since(self, section: Section, keys: Mapping[str, Key]) -> set[str]:
+    def _since(self, section: KeySection, keys: Mapping[str, Key]) -> set[str]:
         """Says which keys this version does not know yet, or no more; returns those."""
         found = set()
         for name in section.members:
@@ -159,7 +159,9 @@ class _Check(Checker):
                 found.add(name)
         return found
 
-    def _whole(self, section: Section, name: str, allowed: Sequence[int] | None = None, least: int = 0) -> int | None:
+    def _whole(
+        self, section: KeySection, name: str, allowed: Sequence[int] | None = None, least: int = 0
+    ) -> int | None:
         """The whole number of a key; None where it is missing or wrong, which is said."""
         value = section.get(name)
         if value is None:
@@ -177,7 +179,7 @@ class _Check(Checker):
             return None
         return number
 
-    def _text(self, section: Section, name: str, allowed: Sequence[str] | None = None) -> str | None:
+    def _text(self, section: KeySection, name: str, allowed: Sequence[str] | None = None) -> str | None:
         """The same for a text."""
         value = section.get(name)
         if value is None:
@@ -193,7 +195,7 @@ class _Check(Checker):
             return None
         return value.content
 
-    def _switch(self, section: Section, name: str) -> bool | None:
+    def _switch(self, section: KeySection, name: str) -> bool | None:
         """The same for true and false."""
         value = section.get(name)
         if value is None:
@@ -204,7 +206,7 @@ class _Check(Checker):
             return None
         return value.content
 
-    def _list(self, section: Section, name: str) -> list[Value] | None:
+    def _list(self, section: KeySection, name: str) -> list[Value] | None:
         """The same for a list."""
         value = section.get(name)
         if value is None:
@@ -218,7 +220,7 @@ class _Check(Checker):
 
     # -- common_dump_settings ------------------------------------------------------------------------
 
-    def _common(self, common: Section, e2e: Section | None) -> None:
+    def _common(self, common: KeySection, e2e: KeySection | None) -> None:
         unread = self._since(common, COMMON_KEYS)
         if self.version <= (1, 2):
             unread.add("op_debug_mode")
@@ -261,7 +263,7 @@ class _Check(Checker):
             return False
         return not self.has_e2e or self.version < (2, 4)
 
-    def _debug_mode(self, common: Section, unread: set[str]) -> int | None:
+    def _debug_mode(self, common: KeySection, unread: set[str]) -> int | None:
         if common.get("op_debug_mode") is None:
             if self._through_ge() and self.version >= (1, 3):
                 what = f"it is missing: {self.who} stops without it, where the dump is asynchronous"
@@ -298,7 +300,7 @@ class _Check(Checker):
             )
         return mode
 
-    def _dump_mode(self, common: Section, debug: int | None) -> int | None:
+    def _dump_mode(self, common: KeySection, debug: int | None) -> int | None:
         allowed = (0, 1) if self.version < (1, 6) else (0, 1, 2)
         if self.version < (1, 6) and common.plain("dump_mode") == 2:
             common.reject("dump_mode", f"{self.who} does not know 2: it came about 1.6", "write 0 or 1")
@@ -319,7 +321,7 @@ class _Check(Checker):
             common.note("dump_mode", "nothing is recorded unless the program calls mindspore.set_dump(cell)")
         return mode
 
-    def _path(self, common: Section) -> None:
+    def _path(self, common: KeySection) -> None:
         path = self._text(common, "path")
         if not path:
             if self.version < (1, 6) and (path == "" or common.get("path") is None):
@@ -338,7 +340,7 @@ class _Check(Checker):
         elif not path.startswith("/"):
             common.reject("path", f"{path} is a relative path: it must begin with /", "write it in full")
 
-    def _net_name(self, common: Section) -> None:
+    def _net_name(self, common: KeySection) -> None:
         name = self._text(common, "net_name")
         if name == "":
             common.reject("net_name", "it is empty", 'write a name such as "Net"')
@@ -346,7 +348,7 @@ class _Check(Checker):
             what = f"{name} has a character other than letters, digits, - and _"
             common.reject("net_name", what, f'write "{re.sub("[^A-Za-z0-9_-]+", "_", name).strip("_") or "Net"}"')
 
-    def _iteration(self, common: Section, debug: int | None) -> None:
+    def _iteration(self, common: KeySection, debug: int | None) -> None:
         value = common.get("iteration")
         if value is None:
             return
@@ -371,7 +373,7 @@ class _Check(Checker):
             what = "in PyNative mode overflows of chosen steps are not found"
             common.note("iteration", what, 'write "all" for a program in PyNative mode')
 
-    def _iteration_text(self, common: Section, text: str) -> None:
+    def _iteration_text(self, common: KeySection, text: str) -> None:
         if text == "all":
             return
         if text.strip().lower() == "all":
@@ -394,7 +396,7 @@ class _Check(Checker):
                     common.change("iteration", what, "a span is FIRST-LAST, both from 0, the first not after the last")
                     break
 
-    def _kernels(self, common: Section, mode: int | None) -> None:
+    def _kernels(self, common: KeySection, mode: int | None) -> None:
         kernels = self._list(common, "kernels")
         if kernels is None:
             return
@@ -462,7 +464,7 @@ class _Check(Checker):
             )
         return None
 
-    def _support_device(self, common: Section) -> None:
+    def _support_device(self, common: KeySection) -> None:
         devices = self._list(common, "support_device")
         if devices is None:
             return
@@ -484,7 +486,7 @@ class _Check(Checker):
             common.say(Weight.NOTE, "support_device", f"{short(each)} is listed twice", line=each.line)
             break
 
-    def _saved_data(self, common: Section, debug: int | None, unread: set[str]) -> str:
+    def _saved_data(self, common: KeySection, debug: int | None, unread: set[str]) -> str:
         if "saved_data" in unread:
             return "tensor"
         saved = self._text(common, "saved_data", ("tensor", "statistic", "full")) or "tensor"
@@ -509,7 +511,7 @@ class _Check(Checker):
             self._say_on(common, "saved_data", ("ascend",), what, 'write "file_format": "npy"')
         return saved
 
-    def _file_format(self, common: Section, saved: str, unread: set[str]) -> None:
+    def _file_format(self, common: KeySection, saved: str, unread: set[str]) -> None:
         if "file_format" in unread:
             return
         value = common.get("file_format")
@@ -530,7 +532,7 @@ class _Check(Checker):
         else:
             common.change("file_format", f"{short(value)} is not known, and not read here", 'write "npy"')
 
-    def _categories(self, common: Section, e2e: Section | None, saved: str, unread: set[str]) -> None:
+    def _categories(self, common: KeySection, e2e: KeySection | None, saved: str, unread: set[str]) -> None:
         if "statistic_category" in unread:
             return
         value = common.get("statistic_category")
@@ -561,7 +563,7 @@ class _Check(Checker):
             hint = 'take it away, or write "stat_calc_mode": "host"'
             common.say(Weight.CHANGED, "statistic_category", what, hint, line=hosts[0].line)
 
-    def _overflow_number(self, common: Section, debug: int | None, unread: set[str]) -> None:
+    def _overflow_number(self, common: KeySection, debug: int | None, unread: set[str]) -> None:
         if "overflow_number" in unread or common.get("overflow_number") is None:
             return
         if debug != 3:
@@ -572,7 +574,7 @@ class _Check(Checker):
 
     # -- e2e_dump_settings, async_dump_settings, and both together ---------------------------------------
 
-    def _e2e(self, e2e: Section, common: Section | None) -> None:
+    def _e2e(self, e2e: KeySection, common: KeySection | None) -> None:
         unread = self._since(e2e, E2E_KEYS)
         e2e.explain({name: key for name, key in E2E_KEYS.items() if name not in unread})
         e2e.unknown(E2E_KEYS, {"": TOP_KEYS, COMMON: COMMON_KEYS}, self.who)
@@ -601,7 +603,7 @@ class _Check(Checker):
             if precision is not None and e2e.plain("stat_calc_mode") != "device":
                 e2e.note("device_stat_precision_mode", "it is not used: the host calculates the statistics")
 
-    def _sampling(self, e2e: Section, debug: Any) -> None:
+    def _sampling(self, e2e: KeySection, debug: Any) -> None:
         mode = self._whole(e2e, "sample_mode", (0, 1))
         if e2e.get("sample_num") is not None:
             if mode == 1:
@@ -616,7 +618,7 @@ class _Check(Checker):
             what = "parts of tensors are recorded on Ascend only"
             self._say_on(e2e, "sample_mode", ("cpu", "gpu"), what, "write 0", weight=Weight.CHANGED)
 
-    def _calculation(self, e2e: Section, saved: Any, debug: Any, enabled: bool | None) -> None:
+    def _calculation(self, e2e: KeySection, saved: Any, debug: Any, enabled: bool | None) -> None:
         mode = self._text(e2e, "stat_calc_mode", ("host", "device"))
         if mode != "device":
             return
@@ -628,7 +630,7 @@ class _Check(Checker):
         what = "only Ascend calculates statistics on the device: the host does it"
         self._say_on(e2e, "stat_calc_mode", ("cpu", "gpu"), what, 'write "host"', weight=Weight.CHANGED)
 
-    def _async(self, top: Section, e2e: Section | None) -> None:
+    def _async(self, top: KeySection, e2e: KeySection | None) -> None:
         section = self._section(top, ASYNC)
         if ASYNC not in top.members:
             if self.version <= (1, 2) and (e2e is None or e2e.plain("enable") is not True):
@@ -663,7 +665,7 @@ class _Check(Checker):
         elif enabled:
             section.note("enable", "it is not needed: an Ascend dump is asynchronous by default")
 
-    def _mode(self, top: Section, common: Section | None, e2e: Section | None) -> None:
+    def _mode(self, top: KeySection, common: KeySection | None, e2e: KeySection | None) -> None:
         """Says what the presence of e2e_dump_settings means for the way in which graphs are compiled."""
         if self.device not in {None, "ascend"} or common is None:
             return

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from tui_debugger.recording.json_lines import Parsed, Slip, Value
 from tui_debugger.recording.keys import (
-    Checker,
+    ConfigurationChecker,
+    ConfigurationReport,
     Key,
-    Report,
-    Section,
+    KeySection,
     Variable,
     Weight,
     first_wrong,
@@ -151,7 +151,7 @@ def is_msprobe(parsed: Parsed) -> bool:
     return bool(members.keys() & {*TOP_KEYS, *_ENDED, *_OLD_TOP})
 
 
-def check(parsed: Parsed, framework: str | None = None, file: str = "") -> Report:
+def check(parsed: Parsed, framework: str | None = None, file: str = "") -> ConfigurationReport:
     """Checks a file.
 
     Args:
@@ -159,17 +159,17 @@ def check(parsed: Parsed, framework: str | None = None, file: str = "") -> Repor
         framework: one of ``FRAMEWORKS``; None when not known.
         file: the path of it, for the lines to write into the program.
     """
-    return _Check(framework).run(parsed, file)
+    return _MsprobeChecker(framework).run(parsed, file)
 
 
-class _Check(Checker):
+class _MsprobeChecker(ConfigurationChecker):
     def __init__(self, framework: str | None) -> None:
         super().__init__(f"msprobe {RELEASE}" + (f", {FRAMEWORKS[framework]}" if framework else ""))
         self.framework = framework
         self.task = "statistics"
         self.level = "L1"
 
-    def run(self, parsed: Parsed, file: str) -> Report:
+    def run(self, parsed: Parsed, file: str) -> ConfigurationReport:
         taken = {Slip.DUPLICATE: (Weight.CHANGED, ""), Slip.NOT_FINITE: (Weight.NOTE, "Python reads it")}
         self.spelling(parsed, taken, WHO)
         root = parsed.root
@@ -177,7 +177,7 @@ class _Check(Checker):
             if root is not None:
                 self.say(Weight.REJECTED, "", root.line, f"the file holds {root.kind}", 'it begins with { "task": ...')
             return self.finish()
-        top = Section(self, "", root)
+        top = KeySection(self, "", root)
         top.explain(TOP_KEYS)
         self._unknown(top)
         self.level = self._one_of(top, "level", LEVELS) or "L1"
@@ -194,7 +194,7 @@ class _Check(Checker):
         self.report.environment += environment(self.level, self.framework, file)
         return self.finish()
 
-    def _unknown(self, top: Section) -> None:
+    def _unknown(self, top: KeySection) -> None:
         for name in top.members:
             if name in _OLD_TOP:
                 top.change(name, f"{WHO} {RELEASE} silently ignores it: releases up to 1.x had it", _OLD_TOP[name])
@@ -213,13 +213,13 @@ class _Check(Checker):
 
     # -- what a value may be ---------------------------------------------------------------------------
 
-    def _wrong(self, section: Section, name: str, what: str, hint: str, line: int = 0) -> None:
+    def _wrong(self, section: KeySection, name: str, what: str, hint: str, line: int = 0) -> None:
         """Adds what msprobe stops at, where it looks: in the settings of some tasks it does not."""
         weight = Weight.REJECTED if section.path in _CHECKED else Weight.CHANGED
         section.say(weight, name, what, hint, line=line)
 
     def _one_of(
-        self, section: Section, name: str, allowed: Mapping[str, str] | Sequence[str], *, may_be_empty: bool = True
+        self, section: KeySection, name: str, allowed: Mapping[str, str] | Sequence[str], *, may_be_empty: bool = True
     ) -> str | None:
         value = section.get(name)
         if value is None or (may_be_empty and value.content in (None, "")):
@@ -237,7 +237,7 @@ class _Check(Checker):
             return None
         return value.content
 
-    def _texts(self, section: Section, name: str) -> list[str] | None:
+    def _texts(self, section: KeySection, name: str) -> list[str] | None:
         """The texts of a list; None where it is missing or wrong, which is said."""
         value = section.get(name)
         if value is None or value.content is None:
@@ -253,7 +253,7 @@ class _Check(Checker):
             return None
         return [str(each.content) for each in value.content]
 
-    def _switch(self, section: Section, name: str) -> bool | None:
+    def _switch(self, section: KeySection, name: str) -> bool | None:
         value = section.get(name)
         if value is None or (value.content is None and name == "dump_enable"):
             return None
@@ -264,7 +264,7 @@ class _Check(Checker):
 
     # -- the top level ---------------------------------------------------------------------------------
 
-    def _task(self, top: Section) -> str | None:
+    def _task(self, top: KeySection) -> str | None:
         value = top.get("task")
         if value is None or value.content in (None, ""):
             if self.framework == "pytorch":
@@ -290,7 +290,7 @@ class _Check(Checker):
                 top.note("task", f"{task} is a task for {of[0]} only")
         return task
 
-    def _common(self, top: Section) -> None:
+    def _common(self, top: KeySection) -> None:
         path = top.get("dump_path")
         if path is None or path.content in (None, ""):
             if "load" not in top.members:
@@ -309,14 +309,14 @@ class _Check(Checker):
         self._texts(top, "custom_op_namespaces")
         self._load(top)
 
-    def _load(self, top: Section) -> None:
+    def _load(self, top: KeySection) -> None:
         value = top.get("load")
         if value is None:
             return
         if not isinstance(value.content, dict):
             top.reject("load", f"it is {value.kind}: {WHO} takes an object", 'write {"path": ..., "modules": [...]}')
             return
-        load = Section(self, "load", value)
+        load = KeySection(self, "load", value)
         for name in ("path", "modules"):
             if not load.plain(name):
                 load.reject(name, f"it is missing: {WHO} stops without it", f'write "{name}"')
@@ -328,7 +328,7 @@ class _Check(Checker):
         self._spans(load, "step")
         self._spans(load, "rank")
 
-    def _spans(self, section: Section, name: str) -> None:
+    def _spans(self, section: KeySection, name: str) -> None:
         value = section.get(name)
         if value is None or value.content is None:
             return
@@ -345,7 +345,7 @@ class _Check(Checker):
 
     # -- the settings of the task -----------------------------------------------------------------------
 
-    def _settings(self, top: Section, task: str | None) -> Section | None:
+    def _settings(self, top: KeySection, task: str | None) -> KeySection | None:
         if task is None:
             return None
         value = top.get(task)
@@ -355,7 +355,7 @@ class _Check(Checker):
         if not isinstance(value.content, dict):
             top.reject(task, f"it is {value.kind}: {WHO} takes an object", "write {}")
             return None
-        section = Section(self, task, value)
+        section = KeySection(self, task, value)
         known = TASK_KEYS[task]
         section.explain(known)
         section.unknown(known, {"": {name: key for name, key in TOP_KEYS.items() if name not in known}}, WHO)
@@ -386,7 +386,7 @@ class _Check(Checker):
                 section.reject(name, f"{WHO} takes a list of texts", 'names of functions, such as ["relu"]')
         return section
 
-    def _scope(self, section: Section, scope: list[str] | None, listed: list[str] | None) -> None:
+    def _scope(self, section: KeySection, scope: list[str] | None, listed: list[str] | None) -> None:
         if scope and len(scope) != 2:
             self._wrong(
                 section, "scope", f"{len(scope)} names: {WHO} takes the first and the last of a span", "write two names"
@@ -408,7 +408,7 @@ class _Check(Checker):
                     section.note("list", "name-regex(...) is for the kernels of MindSpore's static graphs")
                 break
 
-    def _data_mode(self, section: Section) -> None:
+    def _data_mode(self, section: KeySection) -> None:
         modes = self._texts(section, "data_mode")
         if modes is None:
             return
@@ -425,7 +425,7 @@ class _Check(Checker):
         elif self.task == "nan_check" and "input" in modes and "output" not in modes:
             self._wrong(section, "data_mode", "nan_check looks at outputs", 'write ["output"] or ["all"]')
 
-    def _summary(self, section: Section, task: str) -> None:
+    def _summary(self, section: KeySection, task: str) -> None:
         value = section.get("summary_mode")
         if value is None or value.content in (None, ""):
             return
@@ -448,7 +448,7 @@ class _Check(Checker):
                 "summary_mode", "xor records no statistics: tdbg can compare such dumps, and judge nothing in them"
             )
 
-    def _slice(self, section: Section) -> None:
+    def _slice(self, section: KeySection) -> None:
         value = section.get("slice")
         if value is None or not value.content:
             return
@@ -473,7 +473,7 @@ class _Check(Checker):
         if self.level not in {"L0", "L1", "mix"} or self.task not in {"statistics", "tensor"}:
             section.change("slice", f"level {self.level} of task {self.task} records whole tensors", "take it away")
 
-    def _numbers(self, section: Section, task: str) -> None:
+    def _numbers(self, section: KeySection, task: str) -> None:
         value = section.get("diff_nums")
         if value is not None and value.content is not None and task == "diff_check":
             number = value.content
@@ -487,7 +487,7 @@ class _Check(Checker):
 
     # -- both together -----------------------------------------------------------------------------------
 
-    def _level(self, top: Section, section: Section | None) -> None:
+    def _level(self, top: KeySection, section: KeySection | None) -> None:
         if self.task == "structure" and self.level not in {"L0", "mix"}:
             top.change("level", f"task structure has no level {self.level}: mix is used", 'write "L0" or "mix"')
         if self.task == "nan_check" and self.level != "L1":
@@ -495,7 +495,7 @@ class _Check(Checker):
         if self.level == "L2" and self.framework != "mindspore":
             self._kernels(top, section)
 
-    def _kernels(self, top: Section, section: Section | None) -> None:
+    def _kernels(self, top: KeySection, section: KeySection | None) -> None:
         """Level L2 of PyTorch; where the framework is not known it is said as a note."""
         names = section.plain("list") if section is not None else None
         wrong = []
@@ -510,7 +510,7 @@ class _Check(Checker):
         elif wrong:
             top.note("level", f"L2 of PyTorch would be refused: {'; '.join(wrong)}")
 
-    def _async(self, top: Section, section: Section | None) -> None:
+    def _async(self, top: KeySection, section: KeySection | None) -> None:
         if self._switch(top, "async_dump") is not True:
             return
         names = section.plain("list") if section is not None else None
@@ -552,7 +552,7 @@ def environment(level: str, framework: str | None, file: str) -> Iterator[Variab
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class MsprobeChoices:
     """The values that a new file is to hold; the names are those of the keys."""
 
     task: str = "statistics"
@@ -566,7 +566,7 @@ class Choices:
     summary_mode: str = "statistics"
 
 
-def new(choices: Choices) -> dict[str, Any]:
+def new(choices: MsprobeChoices) -> dict[str, Any]:
     """Returns the content of a new file."""
     made: dict[str, Any] = {
         "task": choices.task,

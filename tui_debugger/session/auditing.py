@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Final
 
 from tui_debugger.check.types import Pair
-from tui_debugger.diagnose.audit import AuditReport, Item, Result, audit, check_items
+from tui_debugger.diagnose.audit import AuditItem, AuditReport, Result, audit, check_items
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn, no_progress
 from tui_debugger.session.session import Session, open_dump
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 
 _COST: Final = 1 << 24
 """The least cost of a few operators, as ``measure.costs`` counts it: arithmetic is slower than reading."""
 
 
-class _Opened(threading.local):
+class _WorkerRun(threading.local):
     """The run that a worker has open, by path."""
 
     def __init__(self) -> None:
         self.sessions: dict[str, Session] = {}
 
 
-_opened: Final = _Opened()
+_opened: Final = _WorkerRun()
 
 
 def audit_session(
@@ -40,7 +40,7 @@ def audit_session(
     """Audits steps of a run, see ``diagnose.audit.audit``, with the workers of the session once that is worth it."""
     path = Path(session.info.path)
 
-    def elsewhere(rank: int, step: int, items: tuple[Item, ...]) -> Future[list[Result] | None] | None:
+    def elsewhere(rank: int, step: int, items: tuple[AuditItem, ...]) -> Future[list[Result] | None] | None:
         executor = session.workers.executor(_COST * len(items))
         if executor is None or getattr(executor, "remote", True) or not path.is_dir():
             return None
@@ -52,12 +52,12 @@ def audit_session(
     return audit(session, pairs, progress, nodes=nodes, required=required, elsewhere=elsewhere)
 
 
-def checked_there(path: str, rank: int, step: int, items: Sequence[Item]) -> list[Result] | None:
+def checked_there(path: str, rank: int, step: int, items: Sequence[AuditItem]) -> list[Result] | None:
     """Checks some nodes in a worker; None where the run is not to be had there, or lists its nodes otherwise."""
     opened = _opened.sessions
     if path not in opened:
         try:
-            session = open_dump(Path(path), workers=Workers(jobs=1), remember=False)
+            session = open_dump(Path(path), workers=MeasureWorkers(jobs=1), remember=False)
             session.open()
         except (TdbgError, OSError):
             return None

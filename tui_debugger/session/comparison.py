@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tui_debugger.diagnose.runs.comparison import compare_runs
-from tui_debugger.diagnose.runs.results import Finding, Options, RunsReport
+from tui_debugger.diagnose.runs.results import DiffFinding, Options, RunsReport
 from tui_debugger.diagnose.runs.text import DESCRIBED, difference_words
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn
@@ -16,7 +16,7 @@ from tui_debugger.session.session import Session
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
+class ComparedRun:
     """Another run to compare with, and how.
 
     Attributes:
@@ -30,7 +30,7 @@ class Against:
     repeat: str = ""
 
 
-class Comparison:
+class RunComparison:
     """The other run, and what is known of the comparison, as long as the screen is open.
 
     Attributes:
@@ -42,7 +42,7 @@ class Comparison:
         whole: whether all steps were compared.
     """
 
-    def __init__(self, session: Session, against: Against) -> None:
+    def __init__(self, session: Session, against: ComparedRun) -> None:
         """Reads nothing yet."""
         self.session = session
         self.path, self.options, self.repeat = against.path, against.options, against.repeat
@@ -95,7 +95,7 @@ class Comparison:
         self.report, self.kinds, self.whole = found, (), False
         return True
 
-    def words(self, finding: Finding) -> tuple[str, str]:
+    def words(self, finding: DiffFinding) -> tuple[str, str]:
         """Returns what kind of difference a finding has, as far as it was looked at."""
         findings = self.report.findings if self.report is not None else ()
         known = dict(zip(map(id, findings), self.kinds, strict=False))

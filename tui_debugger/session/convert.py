@@ -56,7 +56,7 @@ class Converted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tensor:
+class _ConvertedTensor:
     """A tensor on the way: its handle, how it is read (None: statistics only), and its row, still without a file."""
 
     key: TensorKey
@@ -163,7 +163,7 @@ def _always(progress: ProgressFn, snapshot: Progress) -> ProgressFn:
     return lambda _: progress(snapshot)
 
 
-def _write(tensor: _Tensor, folder: Path, written: Converted, progress: ProgressFn) -> IndexedTensor:
+def _write(tensor: _ConvertedTensor, folder: Path, written: Converted, progress: ProgressFn) -> IndexedTensor:
     """Writes the values of a tensor, where it has any, and returns its row."""
     row = tensor.row
     if tensor.spec is None:
@@ -217,7 +217,7 @@ def _stored_size(values: Array) -> int:
     return storable(values[(slice(0, 0),) * values.ndim] if values.ndim else values).dtype.itemsize
 
 
-def _tensors(session: Session, dump: Path, rank: int, step: int, progress: ProgressFn) -> Iterator[_Tensor]:
+def _tensors(session: Session, dump: Path, rank: int, step: int, progress: ProgressFn) -> Iterator[_ConvertedTensor]:
     """The tensors of a step that are in scope, in the order in which they were made."""
     flow = session.flow(rank, progress)
     table, nodes = flow.table(step), session.nodes(rank)
@@ -246,7 +246,7 @@ def _tensors(session: Session, dump: Path, rank: int, step: int, progress: Progr
             stack=_line(session, rank, row),
             stats=table.recorded(index) if spec is None else None,
         )
-        yield _Tensor(nodes.key(rank, step, row, side, slot, round=number), spec, described)
+        yield _ConvertedTensor(nodes.key(rank, step, row, side, slot, round=number), spec, described)
 
 
 def _original(spec: ReadSpec, dump: Path) -> str:

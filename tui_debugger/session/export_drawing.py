@@ -154,7 +154,7 @@ def _marks(result: CheckResult | None, rank: int, count: int) -> dict[int, Mark]
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class DrawingSize:
     """A graph that was drawn.
 
     Attributes:
@@ -165,7 +165,7 @@ class Drawing:
     edges: int
 
 
-def write_drawing(graphs: Iterable[DrawnGraph], path: Path, dump: Path, *, force: bool = False) -> Drawing:
+def write_drawing(graphs: Iterable[DrawnGraph], path: Path, dump: Path, *, force: bool = False) -> DrawingSize:
     """Writes graphs in the language of graphviz.
 
     Raises:
@@ -174,7 +174,7 @@ def write_drawing(graphs: Iterable[DrawnGraph], path: Path, dump: Path, *, force
     number = [0, 0]
     with fresh_text(path, dump, force=force) as file:
         file.writelines(f"{line}\n" for line in _dot(list(graphs), number))
-    return Drawing(*number)
+    return DrawingSize(*number)
 
 
 _LEGEND: Final = "◆ origin, ✗ finding, ? could not be judged"

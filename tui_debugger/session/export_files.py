@@ -262,7 +262,7 @@ _UNSAFE = re.compile(
 
 
 @dataclass
-class Written:
+class ExportResult:
     """The result of an export.
 
     Attributes:
@@ -322,14 +322,14 @@ def _short(part: str) -> str:
 
 def write_npz(
     tensors: Iterable[SweptTensor], path: Path, dump: Path, *, with_graph: bool = False, force: bool = False
-) -> Written:
+) -> ExportResult:
     """Writes tensors into one uncompressed .npz, named ``rank0/step3/NODE:out:0`` (see ``tensor_path``).
 
     Raises:
         TdbgError: the file exists, lies inside the dump, or cannot be written; no tensor could be read.
         CancelledError: from the progress of ``tensors``; nothing is left behind.
     """
-    written = Written(path)
+    written = ExportResult(path)
     with fresh_file(path, dump, force=force) as file, zipfile.ZipFile(file, "w") as archive:
         for tensor, _, values in _readable(tensors, written):
             key = tensor.key
@@ -342,14 +342,14 @@ def write_npz(
 
 def write_directory(
     tensors: Iterable[SweptTensor], path: Path, dump: Path, *, with_graph: bool = False, force: bool = False
-) -> Written:
+) -> ExportResult:
     """Writes one .npy per tensor, ``rank0/step3/NODE.out.0.npy``, and an ``index.csv`` with a row per chosen tensor.
 
     Raises:
         TdbgError: as ``write_npz``.
         CancelledError: from the progress of ``tensors``; nothing is left behind.
     """
-    written = Written(path)
+    written = ExportResult(path)
     with fresh_directory(path, dump, force=force) as directory:
         with (directory / INDEX).open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
             index = CsvTable(file)
@@ -366,7 +366,7 @@ def write_directory(
     return written
 
 
-def write_csv(tensor: SweptTensor, path: Path, dump: Path, *, window: str = "", force: bool = False) -> Written:
+def write_csv(tensor: SweptTensor, path: Path, dump: Path, *, window: str = "", force: bool = False) -> ExportResult:
     """Writes the values of one tensor as text that reads back as exactly the same values.
 
     Without a window there is a row per element: its index, a column per dimension, and its value. A window (slice
@@ -380,7 +380,7 @@ def write_csv(tensor: SweptTensor, path: Path, dump: Path, *, window: str = "", 
     rows = _window_rows(values, window) if window else _element_rows(values)
     with fresh_text(path, dump, force=force) as file:
         CsvTable(file).rows(rows)
-    return Written(path, 1, meta.nbytes)
+    return ExportResult(path, 1, meta.nbytes)
 
 
 def _opened(tensor: SweptTensor) -> tuple[TensorMeta, Array]:
@@ -390,7 +390,7 @@ def _opened(tensor: SweptTensor) -> tuple[TensorMeta, Array]:
 
 
 def _readable(
-    tensors: Iterable[SweptTensor], written: Written, index: CsvTable | None = None
+    tensors: Iterable[SweptTensor], written: ExportResult, index: CsvTable | None = None
 ) -> Iterator[tuple[SweptTensor, TensorMeta, Array]]:
     """The tensors with their values; those that have none are noted."""
     for tensor in tensors:
@@ -407,7 +407,7 @@ def _readable(
         written.nbytes += meta.nbytes
 
 
-def _check_any(written: Written) -> None:
+def _check_any(written: ExportResult) -> None:
     if not written.tensors:
         if not written.failures:
             raise TdbgError("no tensor was chosen", where=str(written.path), hint="choose other nodes, steps or ranks")

@@ -120,7 +120,7 @@ def _type_of(each: ParsedNode | ParsedParameter | ParsedConstant) -> str:
 
 
 @dataclass(frozen=True)
-class RankGraph:
+class ExportedGraph:
     """The graph of one rank, ready to be written.
 
     Attributes:
@@ -245,15 +245,15 @@ class GraphPart:
 EVERYTHING = GraphPart()
 
 
-def rank_graphs(session: Session, ranks: Iterable[int], part: GraphPart = EVERYTHING) -> Iterator[RankGraph]:
+def rank_graphs(session: Session, ranks: Iterable[int], part: GraphPart = EVERYTHING) -> Iterator[ExportedGraph]:
     """The graphs of some ranks, restricted to the nodes in the session's scope; one after the other."""
     for rank in part.ranks(ranks):
         nodes = session.nodes(rank)
         facts = GraphFacts(nodes, session.source.graphs(rank))
-        yield RankGraph(rank, nodes, facts, tuple(np.flatnonzero(part.mask(session, rank)).tolist()))
+        yield ExportedGraph(rank, nodes, facts, tuple(np.flatnonzero(part.mask(session, rank)).tolist()))
 
 
-def node_rows(graph: RankGraph) -> Iterator[Row]:
+def node_rows(graph: ExportedGraph) -> Iterator[Row]:
     """One row per node in execution order: what it is, what feeds it, what it makes, who reads it, where it stands."""
     nodes = graph.nodes
     for row in sorted(graph.rows, key=lambda row: int(nodes.order[row])):
@@ -303,10 +303,10 @@ class Sheet:
 
     name: str
     columns: tuple[tuple[str, int], ...]
-    rows: Callable[[RankGraph], Iterable[Sequence[object]]]
+    rows: Callable[[ExportedGraph], Iterable[Sequence[object]]]
 
 
-def fill_sheets(graphs: Iterable[RankGraph], dump: str, append: Callable[[Sheet, Sequence[object]], None]) -> int:
+def fill_sheets(graphs: Iterable[ExportedGraph], dump: str, append: Callable[[Sheet, Sequence[object]], None]) -> int:
     """Hands every row to ``append``, graph after graph, so that one graph at a time is in memory; counts the nodes."""
     number = 0
     counts = Counter[str]()
@@ -322,24 +322,24 @@ def fill_sheets(graphs: Iterable[RankGraph], dump: str, append: Callable[[Sheet,
     return number
 
 
-def _where(graph: RankGraph, row: int) -> tuple[object, ...]:
+def _where(graph: ExportedGraph, row: int) -> tuple[object, ...]:
     return graph.rank, graph.nodes.graph_of(row).name
 
 
-def _constants(graph: RankGraph) -> Iterator[Sequence[object]]:
+def _constants(graph: ExportedGraph) -> Iterator[Sequence[object]]:
     for row in graph.of_type(CONSTANT):
         value = graph.nodes.constants.get(row, "TENSOR")
         yield (graph.nodes.names[row], value, _lines(map(graph.label, graph.readers(row))), *_where(graph, row))
 
 
-def _parameters(graph: RankGraph) -> Iterator[Sequence[object]]:
+def _parameters(graph: ExportedGraph) -> Iterator[Sequence[object]]:
     for row in graph.of_type(PARAMETER):
         slot = graph.slot_type(row)
         downstream = _lines(map(graph.label, graph.readers(row)))
         yield (graph.nodes.names[row], slot.dtype, _shape(slot), downstream, *_where(graph, row))
 
 
-def _operators(graph: RankGraph) -> Iterator[Sequence[object]]:
+def _operators(graph: ExportedGraph) -> Iterator[Sequence[object]]:
     nodes = graph.nodes
     for row in graph.operators:
         operator = graph.facts.operator(row)
@@ -372,7 +372,7 @@ def _attributes(operator: ParsedNode | None) -> str:
     return "{" + ", ".join(f"{name!r}: {value}" for name, value in pairs) + "}"
 
 
-def _sources(graph: RankGraph) -> Iterator[Sequence[object]]:
+def _sources(graph: ExportedGraph) -> Iterator[Sequence[object]]:
     """Operators by their stack, in the order in which the stacks appear."""
     by_stack: dict[int, list[int]] = {}
     for row in graph.operators:
@@ -383,7 +383,7 @@ def _sources(graph: RankGraph) -> Iterator[Sequence[object]]:
             yield (_stack(graph, row), graph.label(row), graph.nodes.names[row], *_where(graph, row))
 
 
-def _stack(graph: RankGraph, row: int) -> str:
+def _stack(graph: ExportedGraph, row: int) -> str:
     return _lines(f"{frame.path}:{frame.line}\n{frame.code}" for frame in graph.nodes.stack(row))
 
 
@@ -395,7 +395,7 @@ def _lines(texts: Iterable[str]) -> str:
     return "\n".join(texts)
 
 
-def _nothing(_: RankGraph) -> Iterable[Sequence[object]]:
+def _nothing(_: ExportedGraph) -> Iterable[Sequence[object]]:
     return ()
 
 
@@ -420,7 +420,7 @@ SHEETS = (
 """The sheets that MindInsight's ``export_graphs`` writes, in its order and with its column names."""
 
 
-def write_workbook(graphs: Iterable[RankGraph], path: Path, dump: Path, *, force: bool = False) -> int:
+def write_workbook(graphs: Iterable[ExportedGraph], path: Path, dump: Path, *, force: bool = False) -> int:
     """Writes the sheets of ``graph_table`` as .xlsx, row by row, and returns how many nodes.
 
     Raises:
@@ -437,7 +437,7 @@ def write_workbook(graphs: Iterable[RankGraph], path: Path, dump: Path, *, force
     return number
 
 
-def write_sheets_csv(graphs: Iterable[RankGraph], stem: Path, dump: Path) -> Path:
+def write_sheets_csv(graphs: Iterable[ExportedGraph], stem: Path, dump: Path) -> Path:
     """Writes every sheet of the workbook as ``STEM_operator.csv`` and so on, for those without openpyxl.
 
     Returns:
@@ -456,7 +456,7 @@ def write_sheets_csv(graphs: Iterable[RankGraph], stem: Path, dump: Path) -> Pat
     return paths[OPERATOR.name]
 
 
-def write_nodes_csv(graphs: Iterable[RankGraph], path: Path, dump: Path, *, force: bool = False) -> int:
+def write_nodes_csv(graphs: Iterable[ExportedGraph], path: Path, dump: Path, *, force: bool = False) -> int:
     """Writes one row per node and returns how many.
 
     Raises:
@@ -476,7 +476,7 @@ _AROUND = 2
 """Pieces of a document that are no rows: its head and its tail."""
 
 
-def write_nodes_json(graphs: Iterable[RankGraph], path: Path, dump: Path, *, force: bool = False) -> int:
+def write_nodes_json(graphs: Iterable[ExportedGraph], path: Path, dump: Path, *, force: bool = False) -> int:
     """Writes ``{"path": DUMP, "nodes": [...]}`` and returns how many nodes.
 
     Raises:

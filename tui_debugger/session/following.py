@@ -98,7 +98,7 @@ def turn_spans(source: Source, rank: int) -> dict[int, tuple[int, int]]:
     return spans
 
 
-class Follower:
+class RunFollower:
     """Looks for what is new, and forgets what was measured and found of what is not the same any more."""
 
     def __init__(self, source: Source, cache: StatsCache) -> None:

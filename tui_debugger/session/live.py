@@ -18,7 +18,7 @@ from tui_debugger.causes.made_from import may_read_later
 from tui_debugger.causes.rule import mark_hits
 from tui_debugger.check.hits import HitList
 from tui_debugger.check.pipeline import Checks
-from tui_debugger.check.received import LiveChecker, Watched
+from tui_debugger.check.received import GivenWatchpoints, LiveChecker
 from tui_debugger.check.results import combined, repeated
 from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import CheckResult, TensorRow
@@ -35,11 +35,11 @@ from tui_debugger.graph.categories import assigned, changed_by_modules
 from tui_debugger.graph.table import real_consumers
 from tui_debugger.live import wire
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
-from tui_debugger.live.graph import RankGraph
+from tui_debugger.live.graph import LiveRankGraph
 from tui_debugger.live.rank import LiveRank, ReceivedStep
 from tui_debugger.live.source import LiveSource
 from tui_debugger.live.spool import LIMIT, Spool
-from tui_debugger.live.table import Fetched, said_clean
+from tui_debugger.live.table import ReceivedValues, said_clean
 from tui_debugger.live.wire import START, Phase, Trainings
 from tui_debugger.model import (
     TRAINABLE,
@@ -61,7 +61,7 @@ from tui_debugger.session.live_events import LiveEvent, LiveKind, LiveState
 from tui_debugger.session.live_evidence import Budget, evidence, outputs, statistics, values
 from tui_debugger.session.session import Session
 from tui_debugger.sources.base import Changes, TensorFlag
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 from tui_debugger.text.numbers import plural
 
 __all__ = ["LiveEvent", "LiveKind", "LiveSession", "LiveState"]
@@ -177,7 +177,7 @@ def _save_rank(
 
 
 def _save_initial(
-    writer: DumpWriter, graph: RankGraph, kept: ReceivedStep, counts: _Counts, begins: Mapping[int, int]
+    writer: DumpWriter, graph: LiveRankGraph, kept: ReceivedStep, counts: _Counts, begins: Mapping[int, int]
 ) -> dict[int, list[Recorded]]:
     """Values from before the first step: a dump has them as what the nodes of that step were fed with.
 
@@ -203,13 +203,13 @@ def _save_initial(
     return recorded
 
 
-def _changes(graph: RankGraph, place: int) -> bool:
+def _changes(graph: LiveRankGraph, place: int) -> bool:
     """Tells whether a step changes a parameter: nobody says of others that they were clean before the first one."""
     nodes, row = graph.nodes, int(graph.node[place])
     return nodes.category_of(row) in TRAINABLE | {Category.OPTIMIZER_STATE} or changed_by_modules(nodes, row)
 
 
-def _readers(graph: RankGraph, place: int) -> list[TensorName]:
+def _readers(graph: LiveRankGraph, place: int) -> list[TensorName]:
     """The inputs that a tensor from before the first step is fed into, as far as nothing wrote over it before."""
     nodes, held = graph.nodes, int(graph.node[place])
     if assigned(nodes, held) == []:  # the program itself
@@ -225,12 +225,12 @@ def _readers(graph: RankGraph, place: int) -> list[TensorName]:
     ]
 
 
-def _said(graph: RankGraph, kept: ReceivedStep) -> Said:
+def _said(graph: LiveRankGraph, kept: ReceivedStep) -> Said:
     """What the training said of a step beside values."""
     return Said(kept.inputs_unknown, graph.operands(kept.operands), graph.outputs(kept.by_design))
 
 
-def _judged_places(graph: RankGraph, kept: ReceivedStep) -> list[int]:
+def _judged_places(graph: LiveRankGraph, kept: ReceivedStep) -> list[int]:
     """Places of which the training said that they are clean, and nothing else."""
     if kept.clean is None:
         return []
@@ -238,7 +238,7 @@ def _judged_places(graph: RankGraph, kept: ReceivedStep) -> list[int]:
     return [place for place in clean if place not in kept.values and kept.sent.get(place) is None]
 
 
-def _said_clean(graph: RankGraph, place: int) -> tuple[TensorMeta | None, TensorStats]:
+def _said_clean(graph: LiveRankGraph, place: int) -> tuple[TensorMeta | None, TensorStats]:
     dtype, shape = graph.type(place)
     meta = TensorMeta(dtype, shape, graph.nbytes(place) or 0) if shape is not None else None
     return meta, said_clean(graph, place)
@@ -246,7 +246,7 @@ def _said_clean(graph: RankGraph, place: int) -> tuple[TensorMeta | None, Tensor
 
 def _save_step(  # noqa: PLR0917 - a step, and where it goes
     writer: DumpWriter,
-    graph: RankGraph,
+    graph: LiveRankGraph,
     step: int,
     kept: ReceivedStep,
     counts: _Counts,
@@ -279,7 +279,7 @@ def _save_step(  # noqa: PLR0917 - a step, and where it goes
         counts.steps.add(step)
 
 
-def _place_constant(writer: DumpWriter, graph: RankGraph, place: int, fetched: Fetched) -> bool:
+def _place_constant(writer: DumpWriter, graph: LiveRankGraph, place: int, fetched: ReceivedValues) -> bool:
     """Takes over the value of a constant, which is the same in every step; tells whether it is there."""
     nodes, row = graph.nodes, int(graph.node[place])
     of = nodes.graph_of(row)
@@ -290,7 +290,7 @@ def _place_constant(writer: DumpWriter, graph: RankGraph, place: int, fetched: F
     return False
 
 
-def _place(writer: DumpWriter, step: int, name: TensorName, fetched: Fetched) -> bool:
+def _place(writer: DumpWriter, step: int, name: TensorName, fetched: ReceivedValues) -> bool:
     """Takes over what was fetched of a tensor; tells whether it was still there: a spool lets go of the oldest."""
     try:
         writer.place(step, name, fetched.kept.dtype, fetched.kept.path)
@@ -301,7 +301,7 @@ def _place(writer: DumpWriter, step: int, name: TensorName, fetched: Fetched) ->
     return True
 
 
-def _name(graph: RankGraph, place: int) -> TensorName:
+def _name(graph: LiveRankGraph, place: int) -> TensorName:
     row = int(graph.node[place])
     nodes = graph.nodes
     return TensorName(nodes.op_type(row), nodes.names[row], int(graph.slot[place]), nodes.graph_of(row).root_id)
@@ -333,7 +333,7 @@ class LiveSession(Session):
         *,
         spool_limit: int = LIMIT,
         source_map: Sequence[tuple[str, str]] = (),
-        workers: Workers | None = None,
+        workers: MeasureWorkers | None = None,
     ) -> None:
         """Starts to listen to events; ``close`` ends that, lets every training go on, and closes ``trainings``.
 
@@ -713,13 +713,13 @@ class LiveSession(Session):
             return None
         return self._driver.recheck(live, progress) if watchpoints else None
 
-    def _watched_now(self, live: LiveRank) -> Watched:
+    def _watched_now(self, live: LiveRank) -> GivenWatchpoints:
         version, watchpoints = self.watchpoints.snapshot()
         graph = live.graph
         if graph is None:
             raise NotStoppedError("the graph of the training did not come yet", where=f"rank {live.number}")
         masks = tuple(self._selections.mask(graph.nodes, each.selection) for each in watchpoints)
-        return Watched(version, watchpoints, masks, graph, live.training.info)
+        return GivenWatchpoints(version, watchpoints, masks, graph, live.training.info)
 
     def _live(self, rank: int) -> LiveRank:
         live = self.live.live(rank)

@@ -13,8 +13,8 @@ from tui_debugger.causes.by_design_steps import may_be_absorbed
 from tui_debugger.causes.rule import mark_hits
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.received import (
-    Judgement,
-    Watched,
+    GivenWatchpoints,
+    TrainingJudgement,
     initial_values,
     judgement_of,
     places_without_statistics,
@@ -35,9 +35,9 @@ from tui_debugger.live.wire import (
     Phase,
     ReceivedHit,
     RemoteWatchpoint,
-    Stop,
-    Training,
+    TrainingProcess,
     Trainings,
+    TrainingStop,
 )
 from tui_debugger.model import Coverage, OperandState, Progress, ProgressFn, Verdict, no_progress
 from tui_debugger.session.live_events import EventQueue, Happened, LiveEvent, LiveKind, LiveState
@@ -105,8 +105,8 @@ class DrivenTraining:
     """
 
     phase: Phase
-    watched: Watched | None = None
-    coming: dict[int, Watched] = field(default_factory=dict)
+    watched: GivenWatchpoints | None = None
+    coming: dict[int, GivenWatchpoints] = field(default_factory=dict)
     target: int | None = None
     stops: HitStops = field(default_factory=HitStops)
     detour: Detour | None = None
@@ -120,8 +120,8 @@ class DrivenTraining:
     reported: dict[tuple[str, int, int], ReceivedHit] = field(default_factory=dict)
     since: int | None = None
     found_at: int = START - 1
-    late: Stop | None = None
-    unfinished: Stop | None = None
+    late: TrainingStop | None = None
+    unfinished: TrainingStop | None = None
     unjudged: int | None = None
     ended: int = START
 
@@ -154,7 +154,7 @@ class Driver:
         source: LiveSource,
         trainings: Trainings,
         known_results: KnownResults,
-        watched: Callable[[LiveRank], Watched],
+        watched: Callable[[LiveRank], GivenWatchpoints],
         tell: Callable[[LiveEvent], None],
         *,
         measurements: Callable[[int], Measurements],
@@ -296,7 +296,7 @@ class Driver:
         judge = self._initial_findings if stop.step <= START else self._late_findings
         return judge(live, stop, progress)
 
-    def _initial_findings(self, live: LiveRank, stop: Stop, progress: ProgressFn) -> bool:
+    def _initial_findings(self, live: LiveRank, stop: TrainingStop, progress: ProgressFn) -> bool:
         """Has initial values judged where nobody did; whether that found something new."""
         from tui_debugger.watch.condition_table import CONDITIONS
 
@@ -307,7 +307,7 @@ class Driver:
             return False
         return _finding(self.recheck(live, progress))
 
-    def _late_findings(self, live: LiveRank, stop: Stop, progress: ProgressFn) -> bool:
+    def _late_findings(self, live: LiveRank, stop: TrainingStop, progress: ProgressFn) -> bool:
         """Has the step judged that a training ended before it was given a list; whether something was found."""
         driven = self._of(live)
         watched = self._watched(live) if live.graph is not None else None
@@ -317,7 +317,7 @@ class Driver:
         driven.unjudged = None
         return result is not None and _finding(result)
 
-    def _judge_late(self, live: LiveRank, stop: Stop, progress: ProgressFn) -> PairResult | None:
+    def _judge_late(self, live: LiveRank, stop: TrainingStop, progress: ProgressFn) -> PairResult | None:
         """Has a training judge the step that it holds; None, and counted, when it has nothing of it any more."""
         result = self.recheck(live, progress)
         if _finding(result) or live.holds_outputs(progress):
@@ -378,7 +378,7 @@ class Driver:
             driven.unjudged = None  # the caller has seen it
         return result
 
-    def _give_list(self, live: LiveRank, driven: DrivenTraining) -> Watched:
+    def _give_list(self, live: LiveRank, driven: DrivenTraining) -> GivenWatchpoints:
         """Tells a training the list, and remembers what it was told."""
         if live.graph is None:
             raise NotStoppedError("the graph of the training did not come yet", where=f"rank {live.number}")
@@ -415,7 +415,7 @@ class Driver:
         if watched.version != newest.version:
             driven.coming[live.training.set_watchpoints(_as_sent(live, watched))] = watched
 
-    def _listed(self, live: LiveRank, driven: DrivenTraining, stop: Stop, number: int) -> None:
+    def _listed(self, live: LiveRank, driven: DrivenTraining, stop: TrainingStop, number: int) -> None:
         """A training that runs has the list that was sent to it meanwhile."""
         with self._lock:
             if number not in driven.coming or driven.watched is None:
@@ -467,7 +467,7 @@ class Driver:
                 self._count_silent(live, driven, happened.stop, ended=True)
             self._tell(LiveEvent(_KINDS[event], live.number, self._event_text(live, event)))
 
-    def _graph_came(self, live: LiveRank, driven: DrivenTraining, stop: Stop | None) -> None:
+    def _graph_came(self, live: LiveRank, driven: DrivenTraining, stop: TrainingStop | None) -> None:
         """Nodes came, for the first time or anew: the training is sent the watchpoints for those that it has now."""
         if live.graph is None:
             return
@@ -483,7 +483,9 @@ class Driver:
         count = len(live.graph.nodes)
         self._tell(LiveEvent(LiveKind.GRAPH, live.number, f"rank {live.number}: {plural(count, 'node')}"))
 
-    def _stopped(self, live: LiveRank, driven: DrivenTraining, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
+    def _stopped(
+        self, live: LiveRank, driven: DrivenTraining, stop: TrainingStop, hits: tuple[ReceivedHit, ...]
+    ) -> None:
         self._source.stopped(live, stop)
         if stop.opens:
             self._before_first_run(live, driven, stop)
@@ -524,7 +526,7 @@ class Driver:
         text, driven.phase = _stop_text(live, stop, found), Phase.STOPPED
         self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, stop.ended, found))
 
-    def _before_first_run(self, live: LiveRank, driven: DrivenTraining, stop: Stop) -> None:
+    def _before_first_run(self, live: LiveRank, driven: DrivenTraining, stop: TrainingStop) -> None:
         """Handles a training that stands before the first run of one more root graph: it has been given its list."""
         self._count_silent(live, driven, stop, ended=True)
         watched, target = driven.watched, driven.target
@@ -538,13 +540,13 @@ class Driver:
         self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, stop.ended))
 
     @staticmethod
-    def _may_be_by_design(driven: DrivenTraining, stop: Stop, found: PairResult | None) -> bool:
+    def _may_be_by_design(driven: DrivenTraining, stop: TrainingStop, found: PairResult | None) -> bool:
         """Tells whether a training stands inside a step for an Inf of which its end tells whether it is meant."""
         if not stop.node or driven.stops.at_inf or found is None or not _finding(found):
             return False
         return may_be_absorbed(found.hits)
 
-    def _judge_grown(self, live: LiveRank, stop: Stop) -> PairResult | None:
+    def _judge_grown(self, live: LiveRank, stop: TrainingStop) -> PairResult | None:
         """Has a step judged whose end brought nodes that no list covered; None, and counted, when that failed."""
         try:
             return self._judge_late(live, stop, self._unless_closing)
@@ -552,7 +554,7 @@ class Driver:
             self._source.unjudged(live.number, "steps with new nodes", 1, f"first step {stop.step}: {error.what}")
             return None
 
-    def _goes_on(self, live: LiveRank, stop: Stop, target: int | None, stops: HitStops) -> bool:
+    def _goes_on(self, live: LiveRank, stop: TrainingStop, target: int | None, stops: HitStops) -> bool:
         """Lets a training go on that stands only because its nodes are new; False when something else moved it."""
         try:
             return self._go(live, None if target is None else target - stop.ended, stops)
@@ -560,7 +562,12 @@ class Driver:
             return False
 
     def _keep_evidence(
-        self, live: LiveRank, stop: Stop, watched: Watched, found: PairResult, hits: tuple[ReceivedHit, ...]
+        self,
+        live: LiveRank,
+        stop: TrainingStop,
+        watched: GivenWatchpoints,
+        found: PairResult,
+        hits: tuple[ReceivedHit, ...],
     ) -> PairResult:
         """Fetches what speaks for the findings while the training stands; the result with what it says of each."""
         try:
@@ -579,14 +586,16 @@ class Driver:
         if self._closing.is_set():
             raise CancelledError("the session is closing")
 
-    def _came_alone(self, live: LiveRank, driven: DrivenTraining, stop: Stop) -> None:
+    def _came_alone(self, live: LiveRank, driven: DrivenTraining, stop: TrainingStop) -> None:
         """Handles a training that came back after steps without watchpoints, or a new one: its past does not matter."""
         if driven.watched is not None and (missed := stop.step - driven.last - 1) > 0:
             first = f"first step {driven.last + 1}"
             self._source.unjudged(live.number, "steps that ran while the connection was lost", missed, first)
         driven.watched, driven.coming, driven.unjudged = None, {}, stop.count
 
-    def _reported(self, live: LiveRank, driven: DrivenTraining, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
+    def _reported(
+        self, live: LiveRank, driven: DrivenTraining, stop: TrainingStop, hits: tuple[ReceivedHit, ...]
+    ) -> None:
         if driven.watched is None:
             return
         for step in live.noted(stop.step):
@@ -610,7 +619,9 @@ class Driver:
             text = _stop_text(live, stop, found)
             self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, ended=stop.ended, result=found))
 
-    def _finish_step(self, live: LiveRank, driven: DrivenTraining, now: Stop | None, *, over: bool = False) -> None:
+    def _finish_step(
+        self, live: LiveRank, driven: DrivenTraining, now: TrainingStop | None, *, over: bool = False
+    ) -> None:
         """Files a step once more that was judged while it ran: what an Inf became is known at its end.
 
         ``over``: no report of the step comes any more, although no later step has begun.
@@ -638,7 +649,7 @@ class Driver:
                 except Exception as error:  # noqa: BLE001 - as in _handle
                     self._broke(live, error)
 
-    def _missed(self, training: Training) -> None:
+    def _missed(self, training: TrainingProcess) -> None:
         """Reports came faster than they could be taken in."""
         self._source.unjudged(
             self._source.rank_of(training).number, "reports that came faster than they could be read", 1
@@ -649,7 +660,9 @@ class Driver:
         self._source.notice(f"an event of a training was lost: {text}")
         self._source.unjudged(live.number, "reports that could not be understood", 1, f"first {text}")
 
-    def _file(self, live: LiveRank, stop: Stop, watched: Watched, hits: Iterable[ReceivedHit]) -> PairResult:
+    def _file(
+        self, live: LiveRank, stop: TrainingStop, watched: GivenWatchpoints, hits: Iterable[ReceivedHit]
+    ) -> PairResult:
         """Keeps what a training found at a stop; what was known of a tensor stays when it is reported once more."""
         pair, received = (live.number, stop.step), list(hits)
         if watched.graph is live.graph:
@@ -685,7 +698,9 @@ class Driver:
                 self._known_results.forget(oldest)
         return result
 
-    def _keep_judged(self, live: LiveRank, stop: Stop, watched: Watched, judgement: Judgement) -> None:
+    def _keep_judged(
+        self, live: LiveRank, stop: TrainingStop, watched: GivenWatchpoints, judgement: TrainingJudgement
+    ) -> None:
         """Keeps what a training found clean in a step with hits, and the parameters of the step before."""
         if stop.step > START:
             driven = self._of(live)
@@ -705,7 +720,7 @@ class Driver:
                 live.keep_judged(watched.graph, step, watched_for_overflow(watched, live.root(step)))
 
     @staticmethod
-    def _keep_silence(live: LiveRank, driven: DrivenTraining, step: int, watched: Watched) -> None:
+    def _keep_silence(live: LiveRank, driven: DrivenTraining, step: int, watched: GivenWatchpoints) -> None:
         """Keeps that a training said nothing of a step: the parameters were clean that its list looked at."""
         silent = driven.since is not None and step > max(driven.since, driven.found_at)
         from_the_start = step == START and driven.knows_writes
@@ -713,7 +728,9 @@ class Driver:
             looked = watched_for_overflow(watched, live.root(step))
             live.keep_judged(watched.graph, step, looked & watched.graph.parameter)
 
-    def _count_silent(self, live: LiveRank, driven: DrivenTraining, stop: Stop | None, *, ended: bool = False) -> None:
+    def _count_silent(
+        self, live: LiveRank, driven: DrivenTraining, stop: TrainingStop | None, *, ended: bool = False
+    ) -> None:
         """Accounts for steps that a training judged and had nothing to say about."""
         if stop is None:
             return
@@ -732,10 +749,10 @@ class Driver:
         driven.last = max(driven.last, stop.ended) if ended else stop.step
 
     @staticmethod
-    def _silent_coverage(live: LiveRank, driven: DrivenTraining, watched: Watched, kind: StepKind) -> Coverage:
+    def _silent_coverage(live: LiveRank, driven: DrivenTraining, watched: GivenWatchpoints, kind: StepKind) -> Coverage:
         key = (watched.version, id(watched.graph), kind)
         if key not in driven.covers:
-            stop, remembered = Stop(0, START + 1, root=kind.root), kind.remembered
+            stop, remembered = TrainingStop(0, START + 1, root=kind.root), kind.remembered
             judgement = judgement_of(live.number, stop, watched, (), _ignore, remembered=remembered, first=kind.begins)
             driven.covers[key] = replace(judgement.coverage, steps=())
         return driven.covers[key]
@@ -776,7 +793,7 @@ _PHASES: Final = {  # it counts as stopped when the results of its step are ther
 }
 
 
-def _as_sent(live: LiveRank, watched: Watched) -> list[RemoteWatchpoint]:
+def _as_sent(live: LiveRank, watched: GivenWatchpoints) -> list[RemoteWatchpoint]:
     pairs = zip(watched.watchpoints, watched.masks, strict=True)
     return remote_watchpoints(pairs, watched.graph.nodes, live.training.info)
 
@@ -818,7 +835,7 @@ def _begins(live: LiveRank, step: int, root: int | None) -> bool:
 _STANDS: Final = (Event.STOPPED, Event.HITS, Event.LOST, Event.DONE)
 
 
-def _lacks_nodes(live: LiveRank, stop: Stop) -> bool:
+def _lacks_nodes(live: LiveRank, stop: TrainingStop) -> bool:
     """Tells whether the training ran nodes up to a stop that it did not send."""
     return any(each.what.startswith(wire.UNSENT_NODES) and each.step <= stop.step for each in live.training.unrecorded)
 
@@ -867,7 +884,7 @@ def _ignore(_: str) -> None:
     """For a judgement without hits, which has nothing to complain of."""
 
 
-def _stop_text(live: LiveRank, stop: Stop, found: PairResult | None) -> str:
+def _stop_text(live: LiveRank, stop: TrainingStop, found: PairResult | None) -> str:
     where = f"rank {live.number}: step {step_text(stop.step)}" + (f" at {stop.node}" if stop.node else "")
     hits = found.hits.findings if found is not None else 0
     return f"{where}, {plural(hits, 'hit')}" if hits else where

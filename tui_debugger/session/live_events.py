@@ -11,7 +11,16 @@ from enum import Enum
 from typing import Final
 
 from tui_debugger.check.step import PairResult
-from tui_debugger.live.wire import START, Event, Phase, ReceivedHit, Stop, Training, TrainingInfo, Trainings
+from tui_debugger.live.wire import (
+    START,
+    Event,
+    Phase,
+    ReceivedHit,
+    TrainingInfo,
+    TrainingProcess,
+    Trainings,
+    TrainingStop,
+)
 from tui_debugger.text.tensors import step_text
 
 
@@ -36,7 +45,7 @@ class LiveState:
     rank: int
     info: TrainingInfo
     phase: Phase
-    stop: Stop | None = None
+    stop: TrainingStop | None = None
     graph: bool = False
     remaining: int | None = 0
     fetched: int = 0
@@ -94,7 +103,7 @@ class LiveEvent:
         rank: of which training; None when it is of none that has a rank here.
         text: one line for people, may be empty.
         step: for ``STOPPED`` and ``HITS`` the step whose result is there.
-        count: for ``STOPPED`` the number of the stop: see ``Stop.count``.
+        count: for ``STOPPED`` the number of the stop: see ``TrainingStop.count``.
         ended: for ``STOPPED`` and ``HITS`` the step that had ended last by then: nothing more comes of the steps up to
             there.
         result: for ``STOPPED`` and ``HITS`` what was found in that step so far; None when it was not judged.
@@ -121,9 +130,9 @@ _PATIENCE: Final = 5.0
 class Happened:
     """An event with where the training stood, what it reported, and the number of its list, when it came."""
 
-    training: Training | None
+    training: TrainingProcess | None
     event: Event
-    stop: Stop | None = None
+    stop: TrainingStop | None = None
     hits: tuple[ReceivedHit, ...] = ()
     listed: int = 0
 
@@ -137,7 +146,7 @@ class EventQueue:
         handle: Callable[[Happened], None],
         resync: Callable[[], None],
         idle: Callable[[], None],
-        missed: Callable[[Training], None],
+        missed: Callable[[TrainingProcess], None],
         *,
         renew: Callable[[], None],
     ) -> None:
@@ -186,7 +195,7 @@ class EventQueue:
         if self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE)
 
-    def _queue_event(self, training: Training | None, event: Event) -> None:
+    def _queue_event(self, training: TrainingProcess | None, event: Event) -> None:
         reports = training is not None and event in (Event.STOPPED, Event.HITS)
         hits: Sequence[ReceivedHit] = training.hits if training is not None and reports else ()
         stop, listed = (training.stop, training.listed) if training is not None else (None, 0)

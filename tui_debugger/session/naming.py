@@ -20,7 +20,7 @@ from tui_debugger.text.tables import CUT
 from tui_debugger.text.tensors import round_text
 
 if TYPE_CHECKING:
-    from tui_debugger.diagnose.run import Run
+    from tui_debugger.diagnose.run import DiagnosedRun
 
 _ROUND = r"(?:#(\d{1,5}))?"
 _SLOT = re.compile(rf"(.+?)(?::(?:(in|input|out|output|param)(?::?(\d{{1,5}}))?|(\d{{1,5}})))?{_ROUND}", re.DOTALL)
@@ -32,7 +32,7 @@ _LIKELY = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class NamedSlots:
     """The tensors of a node that are wanted.
 
     Attributes:
@@ -57,7 +57,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundNode:
     """A node, and which of its tensors.
 
     Attributes:
@@ -70,10 +70,10 @@ class Found:
     node: str
     graph: str
     rows: Mapping[int, int]
-    asked: Asked
+    asked: NamedSlots
 
 
-def no_such_tensor(found: Found, there: Iterable[TensorRow], what: str = "") -> TdbgError:
+def no_such_tensor(found: FoundNode, there: Iterable[TensorRow], what: str = "") -> TdbgError:
     """The error when a node has nothing of what was asked for; says what it has.
 
     Args:
@@ -91,7 +91,7 @@ def is_slot(text: str) -> bool:
     return _ROLE.fullmatch(text.strip()) is not None
 
 
-def split_slot(text: str) -> tuple[str, Asked]:
+def split_slot(text: str) -> tuple[str, NamedSlots]:
     """Takes ``NODE[:slot]`` apart: ``:0`` is output 0, ``:in0`` and ``:in:0`` input 0, ``:in`` all inputs.
 
     Also ``out``, ``param``, and the long words ``input`` and ``output``. ``#1`` at the end is the first round of a step
@@ -99,19 +99,19 @@ def split_slot(text: str) -> tuple[str, Asked]:
     """
     match = _SLOT.fullmatch(text)
     if match is None:
-        return text, Asked()
+        return text, NamedSlots()
     name, role, slot, bare, number = match.groups()
     which = int(number) if number else 0
     if role is None:
-        return name, Asked("out" if bare else "", int(bare) if bare else None, which)
-    return name, Asked(role.removesuffix("put"), None if slot is None else int(slot), which)
+        return name, NamedSlots("out" if bare else "", int(bare) if bare else None, which)
+    return name, NamedSlots(role.removesuffix("put"), None if slot is None else int(slot), which)
 
 
 class UnknownNodeError(TdbgError):
     """No node is called like that."""
 
 
-def find_in(run: Run, ranks: Iterable[int], text: str, progress: ProgressFn = no_progress) -> Found:
+def find_in(run: DiagnosedRun, ranks: Iterable[int], text: str, progress: ProgressFn = no_progress) -> FoundNode:
     """The one node that a text means, in every one of some ranks that has it: see ``find_node``.
 
     Where nodes are known from what was dumped only, a step after the first may have some of its own: all steps are
@@ -122,7 +122,7 @@ def find_in(run: Run, ranks: Iterable[int], text: str, progress: ProgressFn = no
     """
     chosen = list(ranks)
 
-    def found() -> Found:
+    def found() -> FoundNode:
         tables = {rank: run.nodes(rank, progress) for rank in chosen}
         return find_node(tables, {rank: run.in_scope(rank) for rank in chosen}, text)
 
@@ -139,7 +139,7 @@ def find_in(run: Run, ranks: Iterable[int], text: str, progress: ProgressFn = no
     return found()
 
 
-def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Mask], text: str) -> Found:
+def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Mask], text: str) -> FoundNode:
     """The one node that a text means, in every rank that has it.
 
     In this order: the exact id (or ``graph/id``, or the path in the tree); else the id as it is printed, with
@@ -156,9 +156,11 @@ def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Mask], text: 
         TdbgError: no node, or several; the hint names candidates.
     """
     name, asked = split_slot(text)
-    whole = (_exact, _printed, _ending) if asked == Asked(round=asked.round) else (_exact,)  # a name may end with #2
+    whole = (
+        (_exact, _printed, _ending) if asked == NamedSlots(round=asked.round) else (_exact,)
+    )  # a name may end with #2
     attempts = [
-        *((text, Asked(), way) for way in whole),
+        *((text, NamedSlots(), way) for way in whole),
         *((name, asked, way) for way in (_exact, _printed, _without_middle, _ending, _holding, _caseless, _below)),
     ]
     for words, wanted, way in attempts:
@@ -169,7 +171,7 @@ def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Mask], text: 
         if len(found) > 1:
             raise _several(words, list(found))
         for (graph, node), rows in found.items():
-            return Found(node, graph, rows, wanted)
+            return FoundNode(node, graph, rows, wanted)
     raise _none(tables, scope, name)
 
 

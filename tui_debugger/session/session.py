@@ -17,14 +17,14 @@ from tui_debugger.arrays import Mask
 from tui_debugger.cache.store import DiskCache, default_store
 from tui_debugger.causes.rule import mark_hits
 from tui_debugger.check.contents import Contents
-from tui_debugger.check.flow import Flow, SharedWeights
+from tui_debugger.check.flow import DataFlow, SharedWeights
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.outputs import OutputTensors
 from tui_debugger.check.pipeline import Checks, Listed
 from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.records import StatsCache, StoredStats
-from tui_debugger.check.results import Asked, belonging
-from tui_debugger.check.step import Checker
+from tui_debugger.check.results import AskedPart, belonging
+from tui_debugger.check.step import StepChecker
 from tui_debugger.check.sweep import Sweep, TensorChoice
 from tui_debugger.check.tensors import HitsOf, hits_in, measured, opened, row_of, tensor_rows
 from tui_debugger.check.types import CheckResult, Pair, SourceExcerpt, TensorRow
@@ -34,7 +34,7 @@ from tui_debugger.environment import switch_of
 from tui_debugger.graph.search import NodeQuery, match
 from tui_debugger.graph.stacks import StackIndex, stack_index
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.graph.tree import Tree, build_tree
+from tui_debugger.graph.tree import ScopeTree, build_tree
 from tui_debugger.model import (
     Frame,
     GraphRun,
@@ -53,7 +53,7 @@ from tui_debugger.model import (
 from tui_debugger.notes import RunNotes, ShownNote
 from tui_debugger.opener import is_hidden, read_regular
 from tui_debugger.session.asked import Selections, asked_nodes, asked_rows
-from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
+from tui_debugger.session.following import FileState, RunFollower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import (
     CallArguments,
@@ -69,7 +69,7 @@ from tui_debugger.sources.joined import JoinedSource, open_sources
 from tui_debugger.sources.registry import limits, open_source, shown_by
 from tui_debugger.sources.scope import ListedRun, Scope
 from tui_debugger.stats.kernel import SWITCH
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 from tui_debugger.text.notes import RECOGNISED
 from tui_debugger.text.numbers import grouped_notices
 from tui_debugger.watch.recommended import NO_CHANGES, RecommendedChanges, recommended
@@ -141,7 +141,7 @@ class Session:
         *,
         store: WatchpointStore | None = None,
         source_map: Sequence[tuple[str, str]] = (),
-        workers: Workers | None = None,
+        workers: MeasureWorkers | None = None,
         index: DiskCache | None = None,
         enter_environments: bool = False,
     ) -> None:
@@ -156,17 +156,17 @@ class Session:
             enter_environments: the inventory also walks installed environments, caches and object stores.
         """
         self.source = source
-        self.asked = Asked()
+        self.asked = AskedPart()
         self.recommended_changes: RecommendedChanges | None = None
         self.watchpoints = WatchpointList(store)
         self._source_map = tuple(source_map)
-        self._workers = workers or Workers(jobs=1)
+        self._workers = workers or MeasureWorkers(jobs=1)
         self._memory = StoredStats(index)
         self.contents = Contents(index)
         self._lock = threading.Lock()
         self._cache = StatsCache()
         self._own_cache = StatsCache()
-        self._follower = Follower(source, self._cache)
+        self._follower = RunFollower(source, self._cache)
         self._checks = self._new_checks(self.watchpoints.snapshot)
         self._selections = Selections(partial(asked_nodes, source))
         self._losses: dict[Pair, tuple[ShownNote, ...]] = {}
@@ -175,7 +175,7 @@ class Session:
         self.settings = tuple(filter(None, wrong))
 
     @property
-    def workers(self) -> Workers:
+    def workers(self) -> MeasureWorkers:
         """The processes that do long work on tensors."""
         return self._workers
 
@@ -239,7 +239,7 @@ class Session:
         Raises:
             NotADumpError: nothing recognisable at the path.
         """
-        return open_dump(path, workers=Workers(jobs=1), remember=False)
+        return open_dump(path, workers=MeasureWorkers(jobs=1), remember=False)
 
     @property
     def scope(self) -> Scope:
@@ -368,9 +368,9 @@ class Session:
 
     # -- nodes -------------------------------------------------------------------------------------
 
-    def flow(self, rank: int, progress: ProgressFn = no_progress) -> Flow:
+    def flow(self, rank: int, progress: ProgressFn = no_progress) -> DataFlow:
         """The data flow of a rank as it is now."""
-        return Flow(self.source, rank, progress)
+        return DataFlow(self.source, rank, progress)
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
         """Node table of a rank."""
@@ -386,7 +386,7 @@ class Session:
             return ()
         return tuple(sorted({info.name for table in tables for info in table.graphs}))
 
-    def tree(self, rank: int) -> Tree:
+    def tree(self, rank: int) -> ScopeTree:
         """The scope tree of a rank's nodes."""
         return self.source.nodes(rank).memo(build_tree)
 
@@ -536,7 +536,7 @@ class Session:
             measurements.flow.table(step)
             return measurements
 
-        def rows(flow: Flow, step: int) -> Mask | None:
+        def rows(flow: DataFlow, step: int) -> Mask | None:
             return asked_rows(self.scope, flow.rank, flow.nodes, flow.table(step))
 
         in_scope = self._selections.in_scope
@@ -680,9 +680,9 @@ class Session:
         advice = self.info.tensors_advice
         return dataclasses.replace(report, check=check, graphs=self.graph_names(spans), advice=advice)
 
-    def _checker(self, rank: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn) -> Checker:
+    def _checker(self, rank: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn) -> StepChecker:
         measurements = self.measurements(rank, progress)
-        return Checker(
+        return StepChecker(
             measurements,
             watchpoints,
             lambda w: self._selections.selected(measurements.flow.nodes, w.selection),
@@ -707,7 +707,7 @@ class Session:
     def _of_own_graph(self, rank: int, progress: ProgressFn) -> Measurements:
         """The same for who compares every tensor with the run before of its own graph, shared weights too."""
         measurements = self.measurements(rank, progress)
-        flow = Flow(self.source, rank, progress, sharing=False)
+        flow = DataFlow(self.source, rank, progress, sharing=False)
         if not flow.nodes.memo(SharedWeights).groups:
             return measurements
         # What was compared with other files must not be mistaken for these comparisons, here or in the index.
@@ -761,7 +761,7 @@ class Session:
 def open_dump(
     path: Path,
     *,
-    workers: Workers | None = None,
+    workers: MeasureWorkers | None = None,
     remember: bool = True,
     keep_watchpoints: bool = False,
     source_map: Sequence[tuple[str, str]] = (),
@@ -790,7 +790,7 @@ def open_dump(
         source,
         store=store,
         source_map=source_map,
-        workers=workers or Workers(),
+        workers=workers or MeasureWorkers(),
         index=index,
         enter_environments=enter_environments,
     )

@@ -323,7 +323,7 @@ UNDONE_AT_MOST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class WatchpointChange:
     """One change of a watchpoint list, which can be undone.
 
     Attributes:
@@ -353,8 +353,8 @@ class WatchpointList:
         self._items: tuple[Watchpoint, ...] = ()
         self._next = 1
         self._offered = False
-        self._done: deque[Change] = deque(maxlen=UNDONE_AT_MOST)
-        self._undone: list[Change] = []
+        self._done: deque[WatchpointChange] = deque(maxlen=UNDONE_AT_MOST)
+        self._undone: list[WatchpointChange] = []
         self.version = 0
         self.on_change: Callable[[], None] = _do_nothing
         if store is not None:
@@ -452,7 +452,7 @@ class WatchpointList:
 
         Args:
             watchpoint: the edited one.
-            words: what the change does, see ``Change``; empty where ``edited`` says it.
+            words: what the change does, see ``WatchpointChange``; empty where ``edited`` says it.
 
         Raises:
             BadWatchpointError: unknown id, or a rule of the condition table is broken.
@@ -490,12 +490,12 @@ class WatchpointList:
     # -- undo and redo ---------------------------------------------------------------------------
 
     @property
-    def last_change(self) -> Change | None:
+    def last_change(self) -> WatchpointChange | None:
         """The change that ``undo`` would undo; None when there is none."""
         with self._lock:
             return self._done[-1] if self._done else None
 
-    def undo(self) -> Change | None:
+    def undo(self) -> WatchpointChange | None:
         """Brings back the list from before the last change; returns that change, None when there was none."""
         with self._lock:
             if not self._done:
@@ -505,7 +505,7 @@ class WatchpointList:
             self._set(change.before)
             return change
 
-    def redo(self) -> Change | None:
+    def redo(self) -> WatchpointChange | None:
         """Does what was undone last once more; returns that change, None when nothing is undone."""
         with self._lock:
             if not self._undone:
@@ -526,7 +526,7 @@ class WatchpointList:
 
     def _put(self, items: tuple[Watchpoint, ...], words: str) -> None:
         if items != self._items:
-            self._done.append(Change(words, self._items, items))
+            self._done.append(WatchpointChange(words, self._items, items))
             self._undone.clear()
             self._set(items)
 

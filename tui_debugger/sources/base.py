@@ -37,7 +37,7 @@ from tui_debugger.model import (
 from tui_debugger.notes import RunNotes
 from tui_debugger.stats import kernel
 from tui_debugger.stats.kernel.files import look_at_files
-from tui_debugger.stats.records import RecordedColumns, Specs
+from tui_debugger.stats.records import ReadSpecs, RecordedColumns
 
 if TYPE_CHECKING:
     from tui_debugger.graph.messages import ParsedGraph
@@ -237,7 +237,7 @@ class TensorTable(Protocol):
     def spec(self, index: int) -> ReadSpec:
         """Tells how to read the tensor's values. Undefined for STAT_ONLY rows."""
 
-    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
+    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
         """``spec`` of several rows, as columns."""
 
     @property
@@ -584,7 +584,7 @@ def no_garbage_collection() -> Iterator[None]:
 
 def made_once(table: TensorTable, key: object, make: Callable[[], T]) -> T:
     """``make()``, which asks a table for what it records: once for all tables that record the same."""
-    memo = table.memo if isinstance(table, Columns) else None
+    memo = table.memo if isinstance(table, SortedTensorTable) else None
     if memo is None:
         return make()
     if key not in memo:
@@ -689,7 +689,7 @@ class TensorPlaces:
         return keys[rows], rows
 
 
-class Columns:
+class SortedTensorTable:
     """The columns of ``base.TensorTable`` with lookups over one sorted key column.
 
     Rows must be sorted by ``order`` and unique by (node, side, slot, round), later rounds behind earlier ones.

@@ -34,7 +34,7 @@ U = TypeVar("U")
 
 
 @dataclass(slots=True)
-class Layout(Generic[U]):
+class DumpLayout(Generic[U]):
     """The steps of a dump.
 
     Attributes:

@@ -33,7 +33,7 @@ class Followed(Protocol):
         """Directories whose changes matter; vanished ones may be among them."""
 
 
-class Follower:
+class DiskFollower:
     """Calls ``source.refresh`` when something happens on disk, in a daemon thread of its own.
 
     Events come from watchfiles on the directories the source names, never recursively: a step directory can

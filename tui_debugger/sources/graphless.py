@@ -42,8 +42,8 @@ from tui_debugger.sources.base import (
     CallArguments,
     Capability,
     Changes,
-    Columns,
     Names,
+    SortedTensorTable,
     StepEntries,
     TensorPlaces,
     TensorTable,
@@ -51,9 +51,9 @@ from tui_debugger.sources.base import (
     file_states,
     no_garbage_collection,
 )
-from tui_debugger.sources.directories import Layout, U
+from tui_debugger.sources.directories import DumpLayout, U
 from tui_debugger.sources.scope import RunPart, Scope, scope_at
-from tui_debugger.stats.records import Specs
+from tui_debugger.stats.records import ReadSpecs
 
 if TYPE_CHECKING:
     from tui_debugger.graph.messages import ParsedGraph
@@ -88,7 +88,7 @@ def _distinct(values: Iterable[T]) -> tuple[list[T], Int32]:
     return list(numbers), np.array(found, np.int32)
 
 
-class FilesTable(Columns):
+class FilesTable(SortedTensorTable):
     """The tensors of one step, each of them in a file or a member of one. See ``base.TensorTable``."""
 
     def __init__(
@@ -123,12 +123,12 @@ class FilesTable(Columns):
         member = self._members[index] if self._members else ""
         return self._kinds[int(self._kind[index])].at(os.fsdecode(self._files[int(self._file[index])]), member)
 
-    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
+    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
         """``spec`` of several rows, as columns."""
         used, kind = np.unique(self._kind[indices], return_inverse=True)
         paths = [self._files[number] for number in self._file[indices].tolist()]
         members = [self._members[index] for index in indices.tolist()] if self._members else ()
-        return Specs(paths, tuple(self._kinds[number] for number in used.tolist()), kind.astype(np.int32), members)
+        return ReadSpecs(paths, tuple(self._kinds[number] for number in used.tolist()), kind.astype(np.int32), members)
 
     @property
     def digest(self) -> bytes:
@@ -164,7 +164,7 @@ class FilesTable(Columns):
         return None
 
 
-class StatisticsTable(Columns):
+class StatisticsTable(SortedTensorTable):
     """The tensors of one step whose statistics are in the dump. Subclasses add what ``base.TensorTable`` says."""
 
     def rows_as_text(self, nodes: NodeTable) -> Iterator[dict[str, str]]:
@@ -207,7 +207,7 @@ class ListedStep:
 _NOTHING: Final = build_table(())
 
 
-class RankNodes:
+class InferredRankNodes:
     """The nodes of one rank while steps add to them.
 
     Attributes:
@@ -238,7 +238,7 @@ class RankNodes:
         self.sequence = sequence
 
 
-class InferredNodes(RankNodes):
+class InferredNodes(InferredRankNodes):
     """The nodes of one rank, of which a layout finds out what feeds what.
 
     Attributes:
@@ -328,7 +328,7 @@ class InferredNodes(RankNodes):
         self.table = replace(table, category=categorise(table))
 
 
-N = TypeVar("N", bound=RankNodes)
+N = TypeVar("N", bound=InferredRankNodes)
 """The nodes of a rank."""
 
 
@@ -358,7 +358,7 @@ class GraphlessSource(ABC, Generic[U, N]):
         """
         self._lock = threading.RLock()
         self._root, self._given, self._notices = root, given, tuple(notices)
-        self._scope: tuple[Layout[U], Scope] | None = None
+        self._scope: tuple[DumpLayout[U], Scope] | None = None
         self._layout = self._find()
         self._nodes: dict[int, N] = {}
         self._listed: dict[tuple[int, int], ListedStep] = {}
@@ -371,7 +371,7 @@ class GraphlessSource(ABC, Generic[U, N]):
     # -- what layouts say ----------------------------------------------------------------------------
 
     @abstractmethod
-    def _find(self) -> Layout[U]:
+    def _find(self) -> DumpLayout[U]:
         """Looks for the steps, by names only."""
 
     @abstractmethod

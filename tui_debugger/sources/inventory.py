@@ -79,7 +79,7 @@ class RunInventory:
 
     def __init__(self, *, enter_environments: bool = False) -> None:
         """``enter_environments``: also walk installed environments, caches and object stores."""
-        self._looks: dict[str, _Known] = {}
+        self._looks: dict[str, _KnownFile] = {}
         self._enter = enter_environments
         self._lock = threading.Lock()
         self._walks: dict[Source, _InventoryWalk] = {}
@@ -172,7 +172,7 @@ _State = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownFile:
     """The answer for a file, while that is as it was and no file appears that may tell its content."""
 
     state: _State
@@ -205,7 +205,7 @@ class _InventoryWalk:
         root: str,
         start: str,
         places: Mapping[str, _Place],
-        looks: dict[str, _Known],
+        looks: dict[str, _KnownFile],
         *,
         enter: bool,
     ) -> None:
@@ -430,7 +430,7 @@ class _InventoryWalk:
             opener.close(descriptor)
         missing: list[str] = []
         look = looked_at(head, tail, size, path, partial(_first_bytes_beside, path, missing))
-        self._looks[path] = _Known(state, look, missing)
+        self._looks[path] = _KnownFile(state, look, missing)
         return look
 
     def _is_counted(self, path: str, counted: set[tuple[int, int]]) -> bool:

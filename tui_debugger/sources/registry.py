@@ -65,7 +65,7 @@ class Has(Enum):
     UNKNOWN = "?"
 
 
-class Edges(Enum):
+class EdgeKnowledge(Enum):
     """The ways to know which tensor was made from which."""
 
     KNOWN = "known"
@@ -107,7 +107,7 @@ class Shows:
     statistics: Has = Has.UNKNOWN
     hashes: Has = Has.UNKNOWN
     order: Order = Order.UNKNOWN
-    edges: Edges = Edges.UNKNOWN
+    edges: EdgeKnowledge = EdgeKnowledge.UNKNOWN
     stacks: Has = Has.UNKNOWN
     gradients: Has = Has.UNKNOWN
     record: tuple[str, ...] = ()
@@ -139,9 +139,9 @@ def limits_of(shows: Shows, *, graph: bool) -> tuple[str, ...]:
         found.append(NO_VALUES if shows.hashes is Has.NO else HASHES_ONLY)
     elif shows.values is Has.NO:
         found.append(STATISTICS_ONLY)
-    if not graph or shows.edges is Edges.NONE:
+    if not graph or shows.edges is EdgeKnowledge.NONE:
         found.append(NO_EDGES)
-    elif shows.edges is Edges.INFERRED:
+    elif shows.edges is EdgeKnowledge.INFERRED:
         found.append(EDGES_INFERRED)
     if shows.order is Order.NAMES:
         found.append(ORDER_OF_NAMES)
@@ -263,7 +263,7 @@ def open_source(path: Path, store: DiskCache | None = None) -> Source:
     chosen, problems = _find(path)
     source = _opened(chosen, path, store, problems)
     with suppress(TypeError):  # a source of another package that cannot be a key
-        _OPENED[source] = _Opened(chosen, path)
+        _OPENED[source] = _OpenedSource(chosen, path)
     scope = source.scope
     if scope.places == () and not any(map(scope.covers, source.unreadable())):
         source.close()
@@ -271,7 +271,7 @@ def open_source(path: Path, store: DiskCache | None = None) -> Source:
     return source
 
 
-def _opened(chosen: _Choice, path: Path, store: DiskCache | None, notices: Sequence[str]) -> Source:
+def _opened(chosen: _ReaderClaim, path: Path, store: DiskCache | None, notices: Sequence[str]) -> Source:
     if not chosen.foreign:
         return chosen.reader.open(path, store, notices)
     try:
@@ -469,7 +469,7 @@ def _lies_in(reader: Reader, directory: Path) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class _ReaderClaim:
     """A reader that recognised a path; ``foreign`` names one of another package."""
 
     reader: Reader
@@ -478,19 +478,19 @@ class _Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _OpenedSource:
     """The reader that opened a source, and the path that was given."""
 
-    chosen: _Choice
+    chosen: _ReaderClaim
     path: Path
 
 
-_OPENED: Final[WeakKeyDictionary[object, _Opened]] = WeakKeyDictionary()
+_OPENED: Final[WeakKeyDictionary[object, _OpenedSource]] = WeakKeyDictionary()
 """By open source."""
 
 
 @dataclass(slots=True)
-class _Search:
+class _ReaderAnswers:
     """The answers of readers about a path.
 
     Attributes:
@@ -500,8 +500,8 @@ class _Search:
         problems: what is wrong with readers of other packages.
     """
 
-    best: _Choice | None = None
-    choices: list[_Choice] = field(default_factory=list)
+    best: _ReaderClaim | None = None
+    choices: list[_ReaderClaim] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -514,13 +514,13 @@ class _Search:
         self.asked.append(reader.name)
         if found is None:
             return
-        choice = _Choice(reader, found, foreign)
+        choice = _ReaderClaim(reader, found, foreign)
         self.choices.append(choice)
         if self.best is None or found.sureness > self.best.found.sureness:
             self.best = choice
 
 
-def _find(path: Path) -> tuple[_Choice, tuple[str, ...]]:
+def _find(path: Path) -> tuple[_ReaderClaim, tuple[str, ...]]:
     """Returns who opens a path, and what is wrong with readers of other packages.
 
     What the system refuses to tell looks like something that is not there, and then like another layout or a dump
@@ -537,7 +537,7 @@ def _find(path: Path) -> tuple[_Choice, tuple[str, ...]]:
     return search.best, tuple(search.problems)
 
 
-def _asked(path: Path, *, every: bool = False) -> _Search:
+def _asked(path: Path, *, every: bool = False) -> _ReaderAnswers:
     """Asks readers until one is sure, or ``every`` one."""
     if not opener.exists(path):
         raise NotADumpError(
@@ -545,7 +545,7 @@ def _asked(path: Path, *, every: bool = False) -> _Search:
         )
     if not (opener.isdir(path) or opener.isfile(path)):  # /dev/null: else a dump somewhere in /dev would be opened
         raise NotADumpError(opener.why_not(path), where=str(path), hint="name a dump directory")
-    search = _Search()
+    search = _ReaderAnswers()
     for text in READERS:
         search.ask(own_reader(text), path)
         if search.sure and not every:
@@ -557,7 +557,7 @@ def _asked(path: Path, *, every: bool = False) -> _Search:
     return search
 
 
-def _beside(chosen: _Choice, choices: Sequence[_Choice]) -> tuple[str, ...]:
+def _beside(chosen: _ReaderClaim, choices: Sequence[_ReaderClaim]) -> tuple[str, ...]:
     """Returns a notice for each dump that is not part of the one that is opened."""
     root = os.path.realpath(chosen.found.root)
     notices: list[str] = []
@@ -603,7 +603,7 @@ def _closed_beside(start: str, root: str) -> tuple[str, ...]:
     return (*notices[:_SHOWN_CLOSED], *([f"{more:,} more beside the dump cannot be looked at"] if more > 0 else ()))
 
 
-def _nothing(path: Path, search: _Search) -> NotADumpError:
+def _nothing(path: Path, search: _ReaderAnswers) -> NotADumpError:
     parts = contents_text(path)
     return NotADumpError(
         f"No dump found here, up to two levels below, or above. {f'{parts}. ' if parts else ''}"
@@ -669,7 +669,7 @@ def own_reader(text: str) -> Reader:
     return cast("Reader", getattr(import_module(module), name))
 
 
-def _ask_others(search: _Search, path: Path) -> None:
+def _ask_others(search: _ReaderAnswers, path: Path) -> None:
     """Asks the readers of other packages. Whatever one of them does wrong is said, and the others are asked."""
     for name, load in _entry_points():
         try:

@@ -27,7 +27,7 @@ from tui_debugger.graph.table import PARAMETER, NodeFlag
 from tui_debugger.model import BIAS, ProgressFn, ReadSpec, Side, UnreadablePart
 from tui_debugger.sources import directories
 from tui_debugger.sources.base import MOST_ROUNDS, TensorPlaces
-from tui_debugger.sources.graphless import ROOT, FilesTable, FileState, GraphlessSource, ListedStep, RankNodes
+from tui_debugger.sources.graphless import ROOT, FilesTable, FileState, GraphlessSource, InferredRankNodes, ListedStep
 
 GRAPH: Final = "model"
 """The graph of all nodes but parameters."""
@@ -43,7 +43,7 @@ _RECOMPUTED: Final = "recomputed"
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class TorchDumpTensor:
     """One tensor as it was recorded.
 
     Attributes:
@@ -76,7 +76,7 @@ def module_tensor(
     around: bool = False,
     recomputed: bool = False,
     partial: bool = False,
-) -> Recorded:
+) -> TorchDumpTensor:
     """Returns an input or output of a module.
 
     Args:
@@ -95,36 +95,38 @@ def module_tensor(
     path = name.replace(".", "/")
     if recomputed:
         name, path = f"{_RECOMPUTED}/{name}", f"Recomputed/{path}"
-    return Recorded(name, path, kind, file, member, side, slot, partial)
+    return TorchDumpTensor(name, path, kind, file, member, side, slot, partial)
 
 
-def named_tensor(name: str, scope: str, file: str, member: str, slot: int = 0, recomputed: bool = False) -> Recorded:  # noqa: PLR0917 - a row
+def named_tensor(  # noqa: PLR0917 - a row
+    name: str, scope: str, file: str, member: str, slot: int = 0, recomputed: bool = False
+) -> TorchDumpTensor:
     """Returns a tensor that the program recorded by a name, such as ``attn_out`` in the scope ``layer_id=1``."""
     full = f"{scope}/{name}" if scope else name
     path = full.replace(".", "/")
     if recomputed:
         full, path = f"{_RECOMPUTED}/{full}", f"Recomputed/{path}"
-    return Recorded(full, path, TENSOR, file, member, slot=slot)
+    return TorchDumpTensor(full, path, TENSOR, file, member, slot=slot)
 
 
-def parameter(name: str, file: str, member: str) -> Recorded:
+def parameter(name: str, file: str, member: str) -> TorchDumpTensor:
     """Returns a parameter."""
-    return Recorded(name, name.replace(".", "/"), PARAMETER, file, member)
+    return TorchDumpTensor(name, name.replace(".", "/"), PARAMETER, file, member)
 
 
-def weight_gradient(name: str, file: str, member: str) -> Recorded:
+def weight_gradient(name: str, file: str, member: str) -> TorchDumpTensor:
     """Returns the gradient of a parameter."""
     kind = BIAS_GRADIENT if re.search(BIAS, name) else WEIGHT_GRADIENT
-    return Recorded(gradient_of(name), gradient_of(name), kind, file, member)
+    return TorchDumpTensor(gradient_of(name), gradient_of(name), kind, file, member)
 
 
-def gradient(name: str, file: str, member: str, slot: int = 0) -> Recorded:
+def gradient(name: str, file: str, member: str, slot: int = 0) -> TorchDumpTensor:
     """Returns the gradient of an activation."""
     full = gradient_of(name or ROOT_MODULE)
-    return Recorded(full, full, ACTIVATION_GRADIENT, file, member, slot=slot)
+    return TorchDumpTensor(full, full, ACTIVATION_GRADIENT, file, member, slot=slot)
 
 
-class Slots:
+class KeywordSlots:
     """The slots of what is called by more than a number, such as keyword arguments: behind those that are."""
 
     def __init__(self) -> None:
@@ -151,12 +153,12 @@ def modules_around(modules: Iterable[str]) -> set[str]:
     return found
 
 
-Layout = directories.Layout[tuple[str, ...]]
+Layout = directories.DumpLayout[tuple[str, ...]]
 """The files that are looked at to list a step of a rank."""
 
 
 @dataclass(slots=True)
-class Listing:
+class TorchStepListing:
     """The tensors of one step of a rank.
 
     Attributes:
@@ -166,16 +168,16 @@ class Listing:
         placements: of nodes that are a part of a larger tensor which part, in words, by node.
     """
 
-    tensors: list[Recorded] = field(default_factory=list)
+    tensors: list[TorchDumpTensor] = field(default_factory=list)
     parts: list[UnreadablePart] = field(default_factory=list)
     state: FileState = ()
     placements: dict[str, str] = field(default_factory=dict)
 
 
-class _RankNodes(RankNodes):
+class _TorchDumpNodes(InferredRankNodes):
     """The nodes of one rank while steps add to them."""
 
-    def add(self, tensors: Sequence[Recorded], placements: dict[str, str]) -> Int32:
+    def add(self, tensors: Sequence[TorchDumpTensor], placements: dict[str, str]) -> Int32:
         """Appends the nodes that are new behind those that they followed; returns the row of each tensor."""
         fresh: dict[str, FileNode] = {}
         for each in tensors:
@@ -196,7 +198,7 @@ class _RankNodes(RankNodes):
             self.table = replace(self.table, placements={**self.table.placements, **new})
         return np.array([self.rows[each.node] for each in tensors], np.int32)
 
-    def _flag(self, tensors: Sequence[Recorded]) -> None:
+    def _flag(self, tensors: Sequence[TorchDumpTensor]) -> None:
         """Marks the nodes that may be made of more than their inputs."""
         flags = self.table.flags.copy()
         rows = [self.rows[each.node] for each in tensors if each.partial]
@@ -204,7 +206,7 @@ class _RankNodes(RankNodes):
         if not np.array_equal(flags, self.table.flags):
             self.table = replace(self.table, flags=flags)
 
-    def _place(self, tensors: Sequence[Recorded], fresh: dict[str, FileNode]) -> None:
+    def _place(self, tensors: Sequence[TorchDumpTensor], fresh: dict[str, FileNode]) -> None:
         """Puts new nodes where they were recorded first: where their first output was, else their first input."""
         first: dict[str, tuple[bool, int]] = {}
         for at, each in enumerate(tensors):
@@ -217,7 +219,7 @@ class _RankNodes(RankNodes):
         self.table = replace(self.table, order=ranks(self.table, positions))
 
 
-def _rounds(tensors: Sequence[Recorded]) -> tuple[Int64, Int64]:
+def _rounds(tensors: Sequence[TorchDumpTensor]) -> tuple[Int64, Int64]:
     """Returns the round of each tensor (0: recorded once), and the round in which it was recorded.
 
     What a node recorded less often than its other inputs or outputs belongs to the last rounds.
@@ -236,7 +238,7 @@ def _rounds(tensors: Sequence[Recorded]) -> tuple[Int64, Int64]:
     return np.where(repeated, numbers, 0), np.where(repeated, numbers, during)
 
 
-class TorchDumpSource(GraphlessSource[tuple[str, ...], _RankNodes]):
+class TorchDumpSource(GraphlessSource[tuple[str, ...], _TorchDumpNodes]):
     """See ``base.Source``. A layout says in ``_find`` which files hold a step, and in ``_list`` which tensors."""
 
     layout: ClassVar[str]
@@ -244,7 +246,7 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _RankNodes]):
     graph = GRAPH
 
     @abstractmethod
-    def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> Listing:
+    def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> TorchStepListing:
         """Lists the tensors of a step."""
 
     def _own(self, files: tuple[str, ...]) -> tuple[str, ...]:
@@ -254,8 +256,8 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _RankNodes]):
     def _name(self) -> str:
         return self.layout
 
-    def _new_nodes(self) -> _RankNodes:
-        return _RankNodes()
+    def _new_nodes(self) -> _TorchDumpNodes:
+        return _TorchDumpNodes()
 
     def _layout_notices(self) -> Iterable[str]:
         return (ORIGINS_WITHOUT_EDGES,)
@@ -270,7 +272,7 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _RankNodes]):
         parameters = sorted(self._layout.parameters.get(rank, ()))
         return (*super()._graphs(rank), (PARAMETERS_ROOT, PARAMETERS, parameters))
 
-    def _read(self, rank: int, step: int, nodes: _RankNodes, progress: ProgressFn) -> ListedStep:
+    def _read(self, rank: int, step: int, nodes: _TorchDumpNodes, progress: ProgressFn) -> ListedStep:
         files = self._layout.units[rank][step]
         listing = self._list(rank, step, files, progress)
         if not listing.tensors and not listing.parts:
@@ -295,7 +297,7 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _RankNodes]):
         return ListedStep(table, listing.parts, listing.state)
 
 
-def _in_order(tensors: Sequence[Recorded], order: Int32, number: Int64, during: Int64) -> Int64:
+def _in_order(tensors: Sequence[TorchDumpTensor], order: Int32, number: Int64, during: Int64) -> Int64:
     """Returns the rows by rounds, in each by the order of nodes, parameters last; inputs before outputs.
 
     Args:
@@ -318,7 +320,7 @@ def _in_order(tensors: Sequence[Recorded], order: Int32, number: Int64, during: 
     return by
 
 
-def _places(rows: Int32, tensors: Sequence[Recorded], number: Int64) -> TensorPlaces:
+def _places(rows: Int32, tensors: Sequence[TorchDumpTensor], number: Int64) -> TensorPlaces:
     side = np.array([int(each.side) for each in tensors], np.uint8)
     slot = np.array([each.slot for each in tensors], np.int16)
     rounds = number.astype(np.uint16)

@@ -69,7 +69,7 @@ Window = tuple[int, int]
 """First byte and number of bytes of what is looked at in a file."""
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """One file of an archive.
 
     Attributes:
@@ -107,7 +107,7 @@ class Archive:
     path: str
     state: State
     window: Window
-    members: Mapping[str, Member]
+    members: Mapping[str, ArchiveMember]
     content: bytes = b""
 
 
@@ -448,7 +448,7 @@ class _Bounded:
         return found
 
 
-def _read(descriptor: int, path: str, window: Window) -> tuple[dict[str, Member], bytes]:
+def _read(descriptor: int, path: str, window: Window) -> tuple[dict[str, ArchiveMember], bytes]:
     """Returns ``members`` and ``content`` of an archive."""
     if not window[1]:
         raise unreadable(path, "is empty", "the file was probably never written to the end")
@@ -482,13 +482,13 @@ def _read(descriptor: int, path: str, window: Window) -> tuple[dict[str, Member]
     return members, tail if count == len(tail) == window[1] else b""
 
 
-def _any_directory(descriptor: int, window: Window) -> tuple[list[Member], int]:
+def _any_directory(descriptor: int, window: Window) -> tuple[list[ArchiveMember], int]:
     """Returns the members of any archive and where its directory begins, as ``zipfile`` has it."""
     with zipfile.ZipFile(_Bounded(descriptor, window)) as archive:
         return [_member(info) for info in archive.infolist()], archive.start_dir
 
 
-def _hidden(descriptor: int, origin: int, listed: list[Member], start: int) -> int:
+def _hidden(descriptor: int, origin: int, listed: list[ArchiveMember], start: int) -> int:
     """Returns the number of bytes before the directory that belong to none of its members.
 
     Args:
@@ -541,7 +541,7 @@ def _is_text(comment: bytes) -> bool:
 _LONGEST_COMMENT: Final = (1 << 16) - 1
 
 
-def _in_order(one: Member, other: Member) -> bool:
+def _in_order(one: ArchiveMember, other: ArchiveMember) -> bool:
     return one.header <= other.header
 
 
@@ -549,7 +549,7 @@ _LEAST_HIDDEN: Final = 128
 """An array of NumPy has more bytes than that, with its header; names, and what pads them, seldom have."""
 
 
-def _plain_directory(tail: bytes, before: int) -> tuple[list[Member], int] | None:
+def _plain_directory(tail: bytes, before: int) -> tuple[list[ArchiveMember], int] | None:
     """Returns the same of a small archive that has nothing special, in a tenth of the time that ``zipfile`` takes.
 
     None: its directory is long, or is not exactly as everybody writes it; ``zipfile`` has to tell what it means.
@@ -559,7 +559,7 @@ def _plain_directory(tail: bytes, before: int) -> tuple[list[Member], int] | Non
         before: the number of bytes before these.
     """
     start, end, count = _plain_end(tail, before)
-    at, found = start, list[Member]()
+    at, found = start, list[ArchiveMember]()
     while at + _ENTRY.size <= end:
         entry = _ENTRY.unpack_from(tail, at)
         magic, _, version, flags, method, _, _, checksum, packed, unpacked, length, extra, comment, *_, header = entry
@@ -567,7 +567,7 @@ def _plain_directory(tail: bytes, before: int) -> tuple[list[Member], int] | Non
         special = extra or comment or version > _KNOWN_VERSION or b"\0" in name or not name.isascii()
         if magic != b"PK\1\2" or special or name.endswith(b"/"):
             return None
-        member = Member(name.decode("ascii"), header, packed, unpacked, checksum, method != zipfile.ZIP_STORED)
+        member = ArchiveMember(name.decode("ascii"), header, packed, unpacked, checksum, method != zipfile.ZIP_STORED)
         ordinary = packed == unpacked and not method and not flags & _ENCRYPTED
         found.append(member if ordinary else _judged(member, flags, method))
         at += _ENTRY.size + length
@@ -602,15 +602,15 @@ def _plain_end(tail: bytes, before: int) -> tuple[int, int, int]:
     return (end - length, end, count) if plain and length <= end else none
 
 
-def _member(info: zipfile.ZipInfo) -> Member:
+def _member(info: zipfile.ZipInfo) -> ArchiveMember:
     """Returns what the directory says of one member."""
     method = info.compress_type
     deflated = method != zipfile.ZIP_STORED
-    found = Member(info.filename, info.header_offset, info.compress_size, info.file_size, info.CRC, deflated)
+    found = ArchiveMember(info.filename, info.header_offset, info.compress_size, info.file_size, info.CRC, deflated)
     return _judged(found, info.flag_bits, method)
 
 
-def _judged(member: Member, flags: int, method: int) -> Member:
+def _judged(member: ArchiveMember, flags: int, method: int) -> ArchiveMember:
     """Returns a member with what keeps it from being read, if anything does."""
     problem, (packed, size) = "", member[2:4]
     if flags & _ENCRYPTED:
@@ -624,7 +624,7 @@ def _judged(member: Member, flags: int, method: int) -> Member:
     return member._replace(problem=problem) if problem else member
 
 
-def _without_overlaps(members: list[Member], size: int) -> list[Member]:
+def _without_overlaps(members: list[ArchiveMember], size: int) -> list[ArchiveMember]:
     """Marks members that share bytes of the archive, and those that lie outside of it."""
     reach = 0
     for member in members:

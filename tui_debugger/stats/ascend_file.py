@@ -42,7 +42,7 @@ from tui_debugger.stats.decoded_types import DECODED, DecodedType
 from tui_debugger.stats.device_order import DeviceOrder, Shape, SharedBytes, device_order, unconverted_order
 from tui_debugger.stats.dtypes import DType, dtype_of
 from tui_debugger.stats.kernel.elements import copy_elements
-from tui_debugger.stats.npy import WHOLE_FILE, FileArray, Layout, StoredValues, ValueReader
+from tui_debugger.stats.npy import WHOLE_FILE, FileArray, StoredValues, ValueLayout, ValueReader
 from tui_debugger.stats.protobuf_fields import fields_of, varint
 
 MAX_HEADER: Final = 1 << 24
@@ -346,7 +346,7 @@ class StoredTensor:
         decoded: what makes numbers of the elements, where numpy has no type for them; None: it has.
     """
 
-    layout: Layout
+    layout: ValueLayout
     order: DeviceOrder | None
     stored: DType
     bits: int
@@ -372,7 +372,7 @@ def stored_tensor(tensor: DumpedTensor) -> StoredTensor:
     if name in _UNREADABLE:
         raise BadHeaderError(f"has elements of type {name}, {_UNREADABLE[name]}")
     if name in _NO_NUMBERS:
-        layout = Layout(_BYTE, name, (tensor.size,), False, 0, tensor.size)
+        layout = ValueLayout(_BYTE, name, (tensor.size,), False, 0, tensor.size)
         return StoredTensor(layout, None, _BYTE, 0, False, tensor.size)
     decoded = DECODED.get(name)
     dtype = decoded.stored if decoded is not None else dtype_of(_READ_AS.get(name, name))
@@ -384,7 +384,7 @@ def stored_tensor(tensor: DumpedTensor) -> StoredTensor:
         device = (tensor.size * 8 // (bits or 8 * dtype.itemsize),)
     shape, order = _program_shape(tensor, device)
     values = decoded.values if decoded is not None else dtype
-    layout = Layout(values, _READ_AS.get(name, name), shape, False, 0, math.prod(shape))
+    layout = ValueLayout(values, _READ_AS.get(name, name), shape, False, 0, math.prod(shape))
     stored = StoredTensor(layout, order, dtype, bits, name in ("int4", "int2"), math.prod(device), decoded)
     if tensor.size < stored.nbytes:
         raise BadHeaderError(f"has {tensor.size:,} bytes of values, where its shape takes {stored.nbytes:,}")
@@ -615,7 +615,7 @@ class _DecodingReader:
 
     packed: Final = False
 
-    def __init__(self, codes: AscendReader, layout: Layout, decoded: DecodedType) -> None:
+    def __init__(self, codes: AscendReader, layout: ValueLayout, decoded: DecodedType) -> None:
         self.layout = layout
         self._codes, self._decoded = codes, decoded
 

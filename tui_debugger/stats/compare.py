@@ -23,11 +23,11 @@ from tui_debugger.stats import compare_pairs
 from tui_debugger.stats.blocks import Accumulator
 from tui_debugger.stats.compare_pairs import (
     EXACT,
+    Boundary,
     Index,
-    Largest,
+    LargestScores,
     Pairs,
     Positions,
-    Tolerance,
     count_outside,
     difference,
     distances,
@@ -145,7 +145,7 @@ class CompareOptions:
         unit: the type whose units in the last place count; None for none.
     """
 
-    tolerance: Tolerance
+    tolerance: Boundary
     top: int
     unit: DType | None
 
@@ -157,7 +157,7 @@ class PartialDifferences:
         self.options = options
         self.here, self.there, self.difference = Accumulator(), Accumulator(), Accumulator()
         self.odd = OddElements(options.top)
-        self.by_abs, self.by_rel, self.by_ulp = (Largest(options.top) for _ in range(3))
+        self.by_abs, self.by_rel, self.by_ulp = (LargestScores(options.top) for _ in range(3))
         self.finite = self.same = self.flips = self.from_zero = self.outside = 0
         self.max_abs = self.sum_abs = self.squares = self.max_rel = 0.0
         self.dot = self.own_squares = self.other_squares = 0.0
@@ -280,7 +280,7 @@ TOP: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DifferingElement:
     """An element that differs.
 
     Attributes:
@@ -358,10 +358,10 @@ class Differences:
     here: TensorStats
     there: TensorStats
     difference: TensorStats
-    by_abs: tuple[Entry, ...]
-    by_rel: tuple[Entry, ...]
-    by_ulp: tuple[Entry, ...]
-    tolerance: Tolerance
+    by_abs: tuple[DifferingElement, ...]
+    by_rel: tuple[DifferingElement, ...]
+    by_ulp: tuple[DifferingElement, ...]
+    tolerance: Boundary
     boundary: float
     outside: int
 
@@ -384,7 +384,7 @@ class Differences:
 def compare(
     pairs: Pairs,
     *,
-    tolerance: Tolerance = EXACT,
+    tolerance: Boundary = EXACT,
     top: int = TOP,
     types: tuple[DType | None, DType | None] = (None, None),
     progress: ProgressFn = no_progress,
@@ -443,7 +443,7 @@ def _result(pairs: Pairs, found: PartialDifferences, progress: ProgressFn) -> Di
     )
 
 
-def _entries(pairs: Pairs, found: PartialDifferences, *lists: Largest) -> list[tuple[Entry, ...]]:
+def _entries(pairs: Pairs, found: PartialDifferences, *lists: LargestScores) -> list[tuple[DifferingElement, ...]]:
     """Returns what each list says, elements that are in several looked at once."""
     top, odd = found.options.top, found.odd.positions()
     places = []
@@ -455,7 +455,7 @@ def _entries(pairs: Pairs, found: PartialDifferences, *lists: Largest) -> list[t
     return [tuple(known[at] for at in each) for each in places]
 
 
-def entry_at(pairs: Pairs, index: Index, unit: DType | None) -> Entry:
+def entry_at(pairs: Pairs, index: Index, unit: DType | None) -> DifferingElement:
     """Returns one element of both.
 
     Args:
@@ -466,7 +466,7 @@ def entry_at(pairs: Pairs, index: Index, unit: DType | None) -> Entry:
     return entries_at(pairs, [index], unit)[0]
 
 
-def entries_at(pairs: Pairs, indexes: Sequence[Index], unit: DType | None) -> list[Entry]:
+def entries_at(pairs: Pairs, indexes: Sequence[Index], unit: DType | None) -> list[DifferingElement]:
     """Returns several elements of both; see ``entry_at``."""
     if not indexes:
         return []
@@ -487,7 +487,7 @@ def entries_at(pairs: Pairs, indexes: Sequence[Index], unit: DType | None) -> li
                 good.tolist(), steps.tolist(), [True] * len(good) if valid is None else valid.tolist(), strict=True
             ):
                 apart[at] = step if known else None
-    return [Entry(*each) for each in zip(indexes, one, other, found, relative, apart, strict=True)]
+    return [DifferingElement(*each) for each in zip(indexes, one, other, found, relative, apart, strict=True)]
 
 
 def unit_of(pairs: Pairs, types: tuple[DType | None, DType | None] = (None, None)) -> DType | None:

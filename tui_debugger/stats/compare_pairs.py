@@ -27,7 +27,7 @@ from tui_debugger.stats.dtypes import DType, is_numeric, name_of
 from tui_debugger.stats.kernel import is_known
 from tui_debugger.stats.kernel import pairs as kernel_pairs
 from tui_debugger.stats.spans import Checkpoint, SharedArrays, Span, flat_in_c_order, span_results
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 
 Index = tuple[int, ...]
 
@@ -72,7 +72,7 @@ class Pairs:
         shared: both as they were given, and who can go through them.
     """
 
-    def __init__(self, here: Array, there: Array, workers: Workers | None = None) -> None:
+    def __init__(self, here: Array, there: Array, workers: MeasureWorkers | None = None) -> None:
         """Pairs arrays that fit.
 
         Args:
@@ -285,7 +285,7 @@ def _digits(dtype: DType) -> int:
 Positions = npt.NDArray[np.int64]
 
 
-class Largest:
+class LargestScores:
     """Keeps the greatest scores above 0 with their positions; of equal ones those that came first.
 
     A stretch of the elements may have a list of its own: ``merge`` puts neighbours together.
@@ -307,7 +307,7 @@ class Largest:
         self._scores = together[order]
         self._positions = np.concatenate([self._positions, positions[some]])[order]
 
-    def merge(self, other: Largest) -> None:
+    def merge(self, other: LargestScores) -> None:
         """Adds what another list has kept, of scores that are all later in order."""
         self.add(other._scores, other._positions)
 
@@ -318,7 +318,7 @@ class Largest:
 
 
 @dataclass(frozen=True, slots=True)
-class Tolerance:
+class Boundary:
     """Inside is |here − there| ≤ the larger one of the boundary and ``atol`` + ``rtol``·|there|.
 
     Attributes:
@@ -343,17 +343,17 @@ class Tolerance:
         return self == EXACT
 
 
-EXACT: Final = Tolerance()
+EXACT: Final = Boundary()
 
 
-def outside(error: Float64, reference: Float64, tolerance: Tolerance, boundary: float) -> Mask:
+def outside(error: Float64, reference: Float64, tolerance: Boundary, boundary: float) -> Mask:
     """Returns which of some pairs of finite elements are outside.
 
     Args:
         error: |here − there|.
         reference: |there|.
         tolerance: what is allowed.
-        boundary: see ``Tolerance.boundary``.
+        boundary: see ``Boundary.boundary``.
     """
     if not tolerance.rtol:
         return np.greater(error, max(boundary, tolerance.atol))
@@ -361,7 +361,7 @@ def outside(error: Float64, reference: Float64, tolerance: Tolerance, boundary: 
         return np.greater(error, np.maximum(reference * tolerance.rtol + tolerance.atol, boundary))
 
 
-def outside_mask(here: Array, there: Array, tolerance: Tolerance, boundary: float) -> Mask:
+def outside_mask(here: Array, there: Array, tolerance: Boundary, boundary: float) -> Mask:
     """Returns which elements of two blocks or windows are outside; NaN equals NaN, an infinity one of its sign.
 
     Where only one side is NaN or infinite no tolerance helps.
@@ -375,13 +375,13 @@ def outside_mask(here: Array, there: Array, tolerance: Tolerance, boundary: floa
     return found
 
 
-def count_outside(pairs: Pairs, tolerance: Tolerance, boundary: float, progress: ProgressFn = no_progress) -> int:
+def count_outside(pairs: Pairs, tolerance: Boundary, boundary: float, progress: ProgressFn = no_progress) -> int:
     """Counts the elements outside, block by block.
 
     Args:
         pairs: the arrays.
         tolerance: what is allowed.
-        boundary: see ``Tolerance.boundary``.
+        boundary: see ``Boundary.boundary``.
         progress: counts elements; may raise to stop.
     """
     task = _CountOutside(tolerance, boundary)
@@ -392,7 +392,7 @@ def count_outside(pairs: Pairs, tolerance: Tolerance, boundary: float, progress:
 class _CountOutside:
     """The task of a span: how many of its elements are outside."""
 
-    tolerance: Tolerance
+    tolerance: Boundary
     boundary: float
     cost: int = 6
 

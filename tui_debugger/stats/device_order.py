@@ -184,7 +184,7 @@ def _boxes(shape: Shape, start: int, stop: int) -> Iterator[tuple[Shape, Shape]]
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class DeviceTensor:
     """A tensor on a device: the shape that it has there, and where its elements stand."""
 
     device: Shape
@@ -232,7 +232,7 @@ def _by_axes(fmt: str, device: Shape, host: Shape, groups: int) -> DeviceOrder |
     return found.pop() if len(found) == 1 else None
 
 
-def _exact(placed: Placed | None, device: Shape) -> DeviceOrder | None:
+def _exact(placed: DeviceTensor | None, device: Shape) -> DeviceOrder | None:
     return placed.order if placed is not None and placed.device == device else None
 
 
@@ -263,37 +263,37 @@ def _up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-def _nc1hwc0(host: Shape, block: int, _: int) -> Placed:
+def _nc1hwc0(host: Shape, block: int, _: int) -> DeviceTensor:
     n, c, h, w = host
     blocks, plane = -(-c // block), h * w * block
     image = blocks * plane
     order = DeviceOrder(host, (image, plane, w * block, block), 1, block, 1, n * image)
-    return Placed((n, blocks, h, w, block), order)
+    return DeviceTensor((n, blocks, h, w, block), order)
 
 
-def _nc1hwc0_c04(host: Shape, block: int, _: int) -> Placed | None:
+def _nc1hwc0_c04(host: Shape, block: int, _: int) -> DeviceTensor | None:
     return _nc1hwc0(host, 4, 1) if block == 4 else None
 
 
-def _ndc1hwc0(host: Shape, block: int, _: int) -> Placed:
+def _ndc1hwc0(host: Shape, block: int, _: int) -> DeviceTensor:
     n, c, d, h, w = host
     blocks, plane = -(-c // block), h * w * block
     frame = blocks * plane
     order = DeviceOrder(host, (d * frame, plane, frame, w * block, block), 1, block, 1, n * d * frame)
-    return Placed((n, d, blocks, h, w, block), order)
+    return DeviceTensor((n, d, blocks, h, w, block), order)
 
 
-def _fractal_z(host: Shape, block: int, groups: int) -> Placed | None:
+def _fractal_z(host: Shape, block: int, groups: int) -> DeviceTensor | None:
     n, c, h, w = host
     if groups > 1:
         return _grouped(host, block, groups)
     pixel = _up(n, _CUBE) * block
     pixels = -(-c // block) * h * w
     order = DeviceOrder(host, (block, h * w * pixel, w * pixel, pixel), 1, block, 1, pixels * pixel)
-    return Placed((pixels, _up(n, _CUBE) // _CUBE, _CUBE, block), order)
+    return DeviceTensor((pixels, _up(n, _CUBE) // _CUBE, _CUBE, block), order)
 
 
-def _grouped(host: Shape, block: int, groups: int) -> Placed | None:
+def _grouped(host: Shape, block: int, groups: int) -> DeviceTensor | None:
     n, c, h, w = host
     rows = n // groups
     if n % groups:
@@ -313,10 +313,10 @@ def _grouped(host: Shape, block: int, groups: int) -> Placed | None:
         shift=rows * block,
         phase=c,
     )
-    return Placed((runs * pixels, _up(period * rows, _CUBE) // _CUBE, _CUBE, block), order)
+    return DeviceTensor((runs * pixels, _up(period * rows, _CUBE) // _CUBE, _CUBE, block), order)
 
 
-def _fractal_z_3d(host: Shape, block: int, groups: int) -> Placed | None:
+def _fractal_z_3d(host: Shape, block: int, groups: int) -> DeviceTensor | None:
     n, c, d, h, w = host
     if groups > 1:
         return None
@@ -324,20 +324,20 @@ def _fractal_z_3d(host: Shape, block: int, groups: int) -> Placed | None:
     plane, blocks = h * w * pixel, -(-c // block)
     frame = blocks * plane
     order = DeviceOrder(host, (block, plane, frame, w * pixel, pixel), 1, block, 1, d * frame)
-    return Placed((d * blocks * h * w, _up(n, _CUBE) // _CUBE, _CUBE, block), order)
+    return DeviceTensor((d * blocks * h * w, _up(n, _CUBE) // _CUBE, _CUBE, block), order)
 
 
-def _fractal_z_c04(host: Shape, block: int, groups: int) -> Placed | None:
+def _fractal_z_c04(host: Shape, block: int, groups: int) -> DeviceTensor | None:
     """Four channels of a pixel side by side, and those of the next pixel behind them: pixels come in blocks of 4."""
     n, c, h, w = host
     if c > 4 or block != _CUBE or groups > 1:
         return None
     column, columns = _up(n, _CUBE) * _CUBE, -(-h * w // 4)
     order = DeviceOrder((n, c, h * w), (_CUBE, 1, column), 2, 4, 4, columns * column)
-    return Placed((columns, _up(n, _CUBE) // _CUBE, _CUBE, _CUBE), order)
+    return DeviceTensor((columns, _up(n, _CUBE) // _CUBE, _CUBE, _CUBE), order)
 
 
-def _fractal_nz(host: Shape, block: int) -> Placed | None:
+def _fractal_nz(host: Shape, block: int) -> DeviceTensor | None:
     if not block:
         return None
     rows, columns = host[-2:] if len(host) > 1 else (1, math.prod(host))
@@ -345,15 +345,15 @@ def _fractal_nz(host: Shape, block: int) -> Placed | None:
     strip, strips = _up(rows, _CUBE) * block, -(-columns // block)
     matrix = strips * strip
     order = DeviceOrder((batch, rows, columns), (matrix, block, strip), 2, block, 1, batch * matrix)
-    return Placed((*host[:-2], strips, _up(rows, _CUBE) // _CUBE, _CUBE, block), order)
+    return DeviceTensor((*host[:-2], strips, _up(rows, _CUBE) // _CUBE, _CUBE, block), order)
 
 
-def _c1hwncoc0(host: Shape, block: int, _: int) -> Placed:
+def _c1hwncoc0(host: Shape, block: int, _: int) -> DeviceTensor:
     n, c, h, w = host
     cell, blocks = block * block, -(-c // block)
     plane = h * w * n * cell
     order = DeviceOrder(host, (cell, plane, w * n * cell, n * cell), 1, block, block + 1, blocks * plane)
-    return Placed((blocks, h, w, n, block, block), order)
+    return DeviceTensor((blocks, h, w, n, block, block), order)
 
 
 _NZ: Final = "FRACTAL_NZ"

@@ -6,9 +6,9 @@ cache, what workers elsewhere return, the messages of the live protocol, what is
 (``watch.condition_table``), and so are the columns of MindSpore's ``statistic.csv``, which are not ours to change.
 
 To add a statistic: an attribute of ``model.TensorStats`` that is None by default, before ``at_least``; a row at the end
-of ``FIELDS`` with its ``Made``; its name in those of the lists at the end of this file where it is to be shown; its
+of ``FIELDS`` with its ``Recipe``; its name in those of the lists at the end of this file where it is to be shown; its
 column in ``docs/json.md``. It is then slow but right everywhere; code that makes it together with the others
-(``Made.fast``) can follow when it is worth it.
+(``Recipe.fast``) can follow when it is worth it.
 
 Numpy is not imported here: the command line reads this file at start-up.
 """
@@ -40,7 +40,7 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Recipe:
     """The way in which a statistic is made of values, in its simplest form.
 
     Attributes:
@@ -66,7 +66,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class StatisticsPlace:
     """The place of a statistic in a ``Statistics`` message of the live protocol.
 
     Attributes:
@@ -93,7 +93,7 @@ OURS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class StatisticField:
     """One statistic of a tensor.
 
     Attributes:
@@ -116,8 +116,8 @@ class Field:
     column: str = ""
     title: str = ""
     label: str = ""
-    made: Made | None = None
-    sent: Sent | None = None
+    made: Recipe | None = None
+    sent: StatisticsPlace | None = None
     of: Callable[[TensorStats], Number] | None = None
     unknown: Number = None
     alarm: bool = False
@@ -133,32 +133,32 @@ class Field:
         return self.label or self.title
 
 
-def _counted(part: Callable[[Any], Any], *, every: bool = False) -> Made:
+def _counted(part: Callable[[Any], Any], *, every: bool = False) -> Recipe:
     """Returns how elements of some kind are counted."""
-    return Made((0,), lambda x: (part(x),), _sums_added, lambda sums: int(sums[0]), every=every, fast=True)
+    return Recipe((0,), lambda x: (part(x),), _sums_added, lambda sums: int(sums[0]), every=every, fast=True)
 
 
 def _sums_added(one: Sums, other: Sums) -> Sums:
     return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
-def _extreme(part: Callable[[Any], Any], merge: Callable[[Any, Any], Any], identity: float) -> Made:
+def _extreme(part: Callable[[Any], Any], merge: Callable[[Any, Any], Any], identity: float) -> Recipe:
     """Returns how the least or greatest finite element is found."""
 
     def result(sums: Sums) -> Number:
         return float(sums[0]) if math.isfinite(sums[0]) else None
 
-    return Made((identity,), lambda x: (part(x),), lambda one, other: (merge(one[0], other[0]),), result, fast=True)
+    return Recipe((identity,), lambda x: (part(x),), lambda one, other: (merge(one[0], other[0]),), result, fast=True)
 
 
-def _mean(part: Callable[[Any], Any]) -> Made:
+def _mean(part: Callable[[Any], Any]) -> Recipe:
     """Returns how a mean is made; its sums are the number of elements and their mean."""
 
     def merge(one: Sums, other: Sums) -> Sums:
         n = one[0] + other[0]
         return (n, one[1] + (other[1] - one[1]) * (other[0] / n)) if n else one
 
-    return Made(
+    return Recipe(
         (0, 0.0),
         lambda x: (len(x), part(x)),
         merge,
@@ -184,28 +184,28 @@ def _variance_merged(one: Sums, other: Sums) -> Sums:
 
 
 FIELDS: Final = (
-    Field(
+    StatisticField(
         "count",
         Form.COUNT,
         "number of elements",
         column="count",
         title="count",
         made=_counted(len, every=True),
-        sent=Sent(5, "count"),
+        sent=StatisticsPlace(5, "count"),
         unknown=0,
     ),
-    Field(
+    StatisticField(
         "nan",
         Form.COUNT,
         "number of NaN",
         column="nan",
         title="NaN",
         made=_counted(lambda x: (x != x).sum(), every=True),  # noqa: PLR0124 - only NaN differs from itself
-        sent=Sent(8, "nan_count"),
+        sent=StatisticsPlace(8, "nan_count"),
         unknown=0,
         alarm=True,
     ),
-    Field(
+    StatisticField(
         "inf",
         Form.COUNT,
         "number of +Inf and -Inf",
@@ -214,39 +214,39 @@ FIELDS: Final = (
         unknown=0,
         alarm=True,
     ),
-    Field(
+    StatisticField(
         "pos_inf",
         Form.COUNT,
         "number of +Inf",
         column="pos_inf",
         title="+Inf",
         made=_counted(lambda x: (x == math.inf).sum(), every=True),
-        sent=Sent(10, "pos_inf_count"),
+        sent=StatisticsPlace(10, "pos_inf_count"),
         unknown=0,
         alarm=True,
     ),
-    Field(
+    StatisticField(
         "neg_inf",
         Form.COUNT,
         "number of -Inf",
         column="neg_inf",
         title="-Inf",
         made=_counted(lambda x: (x == -math.inf).sum(), every=True),
-        sent=Sent(9, "neg_inf_count"),
+        sent=StatisticsPlace(9, "neg_inf_count"),
         unknown=0,
         alarm=True,
     ),
-    Field(
+    StatisticField(
         "zero",
         Form.COUNT,
         "number of zeros, -0 included",
         column="zero",
         title="zero",
         made=_counted(lambda x: (x == 0).sum()),
-        sent=Sent(11, "zero_count"),
+        sent=StatisticsPlace(11, "zero_count"),
         unknown=0,
     ),
-    Field(
+    StatisticField(
         "negative",
         Form.COUNT,
         "number of finite values below 0",
@@ -254,10 +254,10 @@ FIELDS: Final = (
         title="neg",
         label="negative",
         made=_counted(lambda x: (x < 0).sum()),
-        sent=Sent(6, "neg_zero_count"),
+        sent=StatisticsPlace(6, "neg_zero_count"),
         unknown=0,
     ),
-    Field(
+    StatisticField(
         "positive",
         Form.COUNT,
         "number of finite values above 0",
@@ -265,59 +265,59 @@ FIELDS: Final = (
         title="pos",
         label="positive",
         made=_counted(lambda x: (x > 0).sum()),
-        sent=Sent(7, "pos_zero_count"),
+        sent=StatisticsPlace(7, "pos_zero_count"),
         unknown=0,
     ),
-    Field(
+    StatisticField(
         "minimum",
         Form.REAL,
         "smallest finite value",
         column="min",
         title="min",
         made=_extreme(lambda x: x.min(), min, math.inf),
-        sent=Sent(100, "minimum", "min_value", math.inf),
+        sent=StatisticsPlace(100, "minimum", "min_value", math.inf),
     ),
-    Field(
+    StatisticField(
         "maximum",
         Form.REAL,
         "greatest finite value",
         column="max",
         title="max",
         made=_extreme(lambda x: x.max(), max, -math.inf),
-        sent=Sent(101, "maximum", "max_value", -math.inf),
+        sent=StatisticsPlace(101, "maximum", "max_value", -math.inf),
     ),
-    Field(
+    StatisticField(
         "mean",
         Form.REAL,
         "mean of the finite values",
         column="mean",
         title="mean",
         made=_mean(lambda x: x.mean()),
-        sent=Sent(102, "mean", "avg_value"),
+        sent=StatisticsPlace(102, "mean", "avg_value"),
     ),
-    Field(
+    StatisticField(
         "abs_mean",
         Form.REAL,
         "mean of the finite magnitudes",
         column="abs_mean",
         title="mean |x|",
         made=_mean(lambda x: abs(x).mean()),
-        sent=Sent(103, "abs_mean"),
+        sent=StatisticsPlace(103, "abs_mean"),
     ),
-    Field(
+    StatisticField(
         "variance",
         Form.REAL,
         "variance of the finite values, divisor n",
-        made=Made(
+        made=Recipe(
             (0, 0.0, 0.0),
             _variance_part,
             _variance_merged,
             lambda sums: float(sums[2] / sums[0]) if sums[0] else None,
             fast=True,
         ),
-        sent=Sent(104, "variance"),
+        sent=StatisticsPlace(104, "variance"),
     ),
-    Field(
+    StatisticField(
         "std",
         Form.REAL,
         "deviation of the finite values, divisor n",
@@ -326,15 +326,15 @@ FIELDS: Final = (
         label="σ",
         of=lambda stats: None if stats.variance is None else math.sqrt(stats.variance),
     ),
-    Field(
+    StatisticField(
         "sum_squares",
         Form.REAL,
         "sum of squares of the finite values",
-        made=Made((0.0,), lambda x: ((x * x).sum(),), _sums_added, lambda sums: float(sums[0]), fast=True),
-        sent=Sent(105, "sum_squares"),
+        made=Recipe((0.0,), lambda x: ((x * x).sum(),), _sums_added, lambda sums: float(sums[0]), fast=True),
+        sent=StatisticsPlace(105, "sum_squares"),
         unknown=math.nan,
     ),
-    Field(
+    StatisticField(
         "norm",
         Form.REAL,
         "root of the sum of squares of the finite values",
@@ -342,7 +342,7 @@ FIELDS: Final = (
         title="norm",
         of=lambda stats: stats.norm,
     ),
-    Field(
+    StatisticField(
         "zero_percentage",
         Form.PERCENT,
         "percentage of zeros",
@@ -353,10 +353,10 @@ FIELDS: Final = (
 )
 """All statistics, in the order of the columns of JSON and CSV."""
 
-FIELD_BY_NAME: Final[Mapping[str, Field]] = {field.name: field for field in FIELDS}
+FIELD_BY_NAME: Final[Mapping[str, StatisticField]] = {field.name: field for field in FIELDS}
 
 
-def made_of(field: Field) -> Made:
+def made_of(field: StatisticField) -> Recipe:
     """Returns how a statistic that is stored is made."""
     if field.made is None:
         msg = f"{field.name} is not stored"
@@ -364,7 +364,7 @@ def made_of(field: Field) -> Made:
     return field.made
 
 
-def sums_of(made: Made, x: Any) -> Sums:
+def sums_of(made: Recipe, x: Any) -> Sums:
     """Returns the sums of a block, which may be empty."""
     return made.part(x) if len(x) else made.identity
 
@@ -383,7 +383,7 @@ COLUMNS: Final = tuple(field for field in FIELDS if field.column)
 """The statistics that JSON and CSV have, and ``--sort`` takes."""
 
 
-def _named(names: str) -> tuple[Field, ...]:
+def _named(names: str) -> tuple[StatisticField, ...]:
     return tuple(FIELD_BY_NAME[name] for name in names.split())
 
 
@@ -405,7 +405,7 @@ COMPARED: Final = _named("minimum maximum mean abs_mean std norm")
 """Of two tensors and of their difference."""
 COMPARED_COUNTS: Final = _named("zero nan pos_inf neg_inf")
 """The same, where there is something to count."""
-METRICS: Final[Mapping[str, Field]] = {
+METRICS: Final[Mapping[str, StatisticField]] = {
     "min": FIELD_BY_NAME["minimum"],
     "mean": FIELD_BY_NAME["mean"],
     "max": FIELD_BY_NAME["maximum"],
@@ -417,7 +417,7 @@ METRICS: Final[Mapping[str, Field]] = {
     "zero": FIELD_BY_NAME["zero_percentage"],
 }
 """The statistics that ``tdbg trend --metric`` takes, and the trend view draws."""
-QUANTITIES: Final[Mapping[str, Field]] = {
+QUANTITIES: Final[Mapping[str, StatisticField]] = {
     **{field.column: field for field in COLUMNS},
     "inf": FIELD_BY_NAME["inf"],
     "zero_pct": FIELD_BY_NAME["zero_percentage"],

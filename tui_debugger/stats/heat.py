@@ -29,7 +29,7 @@ TOGETHER: Final = 1 << 20
 """Elements that are looked through between two questions whether a bad cell is among them."""
 
 
-class Kind(IntEnum):
+class HeatCellKind(IntEnum):
     """The kind of a cell: a NaN among its elements before anything else, then Inf, then numbers."""
 
     NUMBER = 0
@@ -40,7 +40,7 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class HeatWindow:
     """The part of a table that a picture shows, and how many of its elements make a cell.
 
     Attributes:
@@ -90,7 +90,7 @@ class Picture:
         nan, pos_inf, neg_inf: how many there are in a cell.
     """
 
-    window: Window
+    window: HeatWindow
     low: Float64
     high: Float64
     nan: Counts
@@ -105,10 +105,14 @@ class Picture:
 
     @cached_property
     def kinds(self) -> npt.NDArray[np.int8]:
-        """The kind of each cell, as ``Kind``."""
-        kinds = np.where(self.pos_inf > 0, np.where(self.neg_inf > 0, Kind.BOTH_INF, Kind.POS_INF), Kind.NUMBER)
-        kinds = np.where((self.neg_inf > 0) & (self.pos_inf == 0), Kind.NEG_INF, kinds)
-        return np.where(self.nan > 0, Kind.NAN, kinds).astype(np.int8)
+        """The kind of each cell, as ``HeatCellKind``."""
+        kinds = np.where(
+            self.pos_inf > 0,
+            np.where(self.neg_inf > 0, HeatCellKind.BOTH_INF, HeatCellKind.POS_INF),
+            HeatCellKind.NUMBER,
+        )
+        kinds = np.where((self.neg_inf > 0) & (self.pos_inf == 0), HeatCellKind.NEG_INF, kinds)
+        return np.where(self.nan > 0, HeatCellKind.NAN, kinds).astype(np.int8)
 
     @property
     def bounds(self) -> tuple[float, float] | None:
@@ -119,7 +123,7 @@ class Picture:
     def coarser(self, rows: int, columns: int) -> Picture:
         """Returns the same part in cells of so many cells: what ``shrink`` gives for the larger step."""
         window = self.window
-        wider = Window(_stepped(window.rows, rows), _stepped(window.columns, columns))
+        wider = HeatWindow(_stepped(window.rows, rows), _stepped(window.columns, columns))
 
         def merge(how: np.ufunc, cells: Array) -> Array:
             starts = np.arange(0, cells.shape[0], rows), np.arange(0, cells.shape[1], columns)
@@ -134,14 +138,14 @@ class Picture:
     def turned(self) -> Picture:
         """Rows as columns."""
         parts = (self.low, self.high, self.nan, self.pos_inf, self.neg_inf)
-        return Picture(Window(self.window.columns, self.window.rows), *(part.T for part in parts))
+        return Picture(HeatWindow(self.window.columns, self.window.rows), *(part.T for part in parts))
 
 
 def _stepped(cells: range, times: int) -> range:
     return range(cells.start, cells.stop, cells.step * times)
 
 
-def shrink(read: Read, window: Window, progress: ProgressFn = no_progress) -> Picture:
+def shrink(read: Read, window: HeatWindow, progress: ProgressFn = no_progress) -> Picture:
     """Returns the picture of a window.
 
     Memory stays within a block of elements and the picture, whatever the size of the table.
@@ -173,7 +177,7 @@ def strongest(read: Read, rows: range, columns: range, progress: ProgressFn = no
         None for a cell without elements.
     """
     best, at = -1.0, None
-    for down, across in _tiles(Window(range(rows.start, rows.stop), range(columns.start, columns.stop))):
+    for down, across in _tiles(HeatWindow(range(rows.start, rows.stop), range(columns.start, columns.stop))):
         progress(Progress(0, 0, "looking for the element"))
         tile = np.abs(_valued(_tile(read, down, across))).reshape(-1)
         place = int(tile.argmax())  # the first NaN, if there is one
@@ -187,11 +191,11 @@ def strongest(read: Read, rows: range, columns: range, progress: ProgressFn = no
 
 def next_bad(
     read: Read,
-    window: Window,
+    window: HeatWindow,
     after: tuple[int, int],
     direction: int,
     *,
-    kinds: frozenset[Kind] = frozenset(Kind) - {Kind.NUMBER},
+    kinds: frozenset[HeatCellKind] = frozenset(HeatCellKind) - {HeatCellKind.NUMBER},
     progress: ProgressFn = no_progress,
 ) -> tuple[int, int] | None:
     """Returns the next cell in reading order that holds a NaN or Inf.
@@ -215,7 +219,7 @@ def next_bad(
         progress(Progress(abs(start - after[0]), len(rows), "searching"))
         low, high = (start, min(start + each, height)) if direction > 0 else (max(0, start - each + 1), start + 1)
         last = window.rows[high - 1] + window.rows.step
-        part = Window(range(window.rows[low], min(last, window.rows.stop), window.rows.step), window.columns)
+        part = HeatWindow(range(window.rows[low], min(last, window.rows.stop), window.rows.step), window.columns)
         cells = np.flatnonzero(_holding(shrink(read, part, lambda _: progress(Progress(0, 0))), kinds)) + low * width
         here = after[0] * width + after[1]
         cells = cells[cells > here] if direction > 0 else cells[cells < here]
@@ -225,15 +229,19 @@ def next_bad(
     return None
 
 
-def _holding(picture: Picture, kinds: frozenset[Kind]) -> Mask:
+def _holding(picture: Picture, kinds: frozenset[HeatCellKind]) -> Mask:
     held = np.zeros(picture.window.shape, np.bool_)
-    for kind, counts in ((Kind.NAN, picture.nan), (Kind.POS_INF, picture.pos_inf), (Kind.NEG_INF, picture.neg_inf)):
+    for kind, counts in (
+        (HeatCellKind.NAN, picture.nan),
+        (HeatCellKind.POS_INF, picture.pos_inf),
+        (HeatCellKind.NEG_INF, picture.neg_inf),
+    ):
         if kind in kinds:
             held |= counts > 0
     return held
 
 
-def _tiles(window: Window) -> Iterator[tuple[range, range]]:
+def _tiles(window: HeatWindow) -> Iterator[tuple[range, range]]:
     """Yields the window in rectangles of at most a block: along each side whole cells, or a part of one."""
     width = window.columns.stop - window.columns.start
     for rows in _spans(window.rows, max(1, BLOCK // max(1, width))):
@@ -266,7 +274,7 @@ def _valued(tile: Array) -> Array:
 class _Draft:
     """A picture that is being made."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: HeatWindow) -> None:
         self.window = window
         self.low, self.high = np.full(window.shape, np.inf), np.full(window.shape, -np.inf)
         self.counts = np.zeros((3, *window.shape), np.int64)

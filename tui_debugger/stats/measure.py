@@ -27,11 +27,11 @@ from tui_debugger.stats import kernel
 from tui_debugger.stats.blocks import Accumulator
 from tui_debugger.stats.dtypes import DType, is_numeric
 from tui_debugger.stats.fields import OTHERS
-from tui_debugger.stats.kernel import Kind, Kinds, address, bytes_at, kind_of
+from tui_debugger.stats.kernel import ElementKind, Kinds, address, bytes_at, kind_of
 from tui_debugger.stats.kernel.elements import moments_of_each
 from tui_debugger.stats.kernel.files import read_files
 from tui_debugger.stats.kernel.pairs import changes
-from tui_debugger.stats.npy import FIRST_READ, Layout, TensorFile, header_layout, is_whole_file, raw_layout
+from tui_debugger.stats.npy import FIRST_READ, TensorFile, ValueLayout, header_layout, is_whole_file, raw_layout
 from tui_debugger.stats.records import (
     CHANGE_KNOWN,
     NOT_KNOWN,
@@ -39,16 +39,16 @@ from tui_debugger.stats.records import (
     Before,
     ReadRequests,
     Records,
-    State,
+    RecordState,
 )
 from tui_debugger.stats.side_by_side import (
     UNSURE,
     Bytes,
+    ChangeResult,
     Checkpoint,
-    Compared,
     FileState,
     HeldValues,
-    Other,
+    OtherTensor,
     PairReader,
     file_state,
     put_asked,
@@ -67,7 +67,7 @@ SMALL_MEMBER: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class SharedHeader:
     """The facts about all small files with one header.
 
     Attributes:
@@ -78,9 +78,9 @@ class Header:
         end: where they end.
     """
 
-    layout: Layout
+    layout: ValueLayout
     meta: int
-    kind: Kind
+    kind: ElementKind
     start: int
     end: int
 
@@ -122,7 +122,7 @@ class SmallFiles:
 class SmallTensors:
     """Measures many small tensors in one call, and puts what it finds in as columns."""
 
-    def __init__(self, records: Records, headers: Sequence[Header]) -> None:
+    def __init__(self, records: Records, headers: Sequence[SharedHeader]) -> None:
         """``records`` says what was asked of each row, ``headers`` are those of all files by number."""
         self._records = records
         self._headers = headers
@@ -144,7 +144,7 @@ class SmallTensors:
         of, table = files.header, self._records.rows
         nbytes = self._nbytes[of]
         sums, inside = moments_of_each(files.place, nbytes, self._kinds.at(of), self._bounds)
-        table["state"][rows], table["meta"][rows] = State.MEASURED, self._metas[of]
+        table["state"][rows], table["meta"][rows] = RecordState.MEASURED, self._metas[of]
         table["size"][rows], table["identity"][rows] = files.size, files.state
         for name, column in columns_of(sums).items():
             table[name][rows] = column
@@ -277,7 +277,7 @@ def read_all(requests: ReadRequests, checkpoint: Checkpoint | None = None) -> Re
         checkpoint: called between files (small ones: between a few hundred of them) and between the pieces of a big
             tensor; may raise to stop.
     """
-    batch = _Batch(requests, checkpoint)
+    batch = _ReadBatch(requests, checkpoint)
     with np.errstate(all="ignore"):
         batch.run()
     return batch.records
@@ -289,7 +289,7 @@ _PLAIN: Final = ("npy", "raw")
 """Formats of files whose values lie behind a header, if there is one, as they are."""
 
 
-class _Buffers(threading.local):
+class _ThreadBuffers(threading.local):
     """The memory of a thread for the values of the tensor that it reads, and of the one before."""
 
     def __init__(self) -> None:
@@ -313,10 +313,10 @@ class _Buffers(threading.local):
         return self._windows[0], self._members[0]
 
 
-_buffers = _Buffers()
+_buffers = _ThreadBuffers()
 
 
-class _Batch:
+class _ReadBatch:
     """The work on one batch."""
 
     def __init__(self, requests: ReadRequests, checkpoint: Checkpoint | None) -> None:
@@ -328,11 +328,11 @@ class _Batch:
         self._raw = np.array([spec.format == "raw" for spec in requests.specs.kinds], np.bool_)
         self._whole = np.array([is_whole_file(spec) for spec in requests.specs.kinds], np.bool_)
         self._plain = np.array([spec.format in _PLAIN for spec in requests.specs.kinds], np.bool_)
-        self._headers: list[Header] = []
+        self._headers: list[SharedHeader] = []
         self._header_numbers: dict[int, dict[bytes, int]] = defaultdict(dict)
         self._layout_numbers: dict[tuple[DType, str, tuple[int, ...], bool], int] = {}
         self._files = SmallFiles.none(len(requests))
-        self._held: tuple[int, Other] | None = None
+        self._held: tuple[int, OtherTensor] | None = None
         self._began = time.time_ns()
         self._before = compared_with(requests)
         self._again = np.zeros(len(requests), np.bool_)
@@ -421,7 +421,7 @@ class _Batch:
         self._files.header[row] = number
         return -(-nbytes // _ALIGNED) * _ALIGNED
 
-    def _layout_number(self, layout: Layout) -> int:
+    def _layout_number(self, layout: ValueLayout) -> int:
         """Returns the number of the header of a tensor in a file of several; -1: the kernel does not measure it."""
         key = layout.dtype, layout.name, layout.shape, layout.fortran
         number = self._layout_numbers.get(key)
@@ -469,12 +469,12 @@ class _Batch:
         layout = raw_layout(spec) if self._raw[kind] else header_layout(key, spec.dtype)
         return self._header_of(layout) if layout is not None else -1
 
-    def _header_of(self, layout: Layout) -> int:
+    def _header_of(self, layout: ValueLayout) -> int:
         """Returns the number of a new header with a layout; -1 where the kernel does not measure such elements."""
         if not is_numeric(layout.dtype) or (elements := kind_of(layout.dtype)) is None:
             return -1
         number = self.records.meta_number(layout.meta)
-        self._headers.append(Header(layout, number, elements, layout.offset, layout.offset + layout.nbytes))
+        self._headers.append(SharedHeader(layout, number, elements, layout.offset, layout.offset + layout.nbytes))
         return len(self._headers) - 1
 
     def _compare_small(self, small: SmallTensors, rows: Int64, kept: int) -> None:
@@ -497,7 +497,7 @@ class _Batch:
         if number >= 0:
             mine, theirs = self._headers[int(self._files.header[row])].layout, self._headers[number].layout
             if mine.shape != theirs.shape:
-                put_compared(self.records, row, Compared(Before.SHAPE, (int(other.size[0]), int(other.state[0]))))
+                put_compared(self.records, row, ChangeResult(Before.SHAPE, (int(other.size[0]), int(other.state[0]))))
                 return False
             if (mine.dtype, mine.fortran) == (theirs.dtype, theirs.fortran):
                 return True
@@ -511,7 +511,7 @@ class _Batch:
             with TensorFile(sides.spec) as file:
                 _, answer = sides.measure(file)
         except (UnreadableTensorError, MemoryError):  # it could be read a moment ago
-            answer = Compared(Before.UNREADABLE)
+            answer = ChangeResult(Before.UNREADABLE)
         put_compared(self.records, row, answer)
 
     # -- big tensors -------------------------------------------------------------------------------
@@ -538,18 +538,21 @@ class _Batch:
         other = None
         if before >= 0:
             held = self._held
-            other = held[1] if held is not None and held[0] == before else Other(self._spec(before))
+            other = held[1] if held is not None and held[0] == before else OtherTensor(self._spec(before))
         return PairReader(self._spec(row), other, need, self._checkpoint)
 
     def _measure_file(self, row: int, file: TensorFile, sides: PairReader, state: FileState) -> None:
         layout = file.layout
         if not is_numeric(layout.dtype):
-            put_file(self.records, row, State.NO_NUMBERS, layout, state)
+            put_file(self.records, row, RecordState.NO_NUMBERS, layout, state)
         elif self._again[row] and layout.nbytes <= KEPT_BIG:
             self._held = None  # its values are valid until `take` is called again
             into = _buffers.take(layout.nbytes)
             self._put_big(row, file, sides, state, into)
-            self._held = (row, Other(sides.spec, HeldValues(layout, into[: layout.nbytes].view(layout.dtype)), state))
+            self._held = (
+                row,
+                OtherTensor(sides.spec, HeldValues(layout, into[: layout.nbytes].view(layout.dtype)), state),
+            )
         else:
             self._put_big(row, file, sides, state)
 
@@ -558,6 +561,6 @@ class _Batch:
     ) -> None:
         sums, answer = sides.measure(file, into)
         file.check(sums.stats.zeros)
-        put_file(self.records, row, State.MEASURED, file.layout, state)
+        put_file(self.records, row, RecordState.MEASURED, file.layout, state)
         put_stats(self.records, row, sums)
         put_compared(self.records, row, answer)

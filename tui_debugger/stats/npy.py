@@ -109,7 +109,7 @@ _HEADER_KEYS: Final = {"descr", "fortran_order", "shape"}
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ValueLayout:
     """The place and the form of the values in a file.
 
     Attributes:
@@ -143,7 +143,7 @@ class ValueReader(Protocol):
     """Reads the values of one tensor of an open file. The caller that opened it closes it, after ``close``."""
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ValueLayout:
         """Element type, shape and number of the values, and their order in ``read_into``: C, but in .npy files."""
 
     @property
@@ -176,7 +176,7 @@ class ElementReader(Protocol):
     """Reads any elements of a tensor, in any thread, as long as it lives."""
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ValueLayout:
         """Element type, shape and number of the values."""
 
     def read_into(self, start: int, target: Array) -> None:
@@ -421,7 +421,7 @@ class StoredValues:
     def close(self) -> None:
         """Nothing is kept."""
 
-    def _read_header(self) -> Layout:
+    def _read_header(self) -> ValueLayout:
         spec = self._spec
         start, length = _preamble(self._head, spec)
         if len(self._head) < start + length:
@@ -613,7 +613,7 @@ class TensorFile:
         values = self._values
         if isinstance(values, StoredValues) and opener.waits(self._descriptor):
             fetched = values.layout.nbytes > FETCHED_WHOLE and not values.layout.fortran
-            return cast("Array", FileArray(_Fetched(self._spec))) if fetched else self.array()
+            return cast("Array", FileArray(_NetworkReader(self._spec))) if fetched else self.array()
         if not isinstance(values, ConvertingReader):
             return self.array()
         lazy = values.lazy_array()
@@ -622,7 +622,7 @@ class TensorFile:
         return lazy
 
 
-class _Fetched:
+class _NetworkReader:
     """An ``ElementReader`` of a tensor that comes over a network: no more is fetched than is looked at."""
 
     def __init__(self, spec: ReadSpec) -> None:
@@ -707,7 +707,7 @@ def read_meta(spec: ReadSpec) -> TensorMeta:
         return file.layout.meta
 
 
-def header_layout(header: bytes, declared: str) -> Layout | None:
+def header_layout(header: bytes, declared: str) -> ValueLayout | None:
     """Reads the layout from all bytes before the first element, version 1 only; None when anything is odd."""
     if header[:8] != _VERSION_1 or len(header) != 10 + int.from_bytes(header[8:10], "little"):
         return None  # a file without elements may end inside its header
@@ -715,7 +715,7 @@ def header_layout(header: bytes, declared: str) -> Layout | None:
     return None if isinstance(parsed, str) else parsed
 
 
-def raw_layout(spec: ReadSpec) -> Layout | None:
+def raw_layout(spec: ReadSpec) -> ValueLayout | None:
     """Returns the layout of raw bytes; None when the spec does not say enough."""
     try:
         return _raw_layout(spec)
@@ -770,7 +770,7 @@ def _preamble(head: bytes, spec: ReadSpec) -> tuple[int, int]:
     return 8 + width, length
 
 
-def _npy_layout(header: bytes, start: int, utf8: bool, spec: ReadSpec) -> Layout:
+def _npy_layout(header: bytes, start: int, utf8: bool, spec: ReadSpec) -> ValueLayout:
     parsed = _parse_header(header, start, utf8, spec.dtype)
     if isinstance(parsed, str):
         raise _unreadable(spec, parsed)
@@ -778,7 +778,7 @@ def _npy_layout(header: bytes, start: int, utf8: bool, spec: ReadSpec) -> Layout
 
 
 @lru_cache(maxsize=1024)
-def _parse_header(header: bytes, start: int, utf8: bool, declared: str) -> Layout | str:
+def _parse_header(header: bytes, start: int, utf8: bool, declared: str) -> ValueLayout | str:
     """Returns the layout, or what is wrong: failures are cached like the rest."""
     try:
         with warnings.catch_warnings():
@@ -826,7 +826,7 @@ def _stored_type(descr: object) -> DType | str:
     return dtype
 
 
-def _raw_layout(spec: ReadSpec) -> Layout:
+def _raw_layout(spec: ReadSpec) -> ValueLayout:
     stored = dtype_of(spec.dtype)
     if stored is None:
         raise _unreadable(spec, f"has the unknown element type {spec.dtype!r}")
@@ -839,17 +839,17 @@ def _raw_layout(spec: ReadSpec) -> Layout:
     return layout
 
 
-def _layout(dtype: DType, name: str, shape: tuple[int, ...], fortran: bool, offset: int) -> Layout | str:
+def _layout(dtype: DType, name: str, shape: tuple[int, ...], fortran: bool, offset: int) -> ValueLayout | str:
     # Even a tensor without elements must have a shape that numpy can represent.
     if len(shape) > 32 or math.prod(n for n in shape if n) * dtype.itemsize >= 1 << 62:
         return "has an impossible shape"
     if any(n < 0 for n in shape):
         return f"has a negative dimension: {shape}"
     matters = fortran and sum(n != 1 for n in shape) > 1
-    return Layout(dtype, name, shape, matters, offset, math.prod(shape))
+    return ValueLayout(dtype, name, shape, matters, offset, math.prod(shape))
 
 
-def checked_layout(dtype: DType, name: str, shape: tuple[int, ...]) -> Layout | str:
+def checked_layout(dtype: DType, name: str, shape: tuple[int, ...]) -> ValueLayout | str:
     """Returns the layout of values in C order from a first one on, or what is wrong with their shape."""
     return _layout(dtype, name, shape, False, 0)
 
@@ -882,7 +882,7 @@ def boxes(shape: tuple[int, ...], start: int, count: int) -> Iterator[tuple[tupl
         start, count = start + taken, count - taken
 
 
-def _check_size(spec: ReadSpec, layout: Layout, size: int) -> None:
+def _check_size(spec: ReadSpec, layout: ValueLayout, size: int) -> None:
     missing = layout.offset + layout.nbytes - size
     if missing > 0:
         what = f"is truncated: {missing} of {layout.nbytes} bytes of values are missing"

@@ -142,7 +142,7 @@ def _narrowed(
         offsets.append(offset)
     if not places:
         return [found[rank] for rank in wanted]
-    search = _Search(kind, np.array([which for _, which in places], np.uint64), np.array(offsets, np.int64))
+    search = _QuantileSearch(kind, np.array([which for _, which in places], np.uint64), np.array(offsets, np.int64))
     shared = shared_arrays(array)
     search.narrow(shared, progress)
     while search.left and search.elements > distribution.MOST_KEPT:
@@ -151,7 +151,7 @@ def _narrowed(
     return [found[rank] if rank in found else keys[[at for at, _ in places].index(rank)] for rank in wanted]
 
 
-class _Search:
+class _QuantileSearch:
     """Classes that hold the wanted elements, by more and more of their upper bits."""
 
     def __init__(self, kind: KeyKind, classes: Keys, offsets: Int64) -> None:
@@ -320,7 +320,7 @@ def capacity(dtype: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversion:
+class CastResult:
     """The result of converting the finite elements to another type, rounded to nearest.
 
     Attributes:
@@ -352,7 +352,7 @@ class Headroom:
     greatest: float | None
     least: float | None
     own: FloatLimits | None
-    conversions: tuple[Conversion, ...]
+    conversions: tuple[CastResult, ...]
 
 
 def headroom(
@@ -414,12 +414,12 @@ def _bounds_of(limits: FloatLimits, classes: ClassCounts) -> list[int]:
     ]
 
 
-def _conversion(limits: FloatLimits, below: list[int], negative: int, up_to_zero: int, finite: int) -> Conversion:
+def _conversion(limits: FloatLimits, below: list[int], negative: int, up_to_zero: int, finite: int) -> CastResult:
     """Follows from the number of finite elements below each bound."""
     over = max(below[0], 0) + max(finite - below[5], 0)
     vanishing = (negative - below[2]) + (below[3] - up_to_zero)
     subnormal = (below[2] - below[1]) + (below[4] - below[3])
-    return Conversion(limits, over, vanishing, subnormal)
+    return CastResult(limits, over, vanishing, subnormal)
 
 
 def _known(extremes: tuple[float, float] | None) -> tuple[float | None, float | None]:

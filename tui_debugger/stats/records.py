@@ -72,7 +72,7 @@ class RequiredStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StepChange:
     """Comparison with the previous step's tensor of the same shape, all in float64.
 
     Attributes:
@@ -121,7 +121,7 @@ class Record:
     meta: TensorMeta | None
     stats: TensorStats | None
     ranges: dict[Bounds, int] = field(default_factory=dict)
-    change: Change | None = None
+    change: StepChange | None = None
     close: dict[Closeness, bool] = field(default_factory=dict)
     previous: str = "none"
     error: str = ""
@@ -134,7 +134,7 @@ ONLY_COMPARED = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Specs:
+class ReadSpecs:
     """Instructions to read several tensors: the columns of as many ``ReadSpec``.
 
     Attributes:
@@ -150,7 +150,7 @@ class Specs:
     members: Sequence[str] = ()
 
     @classmethod
-    def of(cls, specs: Iterable[ReadSpec]) -> Specs:
+    def of(cls, specs: Iterable[ReadSpec]) -> ReadSpecs:
         """Makes columns of specs one by one: not for many."""
         paths, kinds, kind = list[bytes](), dict[ReadSpec, int](), list[int]()
         for spec in specs:
@@ -167,11 +167,11 @@ class Specs:
         member = self.members[row] if self.members else ""
         return self.kinds[int(self.kind[row])].at(os.fsdecode(self.paths[row]), member)
 
-    def take(self, rows: Integers) -> Specs:
+    def take(self, rows: Integers) -> ReadSpecs:
         """Returns those of some tensors."""
         used, kind = np.unique(self.kind[rows], return_inverse=True)
         at = rows.tolist()
-        return Specs(
+        return ReadSpecs(
             [self.paths[row] for row in at],
             tuple(self.kinds[number] for number in used.tolist()),
             kind.astype(np.int32),
@@ -191,7 +191,7 @@ class ReadRequests:
         need: for each file which of ``needs`` it has, or ``ONLY_COMPARED``.
     """
 
-    specs: Specs
+    specs: ReadSpecs
     previous: Int32
     needs: tuple[RequiredStats, ...]
     need: npt.NDArray[np.int16]
@@ -201,7 +201,7 @@ class ReadRequests:
         return len(self.specs)
 
 
-class State:
+class RecordState:
     """The meaning of a row: plain numbers, which columns are compared with at half the cost of an enumeration's."""
 
     UNKNOWN: Final = 0
@@ -227,7 +227,7 @@ class Before:
 BEFORE_WORDS: Final = ("none", "ok", "shape", "unreadable", "no value")
 """``Record.previous`` by ``Before``."""
 _BEFORE_OF_STATE: Final = np.array([Before.NONE, Before.OK, Before.NO_VALUE, Before.UNREADABLE], np.int8)
-"""The state of the previous step's tensor as this one sees it, by ``State``."""
+"""The state of the previous step's tensor as this one sees it, by ``RecordState``."""
 
 ROW: Final = np.dtype(
     [(each.name, f"<{each.form.value}") for each in STORED]
@@ -247,8 +247,8 @@ ROW: Final = np.dtype(
 )
 """One tensor: the statistics of ``fields.STORED`` (NaN stands for None), mean |cur − prev| and mean |prev|, how the
 file and that of the previous step looked when they were read (bytes, modification time in ns; 0 when that is not to be
-relied on), the number of its element type and shape, ``State``, ``Before``, ``CHANGE_ASKED`` and ``CHANGE_KNOWN`` bits,
-and ``AtLeast`` bits."""
+relied on), the number of its element type and shape, ``RecordState``, ``Before``, bits ``CHANGE_ASKED`` and
+``CHANGE_KNOWN``, and bits of ``AtLeast``."""
 _NAMES: Final = ROW.names or ()
 _OPTIONAL: Final = tuple((each.name, each.unknown is None) for each in STORED)
 """The statistics, and whether NaN stands for None."""
@@ -261,7 +261,7 @@ CHANGE_ASKED: Final = 1
 CHANGE_KNOWN: Final = 2
 _stored_values: Final[Callable[[TensorStats], tuple[Any, ...]]] = attrgetter(*STORED_NAMES)
 _NO_STATS: Final = (0,) * len(STORED)
-_UNKNOWN_ROW: Final = (*_NO_STATS, 0.0, 0.0, 0, 0, 0, 0, -1, State.UNKNOWN, 0, 0, 0)
+_UNKNOWN_ROW: Final = (*_NO_STATS, 0.0, 0.0, 0, 0, 0, 0, -1, RecordState.UNKNOWN, 0, 0, 0)
 
 PREVIOUS_ROW: Final = np.dtype(
     [*((each.name, f"<{each.form.value}") for each in STORED), ("before", "i1"), ("at_least", "u1")]
@@ -367,13 +367,13 @@ class Records:
         if need.previous_stats:
             previous = self.previous_stats
             full &= previous["before"][indices] != NOT_ASKED if previous is not None else np.False_
-        answered: Mask = (state != State.UNKNOWN) & (full | (state != State.MEASURED))
+        answered: Mask = (state != RecordState.UNKNOWN) & (full | (state != RecordState.MEASURED))
         return answered
 
     def get(self, index: int) -> Record | None:
         """Returns one row as a record; None when it was not looked at."""
         row = self._row(index)
-        if row["state"] == State.UNKNOWN:
+        if row["state"] == RecordState.UNKNOWN:
             return None
         need = RequiredStats(
             frozenset(bounds for bounds, column in self.ranges.items() if column[index] != NOT_ASKED),
@@ -383,12 +383,12 @@ class Records:
         )
         return Record(
             meta=self.metas[row["meta"]] if row["meta"] >= 0 else None,
-            stats=_stats(row) if row["state"] == State.MEASURED else None,
+            stats=_stats(row) if row["state"] == RecordState.MEASURED else None,
             ranges={bounds: int(column[index]) for bounds, column in self.ranges.items() if column[index] >= 0},
-            change=Change(row["difference"], row["reference"]) if row["asked"] & CHANGE_KNOWN else None,
+            change=StepChange(row["difference"], row["reference"]) if row["asked"] & CHANGE_KNOWN else None,
             close={closeness: bool(column[index]) for closeness, column in self.close.items() if column[index] >= 0},
             previous=BEFORE_WORDS[row["before"]],
-            error=self.errors.get(index, "unreadable") if row["state"] == State.UNREADABLE else "",
+            error=self.errors.get(index, "unreadable") if row["state"] == RecordState.UNREADABLE else "",
             need=need,
             previous_stats=previous_stats,
         )
@@ -476,11 +476,11 @@ class Records:
         change = record.change
         asked = (CHANGE_ASKED if record.need.change else 0) | (CHANGE_KNOWN if change is not None else 0)
         meta = -1 if record.meta is None else self.meta_number(record.meta)
-        state, stored = State.NO_NUMBERS, _NO_STATS
+        state, stored = RecordState.NO_NUMBERS, _NO_STATS
         if record.error:
-            state = State.UNREADABLE
+            state = RecordState.UNREADABLE
         elif record.stats is not None:
-            state, stored = State.MEASURED, _stored_values(record.stats)
+            state, stored = RecordState.MEASURED, _stored_values(record.stats)
             if None in stored:
                 stored = tuple(math.nan if value is None else value for value in stored)
         difference, reference = (
@@ -636,7 +636,7 @@ def derive(records: Records, need: RequiredStats, rows: Integers) -> None:
         need: what is going to be asked.
         rows: rows whose statistics come from values, each once.
     """
-    rows = rows[records.rows["state"][rows] == State.MEASURED]
+    rows = rows[records.rows["state"][rows] == RecordState.MEASURED]
     for bounds in need.ranges:
         _derive_range(records, bounds, rows)
     for closeness in need.closeness:
@@ -653,7 +653,7 @@ def derive_ranges(records: Records, need: RequiredStats, rows: Integers) -> None
     """
     table = np.take(records.rows, rows)
     finite = (table["nan"] == 0) & (table["pos_inf"] == 0) & (table["neg_inf"] == 0)
-    rows = rows[finite & (table["state"] == State.MEASURED) & (table["count"] > 0)]
+    rows = rows[finite & (table["state"] == RecordState.MEASURED) & (table["count"] > 0)]
     for bounds in need.ranges:
         column = records.range_column(bounds)
         column[rows[column[rows] == NOT_KNOWN]] = NOT_ASKED

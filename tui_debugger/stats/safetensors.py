@@ -55,7 +55,7 @@ Kind = tuple[str, tuple[int, ...]]
 """Element type and shape."""
 
 
-class _Entry(NamedTuple):
+class _HeaderEntry(NamedTuple):
     """What the header says of one tensor, as it stands there: nothing is known of its values."""
 
     dtype: Any
@@ -63,10 +63,10 @@ class _Entry(NamedTuple):
     data_offsets: Any
 
 
-_ENTRY: Final = set(_Entry._fields)
+_ENTRY: Final = set(_HeaderEntry._fields)
 
 
-class Specs(Mapping[str, ReadSpec]):
+class HeaderSpecs(Mapping[str, ReadSpec]):
     """How each tensor of a file is read, without the path, in the order of their values.
 
     A file may have a million of them: they are kept as columns, and made when they are asked for.
@@ -103,7 +103,7 @@ class Specs(Mapping[str, ReadSpec]):
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class SafetensorsHeader:
     """The header of a file.
 
     Attributes:
@@ -111,14 +111,14 @@ class Header:
         metadata: what else was written down.
     """
 
-    specs: Specs
+    specs: HeaderSpecs
     metadata: dict[str, str] = field(default_factory=dict)
 
 
-_headers: Kept[tuple[str, State], Header] = Kept(lambda header: len(header.specs) * _EACH)
+_headers: Kept[tuple[str, State], SafetensorsHeader] = Kept(lambda header: len(header.specs) * _EACH)
 
 
-def read_header(path: str) -> Header:
+def read_header(path: str) -> SafetensorsHeader:
     """Returns what the header of a file says; the last ones are kept.
 
     Raises:
@@ -144,12 +144,12 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Store
     return StoredValues(content, found.at(spec.path), header=False)
 
 
-def _known(descriptor: int, status: os.stat_result, path: str) -> Header:
+def _known(descriptor: int, status: os.stat_result, path: str) -> SafetensorsHeader:
     key = (path, state_of(status))
     return _headers.get(key) or _headers.put(key, _read(descriptor, status.st_size, path))
 
 
-def _read(descriptor: int, size: int, path: str) -> Header:
+def _read(descriptor: int, size: int, path: str) -> SafetensorsHeader:
     start = opener.pread(descriptor, _LENGTH, 0)
     length = int.from_bytes(start, "little")
     if len(start) < _LENGTH or _LENGTH + length > size:
@@ -161,11 +161,13 @@ def _read(descriptor: int, size: int, path: str) -> Header:
         found = json.loads(opener.pread(descriptor, length, _LENGTH), object_pairs_hook=entries.table)
         return _header(found, entries, _LENGTH + length, size)
     except (ValueError, RecursionError) as error:
-        what = str(error) if isinstance(error, _DamagedError) else "is no .safetensors file: its header is no JSON"
+        what = (
+            str(error) if isinstance(error, _DamagedHeaderError) else "is no .safetensors file: its header is no JSON"
+        )
         raise unreadable(path, what) from error
 
 
-class _DamagedError(ValueError):
+class _DamagedHeaderError(ValueError):
     """Something in a header that is not as it has to be."""
 
 
@@ -185,13 +187,13 @@ class _Entries:
         """Returns what stands for a table of the header: ``_TAKEN`` for an entry that makes sense."""
         found = dict(pairs)
         if len(found) < len(pairs):
-            raise _DamagedError("has a key in its header twice: which one counts is not known")
+            raise _DamagedHeaderError("has a key in its header twice: which one counts is not known")
         if found.keys() != _ENTRY:
             return found
-        entry = _Entry(**found)
+        entry = _HeaderEntry(**found)
         try:
             first, end, dtype, shape = _checked("", entry)
-        except _DamagedError:
+        except _DamagedHeaderError:
             return entry  # who knows its name says what is wrong
         if end > _MOST:
             return entry
@@ -207,16 +209,16 @@ _MOST: Final = 1 << 62
 """As many bytes as no file has."""
 
 
-def _header(found: Any, entries: _Entries, begin: int, size: int) -> Header:
+def _header(found: Any, entries: _Entries, begin: int, size: int) -> SafetensorsHeader:
     if not isinstance(found, dict):
-        raise _DamagedError("has a header that is no table")
+        raise _DamagedHeaderError("has a header that is no table")
     metadata = found.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise _DamagedError("has notes in its header that are no text")
+        raise _DamagedHeaderError("has notes in its header that are no text")
     for name, each in found.items():
         if each is not _TAKEN:
             stated = begin + _checked(name, each)[1]
-            raise _DamagedError(_wrong_size(stated, size))
+            raise _DamagedHeaderError(_wrong_size(stated, size))
     names = list(found)
     first, end = np.array(entries.first, np.int64), np.array(entries.end, np.int64)
     order = np.lexsort((end, first))
@@ -224,13 +226,13 @@ def _header(found: Any, entries: _Entries, begin: int, size: int) -> Header:
     before = np.concatenate([np.zeros(1, np.int64), end])[:-1]
     for row in np.flatnonzero(first != before)[:1].tolist():
         what = "a hole" if first[row] > before[row] else "an overlap"
-        raise _DamagedError(f"has {what} before {names[int(order[row])]!r:.100}: it is damaged")
+        raise _DamagedHeaderError(f"has {what} before {names[int(order[row])]!r:.100}: it is damaged")
     starts = array("q", (begin + np.append(first, end[-1:] if len(end) else 0)).tobytes())
     if starts[-1] != size:
-        raise _DamagedError(_wrong_size(starts[-1], size))
+        raise _DamagedHeaderError(_wrong_size(starts[-1], size))
     kind = array("i", np.array(entries.kind, np.int32)[order].tobytes())
     rows = {names[at]: row for row, at in enumerate(order.tolist())}
-    return Header(Specs(rows, starts, list(entries.kinds), kind), metadata)
+    return SafetensorsHeader(HeaderSpecs(rows, starts, list(entries.kinds), kind), metadata)
 
 
 def _wrong_size(stated: int, size: int) -> str:
@@ -240,18 +242,18 @@ def _wrong_size(stated: int, size: int) -> str:
 
 def _checked(name: str, entry: Any) -> tuple[int, int, str, tuple[int, ...]]:
     """Returns first byte, end, element type and shape of one tensor."""
-    if not isinstance(entry, _Entry) or not isinstance(entry.dtype, str):
-        raise _DamagedError(f"says something else of {name!r:.100} than type, shape and place")
+    if not isinstance(entry, _HeaderEntry) or not isinstance(entry.dtype, str):
+        raise _DamagedHeaderError(f"says something else of {name!r:.100} than type, shape and place")
     dtype, shape, offsets = entry
     if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
-        raise _DamagedError(f"has a shape or a place of {name!r:.100} that is none")
+        raise _DamagedHeaderError(f"has a shape or a place of {name!r:.100} that is none")
     known = _TYPES.get(dtype)
     bits = known[1] * 8 if known is not None else _PACKED.get(dtype)
     if bits is None:
-        raise _DamagedError(f"has the unknown element type {dtype!r:.40}")
+        raise _DamagedHeaderError(f"has the unknown element type {dtype!r:.40}")
     first, end = offsets
     if (end - first) * 8 != math.prod(shape) * bits:
-        raise _DamagedError(
+        raise _DamagedHeaderError(
             f"states {end - first:,} bytes for {name!r:.100}, which do not fit its shape {shape!s:.100}"
         )
     return first, end, known[0] if known is not None else dtype, tuple(shape)

@@ -37,8 +37,8 @@ from tui_debugger.stats.pickled_arrays import KINDS, SCALAR, array_in
 from tui_debugger.stats.restricted_pickle import Global, Instance, Loaded, PickleError, shown_name
 from tui_debugger.stats.torch_pickle import (
     OF_GENERATORS,
+    SavedTensorRef,
     StorageRef,
-    TensorRef,
     in_pickle,
     is_function,
     is_not_known,
@@ -69,14 +69,14 @@ class SavedTensors:
         numbers: finite numbers with names, such as learning rates, by their places: the first ``MAX_NUMBERS``.
     """
 
-    tensors: list[tuple[Path, TensorRef]] = field(default_factory=list)
+    tensors: list[tuple[Path, SavedTensorRef]] = field(default_factory=list)
     apart: list[tuple[Path, int]] = field(default_factory=list)
     settings: list[int] = field(default_factory=list)
     storages: set[str] = field(default_factory=set)
     numbers: dict[Path, int | float] = field(default_factory=dict)
 
 
-Inside = Callable[[bytes], list[tuple[Path, TensorRef]]]
+Inside = Callable[[bytes], list[tuple[Path, SavedTensorRef]]]
 """Returns the tensors of a file that lies in a pickle as bytes, or what says why they are not read."""
 MARKS: Final = (b"PK\3\4", b"\x93NUMPY", *(b"\x80" + bytes([protocol]) for protocol in range(2, 6)))
 """First bytes of files that hold tensors: archives, arrays of NumPy, pickles."""
@@ -92,12 +92,12 @@ def saved_tensors(loaded: Loaded, inside: Inside) -> SavedTensors:
     Raises:
         PickleError: there are too many.
     """
-    walk = _Walk(loaded.states, inside)
+    walk = _ObjectWalk(loaded.states, inside)
     walk.run(loaded.value)
     return walk.found
 
 
-def storage_without_tensor(key: str, size: int | None) -> tuple[Path, TensorRef]:
+def storage_without_tensor(key: str, size: int | None) -> tuple[Path, SavedTensorRef]:
     """Returns what stands for a storage that no tensor of its file refers to."""
     bytes_ = "some" if size is None else f"{size:,}"
     return (f"<storage {key}>",), not_read(f"is a storage that no tensor refers to: its {bytes_} bytes are not read")
@@ -107,7 +107,7 @@ def storage_without_tensor(key: str, size: int | None) -> tuple[Path, TensorRef]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Given:
+class _UnknownArguments:
     """The arguments of a call that nobody knows."""
 
     maker: str
@@ -115,14 +115,14 @@ class _Given:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Numbers:
+class _NonFiniteNumbers:
     """Numbers, some of which are not finite."""
 
     values: Array
 
 
 @dataclass(slots=True)
-class _Frame:
+class _WalkedObject:
     """An object on the way to what is looked at.
 
     Attributes:
@@ -153,13 +153,13 @@ _HERE: Final = _Here()
 _MESH: Final = "torch.distributed.device_mesh.DeviceMesh"
 
 
-class _Walk:
+class _ObjectWalk:
     """Goes through all objects once for every place where they are, unless nothing is in them; not within itself."""
 
     def __init__(self, states: Mapping[int, tuple[Any, Any]], inside: Inside) -> None:
         self.found = SavedTensors()
         self._states, self._inside = states, inside
-        self._files: dict[int, list[tuple[Path, TensorRef]]] = {}
+        self._files: dict[int, list[tuple[Path, SavedTensorRef]]] = {}
         self._known: dict[int, tuple[Any, list[tuple[Any, Any]], Mapping[Path, int | float]]] = {}
         self._without, self._around, self._of_modules = set[int](), set[int](), set[int]()
         self._bare: list[tuple[Path, StorageRef]] = []
@@ -167,7 +167,7 @@ class _Walk:
 
     def run(self, root: Any) -> None:
         """Looks at everything."""
-        frames = [_Frame(0, iter(list(_looked_at([(_HERE, root)]))), (), 0, "", module=False, settings=False)]
+        frames = [_WalkedObject(0, iter(list(_looked_at([(_HERE, root)]))), (), 0, "", module=False, settings=False)]
         steps = 0
         while frames:
             top = frames[-1]
@@ -187,11 +187,11 @@ class _Walk:
             if storage.dtype or storage.key not in self.found.storages:
                 self._add(place, whole_storage(storage))
 
-    def _take(self, top: _Frame, key: Any, child: Any) -> _Frame | None:
+    def _take(self, top: _WalkedObject, key: Any, child: Any) -> _WalkedObject | None:
         """Takes in a tensor, or returns the frame of what has others in it."""
         place = top.place if key is _HERE else (*top.place, key)
         kind = type(child)
-        if kind is TensorRef:
+        if kind is SavedTensorRef:
             if self._is_known(top, child):
                 return None
             if not child.shape and top.settings:
@@ -203,8 +203,8 @@ class _Walk:
             self._count += 1
             self._bare.append((place, child))
             return None
-        elif kind is _Numbers or kind is bytes:
-            if kind is _Numbers:
+        elif kind is _NonFiniteNumbers or kind is bytes:
+            if kind is _NonFiniteNumbers:
                 self._take_numbers(top, place, child.values)
             else:
                 if id(child) not in self._files:
@@ -216,7 +216,7 @@ class _Walk:
             return None
         return self._frame(top, place, key, child)
 
-    def _is_known(self, top: _Frame, ref: TensorRef) -> bool:
+    def _is_known(self, top: _WalkedObject, ref: SavedTensorRef) -> bool:
         """Tells whether a tensor of a module was found before, or is the state of random numbers."""
         if top.maker is OF_GENERATORS:
             return ref.values is not None and ref.values.dtype.kind in "iu"
@@ -225,7 +225,7 @@ class _Walk:
             self._of_modules.add(id(ref))
         return known
 
-    def _frame(self, top: _Frame, place: Path, key: Any, child: Any) -> _Frame | None:
+    def _frame(self, top: _WalkedObject, place: Path, key: Any, child: Any) -> _WalkedObject | None:
         if len(place) > MAX_DEPTH:
             self._add(place, not_read(f"nests deeper than {MAX_DEPTH} dictionaries and lists"))
             return None
@@ -238,7 +238,7 @@ class _Walk:
             numbers = {} if key == LOG else dict(_named_numbers(child, self._states))
             found = self._known[id(child)] = child, list(self._children(child, is_log=key == LOG)), numbers
         self._around.add(id(child))
-        maker = child.maker if kind is _Given else top.maker
+        maker = child.maker if kind is _UnknownArguments else top.maker
         if _is_generator(child):
             maker = OF_GENERATORS
         is_module = kind is Instance and type(child.state) is dict and _PARAMETERS in child.state
@@ -247,23 +247,23 @@ class _Walk:
         settings = settings and not is_module
         if maker is not OF_GENERATORS and len(self.found.numbers) < MAX_NUMBERS:
             self.found.numbers.update(((*place, *below), number) for below, number in found[2].items())
-        return _Frame(id(child), iter(found[1]), place, self._count, maker, top.module or is_module, settings)
+        return _WalkedObject(id(child), iter(found[1]), place, self._count, maker, top.module or is_module, settings)
 
     def _take_mesh(self, mesh: Instance) -> None:
         """Counts the storages of a mesh of devices as seen: they hold the numbers of the ranks."""
         for _, value in _state_items(mesh.state, self._states):
-            if type(value) is TensorRef and value.storage is not None:
+            if type(value) is SavedTensorRef and value.storage is not None:
                 self.found.storages.add(value.storage.key)
             elif type(value) is Instance and value.kind == _MESH and value is not mesh:
                 self._take_mesh(value)
 
-    def _add(self, place: Path, ref: TensorRef) -> None:
+    def _add(self, place: Path, ref: SavedTensorRef) -> None:
         self._count += 1
         self.found.tensors.append((place, ref))
         if ref.storage is not None and ref.storage.content is None:
             self.found.storages.add(ref.storage.key)
 
-    def _take_numbers(self, top: _Frame, place: Path, values: Array) -> None:
+    def _take_numbers(self, top: _WalkedObject, place: Path, values: Array) -> None:
         name = next((key for key in reversed(place) if type(key) is str), "")
         settings = top.settings or is_of_settings(name)
         judged = np.isnan(values).any() or is_value(name)
@@ -277,9 +277,9 @@ class _Walk:
     def _children(self, container: Any, *, is_log: bool) -> Iterator[tuple[Any, Any]]:
         """Yields what is in a container and has to be looked at, with keys."""
         kind = type(container)
-        if kind is TensorRef:
+        if kind is SavedTensorRef:
             items = _state_items(container.attributes, self._states)
-        elif kind is _Given:
+        elif kind is _UnknownArguments:
             items = container.arguments
         elif kind is Instance:
             items = _parts(container, self._states)
@@ -300,7 +300,7 @@ def _is_generator(value: Any) -> bool:
     return kind is Instance and value.kind.startswith(OF_GENERATORS)
 
 
-def _as_made(ref: TensorRef, maker: str) -> TensorRef:
+def _as_made(ref: SavedTensorRef, maker: str) -> SavedTensorRef:
     """Returns a tensor, or the same with a problem where somebody unknown may have made other numbers of its bits."""
     if not maker or maker is OF_GENERATORS or ref.problem or ref.dtype not in _PACKED_BITS:
         return ref
@@ -338,13 +338,13 @@ def _looked_at(items: list[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
         kind, at = type(value), key
         if type(key) is not str and type(key) is not int:
             at = _plain(key, number)
-            if type(key) is TensorRef:
+            if type(key) is SavedTensorRef:
                 yield f"{at} itself", key
-        if kind is TensorRef or kind is dict or kind is StorageRef or kind is _Given:
+        if kind is SavedTensorRef or kind is dict or kind is StorageRef or kind is _UnknownArguments:
             yield at, value
         elif kind is float or kind is complex:
             if value - value != 0:
-                yield at, _Numbers(np.array(value))
+                yield at, _NonFiniteNumbers(np.array(value))
         elif kind is list or kind is tuple:
             numbers = _numbers_in(value)
             yield at, value if numbers is None else numbers
@@ -367,7 +367,7 @@ def _plain(key: Any, number: int) -> Any:
         return f"<{shown_name(f'{key.kind}({arguments})')}>"
     if kind is tuple and any(type(part) not in _PLAIN_PARTS for part in key):
         return f"<key {number}>"
-    return f"<key {number}>" if kind in (TensorRef, StorageRef) else key
+    return f"<key {number}>" if kind in (SavedTensorRef, StorageRef) else key
 
 
 _PLAIN_PARTS: Final = (str, int, float, bool, bytes, type(None))
@@ -383,11 +383,11 @@ def _understood(key: Any, found: Instance) -> Iterator[tuple[Any, Any]]:
             return
         if found.kind == SCALAR and type(value) is np.ndarray and not value.shape:
             if not np.isfinite(value):
-                yield key, _Numbers(value)
+                yield key, _NonFiniteNumbers(value)
             return
         yield from _looked_at([(key, value)])
     elif found.kind == _DECIMAL and found.arguments and str(found.arguments[0]).lower().lstrip("-+s") in _NOT_FINITE:
-        yield key, _Numbers(np.array(float(str(found.arguments[0]).lower().replace("snan", "nan"))))
+        yield key, _NonFiniteNumbers(np.array(float(str(found.arguments[0]).lower().replace("snan", "nan"))))
     else:
         yield key, found
 
@@ -396,7 +396,7 @@ _DECIMAL: Final = "decimal.Decimal"
 _NOT_FINITE: Final = ("nan", "inf", "infinity")
 
 
-def _numbers_in(values: list[Any] | tuple[Any, ...]) -> _Numbers | None:
+def _numbers_in(values: list[Any] | tuple[Any, ...]) -> _NonFiniteNumbers | None:
     """Returns the items of a list where all are numbers, and not all of them finite."""
     odd = False
     for value in values:
@@ -405,7 +405,7 @@ def _numbers_in(values: list[Any] | tuple[Any, ...]) -> _Numbers | None:
             odd = odd or value - value != 0
         elif kind is not int and kind is not bool:
             return None
-    return _Numbers(np.array([_as_float(value) for value in values])) if odd else None
+    return _NonFiniteNumbers(np.array([_as_float(value) for value in values])) if odd else None
 
 
 def _as_float(value: float) -> float:
@@ -469,12 +469,14 @@ def _parts(found: Instance, attributed: Container[int]) -> list[tuple[Any, Any]]
     made_of = [(key, value) for key, value in enumerate(found.arguments) if id(value) not in held]
     problem = _problem_of(found, made_of)
     given = (
-        [("made_of", _Given(found.kind, made_of))] if found.called and is_function(found.kind) and made_of else made_of
+        [("made_of", _UnknownArguments(found.kind, made_of))]
+        if found.called and is_function(found.kind) and made_of
+        else made_of
     )
     return [*([(_HERE, not_read(problem))] if problem else []), *state, *items, *given]
 
 
-_SHARED: Final = (TensorRef, StorageRef, dict, list, tuple, Instance)
+_SHARED: Final = (SavedTensorRef, StorageRef, dict, list, tuple, Instance)
 
 
 def _problem_of(found: Instance, made_of: list[tuple[Any, Any]]) -> str:

@@ -20,14 +20,14 @@ from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
 from tui_debugger.stats.dtypes import is_numeric
 from tui_debugger.stats.measure import batch_bounds, compared_with, costs, read_all, subset
-from tui_debugger.stats.npy import Layout, TensorFile
-from tui_debugger.stats.records import ONLY_COMPARED, Before, ReadRequests, Records, RequiredStats, State
+from tui_debugger.stats.npy import TensorFile, ValueLayout
+from tui_debugger.stats.records import ONLY_COMPARED, Before, ReadRequests, Records, RecordState, RequiredStats
 from tui_debugger.stats.side_by_side import (
     SPAN,
+    ChangeResult,
     Checkpoint,
-    Compared,
     FileState,
-    Other,
+    OtherTensor,
     PairReader,
     PartialResult,
     compared,
@@ -38,17 +38,17 @@ from tui_debugger.stats.side_by_side import (
     put_stats,
     spans,
 )
-from tui_debugger.stats.workers import AHEAD, POLL, DaemonThreads, OwnExecutor, Workers
+from tui_debugger.stats.workers import AHEAD, POLL, DaemonThreads, MeasureWorkers, OwnExecutor
 
 
 @dataclass(slots=True)
 class SpanResult:
     """The sums of one span of a tensor, and what was found of the files when it was read."""
 
-    layout: Layout
+    layout: ValueLayout
     state: FileState
     sums: PartialResult
-    answer: Compared
+    answer: ChangeResult
 
 
 def spans_of(spec: ReadSpec, before: ReadSpec | None) -> tuple[tuple[int, int], ...]:
@@ -79,7 +79,7 @@ def measure_file_span(
 ) -> SpanResult | None:
     """Measures one span; None when that is not possible, for any reason: the whole tensor then says why."""
     state = file_state(spec.path)
-    sides = PairReader(spec, Other(before) if before is not None else None, need, checkpoint, span)
+    sides = PairReader(spec, OtherTensor(before) if before is not None else None, need, checkpoint, span)
     try:
         with TensorFile(spec) as file, np.errstate(all="ignore"):
             if span[1] > file.layout.count or not is_numeric(file.layout.dtype):
@@ -107,7 +107,7 @@ def joined(parts: Sequence[SpanResult | None], need: RequiredStats) -> Records |
         return None
     records = Records(1)
     put_asked(records, np.ones(1, np.bool_), need)
-    put_file(records, 0, State.MEASURED, first.layout, first.state)
+    put_file(records, 0, RecordState.MEASURED, first.layout, first.state)
     put_stats(records, 0, total)
     answer = compared(total, first.answer.state) if first.answer.before == Before.OK else first.answer
     put_compared(records, 0, answer)
@@ -131,7 +131,7 @@ def no_other_work() -> bool:
 def scan(
     requests: ReadRequests,
     sizes: Int64,
-    workers: Workers,
+    workers: MeasureWorkers,
     place: Place,
     progress: ProgressFn = no_progress,
     *,
@@ -158,7 +158,7 @@ def scan(
     executor = workers.executor(int(costs(sizes).sum()))
     remote = isinstance(executor, OwnExecutor) and executor.remote
     parallel = workers.parallel if executor is not None else 1
-    work = _Work(requests, sizes, place, progress, parallel=parallel, remote=remote)
+    work = _ScanWork(requests, sizes, place, progress, parallel=parallel, remote=remote)
     work.tell()
     if executor is not None and not _by_workers(work, executor, workers, meanwhile):
         workers.give_up(executor, "the workers were lost: the work was finished by this process alone")
@@ -168,7 +168,7 @@ def scan(
         work.here(task)
 
 
-def _scan_mounted(work: _Mounted, workers: Workers, meanwhile: Meanwhile) -> None:
+def _scan_mounted(work: _Mounted, workers: MeasureWorkers, meanwhile: Meanwhile) -> None:
     """Serves requests of which some lie in a tar or at a URL, with threads of this process.
 
     Workers on other machines would have to list the place once more each, could not share what was
@@ -187,7 +187,7 @@ def _scan_mounted(work: _Mounted, workers: Workers, meanwhile: Meanwhile) -> Non
         work.here(task)
 
 
-def _by_workers(work: _Work, executor: Executor, workers: Workers, meanwhile: Meanwhile) -> bool:
+def _by_workers(work: _ScanWork, executor: Executor, workers: MeasureWorkers, meanwhile: Meanwhile) -> bool:
     """Has the work done; returns whether all is done: when the executor breaks, something is left."""
     pending: dict[Future[Any], _Task] = {}
     stopped = threading.Event()
@@ -219,7 +219,7 @@ def _by_workers(work: _Work, executor: Executor, workers: Workers, meanwhile: Me
 
 
 def _fill(
-    pending: dict[Future[Any], _Task], work: _Work, executor: Executor, checkpoint: tuple[Checkpoint, ...]
+    pending: dict[Future[Any], _Task], work: _ScanWork, executor: Executor, checkpoint: tuple[Checkpoint, ...]
 ) -> bool:
     """Keeps the workers busy; False when the executor takes no more."""
     while len(pending) < work.most_pending and (task := work.next()) is not None:
@@ -251,7 +251,7 @@ class _Task:
     tries: int = 0
 
 
-class _Work:
+class _ScanWork:
     """The work that is to be done, and what has been done of it."""
 
     def __init__(
@@ -319,7 +319,7 @@ class _Work:
     def _place(self, batch: ReadRequests, every: Int64, records: Records, doubtful: bool) -> None:
         good = batch.need != ONLY_COMPARED
         if doubtful:
-            bad = (records.rows["state"] == State.UNREADABLE) | (records.rows["before"] == Before.UNREADABLE)
+            bad = (records.rows["state"] == RecordState.UNREADABLE) | (records.rows["before"] == Before.UNREADABLE)
             if bad.any():
                 self._again.append(dataclasses.replace(self._batch(every[bad]), tries=TRIES))
                 good &= ~bad
@@ -367,7 +367,7 @@ _LIKE_A_REQUEST: Final = 1 << 20
 """Bytes that could be read in the time that a request takes: even few files are worth sharing."""
 
 
-class _Mounted(_Work):
+class _Mounted(_ScanWork):
     """Work on files of a mount.
 
     Attributes:

@@ -25,7 +25,7 @@ from tui_debugger.stats.archive import State, state_of, temporary_array, unreada
 from tui_debugger.stats.dtypes import dtype_of
 from tui_debugger.stats.npy import WHOLE_FILE, TensorFile, boxes, checked_layout, open_array
 from tui_debugger.stats.restricted_pickle import Global, Instance
-from tui_debugger.stats.safetensors import Header, read_header
+from tui_debugger.stats.safetensors import SafetensorsHeader, read_header
 from tui_debugger.stats.torch_file import read_objects
 
 MAX_PIECES: Final = 1 << 12
@@ -40,7 +40,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TensorPiece:
     """A part of a tensor.
 
     Attributes:
@@ -67,7 +67,7 @@ class Sharded:
 
     dtype: str
     shape: Shape
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TensorPiece, ...]
     problem: str = ""
 
 
@@ -182,7 +182,7 @@ def _index_of(index: Any, folder: str) -> CheckpointIndex:
             ()
             if problem
             else tuple(
-                Piece(_window(folder, info), *chunk)
+                TensorPiece(_window(folder, info), *chunk)
                 for info, chunk in zip(infos, chunks, strict=True)
                 if math.prod(chunk[1])
             )
@@ -262,12 +262,12 @@ def open_shards(_: int, __: os.stat_result, spec: ReadSpec) -> ShardedValues:
     return _opened(read_shards(os.path.dirname(spec.path)), spec)  # noqa: PTH120 - as above
 
 
-def _shards_of(headers: Iterable[tuple[str, Header]]) -> dict[str, Sharded]:
-    pieces: dict[str, list[Piece]] = {}
+def _shards_of(headers: Iterable[tuple[str, SafetensorsHeader]]) -> dict[str, Sharded]:
+    pieces: dict[str, list[TensorPiece]] = {}
     for path, header in headers:
         for name, offsets in _offsets(path, header):
             spec = replace(header.specs[name], path=path)
-            pieces.setdefault(name, []).append(Piece(spec, offsets, spec.shape or ()))
+            pieces.setdefault(name, []).append(TensorPiece(spec, offsets, spec.shape or ()))
     found = {}
     for name, each in pieces.items():
         ends = [tuple(map(sum, zip(piece.offsets, piece.shape, strict=False))) for piece in each]
@@ -280,7 +280,7 @@ def _shards_of(headers: Iterable[tuple[str, Header]]) -> dict[str, Sharded]:
     return found
 
 
-def _offsets(path: str, header: Header) -> list[tuple[str, Shape]]:
+def _offsets(path: str, header: SafetensorsHeader) -> list[tuple[str, Shape]]:
     """Returns where the pieces of a file belong."""
     try:
         notes = json.loads(header.metadata[_NOTES])
@@ -292,11 +292,11 @@ def _offsets(path: str, header: Header) -> list[tuple[str, Shape]]:
 # -- pieces and the whole --------------------------------------------------------------------------
 
 
-def _put_together(dtype: str, shape: Shape, pieces: tuple[Piece, ...], problem: str) -> Sharded:
+def _put_together(dtype: str, shape: Shape, pieces: tuple[TensorPiece, ...], problem: str) -> Sharded:
     return Sharded(dtype, shape, pieces, problem or _problem(shape, pieces))
 
 
-def _problem(shape: Shape, pieces: tuple[Piece, ...]) -> str:
+def _problem(shape: Shape, pieces: tuple[TensorPiece, ...]) -> str:
     """Returns why pieces do not fill a tensor, each element once; empty: they do."""
     if math.prod(shape) >= 1 << 60:
         return "has an impossible shape"
@@ -316,7 +316,7 @@ def _problem(shape: Shape, pieces: tuple[Piece, ...]) -> str:
     return ""
 
 
-def _overlap(pieces: tuple[Piece, ...]) -> bool:
+def _overlap(pieces: tuple[TensorPiece, ...]) -> bool:
     if not pieces or not pieces[0].shape:
         return False
     first = np.array([piece.offsets for piece in pieces], np.int64)
@@ -411,7 +411,7 @@ class ShardedValues:
         return found
 
 
-def _common(box: Iterable[tuple[int, int]], piece: Piece) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+def _common(box: Iterable[tuple[int, int]], piece: TensorPiece) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
     """Returns what a box and a piece have in common: as slices of the box, and of the piece."""
     there, here = [], []
     for (first, end), offset, size in zip(box, piece.offsets, piece.shape, strict=True):

@@ -26,21 +26,21 @@ from tui_debugger.stats.fields import OTHERS, STORED_NAMES
 from tui_debugger.stats.kernel import available, is_known, kind_of
 from tui_debugger.stats.kernel.files import Stored, StoredSums
 from tui_debugger.stats.kernel.pairs import change
-from tui_debugger.stats.npy import Layout, TensorFile, open_array
+from tui_debugger.stats.npy import TensorFile, ValueLayout, open_array
 from tui_debugger.stats.records import (
     CHANGE_ASKED,
     CHANGE_KNOWN,
     NOT_KNOWN,
     Before,
-    Change,
     Closeness,
     Records,
+    RecordState,
     RequiredStats,
-    State,
+    StepChange,
 )
 
 
-class Comparison:
+class BlockComparison:
     """|cur − prev| of all pairs of blocks added so far."""
 
     __slots__ = ("_close", "_count", "_difference", "_previous")
@@ -71,7 +71,7 @@ class Comparison:
         for closeness, passed in zip(asked, close, strict=True):
             self._close[closeness] &= passed
 
-    def merge(self, other: Comparison) -> None:
+    def merge(self, other: BlockComparison) -> None:
         """Adds what another comparison has seen."""
         self._count += other._count
         self._difference += other._difference
@@ -79,11 +79,11 @@ class Comparison:
         for closeness, close in other._close.items():
             self._close[closeness] = self._close.get(closeness, True) and close
 
-    def result(self) -> tuple[Change, dict[Closeness, bool]]:
+    def result(self) -> tuple[StepChange, dict[Closeness, bool]]:
         """Returns the means, and for each closeness whether all elements are close. Empty tensors are never close."""
         if not self._count:
-            return Change(math.nan, math.nan), dict.fromkeys(self._close, False)
-        return Change(self._difference / self._count, self._previous / self._count), dict(self._close)
+            return StepChange(math.nan, math.nan), dict.fromkeys(self._close, False)
+        return StepChange(self._difference / self._count, self._previous / self._count), dict(self._close)
 
     def _add_block(self, current: Array, previous: Array) -> None:
         """Adds a block by numpy: |now − before| against |before|, or whether both are the same Inf or NaN."""
@@ -106,7 +106,7 @@ class Comparison:
 
 def compare(
     current: Array, previous: Array, closenesses: Iterable[Closeness] = ()
-) -> tuple[Change, dict[Closeness, bool]]:
+) -> tuple[StepChange, dict[Closeness, bool]]:
     """Compares two numeric arrays of the same shape, elements cast to double (complex: to two) first.
 
     Close means |cur − prev| ≤ atol + rtol·|prev|, or equal; with equal_nan also NaN on both sides. Unlike in
@@ -118,7 +118,7 @@ def compare(
     if current.shape != previous.shape:
         msg = f"shapes differ: {current.shape} and {previous.shape}"
         raise ValueError(msg)
-    comparison = Comparison(closenesses)
+    comparison = BlockComparison(closenesses)
     for piece, other in pieces(current, previous):
         comparison.add(piece, other)
     return comparison.result()
@@ -145,11 +145,11 @@ class _Pieces(threading.local):
 _pieces = _Pieces()
 
 
-class Values(Protocol):
+class ValueStretches(Protocol):
     """The elements of a tensor, to be had stretch by stretch: an open file, or what is held of one."""
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ValueLayout:
         """Element type, shape, order."""
 
     def read(self, start: int, count: int, buffer: Bytes | None = None) -> Array:
@@ -160,7 +160,7 @@ class Values(Protocol):
 class HeldValues:
     """The values of a file that was just read."""
 
-    layout: Layout
+    layout: ValueLayout
     values: Array
 
     def read(self, start: int, count: int, buffer: Bytes | None = None) -> Array:  # noqa: ARG002 - as files have it
@@ -182,7 +182,7 @@ class PartialResult:
     """
 
     stats: Accumulator
-    change: Comparison | None = None
+    change: BlockComparison | None = None
 
     def merge(self, other: PartialResult) -> None:
         """Adds the next stretch."""
@@ -198,8 +198,8 @@ def spans(count: int) -> Iterator[tuple[int, int]]:
 
 
 def measure_span(
-    file: Values,
-    other: Values | None,
+    file: ValueStretches,
+    other: ValueStretches | None,
     need: RequiredStats,
     span: tuple[int, int],
     checkpoint: Checkpoint | None,
@@ -220,7 +220,7 @@ def measure_span(
         UnreadableTensorError: the file became shorter meanwhile, or the device fails.
         OtherUnreadableError: so it is with ``other``.
     """
-    sums = PartialResult(Accumulator(need.ranges), Comparison(need.closeness) if other is not None else None)
+    sums = PartialResult(Accumulator(need.ranges), BlockComparison(need.closeness) if other is not None else None)
     buffer, other_buffer = _pieces.pair
     first, end = span
     size = file.layout.dtype.itemsize
@@ -244,7 +244,7 @@ def measure_span(
 
 def _add_by_kernel(
     to: PartialResult,
-    read: tuple[Values, Values | None, Bytes | None],
+    read: tuple[ValueStretches, ValueStretches | None, Bytes | None],
     need: RequiredStats,
     span: tuple[int, int],
     step: int,
@@ -270,7 +270,7 @@ def _add_by_kernel(
     return True
 
 
-def _stored(values: Values, start: int, buffer: Bytes, into: Bytes | None = None) -> Stored | None:
+def _stored(values: ValueStretches, start: int, buffer: Bytes, into: Bytes | None = None) -> Stored | None:
     """Returns elements from a first one on as the kernel finds them; None where it cannot."""
     kind = kind_of(values.layout.dtype)
     if kind is None:
@@ -285,7 +285,7 @@ def _stored(values: Values, start: int, buffer: Bytes, into: Bytes | None = None
     return Stored(kind, target, descriptor, offset + start * kind.size, into is not None)
 
 
-def _read_other(other: Values, start: int, count: int, buffer: Bytes) -> Array:
+def _read_other(other: ValueStretches, start: int, count: int, buffer: Bytes) -> Array:
     try:
         return other.read(start, count, buffer)
     except UnreadableTensorError as error:
@@ -321,7 +321,7 @@ def identity(path: str | bytes) -> Identity | None:
 
 
 @dataclass(slots=True)
-class Other:
+class OtherTensor:
     """The tensor that another one is compared with.
 
     Attributes:
@@ -336,12 +336,12 @@ class Other:
 
 
 @dataclass(slots=True)
-class Compared:
+class ChangeResult:
     """The result of a comparison; the fields are those of ``Record``."""
 
     before: int = Before.NONE
     state: FileState = UNSURE
-    change: Change | None = None
+    change: StepChange | None = None
     close: dict[Closeness, bool] = field(default_factory=dict)
 
 
@@ -358,12 +358,12 @@ class PairReader:
     """
 
     spec: ReadSpec
-    other: Other | None
+    other: OtherTensor | None
     need: RequiredStats
     checkpoint: Checkpoint | None = None
     span: tuple[int, int] | None = None
 
-    def measure(self, file: TensorFile, into: Bytes | None = None) -> tuple[PartialResult, Compared]:
+    def measure(self, file: TensorFile, into: Bytes | None = None) -> tuple[PartialResult, ChangeResult]:
         """Reads both, each once wherever that is possible.
 
         Args:
@@ -375,23 +375,23 @@ class PairReader:
         """
         other = self.other
         if other is None:
-            return self._sums(file, None, into), Compared()
+            return self._sums(file, None, into), ChangeResult()
         if other.held is not None:
             return self._against(file, other.held, other.state, into)
         state = file_state(other.spec.path)
         try:
             opened = TensorFile(other.spec)
         except UnreadableTensorError:
-            return self._sums(file, None, into), Compared(Before.UNREADABLE, state)
+            return self._sums(file, None, into), ChangeResult(Before.UNREADABLE, state)
         with opened:
             return self._against(file, opened, state, into)
 
     def _against(
-        self, file: TensorFile, other: Values, state: FileState, into: Bytes | None
-    ) -> tuple[PartialResult, Compared]:
+        self, file: TensorFile, other: ValueStretches, state: FileState, into: Bytes | None
+    ) -> tuple[PartialResult, ChangeResult]:
         mine, theirs = file.layout, other.layout
         if mine.shape != theirs.shape:
-            return self._sums(file, None, into), Compared(Before.SHAPE, state)
+            return self._sums(file, None, into), ChangeResult(Before.SHAPE, state)
         if is_numeric(theirs.dtype) and mine.fortran == theirs.fortran:
             try:
                 sums = self._sums(file, other, into)
@@ -399,17 +399,17 @@ class PairReader:
                 pass
             else:
                 return sums, compared(sums, state)
-        sums, answer = self._sums(file, None, into), Compared(Before.UNREADABLE, state)
+        sums, answer = self._sums(file, None, into), ChangeResult(Before.UNREADABLE, state)
         if is_numeric(theirs.dtype) and mine.fortran != theirs.fortran and self.other is not None:
             try:
                 pair = open_array(self.spec), open_array(self.other.spec)
             except UnreadableTensorError:
                 return sums, answer
             change, close = compare(*pair, self.need.closeness)
-            answer = Compared(Before.OK, state, change, close)
+            answer = ChangeResult(Before.OK, state, change, close)
         return sums, answer
 
-    def _sums(self, file: Values, other: Values | None, into: Bytes | None) -> PartialResult:
+    def _sums(self, file: ValueStretches, other: ValueStretches | None, into: Bytes | None) -> PartialResult:
         wanted = spans(file.layout.count) if self.span is None else (self.span,)
         parts = (measure_span(file, other, self.need, span, self.checkpoint, into=into) for span in wanted)
         total = next(parts)
@@ -418,14 +418,14 @@ class PairReader:
         return total
 
 
-def compared(sums: PartialResult, state: FileState) -> Compared:
+def compared(sums: PartialResult, state: FileState) -> ChangeResult:
     """Returns the outcome of a comparison that went well; of none when there was nothing to compare with."""
     if sums.change is None:
-        return Compared()
-    return Compared(Before.OK, state, *sums.change.result())
+        return ChangeResult()
+    return ChangeResult(Before.OK, state, *sums.change.result())
 
 
-def put_file(records: Records, row: int, state: int, layout: Layout, seen: FileState) -> None:
+def put_file(records: Records, row: int, state: int, layout: ValueLayout, seen: FileState) -> None:
     """Notes what a file is."""
     at = records.rows[row]
     at["state"], at["meta"] = state, records.meta_number(layout.meta)
@@ -435,7 +435,7 @@ def put_file(records: Records, row: int, state: int, layout: Layout, seen: FileS
 def put_error(records: Records, row: int, error: str, seen: FileState) -> None:
     """Notes why a file cannot be read."""
     at = records.rows[row]
-    at["state"] = State.UNREADABLE
+    at["state"] = RecordState.UNREADABLE
     at["size"], at["identity"] = seen
     records.errors[row] = error
 
@@ -449,7 +449,7 @@ def put_stats(records: Records, row: int, sums: PartialResult) -> None:
         records.ranges[bounds][row] = inside
 
 
-def put_compared(records: Records, row: int, answer: Compared) -> None:
+def put_compared(records: Records, row: int, answer: ChangeResult) -> None:
     """Notes what became of the comparison."""
     at = records.rows[row]
     at["before"] = answer.before

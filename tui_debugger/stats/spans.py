@@ -16,7 +16,7 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress, ProgressFn, no_progress
-from tui_debugger.stats.workers import AHEAD, Workers, in_order
+from tui_debugger.stats.workers import AHEAD, MeasureWorkers, in_order
 
 SPAN: Final = 1 << 22
 """Elements of a span: some milliseconds of work, beside which handing it over is little."""
@@ -33,7 +33,7 @@ class SpanTask(Protocol[T_co]):
 
     @property
     def cost(self) -> int:
-        """The cost of an element, in bytes as ``Workers.executor`` counts them."""
+        """The cost of an element, in bytes as ``MeasureWorkers.executor`` counts them."""
 
     def prepare(self, arrays: tuple[Array, ...]) -> Any:
         """Returns what ``do`` needs of the arrays; cheap."""
@@ -54,7 +54,7 @@ class SharedArrays:
 
     arrays: tuple[Array, ...]
     count: int
-    workers: Workers | None = None
+    workers: MeasureWorkers | None = None
 
 
 def shared_arrays(array: Array | SharedArrays) -> SharedArrays:

@@ -63,8 +63,8 @@ from tui_debugger.stats.torch_pickle import (
     COMPLEX32,
     FLOAT4,
     SIZES,
+    SavedTensorRef,
     StorageRef,
-    TensorRef,
     end_of,
     global_of,
     in_pickle,
@@ -98,11 +98,11 @@ _NOT_FINISHED: Final = "the file was probably never written to the end"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tree:
+class SavedTree:
     """All that was saved in one file.
 
     Attributes:
-        value: dictionaries, lists, tuples, text, numbers, ``TensorRef``, and stand-ins for other objects.
+        value: dictionaries, lists, tuples, text, numbers, ``SavedTensorRef``, and stand-ins for other objects.
         tensors: its tensors with their places, in the order of the file; also what cannot be understood: its
             ``problem`` says why.
         members: the same by the text of their places.
@@ -117,8 +117,8 @@ class Tree:
     """
 
     value: Any
-    tensors: list[tuple[Path, TensorRef]]
-    members: Mapping[str, TensorRef]
+    tensors: list[tuple[Path, SavedTensorRef]]
+    members: Mapping[str, SavedTensorRef]
     apart: Sequence[tuple[Path, int]]
     window: Window
     folder: str = ""
@@ -129,7 +129,7 @@ class Tree:
     numbers: Mapping[Path, int | float] = field(default_factory=dict)
 
 
-def read_tree(path: str, window: Window | None = None) -> Tree:
+def read_tree(path: str, window: Window | None = None) -> SavedTree:
     """Returns what was saved in a file; no values are read.
 
     Args:
@@ -143,7 +143,7 @@ def read_tree(path: str, window: Window | None = None) -> Tree:
         return _tree(descriptor, status, path, window or (0, status.st_size))
 
 
-def tensors(tree: Tree) -> list[tuple[Path, TensorRef]]:
+def tensors(tree: SavedTree) -> list[tuple[Path, SavedTensorRef]]:
     """Returns the tensors of a tree with their places, in the order of the file."""
     return tree.tensors
 
@@ -206,10 +206,10 @@ def _key(part: str) -> Any:
 
 # -- trees -----------------------------------------------------------------------------------------
 
-_trees: Kept[tuple[str, State, Window], Tree] = Kept(lambda tree: len(tree.members) * _EACH)
+_trees: Kept[tuple[str, State, Window], SavedTree] = Kept(lambda tree: len(tree.members) * _EACH)
 
 
-def _tree(descriptor: int, status: os.stat_result, path: str, window: Window) -> Tree:
+def _tree(descriptor: int, status: os.stat_result, path: str, window: Window) -> SavedTree:
     """Returns what was saved in an open file; the last ones are kept.
 
     Raises:
@@ -235,7 +235,7 @@ def _tree(descriptor: int, status: os.stat_result, path: str, window: Window) ->
     return found
 
 
-def _zipped_tree(descriptor: int, status: os.stat_result, path: str, window: Window) -> Tree:
+def _zipped_tree(descriptor: int, status: os.stat_result, path: str, window: Window) -> SavedTree:
     archive = open_archive(descriptor, status, path, window)
     folder = next(iter(archive.members), "").partition("/")[0]
     if f"{folder}/data.pkl" not in archive.members:
@@ -263,7 +263,9 @@ def _zipped_tree(descriptor: int, status: os.stat_result, path: str, window: Win
             left.append(((f"<{name}>",), not_read("is a part of the archive that torch.save does not write")))
     listed, members = _with(found.tensors, members, left)
     big = order == b"big"
-    return Tree(value, listed, members, found.apart, window, folder, None, big, archive, found.settings, found.numbers)
+    return SavedTree(
+        value, listed, members, found.apart, window, folder, None, big, archive, found.settings, found.numbers
+    )
 
 
 _BESIDE: Final = ("data.pkl", "byteorder", "version", ".format_version", ".storage_alignment")
@@ -272,8 +274,8 @@ _OF_TORCH: Final = ".data"
 
 _Open = tuple[int, os.stat_result, str]
 """Descriptor, state and path of an open file."""
-_Members = Mapping[str, TensorRef]
-_Listed = list[tuple[Path, TensorRef]]
+_Members = Mapping[str, SavedTensorRef]
+_Listed = list[tuple[Path, SavedTensorRef]]
 
 
 def _load_all(data: bytes) -> tuple[Any, SavedTensors, _Members]:
@@ -307,7 +309,7 @@ def _with(listed: _Listed, members: _Members, left: _Listed) -> tuple[_Listed, _
     return ([*listed, *left], {**members, **_named(left)}) if left else (listed, members)
 
 
-def _without_settings(tree: Tree, file: _Open) -> Tree:
+def _without_settings(tree: SavedTree, file: _Open) -> SavedTree:
     """Takes single infinite numbers within settings out of the tensors: they are no findings. NaN is one."""
     apart = []
     for number in tree.settings:
@@ -328,7 +330,7 @@ def _without_settings(tree: Tree, file: _Open) -> Tree:
     return replace(tree, tensors=listed, members=_named(listed), apart=[*tree.apart, *more])
 
 
-def _with_files_in_tensors(tree: Tree, file: _Open) -> Tree:
+def _with_files_in_tensors(tree: SavedTree, file: _Open) -> SavedTree:
     """Adds the tensors of files that lie in a tensor of bytes, as the state of a layer of TransformerEngine does.
 
     Bytes that only begin as such a file are a tensor and nothing else.
@@ -411,7 +413,7 @@ def _inside_archive(content: bytes) -> _Listed:
     return [*((place, _read_inside(ref, parts, big_endian=big)) for place, ref in found.tensors), *left]
 
 
-def _read_inside(ref: TensorRef, parts: Mapping[str, bytes], *, big_endian: bool) -> TensorRef:
+def _read_inside(ref: SavedTensorRef, parts: Mapping[str, bytes], *, big_endian: bool) -> SavedTensorRef:
     """Returns a tensor of a file within a pickle with its values."""
     if ref.problem or ref.values is not None or ref.storage is None:
         return ref
@@ -425,7 +427,7 @@ def _read_inside(ref: TensorRef, parts: Mapping[str, bytes], *, big_endian: bool
 _MAY_BE_INFINITE: Final = frozenset(name for name in SIZES if "float" in name or "complex" in name)
 
 
-def _legacy_tree(content: FileBytes, window: Window) -> Tree:
+def _legacy_tree(content: FileBytes, window: Window) -> SavedTree:
     """Reads a file of before PyTorch 1.6: five pickles, then the storages that the last one lists.
 
     Nothing tells how long the pickles are: more is read as long as that is too little.
@@ -441,7 +443,7 @@ def _legacy_tree(content: FileBytes, window: Window) -> Tree:
         length = min(4 * length, content.size, MAX_PICKLE)
 
 
-def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> Tree:
+def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> SavedTree:
     refs: dict[str, StorageRef] = {}
 
     def storage(name: Any) -> StorageRef | Global:
@@ -485,7 +487,7 @@ def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> Tree:
         what = f"are {content.size - at:,} bytes behind all storages that the file names: they are not read"
         left.append((("<end of the file>",), not_read(what)))
     listed, members = _with(found.tensors, _named(found.tensors), left)
-    return Tree(
+    return SavedTree(
         loaded.value,
         listed,
         members,
@@ -519,7 +521,7 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Value
     return _values(tree, ref, (descriptor, status, spec.path), where)
 
 
-def _range_in(tree: Tree, member: str) -> TensorRef | None:
+def _range_in(tree: SavedTree, member: str) -> SavedTensorRef | None:
     """Returns some elements of a flat tensor: see ``member_of_range``; None where there are none."""
     try:
         *place, (start, shape) = path_of(member)
@@ -533,7 +535,7 @@ def _range_in(tree: Tree, member: str) -> TensorRef | None:
     return replace(ref, shape=shape, stride=strides, offset=ref.offset + start)
 
 
-def _values(tree: Tree, ref: TensorRef, file: _Open, where: str) -> ValueReader:
+def _values(tree: SavedTree, ref: SavedTensorRef, file: _Open, where: str) -> ValueReader:
     """Returns the reader of one tensor of an open file.
 
     Raises:
@@ -605,7 +607,7 @@ class TorchValues:
 
     __slots__ = ("_base", "_content", "_contiguous", "_decoded", "_each", "_ref", "_stored", "layout", "packed")
 
-    def __init__(self, ref: TensorRef, content: FileBytes | MemberFile, big_endian: bool, where: str) -> None:
+    def __init__(self, ref: SavedTensorRef, content: FileBytes | MemberFile, big_endian: bool, where: str) -> None:
         """Takes a tensor that fits its storage.
 
         Args:
@@ -740,7 +742,7 @@ def _stored_type(name: str, big_endian: bool, where: str) -> DType:
     return swapped
 
 
-def _is_contiguous(ref: TensorRef) -> bool:
+def _is_contiguous(ref: SavedTensorRef) -> bool:
     """Returns whether the elements of a tensor lie one after the other in C order."""
     expected = 1
     for size, step in zip(reversed(ref.shape), reversed(ref.stride), strict=True):

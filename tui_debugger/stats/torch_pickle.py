@@ -51,7 +51,7 @@ class StorageRef:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TensorRef:
+class SavedTensorRef:
     """A tensor as a file describes it.
 
     Attributes:
@@ -90,14 +90,14 @@ class TensorRef:
         return min(math.prod(self.shape) * SIZES.get(self.dtype, 1), self.storage.nbytes)
 
 
-def in_pickle(values: Array) -> TensorRef:
+def in_pickle(values: Array) -> SavedTensorRef:
     """Returns the description of values that lie in a pickle."""
-    return TensorRef(name_of(values.dtype), values.shape, values=values)
+    return SavedTensorRef(name_of(values.dtype), values.shape, values=values)
 
 
-def not_read(problem: str) -> TensorRef:
+def not_read(problem: str) -> SavedTensorRef:
     """Returns what stands at the place of an object that cannot be understood."""
-    return TensorRef("", (), problem=problem)
+    return SavedTensorRef("", (), problem=problem)
 
 
 _STORED: Final = {
@@ -153,26 +153,26 @@ SIZES: Final = {"qint8": 1, "quint8": 1, "qint32": 4, COMPLEX32: 4, FLOAT4: 1} |
 """Bytes of an element in a storage."""
 
 
-def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *others: Any) -> TensorRef:
+def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *others: Any) -> SavedTensorRef:
     """See ``torch._utils._rebuild_tensor_v2``; the others: requires_grad, hooks, bits."""
     requires_grad, _, bits = (*others, False, None, None)[:3] if len(others) < _OTHERS else others
     return _described(storage, (offset, size, stride), storage.dtype, requires_grad, bits)
 
 
-def _typed_tensor(storage: Any, offset: Any, size: Any, stride: Any, *others: Any) -> TensorRef:
+def _typed_tensor(storage: Any, offset: Any, size: Any, stride: Any, *others: Any) -> SavedTensorRef:
     """See ``torch._utils._rebuild_tensor_v3``: the element type is that of the tensor, not of its storage."""
     requires_grad, _, dtype, *bits = others
     return _described(storage, (offset, size, stride), _dtype(dtype), requires_grad, bits[0] if bits else None)
 
 
-def _described(storage: Any, place: tuple[Any, Any, Any], dtype: str, requires_grad: Any, bits: Any) -> TensorRef:
+def _described(storage: Any, place: tuple[Any, Any, Any], dtype: str, requires_grad: Any, bits: Any) -> SavedTensorRef:
     offset, size, stride = place
     if type(storage) is not StorageRef or type(offset) is not int:
         raise PickleError("has a damaged pickle: a tensor in it has no storage")
     bits = bits or {}
     conj, neg = bool(bits.get("conj")), bool(bits.get("neg"))
     shape, steps = _integers(size), _integers(stride)
-    ref = TensorRef(dtype, shape, steps, offset, storage, conj, neg, bool(requires_grad))
+    ref = SavedTensorRef(dtype, shape, steps, offset, storage, conj, neg, bool(requires_grad))
     problem = _problem(ref)
     return replace(ref, problem=problem) if problem else ref
 
@@ -189,7 +189,7 @@ def _dtype(value: Any) -> str:
     return value.name.removeprefix("torch.")
 
 
-def _problem(ref: TensorRef) -> str:
+def _problem(ref: SavedTensorRef) -> str:
     """Returns why a tensor cannot be what it says; empty: it can."""
     shape, stride, storage = ref.shape, ref.stride, ref.storage
     if ref.dtype not in SIZES or ref.dtype in _NOT_READ:
@@ -213,28 +213,28 @@ def _shown(values: tuple[int, ...]) -> str:
     return text if len(text) < _LONG else f"{text[:_LONG]}..."
 
 
-def end_of(ref: TensorRef) -> int:
+def end_of(ref: SavedTensorRef) -> int:
     """Returns the number of elements of its storage up to the last one of a tensor."""
     if not all(ref.shape):
         return 0
     return ref.offset + sum((n - 1) * step for n, step in zip(ref.shape, ref.stride, strict=True)) + 1
 
 
-def _without_values(what: str, dtype: Any, size: Any) -> TensorRef:
+def _without_values(what: str, dtype: Any, size: Any) -> SavedTensorRef:
     shape = tuple(size) if type(size) in (tuple, list) and all(type(n) is int for n in size) else ()
-    return TensorRef(dtype, shape, problem=f"{what}; its shape is {_shown(shape)}")
+    return SavedTensorRef(dtype, shape, problem=f"{what}; its shape is {_shown(shape)}")
 
 
-def whole_storage(storage: StorageRef) -> TensorRef:
+def whole_storage(storage: StorageRef) -> SavedTensorRef:
     """Returns a storage as a tensor of all its elements."""
     if storage.dtype not in SIZES or storage.nbytes is None:
         return replace(not_read("is a storage without an element type: its numbers are not read"), storage=storage)
     count = storage.nbytes // SIZES[storage.dtype]
-    ref = TensorRef(storage.dtype, (count,), (1,), 0, storage)
+    ref = SavedTensorRef(storage.dtype, (count,), (1,), 0, storage)
     return replace(ref, problem=_problem(ref))
 
 
-def _meta_tensor(dtype: Any, size: Any, *_: Any) -> TensorRef:
+def _meta_tensor(dtype: Any, size: Any, *_: Any) -> SavedTensorRef:
     return _without_values("was on the device meta, which has no values", _dtype(dtype), size)
 
 
@@ -252,12 +252,12 @@ def _sparse_tensor(layout: Any, data: Any) -> Instance:
     """See ``torch._utils._rebuild_sparse_tensor``: what it is made of has all its numbers."""
     name = str(layout).removeprefix("torch.")
     parts = _SPARSE.get(name)
-    if parts is None or type(data) is not tuple or any(type(part) is not TensorRef for part in data[: len(parts)]):
+    if parts is None or type(data) is not tuple or any(type(part) is not SavedTensorRef for part in data[: len(parts)]):
         raise PickleError("has a damaged pickle: a sparse tensor in it is made of no tensors")
     return Instance(f"torch.{name}", (), state=dict(zip(parts, data, strict=False)))
 
 
-def _quantized_tensor(storage: Any, _: Any, size: Any, __: Any, parameters: Any = None, *___: Any) -> TensorRef:
+def _quantized_tensor(storage: Any, _: Any, size: Any, __: Any, parameters: Any = None, *___: Any) -> SavedTensorRef:
     if type(storage) is not StorageRef:
         raise PickleError("has a damaged pickle: a tensor in it has no storage")
     what = f"is quantized ({storage.dtype}): its numbers are not read"
@@ -270,13 +270,13 @@ def _nested_tensor(buffer: Any, *parts: Any) -> Instance:
     return Instance("torch.nested", (), state={"values": buffer, "layout": list(parts)})
 
 
-def _wrapped_tensor(kind: Any, dtype: Any, size: Any, *_: Any) -> TensorRef:
+def _wrapped_tensor(kind: Any, dtype: Any, size: Any, *_: Any) -> SavedTensorRef:
     return _without_values(f"is a {kind.name}, whose values lie elsewhere", _dtype(dtype), size)
 
 
-def _moved_tensor(data: Any, dtype: Any, *_: Any) -> TensorRef:
+def _moved_tensor(data: Any, dtype: Any, *_: Any) -> SavedTensorRef:
     """See ``torch._utils._rebuild_device_tensor_from_cpu_tensor``."""
-    if type(data) is not TensorRef:
+    if type(data) is not SavedTensorRef:
         raise PickleError("has a damaged pickle: a tensor in it has no values")
     name = _dtype(dtype)
     return (
@@ -301,22 +301,22 @@ _COUNT: Final = 8
 """Bytes that state the number of elements before those of a storage."""
 
 
-def _parameter(data: Any, requires_grad: Any, _: Any = None, state: Any = None) -> TensorRef | Instance:
+def _parameter(data: Any, requires_grad: Any, _: Any = None, state: Any = None) -> SavedTensorRef | Instance:
     if type(data) is Instance:
         return Instance("torch.nn.parameter.Parameter", (data,), state=state)
-    if type(data) is not TensorRef:
+    if type(data) is not SavedTensorRef:
         raise PickleError("has a damaged pickle: a parameter in it is no tensor")
     return replace(data, requires_grad=bool(requires_grad), attributes=_both(data.attributes, state))
 
 
-def _of_class(function: Any, _: Any, arguments: Any, state: Any = None, *__: Any) -> TensorRef | Instance:
+def _of_class(function: Any, _: Any, arguments: Any, state: Any = None, *__: Any) -> SavedTensorRef | Instance:
     """See ``torch._tensor._rebuild_from_type_v2``: a tensor of any class, with attributes."""
     if type(function) is not Global or type(arguments) is not tuple:
         raise PickleError("has a damaged pickle: it makes a tensor with something that is no function")
     if function.name not in _TENSORS or function.call is None:
         return Instance(function.name, arguments, called=True, state=state)
     found = function.call(*arguments)
-    if type(found) is not TensorRef:
+    if type(found) is not SavedTensorRef:
         return Instance(function.name, (found,), state=state)
     local, others = _local_part(state)
     if local is None or found.storage is not None:
@@ -334,10 +334,10 @@ def _both(first: Any, second: Any) -> Any:
 _LOCAL: Final = "_local_tensor"
 
 
-def _local_part(state: Any) -> tuple[TensorRef | None, list[dict[Any, Any]]]:
+def _local_part(state: Any) -> tuple[SavedTensorRef | None, list[dict[Any, Any]]]:
     """Returns the part of a DTensor that its rank has, and its other attributes: mesh and placements are among them."""
     attributes = [part for part in (state if type(state) is tuple else (state,)) if type(part) is dict]
-    local = next((part[_LOCAL] for part in attributes if type(part.get(_LOCAL)) is TensorRef), None)
+    local = next((part[_LOCAL] for part in attributes if type(part.get(_LOCAL)) is SavedTensorRef), None)
     others = [{key: value for key, value in part.items() if key != _LOCAL} for part in attributes]
     return local, [part for part in others if part]
 
@@ -424,7 +424,7 @@ def _results(kind: str) -> Callable[..., tuple[Any, ...] | Instance]:
     return make
 
 
-_TENSORS: Final[dict[str, Callable[..., TensorRef | Instance]]] = {
+_TENSORS: Final[dict[str, Callable[..., SavedTensorRef | Instance]]] = {
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_tensor_v3": _typed_tensor,

@@ -19,7 +19,7 @@ from tui_debugger.stats.names_of_numbers import LOG
 from tui_debugger.stats.restricted_pickle import Loaded, PickleError
 from tui_debugger.stats.saved_objects import Path, saved_tensors
 from tui_debugger.stats.torch_file import PickledValues, member_of
-from tui_debugger.stats.torch_pickle import TensorRef
+from tui_debugger.stats.torch_pickle import SavedTensorRef
 
 _LONGEST: Final = 1 << 27
 _KEPT: Final = 4
@@ -38,8 +38,8 @@ class TrainingLog:
     """
 
     entries: Sequence[Any]
-    tensors: Sequence[tuple[Path, TensorRef]]
-    members: Mapping[str, TensorRef]
+    tensors: Sequence[tuple[Path, SavedTensorRef]]
+    members: Mapping[str, SavedTensorRef]
     apart: Sequence[tuple[Path, int]]
     numbers: Mapping[Path, int | float]
 
@@ -103,5 +103,5 @@ def _read(descriptor: int, size: int, path: str) -> TrainingLog:
     return TrainingLog(entries, found.tensors, members, found.apart, numbers)
 
 
-def _nothing_inside(_: bytes) -> list[tuple[Path, TensorRef]]:
+def _nothing_inside(_: bytes) -> list[tuple[Path, SavedTensorRef]]:
     return []

@@ -203,7 +203,7 @@ def _result(future: Future[T]) -> T:
         raise CancelledError("closed") from error
 
 
-class Workers:
+class MeasureWorkers:
     """The workers that a session measures tensors with. Cheap to make; safe to use from several threads.
 
     Attributes:

@@ -6,8 +6,8 @@ import math
 from typing import Final
 
 from tui_debugger.model import TensorStats
-from tui_debugger.stats.compare import Differences, Entry
-from tui_debugger.stats.compare_pairs import EXACT, Tolerance
+from tui_debugger.stats.compare import Differences, DifferingElement
+from tui_debugger.stats.compare_pairs import EXACT, Boundary
 from tui_debugger.stats.fields import COMPARED, COMPARED_COUNTS
 from tui_debugger.text.numbers import are, count, number, percent
 from tui_debugger.text.phrases import of_all
@@ -16,14 +16,14 @@ from tui_debugger.text.values import exact_text
 _NAMES = {"rtol": "rtol", "atol": "atol", "percent": "percent"}
 
 
-def format_tolerance(tolerance: Tolerance) -> str:
+def format_tolerance(tolerance: Boundary) -> str:
     """Returns the text that ``parse_tolerance`` reads back."""
     words = [f"{name}={value!r}" for name, value in (("rtol", tolerance.rtol), ("atol", tolerance.atol)) if value]
     words += [f"{tolerance.percent!r}%"] if tolerance.percent else []
     return " ".join(words) or "exact"
 
 
-def parse_tolerance(text: str) -> Tolerance | str:
+def parse_tolerance(text: str) -> Boundary | str:
     """Returns the tolerance, or what is wrong with the text."""
     values: dict[str, float] = {}
     words = text.replace(",", " ").replace(" %", "%").split()
@@ -40,7 +40,7 @@ def parse_tolerance(text: str) -> Tolerance | str:
         if not 0 <= value < math.inf or (name == "percent" and value > 100):
             return f"{word!r} is out of range: {'0 to 100' if name == 'percent' else '0 or more'}"
         values[name] = value
-    return Tolerance(**values)
+    return Boundary(**values)
 
 
 NO_COSINE: Final = "no direction"
@@ -76,7 +76,7 @@ def _nan_of(found: Differences) -> str:
     return f"; {both:,} {are(both)} NaN on both sides" if both else ""
 
 
-def tolerance_text(tolerance: Tolerance, boundary: float) -> str:
+def tolerance_text(tolerance: Boundary, boundary: float) -> str:
     """Returns ``|d| ≤ 1e-8 + 1e-5·|there|``, with the boundary of the slider, or ``exact``."""
     parts = []
     if tolerance.rtol or tolerance.atol:
@@ -146,7 +146,7 @@ def ulp_text(found: Differences) -> str:
     return f"max {ulps.greatest:,} ULP of {ulps.type}  within 1 ULP {_part_of(ulps.within_one, ulps.measured)}{beyond}"
 
 
-def element_text(entry: Entry, *, exact: bool = False) -> str:
+def element_text(entry: DifferingElement, *, exact: bool = False) -> str:
     """Returns one element of both with all its digits, and how far they are apart; ``exact``: that in full, too."""
     plain = exact or isinstance(entry.difference, complex)
     far = exact_text(entry.difference) if plain else number(float(entry.difference))

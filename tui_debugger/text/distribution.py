@@ -8,8 +8,8 @@ from typing import Final
 
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.distribution import Bin
-from tui_debugger.stats.fields import DISTRIBUTION_COUNTS, DISTRIBUTION_MOMENTS, TENSOR_TABLE, Field, Form
-from tui_debugger.stats.quantiles import Conversion, Headroom, Quantiles, capacity
+from tui_debugger.stats.fields import DISTRIBUTION_COUNTS, DISTRIBUTION_MOMENTS, TENSOR_TABLE, Form, StatisticField
+from tui_debugger.stats.quantiles import CastResult, Headroom, Quantiles, capacity
 from tui_debugger.text.numbers import NONE, number, percent, plural, share
 from tui_debugger.text.tables import Column
 from tui_debugger.text.tensors import amount, grouped, short
@@ -76,7 +76,7 @@ def floor_text(room: Headroom) -> str:
     return f"{said} below its least normal, {short(normal)}"
 
 
-def conversion_items(conversion: Conversion, finite: int) -> list[str]:
+def conversion_items(conversion: CastResult, finite: int) -> list[str]:
     """Returns ``0.3 % overflow (12)``, ``2.1 % become 0 (84)``, ``5 % are subnormal (200)``; empty when all fit."""
     parts = (
         (conversion.overflowing, "overflow"),
@@ -167,12 +167,12 @@ _WEIGHTS: Final = {"nan": 8, "inf": 8, "pos_inf": 7, "neg_inf": 7, "minimum": 6,
 """The statistics that stay longest on a narrow terminal, by name; the others go first."""
 
 
-def statistic_columns(fields: Sequence[Field]) -> list[Column]:
+def statistic_columns(fields: Sequence[StatisticField]) -> list[Column]:
     """Returns the columns of a table of statistics."""
     return [Column(field.title, right=True, weight=_WEIGHTS.get(field.name, 1)) for field in fields]
 
 
-def statistic_cell(field: Field, value: float | None, *, at_least: bool = False) -> str:
+def statistic_cell(field: StatisticField, value: float | None, *, at_least: bool = False) -> str:
     """Returns a statistic for a table of the commands, counts with every digit; NaN and Inf are findings.
 
     Args:
@@ -188,7 +188,7 @@ def statistic_cell(field: Field, value: float | None, *, at_least: bool = False)
     return meant(text, Meaning.FINDING if field.alarm and value else None)
 
 
-def statistic_cells(fields: Sequence[Field], stats: TensorStats | None) -> list[str]:
+def statistic_cells(fields: Sequence[StatisticField], stats: TensorStats | None) -> list[str]:
     """Returns the cells of ``statistic_columns`` for a tensor."""
     if stats is None:
         return [NONE] * len(fields)
@@ -211,7 +211,7 @@ def statistic_texts(stats: TensorStats | None) -> list[str]:
     return [_statistic_text(field, stats) for field in TENSOR_TABLE]
 
 
-def _statistic_text(field: Field, stats: TensorStats) -> str:
+def _statistic_text(field: StatisticField, stats: TensorStats) -> str:
     if field.form is Form.COUNT:
         return amount(stats, field.name)
     value = field.value(stats)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tui_debugger.arrays import Array
 from tui_debugger.model import ProgressFn, no_progress
 from tui_debugger.stats.dtypes import is_numeric
-from tui_debugger.stats.heat import Kind, Picture, Read, Window, shrink
+from tui_debugger.stats.heat import HeatCellKind, HeatWindow, Picture, Read, shrink
 from tui_debugger.text.numbers import count, number
 from tui_debugger.text.values import ValueTable
 
@@ -37,7 +37,12 @@ def colors_named(system: str | None, *, plain: bool) -> Colors:
     return Colors.NONE if plain else known.get(system or "", Colors.NONE)
 
 
-GLYPHS: Final = {Kind.NAN: "N", Kind.POS_INF: "▲", Kind.NEG_INF: "▼", Kind.BOTH_INF: "↕"}
+GLYPHS: Final = {
+    HeatCellKind.NAN: "N",
+    HeatCellKind.POS_INF: "▲",
+    HeatCellKind.NEG_INF: "▼",
+    HeatCellKind.BOTH_INF: "↕",
+}
 """Cells that are no numbers show that without colour, too."""
 POSITIVE_SHADES: Final = "░▒▓█"
 NEGATIVE_SHADES: Final = "-=≡▤"
@@ -87,7 +92,7 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Palette:
+class HeatPalette:
     """Colours (``#rrggbb``) of the levels.
 
     Attributes:
@@ -122,7 +127,7 @@ class Palette:
 
     def bad(self, kind: int) -> str:
         """Returns the colour of a cell that is no number."""
-        return self.nan if kind == Kind.NAN else self.inf
+        return self.nan if kind == HeatCellKind.NAN else self.inf
 
 
 def _ramp(stops: tuple[str, ...], count: int) -> tuple[str, ...]:
@@ -139,16 +144,16 @@ _ORANGES = ("#3d2708", "#7d4c08", "#c4770f", "#ff9f1c", "#ffe0a0")
 _BLUES_256 = ("#00005f", "#0000af", "#005fd7", "#0087ff", "#5fafff", "#87d7ff", "#d7ffff")
 _ORANGES_256 = ("#5f0000", "#875f00", "#af5f00", "#d78700", "#ffaf00", "#ffd787", "#ffffd7")
 _PALETTES: Final = {
-    Colors.TRUE: Palette(
+    Colors.TRUE: HeatPalette(
         *(_ramp(_BLUES, 11), _ramp(_ORANGES, 11), _ramp(_BLUES, 23), _ramp(_ORANGES, 23)),
         zero="#1b2027",
         nan="#ff5fa2",
         inf="#d787ff",
     ),
-    Colors.MANY: Palette(
+    Colors.MANY: HeatPalette(
         *(_BLUES_256, _ORANGES_256, _BLUES_256, _ORANGES_256), zero="#1c1c1c", nan="#ff5faf", inf="#d787ff"
     ),
-    Colors.FEW: Palette(
+    Colors.FEW: HeatPalette(
         *(("#5555ff",) * 4, ("#ffff55",) * 4, ("#5555ff",) * 4, ("#ffff55",) * 4),
         zero="#aaaaaa",
         nan="#ff55ff",
@@ -157,7 +162,7 @@ _PALETTES: Final = {
 }
 
 
-def palette_of(colors: Colors) -> Palette:
+def palette_of(colors: Colors) -> HeatPalette:
     """Returns the colours for a terminal; those that have not enough show levels as glyphs, of which there are 4."""
     return _PALETTES.get(colors, _PALETTES[Colors.FEW])
 
@@ -256,13 +261,13 @@ class Zoom:
         columns = max(fewer, -(-cells[1] // (area.width // wide)))
         return Zoom(self.rows * rows, self.columns * columns, line, wide)
 
-    def window(self, shape: tuple[int, int], origin: tuple[int, int], area: DrawArea) -> Window:
+    def window(self, shape: tuple[int, int], origin: tuple[int, int], area: DrawArea) -> HeatWindow:
         """Returns what of a table can be seen when its element ``origin`` is in the first corner."""
         down, across = self.grid(area)
         if self.folded:
-            return Window(range(1), _from(origin[1], down * across * self.columns, shape[1], self.columns))
+            return HeatWindow(range(1), _from(origin[1], down * across * self.columns, shape[1], self.columns))
         rows = _from(origin[0], down * self.rows, shape[0], self.rows)
-        return Window(rows, _from(origin[1], across * self.columns, shape[1], self.columns))
+        return HeatWindow(rows, _from(origin[1], across * self.columns, shape[1], self.columns))
 
 
 def _from(start: int, count: int, end: int, step: int) -> range:
@@ -317,7 +322,7 @@ def _enlarged(times: int) -> int:
 Codes = npt.NDArray[np.int64]
 SHADES: Final = 4
 _BAD: Final = 100
-"""The number that is added to a ``Kind``: levels are smaller."""
+"""The number that is added to a ``HeatCellKind``: levels are smaller."""
 _OUTSIDE: Final = 200
 _SEQUENCE: Final = 7
 """Bytes of an escape sequence besides its colours, and of the one that ends it."""
@@ -345,7 +350,7 @@ class HeatPainter:
     def __init__(self, scale: Scale, colors: Colors) -> None:
         """``scale`` is that of everything that is looked at, also of what is out of sight now."""
         self.scale = scale
-        self.palette: Palette = palette_of(colors)
+        self.palette: HeatPalette = palette_of(colors)
         self.colors = colors
         self.halves = halves(colors)
         self._most = self.palette.most(scale) if self.halves else SHADES
@@ -367,7 +372,7 @@ class HeatPainter:
 
     def _codes(self, picture: Picture, zoom: Zoom, columns: int) -> Codes:
         levels = np.clip(self.scale.levels(picture.values, self._most), -self._most, self._most)
-        codes: Codes = np.where(picture.kinds == Kind.NUMBER, levels, picture.kinds + np.int64(_BAD))
+        codes: Codes = np.where(picture.kinds == HeatCellKind.NUMBER, levels, picture.kinds + np.int64(_BAD))
         if not zoom.folded:
             return codes
         missing = -codes.size % columns
@@ -387,14 +392,14 @@ class HeatPainter:
             found.append(ColoredText(text, piece.ink, piece.ground))
         return found
 
-    def glyph(self, kind: Kind) -> ColoredText:
+    def glyph(self, kind: HeatCellKind) -> ColoredText:
         """Returns how cells of a kind look that are no numbers."""
         code = _BAD + kind
         return self._halved(code, code) if self.halves else self._shaded(code)
 
     def _shaded(self, code: int) -> ColoredText:
         if code >= _BAD:
-            return ColoredText(GLYPHS[Kind(code - _BAD)], self._ink(self.palette.bad(code - _BAD)))
+            return ColoredText(GLYPHS[HeatCellKind(code - _BAD)], self._ink(self.palette.bad(code - _BAD)))
         return ColoredText(shade(code), self._ink(self.palette.color(code, self.scale)))
 
     def _halved(self, upper: int, lower: int) -> ColoredText:
@@ -402,7 +407,7 @@ class HeatPainter:
         if bad:
             # A character has one glyph: the worse of the two takes it. NaN is the smallest of the kinds.
             worse = min(bad)
-            return ColoredText(GLYPHS[Kind(worse - _BAD)], self.palette.ink, self.palette.bad(worse - _BAD))
+            return ColoredText(GLYPHS[HeatCellKind(worse - _BAD)], self.palette.ink, self.palette.bad(worse - _BAD))
         if upper == lower:
             return ColoredText(" ", "", self.color(upper))
         return ColoredText("▀", self.color(upper), "" if lower == _OUTSIDE else self.color(lower))
@@ -446,7 +451,7 @@ def halves(colors: Colors) -> bool:
 
 TICKS: Final = (1, 2, 5, 10, 20, 50, 100)
 """Columns of cells from one name to the next."""
-BADS: Final = ((Kind.NAN, "NaN"), (Kind.POS_INF, "+Inf"), (Kind.NEG_INF, "-Inf"))
+BADS: Final = ((HeatCellKind.NAN, "NaN"), (HeatCellKind.POS_INF, "+Inf"), (HeatCellKind.NEG_INF, "-Inf"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -469,11 +474,11 @@ class HeatTable:
     row_name: Callable[[int], str] = str
     column_name: Callable[[int], str] = str
 
-    def picture(self, window: Window, progress: ProgressFn = no_progress) -> Picture:
+    def picture(self, window: HeatWindow, progress: ProgressFn = no_progress) -> Picture:
         """Returns the window shrunk into cells, see ``stats.heat.shrink``."""
         if not self.sideways:
             return shrink(self.read, window, progress)
-        turned = Window(window.columns, window.rows)
+        turned = HeatWindow(window.columns, window.rows)
         return shrink(lambda rows, columns: self.read(columns, rows).T, turned, progress).turned()
 
     @property

@@ -42,7 +42,7 @@ class Emphasis(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class HitPart:
     """A piece of what a hit says.
 
     Attributes:
@@ -127,12 +127,12 @@ def not_judged(tensors: int, error: ErrorBits) -> str:
 _OF_DEVICE: Final = "operator_overflow"
 
 
-def hit_parts(hit: Hit) -> list[Part]:
+def hit_parts(hit: Hit) -> list[HitPart]:
     """Returns for every hit parameter the set and the actual value; else the reasons. Each part once.
 
     Conditions that NaN or Inf kept from being judged come last, in one part.
     """
-    parts: dict[str, Part] = {}
+    parts: dict[str, HitPart] = {}
     for result in sorted(hit.results, key=lambda result: -result.verdict):
         if result.condition == _OF_DEVICE and hit.detail and not contents(hit.stats):
             continue  # what the device recorded says it
@@ -141,11 +141,11 @@ def hit_parts(hit: Hit) -> list[Part]:
     if hit.detail:
         unreadable = Emphasis.DOUBT if hit.stats is None else Emphasis.FINDING
         emphasis = Emphasis.DIM if hit.verdict is Verdict.BY_DESIGN else unreadable
-        parts.setdefault(hit.detail, Part(hit.detail, emphasis))
+        parts.setdefault(hit.detail, HitPart(hit.detail, emphasis))
     kept = [CONDITIONS[result.condition].abbr for result in hit.results if _is_kept(result)]
     if kept:
         text = f"{' '.join(dict.fromkeys(kept))} not judged"
-        parts.setdefault(text, Part(text, Emphasis.DIM, apart=True))
+        parts.setdefault(text, HitPart(text, Emphasis.DIM, apart=True))
     return list(parts.values())
 
 
@@ -155,20 +155,20 @@ def _is_kept(result: WatchResult) -> bool:
     return unjudged and bool(result.error & NOT_FINITE) and result.condition in CONDITIONS
 
 
-def _parts(result: WatchResult, stats: TensorStats | None) -> list[Part]:
+def _parts(result: WatchResult, stats: TensorStats | None) -> list[HitPart]:
     bounds = {param.name: param.value for param in result.params}
     parts = [_param(result.condition, param, bounds) for param in result.params if param.hit]
     error = result.error
     if result.verdict is Verdict.BY_DESIGN:
-        return [Part(f"{contents(stats) or 'Inf'} by design", Emphasis.DIM)]
+        return [HitPart(f"{contents(stats) or 'Inf'} by design", Emphasis.DIM)]
     if error & NOT_FINITE or (result.verdict is Verdict.FINDING and not parts and not error):
         text = contents(stats) or ", ".join(reasons(error & NOT_FINITE)) or _summary(result.condition)
-        parts.append(Part(text, Emphasis.FINDING))
+        parts.append(HitPart(text, Emphasis.FINDING))
         error &= ~NOT_FINITE
     if result.verdict is Verdict.BLOCKED:
         return parts  # what else would have kept it from being judged does not matter
     emphasis = Emphasis.FINDING if result.verdict is Verdict.FINDING else Emphasis.DIM
-    return parts + [Part(reason, emphasis) for reason in reasons(error, result.condition, bounds.items())]
+    return parts + [HitPart(reason, emphasis) for reason in reasons(error, result.condition, bounds.items())]
 
 
 def _summary(condition: str) -> str:
@@ -202,10 +202,10 @@ def _interval(ends: Sequence[str]) -> str:
     return f"[{', '.join(ends)}]"
 
 
-def _expression(param: ParamResult) -> Part:
+def _expression(param: ParamResult) -> HitPart:
     """Returns ``max > 6·std`` with its values, ``12.3 > 6·0.5``."""
     text = str(param.value)
-    return Part(clean(pretty(text)), Emphasis.PLAIN, clean(filled_in(text, quantity_texts(param))))
+    return HitPart(clean(pretty(text)), Emphasis.PLAIN, clean(filled_in(text, quantity_texts(param))))
 
 
 def quantity_texts(param: ParamResult) -> dict[str, str]:
@@ -220,13 +220,13 @@ def quantity_text(value: float | str | None) -> str:
     return f"'{clean(value)}'" if isinstance(value, str) else number(value)
 
 
-def _param(condition: str, param: ParamResult, all_params: Mapping[str, ParamValue]) -> Part:
+def _param(condition: str, param: ParamResult, all_params: Mapping[str, ParamValue]) -> HitPart:
     if param.name == EXPRESSION:
         return _expression(param)
     words = param_words(condition, param.name, param.value, all_params)
     percent = " %" if words.endswith(" %") else ""
     actual = "" if param.actual is None else f"{number(param.actual)}{percent}"
-    return Part(words, Emphasis.PLAIN, actual)
+    return HitPart(words, Emphasis.PLAIN, actual)
 
 
 def contents(stats: TensorStats | None) -> str:

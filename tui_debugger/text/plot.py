@@ -66,7 +66,7 @@ class Linear:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class LogScale:
     """Equal factors are equal distances; ``low`` is above 0."""
 
     low: float
@@ -128,7 +128,7 @@ def axis_of(values: Float64, *, log: bool) -> Axis:
     if not log:
         return Linear(*_widened(low, high))
     if low > 0:
-        return Log(low, high) if high > low else Log(max(low / 2, 5e-324), min(high * 2, _LARGEST))
+        return LogScale(low, high) if high > low else LogScale(max(low / 2, 5e-324), min(high * 2, _LARGEST))
     sizes = np.abs(finite[finite != 0])
     if not len(sizes):
         return Linear(*_widened(low, high))
@@ -328,7 +328,7 @@ _WIDEST_BAR: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Bars:
+class _CurveBars:
     """The bars of one of several curves that share a plot.
 
     Attributes:
@@ -359,7 +359,7 @@ class _Bars:
         return found
 
 
-def _bars_of(curves: Sequence[Curve], axes: Axes, size: tuple[int, int], dots: Dots) -> dict[int, _Bars]:
+def _bars_of(curves: Sequence[Curve], axes: Axes, size: tuple[int, int], dots: Dots) -> dict[int, _CurveBars]:
     """Returns where the bars of each curve stand that has bars: beside each other, around the cell of their step.
 
     Args:
@@ -388,7 +388,9 @@ def _bars_of(curves: Sequence[Curve], axes: Axes, size: tuple[int, int], dots: D
         dots_high = np.where(high, np.maximum(dots_high, 1), 0)  # of any at all more is seen than of none
         left = at * dots.across // len(bar_curves)
         share = (left, max((at + 1) * dots.across // len(bar_curves), left + 1))
-        found[place] = _Bars(first + at * wide, wide, share, np.maximum(height - 1 - dots_high, 0), high, curve.mark)
+        found[place] = _CurveBars(
+            first + at * wide, wide, share, np.maximum(height - 1 - dots_high, 0), high, curve.mark
+        )
     return found
 
 
@@ -500,7 +502,7 @@ def _put_marks(
 
 
 def _put_bar_marks(
-    glyphs: npt.NDArray[np.str_], owners: npt.NDArray[np.int8], place: int, bars: _Bars, down: int
+    glyphs: npt.NDArray[np.str_], owners: npt.NDArray[np.int8], place: int, bars: _CurveBars, down: int
 ) -> None:
     """Puts the mark of a curve onto the upper ends of its bars, where they are more than a line."""
     rows, cells = bars.top[bars.high] // down, bars.cell[bars.high]

@@ -33,7 +33,7 @@ _SHIFTS: Final = (0, 1, -1, 2, -2, 3, -3)
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class SketchBox:
     """A box to be drawn.
 
     Attributes:
@@ -72,7 +72,7 @@ class SketchGraph:
         hops: the distance of the farthest box.
     """
 
-    boxes: Sequence[Box]
+    boxes: Sequence[SketchBox]
     edges: Sequence[Edge]
     centre: int = 0
     hidden: Mapping[int, int] = field(default_factory=dict)
@@ -203,7 +203,7 @@ def layers_of(count: int, edges: Sequence[Edge], centre: int, deepest: int) -> d
 
 
 @dataclass(slots=True)
-class _Item:
+class _LayerItem:
     """What takes rows of a layer: a box, a line that passes it (``box`` -1), or the words about what is left out."""
 
     box: int
@@ -211,7 +211,7 @@ class _Item:
     height: int
     source: int = -1
     words: str = ""
-    ports: list[tuple[_Item, int]] = field(default_factory=list)
+    ports: list[tuple[_LayerItem, int]] = field(default_factory=list)
     """What feeds it and the number of the edge (of a passing line -1), from the top."""
     y: int = 0
 
@@ -226,11 +226,11 @@ class _Item:
 
 
 @dataclass(slots=True)
-class _Net:
+class _LineNet:
     """All lines from one item to the next layer, and the column that they run along (-1: straight on)."""
 
-    source: _Item
-    targets: list[tuple[_Item, int]]
+    source: _LayerItem
+    targets: list[tuple[_LayerItem, int]]
     track: int = -1
 
     @property
@@ -262,7 +262,7 @@ def draw_sketch(graph: SketchGraph, width: int, height: int, *, ink: Ink = UNICO
         first, last = left, right
         while True:
             for most in range(_MOST, 0, -1):
-                plan = _Plan(graph, layers, (first, last), most, ink)
+                plan = _SketchPlan(graph, layers, (first, last), most, ink)
                 if plan.place(height):
                     if plan.fit(width, comfortable):
                         return plan.draw()
@@ -273,13 +273,13 @@ def draw_sketch(graph: SketchGraph, width: int, height: int, *, ink: Ink = UNICO
                 last -= 1
             else:
                 first += 1
-    alone = _Plan(SketchGraph(graph.boxes, (), graph.centre), {graph.centre: 0}, (0, 0), 1, ink)
+    alone = _SketchPlan(SketchGraph(graph.boxes, (), graph.centre), {graph.centre: 0}, (0, 0), 1, ink)
     alone.place(max(height, 3))
     alone.fit(max(width, 3), 3)
     return alone.draw()
 
 
-class _Plan:
+class _SketchPlan:
     """One try: so many layers, so many boxes in each."""
 
     def __init__(
@@ -294,18 +294,18 @@ class _Plan:
         self.drawn = [n for n in self.edges if shown[edges[n].source] < shown[edges[n].target]]
         self.left_out = [n for n in self.edges if n not in set(self.drawn)]
         self.beyond = sum(not self.first <= layer <= self.last for layer in layers.values())
-        self.layers: dict[int, list[_Item]] = {layer: [] for layer in range(self.first, self.last + 1)}
-        self.nets: dict[int, list[_Net]] = {}
+        self.layers: dict[int, list[_LayerItem]] = {layer: [] for layer in range(self.first, self.last + 1)}
+        self.nets: dict[int, list[_LineNet]] = {}
         self.widths: dict[int, int] = {}
         self.gaps: dict[int, int] = {}
-        self._items = {box: _Item(box, layer, 3) for box, layer in shown.items()}
+        self._items = {box: _LayerItem(box, layer, 3) for box, layer in shown.items()}
         for item in self._items.values():
             self.layers[item.layer].append(item)
         self._connect()
         self._order()
         for layer, items in self.layers.items():
             if more.get(layer, 0) > 0:
-                items.append(_Item(-1, layer, 1, words=f"{more[layer]:,}"))
+                items.append(_LayerItem(-1, layer, 1, words=f"{more[layer]:,}"))
 
     def _chosen(self, layers: Mapping[int, int], most: int, more: dict[int, int]) -> dict[int, int]:
         """Returns the boxes that are drawn, by layer from the middle outwards; counts those that are not."""
@@ -325,14 +325,14 @@ class _Plan:
 
     def _connect(self) -> None:
         """Makes the ports, and the items of lines that pass layers."""
-        passing: dict[tuple[int, int], _Item] = {}
+        passing: dict[tuple[int, int], _LayerItem] = {}
         for number in self.drawn:
             edge = self.all_edges[number]
             before, target = self._items[edge.source], self._items[edge.target]
             for layer in range(before.layer + 1, target.layer):
                 key = (edge.source, layer)
                 if key not in passing:
-                    passing[key] = _Item(-1, layer, 1, source=edge.source, ports=[(before, -1)])
+                    passing[key] = _LayerItem(-1, layer, 1, source=edge.source, ports=[(before, -1)])
                     self.layers[layer].append(passing[key])
                 before = passing[key]
             target.ports.append((before, number))
@@ -360,7 +360,7 @@ class _Plan:
             for item in items:
                 item.ports.sort(key=lambda port: (places[id(port[0])], port[1]))
 
-    def _snapshot(self) -> dict[int, list[_Item]]:
+    def _snapshot(self) -> dict[int, list[_LayerItem]]:
         return {layer: list(items) for layer, items in self.layers.items()}
 
     def _sort(self, layer: int, *, forward: bool) -> None:
@@ -446,11 +446,11 @@ class _Plan:
                 return False
         return True
 
-    def _nets(self, gap: int) -> list[_Net]:
-        found: dict[int, _Net] = {}
+    def _nets(self, gap: int) -> list[_LineNet]:
+        found: dict[int, _LineNet] = {}
         for item in self.layers[gap + 1]:
             for at, (source, _) in enumerate(item.ports):
-                found.setdefault(id(source), _Net(source, [])).targets.append((item, at))
+                found.setdefault(id(source), _LineNet(source, [])).targets.append((item, at))
         return list(found.values())
 
     # -- columns -------------------------------------------------------------------------------------
@@ -477,7 +477,7 @@ class _Plan:
             self.gaps[gap] += extra
         return True
 
-    def _wanted(self, item: _Item) -> int:
+    def _wanted(self, item: _LayerItem) -> int:
         if item.box < 0:
             return max(LEAST, len(f"and {item.words} more")) if item.words else LEAST
         box = self.boxes[item.box]
@@ -485,7 +485,7 @@ class _Plan:
         edges = max(width_of(box.mark + box.note), width_of(box.foot))
         return max(name, edges, LEAST - 2) + 2
 
-    def _labels(self, item: _Item) -> int:
+    def _labels(self, item: _LayerItem) -> int:
         """Cells that the labels of the lines into a box take, with a blank."""
         return max((width_of(self.all_edges[n].label) + 1 for _, n in item.ports if self.all_edges[n].label), default=0)
 
@@ -498,7 +498,7 @@ class _Plan:
         for layer in range(self.first, self.last + 1):
             x[layer] = at
             at += self.widths[layer] + self.gaps.get(layer, 0)
-        canvas = _Canvas(at, self.height, self.ink)
+        canvas = _SketchCanvas(at, self.height, self.ink)
         for gap, nets in self.nets.items():
             start = x[gap] + self.widths[gap]
             for net in nets:
@@ -516,11 +516,11 @@ class _Plan:
                     placed.append(PlacedBox(item.box, x[layer], item.y, width, item.height, layer))
         return Sketch(canvas.cells, canvas.owners, tuple(placed), tuple(self.drawn), tuple(self.left_out), self.beyond)
 
-    def _more(self, item: _Item, width: int) -> str:
+    def _more(self, item: _LayerItem, width: int) -> str:
         texts = (f"and {item.words} more {_WORDS[item.layer > 0]}", f"and {item.words} more", f"+{item.words}")
         return next((text for text in texts if len(text) <= width), cut_end(texts[-1], width, self.ink.cut))
 
-    def _draw_box(self, canvas: _Canvas, item: _Item, x: int) -> None:
+    def _draw_box(self, canvas: _SketchCanvas, item: _LayerItem, x: int) -> None:
         box, ink, width = self.boxes[item.box], self.ink, self.widths[item.layer]
         edge, inner = ink.centre if item.box == self.centre else ink.edge, width - 2
         mark = ink.marks.get(box.mark, box.mark)
@@ -549,7 +549,7 @@ class _Plan:
         return [cut_middle(head, width, self.ink.cut), tail, *[""] * (rows - 2)]
 
 
-def _output_rows(items: Iterable[_Item]) -> dict[int, list[int]]:
+def _output_rows(items: Iterable[_LayerItem]) -> dict[int, list[int]]:
     """Returns the rows at which each item feeds others."""
     rows: dict[int, list[int]] = {}
     for item in items:
@@ -569,7 +569,7 @@ def _rising(wanted: Sequence[float]) -> list[float]:
     return [value for value, count in pools for _ in range(count)]
 
 
-def _clamp(items: Sequence[_Item], base: int, height: int) -> None:
+def _clamp(items: Sequence[_LayerItem], base: int, height: int) -> None:
     """Moves a layer, of which there is room for all, to between two rows."""
     least = base
     for item in items:
@@ -581,7 +581,7 @@ def _clamp(items: Sequence[_Item], base: int, height: int) -> None:
         most = item.y
 
 
-def _assign(nets: Sequence[_Net]) -> bool:
+def _assign(nets: Sequence[_LineNet]) -> bool:
     """Gives lines columns so that none lies on another; False where that cannot be.
 
     Where a line leaves on the row on which another arrives, it has to turn before the other one comes.
@@ -615,7 +615,7 @@ def _assign(nets: Sequence[_Net]) -> bool:
     return True
 
 
-class _Canvas:
+class _SketchCanvas:
     def __init__(self, width: int, height: int, ink: Ink) -> None:
         self._ink = ink
         self._cells = [[" "] * width for _ in range(height)]
@@ -645,7 +645,7 @@ class _Canvas:
         for at in range(x, x + width):
             self._cells[y][at] = self._ink.lines[LEFT | RIGHT]
 
-    def net(self, net: _Net, start: int, end: int) -> None:
+    def net(self, net: _LineNet, start: int, end: int) -> None:
         """Draws all lines from one item: ``start`` and ``end`` are the first and the last cell between the layers."""
         self._number += 1
         turn = start + 1 + net.track if net.track >= 0 else end

@@ -13,17 +13,19 @@ import torch
 from torch import nn
 
 from tui_debugger.torch import internals
-from tui_debugger.torch.node_calls import Call, Given, Unknown
+from tui_debugger.torch.node_calls import NodeCall, TensorArgument, Unknown
 
 if TYPE_CHECKING:
-    from tui_debugger.torch.flow import Flow
+    from tui_debugger.torch.flow import StepSources
 
 _PLAIN: Final = (bool, int, float, str, type(None))
 _LONGEST: Final = 64
 """Numbers of a list that are told."""
 
 
-def call_of(flow: Flow, func: Any, args: Any, kwargs: Any, read: Callable[[torch.Tensor], bool]) -> Call | None:
+def call_of(
+    flow: StepSources, func: Any, args: Any, kwargs: Any, read: Callable[[torch.Tensor], bool]
+) -> NodeCall | None:
     """The arguments of an operator, by the names in its schema; places are those of ``operands``."""
     schema = getattr(func, "_schema", None)
     if schema is None:
@@ -54,16 +56,16 @@ def call_of(flow: Flow, func: Any, args: Any, kwargs: Any, read: Callable[[torch
             found[name] = given(value)
         else:
             found[name] = _value(value)
-    return Call(found)
+    return NodeCall(found)
 
 
-def _tensor(flow: Flow, tensor: torch.Tensor, place: int = -1) -> Given | Unknown:
+def _tensor(flow: StepSources, tensor: torch.Tensor, place: int = -1) -> TensorArgument | Unknown:
     if internals.part_of(tensor) is not tensor:
         return Unknown("is a part of a tensor of several ranks")
     if not flow.of(tensor).sources:
         return Unknown("was not recorded: nobody was seen to make it")
     source = flow.itself(tensor)
-    return Given(source, place) if source else Unknown("was not recorded as it was read")
+    return TensorArgument(source, place) if source else Unknown("was not recorded as it was read")
 
 
 def _value(value: Any) -> Any:
@@ -87,7 +89,7 @@ def update_call(
     optimizers: Iterable[torch.optim.Optimizer],
     inputs: Sequence[str],
     kept: Mapping[str, torch.Tensor],
-) -> Call | None:
+) -> NodeCall | None:
     """The arguments of the update of a weight, where one optimizer of PyTorch's own makes it.
 
     Args:
@@ -107,28 +109,28 @@ def update_call(
     optimizer, group = found[0]
     settings = {key: _value(each) for key, each in group.items() if key not in {"params", "lr"}}
     plain = {key: each for key, each in settings.items() if not isinstance(each, dict)}
-    states = {name.partition(".")[0]: Given(name) for name in kept}
+    states = {name.partition(".")[0]: TensorArgument(name) for name in kept}
     named = zip(("parameter", "gradient", "rate"), inputs, strict=False)
-    tensors = {key: Given(each, place) for place, (key, each) in enumerate(named) if each}
-    return Call({**plain, **states, **tensors, "optimizer": type(optimizer).__name__})
+    tensors = {key: TensorArgument(each, place) for place, (key, each) in enumerate(named) if each}
+    return NodeCall({**plain, **states, **tensors, "optimizer": type(optimizer).__name__})
 
 
-AS_IT_CAME: Final = Call({"unchanged": True})
+AS_IT_CAME: Final = NodeCall({"unchanged": True})
 """The arguments of a gradient that the backward pass left as it is."""
 
 
-def as_it_came(flow: Flow, parameter: torch.Tensor) -> Call:
+def as_it_came(flow: StepSources, parameter: torch.Tensor) -> NodeCall:
     """Tells whether the gradient of a weight is what one backward pass made, and whether the program wrote to it."""
     gradient = parameter.grad
     if gradient is None or gradient.layout is not torch.strided or flow.mixed(gradient) or flow.written(gradient):
-        return Call({"unchanged": False, "unwritten": False})
+        return NodeCall({"unchanged": False, "unwritten": False})
     hooks = (getattr(parameter, name, None) for name in ("_backward_hooks", "_post_accumulate_grad_hooks"))
     work = flow.of(gradient).work  # autocast makes it wide in the end; anything else is the program's
     untouched = not work.endswith("Function") or work == "ToCopyFunction"
     unchanged = untouched and not any(hooks) and not internals.version_of(gradient)
-    return Call({"unchanged": unchanged, "unwritten": True})
+    return NodeCall({"unchanged": unchanged, "unwritten": True})
 
 
-def gradient_call(flow: Flow, gradient: torch.Tensor) -> Call:
+def gradient_call(flow: StepSources, gradient: torch.Tensor) -> NodeCall:
     """The gradient of a weight is what one operator made, where that is all."""
-    return Call({"input": _tensor(flow, gradient), "unwritten": not flow.written(gradient)})
+    return NodeCall({"input": _tensor(flow, gradient), "unwritten": not flow.written(gradient)})

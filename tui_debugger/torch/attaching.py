@@ -23,8 +23,8 @@ from torch.utils.hooks import RemovableHandle
 from tui_debugger.errors import TdbgError
 from tui_debugger.live.client.agent import Agent, ClientHit, ClientValue, Identity
 from tui_debugger.live.client.flight import Flight
-from tui_debugger.live.client.judging import Judge, resolve
-from tui_debugger.live.client.link import TIMEOUT, Notice, Settings, settings
+from tui_debugger.live.client.judging import ClientJudge, resolve
+from tui_debugger.live.client.link import TIMEOUT, LinkSettings, Notice, settings
 from tui_debugger.live.client.notebook import Notebook
 from tui_debugger.live.wire import START, UNSENT_NODES, RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import TensorMeta, TensorStats
@@ -38,9 +38,9 @@ from tui_debugger.torch.internals import chunks, compiles, local, meta_of, reada
 from tui_debugger.torch.module_hooks import ModuleHooks
 from tui_debugger.torch.operators import Operators
 from tui_debugger.torch.optimizers import Stepped, Steps, optimizer_in
-from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.recording import StepRecording
 from tui_debugger.torch.structure import GRADIENTS
-from tui_debugger.torch.training import Scalers, Training, unscales
+from tui_debugger.torch.training import Scalers, TrainingState, unscales
 from tui_debugger.torch.unseen import tell_debugger
 from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step, values_of
 
@@ -53,7 +53,7 @@ class TorchProbe:
 
     def __init__(
         self,
-        training: Training,
+        training: TrainingState,
         attached: Callable[[], None],
         detached: Callable[[], None],
         ended: Callable[[], None],
@@ -168,7 +168,7 @@ class TorchProbe:
                 return
             yield piece
 
-    def _judge_initial(self, judge: Judge) -> list[ClientHit]:
+    def _judge_initial(self, judge: ClientJudge) -> list[ClientHit]:
         weights = [(name, each) for name, each in self._training.initial() if judge.need(name) is not None]
         found = exact.records([(values, RequiredStats(), None) for _, values in weights])
         return initial_hits([name for name, _ in weights], found, judge)
@@ -252,7 +252,7 @@ class Attachment(Handle):
         self,
         model: torch.nn.Module,
         optimizers: Sequence[Stepped],
-        settings: Settings,
+        settings: LinkSettings,
         *,
         level: str,
         keep: str,
@@ -271,10 +271,10 @@ class Attachment(Handle):
         for handles in (self._watching_optimizers, self._watching_model):
             weakref.finalize(self, _without, handles)
         self._budget = memory if memory is not None else room_of(model)
-        self._recording = Recording(self._budget, values=keep == "values", at_once=level == "op")
+        self._recording = StepRecording(self._budget, values=keep == "values", at_once=level == "op")
         self._recording.measuring = flight is not None
         self._given = tuple(each for given in optimizers if (each := optimizer_in(given)) is not None)
-        self._training = Training(model, self._given, self._recording)
+        self._training = TrainingState(model, self._given, self._recording)
         self._probe = TorchProbe(self._training, self._install, self._remove, self._end_of_recording)
         self._notes = Notebook(self._say)
         self._flying = None if flight is None else TrainingFlight(flight, self._training, self._say, self._notes)
@@ -773,12 +773,12 @@ def note(**notes: Any) -> None:
             handle.note(**notes)
 
 
-def step() -> Step:
+def step() -> StepContext:
     """``with tdbg.step():`` around one step of every training that was attached without an optimizer."""
     return _STEP
 
 
-class Step:
+class StepContext:
     """Around one step. A step that an exception ends is none."""
 
     def __enter__(self) -> None:
@@ -796,7 +796,7 @@ class Step:
                     _current[:] = [each for each in _current if each is not handle]
 
 
-_STEP: Final = Step()
+_STEP: Final = StepContext()
 
 
 _BY_HAND: Final = "leave the optimizer out, and put `with tdbg.step():` around each step"

@@ -19,9 +19,9 @@ from torch import nn
 
 from tui_debugger.graph.stacks import is_framework
 from tui_debugger.live.client.messages import stack_text
-from tui_debugger.torch.internals import Hook, in_backward, named_leaves
-from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import UNKNOWN, Place, Tree, numbered, without_gradients
+from tui_debugger.torch.internals import CallHook, in_backward, named_leaves
+from tui_debugger.torch.recording import StepRecording
+from tui_debugger.torch.structure import UNKNOWN, ModelTree, ModulePlace, numbered, without_gradients
 
 DEEPEST: Final = 24
 """Lines of a stack at most."""
@@ -96,7 +96,7 @@ class Calls:
         thread: the one that trains, None until something has run.
     """
 
-    def __init__(self, recording: Recording, guard: Guard, began: Callable[[bool], None]) -> None:
+    def __init__(self, recording: StepRecording, guard: Guard, began: Callable[[bool], None]) -> None:
         """``began(of_the_root)`` is called when a pass begins."""
         self.outer: nn.Module | None = None
         self.nested = 0
@@ -111,17 +111,17 @@ class Calls:
         """Inputs that other modules make."""
         self._captures = torch.cuda.is_available()
 
-    def place_of_root(self, tree: Tree) -> tuple[Place, ...]:
+    def place_of_root(self, tree: ModelTree) -> tuple[ModulePlace, ...]:
         """A place for the root where the tree has none, because the root is no node."""
         root = tree.root
-        return () if any(place.module is root for place in tree.places) else (Place(root, "", "", ""),)
+        return () if any(place.module is root for place in tree.places) else (ModulePlace(root, "", "", ""),)
 
-    def hook(self, place: Place) -> Hook:
+    def hook(self, place: ModulePlace) -> CallHook:
         """Returns what is to be called before a module runs (``with_kwargs``)."""
         return _Enter(self, place)
 
     @contextmanager
-    def hooking(self, place: Place) -> Iterator[None]:
+    def hooking(self, place: ModulePlace) -> Iterator[None]:
         """Around hooking a module: those of TorchScript take no hooks, or do not call those of modules inside."""
         try:
             yield
@@ -137,7 +137,7 @@ class Calls:
         if ended:
             self.thread = get_ident()
 
-    def begin(self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def begin(self, place: ModulePlace, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """No pass runs, and a module is called."""
         if in_backward():
             return
@@ -153,13 +153,13 @@ class Calls:
         self.outer = None
         return True
 
-    def elsewhere(self, place: Place) -> None:
+    def elsewhere(self, place: ModulePlace) -> None:
         """A module was called in another thread than the one that trains, or while another thread runs a pass."""
         self._recording.lost("calls of modules in other threads", place.name)
 
     # -- inside --------------------------------------------------------------------------------------
 
-    def _begin(self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _begin(self, place: ModulePlace, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if module is not place.module:
             self._recording.lost("calls of copies of modules (DataParallel)", place.name)
             return
@@ -177,7 +177,7 @@ class Calls:
         self._began(not place.scope)
         self._given(place, args, kwargs)
 
-    def _given(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _given(self, place: ModulePlace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Takes what a pass works on. A module that is called by itself may be given what another one made."""
         recording, no_grad = self._recording, self.no_grad
         whole = not place.scope
@@ -211,12 +211,12 @@ class Calls:
         return [*zip([*names, *(f"arg{at}" for at in range(len(names), len(args)))], args, strict=False)]
 
 
-class _Enter(Hook):
+class _Enter(CallHook):
     """Runs before every module: what is not the outermost call costs next to nothing."""
 
     __slots__ = ("_calls", "_place")
 
-    def __init__(self, calls: Calls, place: Place) -> None:
+    def __init__(self, calls: Calls, place: ModulePlace) -> None:
         super().__init__(calls.begin)
         self._calls = calls
         self._place = place

@@ -17,11 +17,11 @@ from typing import Final
 import numpy as np
 import torch
 
-from tui_debugger.live.client.judging import Judge
+from tui_debugger.live.client.judging import ClientJudge
 from tui_debugger.model import OperandState, TensorMeta, Watchpoint
 from tui_debugger.stats.records import Bounds, Record, RequiredStats
 from tui_debugger.torch import exact, internals
-from tui_debugger.torch.exact import Fetched, Waiting, wide_type
+from tui_debugger.torch.exact import HostNumbers, Waiting, wide_type
 from tui_debugger.torch.internals import (
     Counter,
     address_of,
@@ -62,7 +62,7 @@ class Quick:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class WatchPlan:
     """Everything about the watchpoints of nodes that are watched alike.
 
     Attributes:
@@ -87,7 +87,7 @@ class Plan:
 
 
 _MOST: Final = Quick.EXTREMES | Quick.MAGNITUDE | Quick.TOTAL | Quick.ZEROS
-EVERYTHING: Final = Plan((), _MOST, _MOST, (), RequiredStats(), few=True, one_number=False)
+EVERYTHING: Final = WatchPlan((), _MOST, _MOST, (), RequiredStats(), few=True, one_number=False)
 """For a tensor that is seen before there are watchpoints: what its record can be made of if it does not last."""
 
 
@@ -96,12 +96,12 @@ def kind_in(name: str) -> str:
     return name.rpartition("/")[2].partition("#")[0]
 
 
-def foreseen(name: str) -> Plan:
+def foreseen(name: str) -> WatchPlan:
     """``EVERYTHING``, and the ranges that are recommended for what a node makes."""
     return _foreseen(kind_in(name))
 
 
-class UnknownWatchpoints(Judge):
+class UnknownWatchpoints(ClientJudge):
     """Stands for watchpoints as long as there are none: everything is asked for that may be, and nothing is found."""
 
     def need(self, name: str) -> RequiredStats | None:
@@ -110,7 +110,7 @@ class UnknownWatchpoints(Judge):
 
 
 @functools.cache
-def _foreseen(kind: str) -> Plan:
+def _foreseen(kind: str) -> WatchPlan:
     needs = [judging_plan(each).need.ranges for each in activation_ranges(kind)]
     ranges = frozenset[Bounds]().union(*needs)
     return replace(EVERYTHING, ranges=tuple(sorted(ranges)), need=RequiredStats(ranges)) if ranges else EVERYTHING
@@ -124,7 +124,7 @@ class Plans:
     that has no relatives is watched by what watches all nodes of the forward pass.
     """
 
-    def __init__(self, judge: Judge, known: Collection[str] = (), forward: Collection[str] = ()) -> None:
+    def __init__(self, judge: ClientJudge, known: Collection[str] = (), forward: Collection[str] = ()) -> None:
         """Looks names up when they are asked for.
 
         Args:
@@ -137,14 +137,14 @@ class Plans:
         self._forward = forward
         self._general: list[Watchpoint] | None = None
         self._kinds = {kind_in(each): each for each in self._known}
-        self._by_name: dict[str, Plan | None] = {}
-        self._shared: dict[tuple[int, ...], Plan | None] = {}
+        self._by_name: dict[str, WatchPlan | None] = {}
+        self._shared: dict[tuple[int, ...], WatchPlan | None] = {}
 
     def __bool__(self) -> bool:
         """Tells whether anything is watched."""
         return bool(self.judge)
 
-    def of(self, name: str) -> Plan | None:
+    def of(self, name: str) -> WatchPlan | None:
         """The plan of a node, None when nothing has to be looked at there."""
         try:
             return self._by_name[name]
@@ -177,7 +177,7 @@ class Plans:
             self._general = [each for each in every[0] if all(each in some for some in every)] if every else []
         return self._general
 
-    def _find(self, name: str) -> Plan | None:
+    def _find(self, name: str) -> WatchPlan | None:
         if not self.knows(name):
             relative = self._relative(name)
             for each in self.judge.watchpoints(relative) if relative else self._common():
@@ -194,7 +194,7 @@ def _idle(plan: JudgingPlan) -> bool:
     return plan.condition.initial_only or plan.condition.is_device_overflow
 
 
-def _plan(plans: list[JudgingPlan]) -> Plan | None:
+def _plan(plans: list[JudgingPlan]) -> WatchPlan | None:
     if not plans:
         return None
     quick, need = 0, RequiredStats()
@@ -207,7 +207,7 @@ def _plan(plans: list[JudgingPlan]) -> Plan | None:
     single, many = (quick, quick) if decided else (quick | Quick.EXTREMES, quick | Quick.ENERGY)
     exactly = any(plan.expression is not None for plan in plans)
     few = not need.ranges and not need.previous and not exactly
-    return Plan(
+    return WatchPlan(
         tuple(plans),
         single,
         many,
@@ -344,13 +344,13 @@ _ORDER: Final = itertools.count()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Operand:
+class CapturedOperand:
     """What a node read, as it was when the node ran.
 
     Attributes:
         sources: what it was made of.
         seen: the line of this very tensor; None where there is none.
-        place: of its extremes in ``Step.waiting``, where no line tells.
+        place: of its extremes in ``CapturedStep.waiting``, where no line tells.
         extremes: themselves, of what was written over.
         state: once it is known.
     """
@@ -364,7 +364,7 @@ class Operand:
 
 @dataclass(slots=True, eq=False)
 class Capture:
-    """One tensor of the step. Places lead into ``Step.waiting``.
+    """One tensor of the step. Places lead into ``CapturedStep.waiting``.
 
     Attributes:
         name, slot: the node that made it.
@@ -391,7 +391,7 @@ class Capture:
     name: str
     slot: int
     meta: TensorMeta
-    plan: Plan | None = None
+    plan: WatchPlan | None = None
     tensor: torch.Tensor | None = None
     version: int = 0
     counter: Counter | None = None
@@ -410,8 +410,8 @@ class Capture:
     rough: bool = False
     told: bool = False
     hit: bool = False
-    operands: Sequence[Operand] = ()
-    fetched: Fetched | None = None
+    operands: Sequence[CapturedOperand] = ()
+    fetched: HostNumbers | None = None
     order: int = field(default_factory=_ORDER.__next__)
 
     @property
@@ -475,7 +475,7 @@ class TensorGroup:
         lines: those that were asked for.
     """
 
-    plan: Plan | None
+    plan: WatchPlan | None
     kinds: int
     lasting: bool
     names: list[str] = field(default_factory=list)
@@ -526,7 +526,7 @@ class TensorGroup:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SeenTensor:
     """A tensor that was seen in this step: the object, the version of its values, and where its line is.
 
     ``name`` is the node that made it; the nodes that only return it have lines of their own.
@@ -548,7 +548,7 @@ class _Seen:
         return (entry.version if isinstance(entry, Capture) else entry.versions[self.number]) == OVERWRITTEN
 
 
-class Step:
+class CapturedStep:
     """The tensors of one step, or of one pass, in the order in which they were made."""
 
     def __init__(self, room: MemoryBudget | int, volatile: set[Key] | None = None) -> None:
@@ -564,10 +564,10 @@ class Step:
         self.waiting = Waiting()
         self.volatile: set[Key] = set() if volatile is None else volatile
         """Tensors that were changed in place after they had been seen, in this step or one before."""
-        self.fetched: Fetched | None = None
+        self.fetched: HostNumbers | None = None
         self.bad: set[str] = set()
         """Nodes in which NaN or Inf was found."""
-        self.collected: dict[str, Operand] = {}
+        self.collected: dict[str, CapturedOperand] = {}
         """What the gradients of parameters are, by their nodes, as far as it has a line of its own."""
         self._by_key: dict[Key, Capture] = {}
         self._groups: dict[tuple[int, torch.dtype, bool], TensorGroup] = {}
@@ -575,7 +575,7 @@ class Step:
         self._room = room if isinstance(room, MemoryBudget) else MemoryBudget(room)
         self._taken = 0
         self._held: set[int] = set()
-        self._known: dict[int, _Seen] = {}
+        self._known: dict[int, _SeenTensor] = {}
 
     def __iter__(self) -> Iterator[Capture]:
         """All tensors in order, each as a line."""
@@ -683,7 +683,7 @@ class Step:
         self.entries += captures
         self.entries.sort(key=lambda each: each.order)
 
-    def note(self, name: str, slot: int, tensor: torch.Tensor, plan: Plan | None) -> bool:
+    def note(self, name: str, slot: int, tensor: torch.Tensor, plan: WatchPlan | None) -> bool:
         """As ``see``, in a third of the time: of a plain tensor that a few numbers decide on and that can be held.
 
         Returns:
@@ -708,7 +708,7 @@ class Step:
             values = tensor.detach()
             place = begin_numbers(values, self.waiting, group.kinds) if group.kinds else NOWHERE
         maker = name if same is None else same.name
-        self._known[id(tensor)] = _Seen(weakref.ref(tensor), version, maker, group, len(group.names))
+        self._known[id(tensor)] = _SeenTensor(weakref.ref(tensor), version, maker, group, len(group.names))
         group.names.append(name)
         group.slots.append(slot)
         group.tensors.append(values)
@@ -719,7 +719,7 @@ class Step:
         return True
 
     def note_all(
-        self, names: list[str], tensors: list[torch.Tensor], plan: Plan, energies: Sequence[torch.Tensor]
+        self, names: list[str], tensors: list[torch.Tensor], plan: WatchPlan, energies: Sequence[torch.Tensor]
     ) -> None:
         """Adds what outlives the step: weights, gradients or optimizer state, of one element type, by their norms."""
         group = self._group(plan, tensors[0].dtype, lasting=True)
@@ -732,7 +732,7 @@ class Step:
         group.orders += [order] * len(names)
         self._grouped += len(names)
 
-    def _group(self, plan: Plan | None, dtype: torch.dtype, *, lasting: bool = False) -> TensorGroup:
+    def _group(self, plan: WatchPlan | None, dtype: torch.dtype, *, lasting: bool = False) -> TensorGroup:
         key = id(plan), dtype, lasting
         group = self._groups.get(key)
         if group is None:
@@ -746,7 +746,7 @@ class Step:
         name: str,
         slot: int,
         tensor: torch.Tensor,
-        plan: Plan | None,
+        plan: WatchPlan | None,
         *,
         look: bool = False,
         exactly: bool = False,
@@ -754,7 +754,7 @@ class Step:
         mutated: bool = False,
         alone: Waiting | None = None,
         counter: Counter | None = None,
-        unwatched: Plan = EVERYTHING,
+        unwatched: WatchPlan = EVERYTHING,
     ) -> Capture:
         """A tensor was made: its quick numbers are begun, and its values are held when there is room for them.
 
@@ -785,7 +785,7 @@ class Step:
         waiting = self.waiting if alone is None else alone
         if alone is None:
             maker = name if seen is None else seen.name
-            self._known[id(tensor)] = _Seen(weakref.ref(tensor), version_of(tensor) + mutated, maker, capture)
+            self._known[id(tensor)] = _SeenTensor(weakref.ref(tensor), version_of(tensor) + mutated, maker, capture)
         held = self._hold(capture, values, for_now=alone is not None)
         if held and not values.is_inference():
             capture.counter = counting(part_of(counter)) if isinstance(counter, torch.Tensor) else counter
@@ -804,7 +804,9 @@ class Step:
         seen = self._same(tensor)
         return None if seen is None else seen.capture()
 
-    def read_and_written(self, tensor: torch.Tensor, sources: Sequence[str], *, by_a_node: bool) -> Operand | None:
+    def read_and_written(
+        self, tensor: torch.Tensor, sources: Sequence[str], *, by_a_node: bool
+    ) -> CapturedOperand | None:
         """What an operator is about to read and to write over, which is looked at now where no line tells.
 
         A line that is judged later has to know whether what will be gone by then is finite.
@@ -816,7 +818,7 @@ class Step:
         """
         line = self.line_of(tensor)
         if line is not None and line.told and line.plan is not None:
-            return Operand(sources, line)
+            return CapturedOperand(sources, line)
         later = line is not None and line.screened and line.extremes < 0 and line.pending is None
         if not (by_a_node or later):
             return None
@@ -824,7 +826,7 @@ class Step:
         if line is not None and later:
             line.extremes = self.waiting.add(low)
             self.waiting.add(high)
-        return Operand(sources, extremes=(low, high))
+        return CapturedOperand(sources, extremes=(low, high))
 
     def line_at(self, key: Key, tensor: torch.Tensor) -> Capture | None:
         """The line under a name, if a tensor shows the same memory: autograd gives operators what it saved."""
@@ -840,7 +842,9 @@ class Step:
         """Bytes of values for which there is room."""
         return self._room.left
 
-    def glance(self, name: str, slot: int, tensor: torch.Tensor, plan: Plan | None, *, look: bool = False) -> Capture:
+    def glance(
+        self, name: str, slot: int, tensor: torch.Tensor, plan: WatchPlan | None, *, look: bool = False
+    ) -> Capture:
         """As ``see``, of a tensor whose memory is used for something else soon: its quick numbers have to do."""
         capture = Capture(name, slot, meta_of(tensor), plan)
         self.add(capture)
@@ -893,7 +897,7 @@ class Step:
         self._taken += size if taken else 0
         return taken
 
-    def _same(self, tensor: torch.Tensor) -> _Seen | None:
+    def _same(self, tensor: torch.Tensor) -> _SeenTensor | None:
         """An earlier sight of the very same tensor: what a container returns is what its last module made."""
         seen = self._known.get(id(tensor))
         if seen is None or seen.tensor() is not tensor or tensor.is_inference():
@@ -907,7 +911,7 @@ def copy_numbers(source: Capture, target: Capture) -> None:
         setattr(target, name, getattr(source, name))
 
 
-def measure(capture: Capture, values: torch.Tensor, waiting: Waiting, plan: Plan, *, many: bool = False) -> None:
+def measure(capture: Capture, values: torch.Tensor, waiting: Waiting, plan: WatchPlan, *, many: bool = False) -> None:
     """Begins the quick numbers that a plan asks for, but the norms of ``many``."""
     if not values.numel():
         return

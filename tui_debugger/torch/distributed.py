@@ -24,15 +24,15 @@ from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.graph.categories import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, without_wrappers
 from tui_debugger.torch import internals
-from tui_debugger.torch.internals import Hook, leaves
-from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import Place, Tree, gathered_of, local_of, local_output_of
+from tui_debugger.torch.internals import CallHook, leaves
+from tui_debugger.torch.recording import StepRecording
+from tui_debugger.torch.structure import ModelTree, ModulePlace, gathered_of, local_of, local_output_of
 
 Guard = Callable[[Callable[[], None]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class Collective:
     """A collective operation.
 
     Attributes:
@@ -47,7 +47,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class GatheredWeightRead:
     """The way in which a module gets at a weight that is put together for it.
 
     Attributes:
@@ -78,17 +78,17 @@ class Distribution:
         shared_inputs: nodes of which all processes compute parts from the same input: its gradients are summed up.
     """
 
-    gradients: dict[str, Exchange] = field(default_factory=dict)
-    gathered: dict[str, Exchange] = field(default_factory=dict)
-    readings: list[Reading] = field(default_factory=list)
-    parallel: dict[int, Exchange] = field(default_factory=dict)
+    gradients: dict[str, Collective] = field(default_factory=dict)
+    gathered: dict[str, Collective] = field(default_factory=dict)
+    readings: list[GatheredWeightRead] = field(default_factory=list)
+    parallel: dict[int, Collective] = field(default_factory=dict)
     placements: dict[str, str] = field(default_factory=dict)
     gathered_inputs: set[str] = field(default_factory=set)
     shared_inputs: set[str] = field(default_factory=set)
     unknown: bool = False
 
 
-def distribution_of(model: nn.Module, tree: Tree, before: Distribution) -> Distribution:
+def distribution_of(model: nn.Module, tree: ModelTree, before: Distribution) -> Distribution:
     """Looks at a model. Of one that no wrapper distributes gradients may be summed up by the program itself.
 
     Args:
@@ -111,7 +111,7 @@ def distribution_of(model: nn.Module, tree: Tree, before: Distribution) -> Distr
         found.readings.clear()
         found.parallel.clear()
     if not (found.gradients or found.parallel):
-        found.gradients = dict.fromkeys(tree.parameters, Exchange(ALL_REDUCE))
+        found.gradients = dict.fromkeys(tree.parameters, Collective(ALL_REDUCE))
     return found
 
 
@@ -124,22 +124,22 @@ def _world() -> int:
 def _look_at(module: nn.Module, names: Mapping[int, str], found: Distribution) -> None:
     if isinstance(module, nn.parallel.DistributedDataParallel):
         mean = "" if getattr(module, "_comm_hooks", True) else "mean"  # a hook may do anything
-        exchange = Exchange(ALL_REDUCE, _ranks_of(module.process_group), mean)
+        exchange = Collective(ALL_REDUCE, _ranks_of(module.process_group), mean)
         ignored = {without_wrappers(name) for name in getattr(module, "parameters_to_ignore", ())}
         for name, parameter in module.module.named_parameters():
             if id(parameter) in names and without_wrappers(name) not in ignored:
                 found.gradients[names[id(parameter)]] = exchange
         return
     for shard in internals.flat_shards(module):
-        gather = Exchange(ALL_GATHER if shard.sharded else "", _ranks_of(shard.group))
+        gather = Collective(ALL_GATHER if shard.sharded else "", _ranks_of(shard.group))
         ranks = () if shard.more_groups else gather.ranks
-        reduction = Exchange(REDUCE_SCATTER if shard.sharded else ALL_REDUCE, ranks)
+        reduction = Collective(REDUCE_SCATTER if shard.sharded else ALL_REDUCE, ranks)
         prefix = _prefix(names.get(id(shard.flat), ""))
         for part in shard.parts:
             name = names.get(id(part.parameter)) or names.get(id(shard.flat), "")
             whole = names.get(id(part.parameter)) or prefix + without_wrappers(part.name)
             if name:
-                _add_shard(found, Reading(part.module, part.attribute, whole, name), gather, reduction)
+                _add_shard(found, GatheredWeightRead(part.module, part.attribute, whole, name), gather, reduction)
                 if part.placement:
                     found.placements[name] = part.placement
         if id(shard.flat) in names:
@@ -147,22 +147,22 @@ def _look_at(module: nn.Module, names: Mapping[int, str], found: Distribution) -
     for each in internals.shards(module):
         name = names.get(id(each.parameter))
         if name is not None:
-            gather = Exchange(ALL_GATHER, _ranks_of(each.group))
-            reduction = Exchange(REDUCE_SCATTER, tuple(each.ranks))
+            gather = Collective(ALL_GATHER, _ranks_of(each.group))
+            reduction = Collective(REDUCE_SCATTER, tuple(each.ranks))
             for owner, attribute in each.owners:
-                _add_shard(found, Reading(owner, attribute, name, name), gather, reduction)
+                _add_shard(found, GatheredWeightRead(owner, attribute, name, name), gather, reduction)
                 if each.parallel:
-                    found.parallel[id(owner)] = Exchange(ALL_REDUCE)
+                    found.parallel[id(owner)] = Collective(ALL_REDUCE)
 
 
-def _add_shard(found: Distribution, reading: Reading, gather: Exchange, reduction: Exchange) -> None:
+def _add_shard(found: Distribution, reading: GatheredWeightRead, gather: Collective, reduction: Collective) -> None:
     if gather.kind:
         found.readings.append(reading)
         found.gathered[reading.name] = gather
     found.gradients[reading.parameter] = reduction
 
 
-def _look_at_shards(tree: Tree, found: Distribution) -> None:
+def _look_at_shards(tree: ModelTree, found: Distribution) -> None:
     """Weights that know themselves which part they are; those that nobody puts together are computed with as such."""
     names = {id(parameter): name for name, parameter in tree.parameters.items()}
     for name, parameter in tree.parameters.items():
@@ -174,9 +174,9 @@ def _look_at_shards(tree: Tree, found: Distribution) -> None:
             spread, name = internals.spread_of(parameter), names.get(id(parameter), "")
             if spread is None or name in found.gathered:
                 continue
-            found.parallel[id(place.module)] = Exchange(ALL_REDUCE, spread.ranks)
+            found.parallel[id(place.module)] = Collective(ALL_REDUCE, spread.ranks)
             if spread.replicated and name:
-                found.gradients[name] = Exchange(ALL_REDUCE, spread.ranks)
+                found.gradients[name] = Collective(ALL_REDUCE, spread.ranks)
 
 
 def _ranks_of(group: Any) -> tuple[int, ...]:
@@ -194,7 +194,7 @@ def _prefix(flat: str) -> str:
 class ExchangeHooks:
     """Hooks that see what this process puts into collective operations, and the weights that come out of them."""
 
-    def __init__(self, recording: Recording, guard: Guard) -> None:
+    def __init__(self, recording: StepRecording, guard: Guard) -> None:
         """Installs nothing yet. ``guard``: runs something without letting an exception out."""
         self._recording = recording
         self._guard = guard
@@ -202,7 +202,7 @@ class ExchangeHooks:
         self._leaves: dict[str, tuple[weakref.ref[torch.Tensor], RemovableHandle]] = {}
         self._distribution = Distribution()
 
-    def install(self, tree: Tree, distribution: Distribution) -> None:
+    def install(self, tree: ModelTree, distribution: Distribution) -> None:
         """Adds the hooks, in place of those that are there."""
         self.remove()
         self._distribution = distribution
@@ -211,15 +211,15 @@ class ExchangeHooks:
         for name in distribution.gradients:
             if name not in read and name not in _spread(distribution):
                 self._await_leaf(name, tree.parameters[name])
-        by_module: dict[int, list[Reading]] = {}
+        by_module: dict[int, list[GatheredWeightRead]] = {}
         for reading in distribution.readings:
             by_module.setdefault(id(reading.module), []).append(reading)
         for readings in by_module.values():
-            hook = Hook(self._before, readings)
+            hook = CallHook(self._before, readings)
             self._handles.append(readings[0].module.register_forward_pre_hook(hook))
         for place in tree.places:
             if id(place.module) in distribution.parallel:
-                hook = Hook(self._part, place)
+                hook = CallHook(self._part, place)
                 self._handles.append(place.module.register_forward_hook(hook, prepend=True))
 
     def remove(self) -> None:
@@ -231,12 +231,12 @@ class ExchangeHooks:
 
     # -- hooks ---------------------------------------------------------------------------------------
 
-    def _before(self, readings: list[Reading], module: nn.Module, _: Any) -> None:
+    def _before(self, readings: list[GatheredWeightRead], module: nn.Module, _: Any) -> None:
         """A module is about to read weights that were put together for it."""
         if module is readings[0].module and not internals.in_backward() and torch.is_grad_enabled():
             self._guard(lambda: self._read(readings))
 
-    def _read(self, readings: list[Reading]) -> None:
+    def _read(self, readings: list[GatheredWeightRead]) -> None:
         for reading in readings:
             weight = getattr(reading.module, reading.attribute, None)
             if not isinstance(weight, torch.Tensor):
@@ -251,14 +251,14 @@ class ExchangeHooks:
         if weight.is_leaf:
             self._await_leaf(name, weight)
         else:
-            hook = Hook(self._gradient, name)
+            hook = CallHook(self._gradient, name)
             weight.register_hook(hook)  # type: ignore[no-untyped-call] # PyTorch does not say its type
 
     def _await_leaf(self, name: str, weight: torch.Tensor) -> None:
         known = self._leaves.get(name)
         if not weight.requires_grad or (known is not None and known[0]() is weight):
             return
-        hook = Hook(self._gradient, name)
+        hook = CallHook(self._gradient, name)
         handle = weight.register_hook(hook)  # type: ignore[no-untyped-call] # likewise
         self._leaves[name] = (weakref.ref(weight), handle)
 
@@ -271,12 +271,12 @@ class ExchangeHooks:
         with self._recording.at_work():
             self._recording.passed(local_of(name), "", gradient, keep=keep)
 
-    def _part(self, place: Place, module: nn.Module, args: Any, out: Any) -> None:
+    def _part(self, place: ModulePlace, module: nn.Module, args: Any, out: Any) -> None:
         """A module has computed its part of what all processes put together."""
         if module is place.module and not internals.in_backward() and torch.is_grad_enabled():
             self._guard(lambda: self._computed(place, args, out))
 
-    def _computed(self, place: Place, args: Any, out: Any) -> None:
+    def _computed(self, place: ModulePlace, args: Any, out: Any) -> None:
         given = leaves(args)
         if any(internals.is_exchanged(each) for each in given):
             self._distribution.gathered_inputs.add(place.name)

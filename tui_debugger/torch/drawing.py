@@ -31,15 +31,15 @@ from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.client.messages import Slot as DrawnSlot
 from tui_debugger.model import BIAS
 from tui_debugger.torch.arguments import AS_IT_CAME, update_call
-from tui_debugger.torch.distributed import Distribution, Exchange
+from tui_debugger.torch.distributed import Collective, Distribution
 from tui_debugger.torch.internals import readable
-from tui_debugger.torch.node_calls import Call
+from tui_debugger.torch.node_calls import NodeCall
 from tui_debugger.torch.structure import (
     UNKNOWN,
-    Node,
+    ModelTree,
     Slot,
     Structure,
-    Tree,
+    TracedNode,
     change_of,
     constant_text,
     gathered_of,
@@ -56,7 +56,7 @@ from tui_debugger.torch.structure import (
 class ExchangeGraph(GraphBuilder):
     """See the module."""
 
-    def __init__(self, tree: Tree, structure: Structure, distribution: Distribution) -> None:
+    def __init__(self, tree: ModelTree, structure: Structure, distribution: Distribution) -> None:
         """An empty graph of a model.
 
         Args:
@@ -160,7 +160,7 @@ class ExchangeGraph(GraphBuilder):
         self, parameter: str, op_type: str, inputs: Sequence[str], outputs: Sequence[DrawnSlot] | None
     ) -> None:
         """The gradient that an optimizer uses, and before it what this process puts into it."""
-        exchange: Exchange = self._distribution.gradients[parameter]
+        exchange: Collective = self._distribution.gradients[parameter]
         part, node = self._seen.get(local_of(parameter)), gradient_of(parameter)
         made = self._through(node, [each for each in inputs if each not in self._parts])
         local = local_of(parameter)
@@ -174,7 +174,7 @@ class ExchangeGraph(GraphBuilder):
         super().add_node(node, exchange.kind, [local], outputs, ranks=exchange.ranks)
         known = self._structure.calls.get(node)
         if exchange.reduction and known is not None:
-            call = Call({**known.arguments, "reduction": exchange.reduction})
+            call = NodeCall({**known.arguments, "reduction": exchange.reduction})
             self.add_call(node, [local], self._structure.text_of(call, node, [local]))
 
     def _of_readers(self, weights: Sequence[str]) -> list[str]:
@@ -185,7 +185,7 @@ class ExchangeGraph(GraphBuilder):
         return _but([*came, *fed])
 
 
-def _slots(node: Node) -> list[DrawnSlot]:
+def _slots(node: TracedNode) -> list[DrawnSlot]:
     return [node.outputs[slot] for slot in sorted(node.outputs)]
 
 
@@ -202,7 +202,7 @@ _BIAS = re.compile(BIAS)
 
 
 def draw(
-    tree: Tree,
+    tree: ModelTree,
     structure: Structure,
     optimizers: Iterable[torch.optim.Optimizer],
     buffers: Iterable[str],
@@ -224,7 +224,7 @@ def draw(
         frozen: parameters that are not to be trained, although an optimizer may hold them: nothing updates them.
         learned: a step has run.
     """
-    drawing = _Drawing(ExchangeGraph(tree, structure, distribution), structure, constants)
+    drawing = _ModelGraph(ExchangeGraph(tree, structure, distribution), structure, constants)
     graph = drawing.graph
     known = {name: tree.buffers[name] for name in buffers if name in tree.buffers}
     for name, tensor in (*tree.parameters.items(), *known.items()):
@@ -256,7 +256,7 @@ def draw(
     return graph.serialize()
 
 
-class _Drawing:
+class _ModelGraph:
     """The graph while it is drawn."""
 
     def __init__(self, graph: ExchangeGraph, structure: Structure, constants: Iterable[str]) -> None:
@@ -311,7 +311,7 @@ class _Drawing:
             made = [self._drawn(each) for each in inputs if each not in self._constants]
             self.graph.add_call(name, made, structure.text_of(call, name, inputs, self._constants))
 
-    def add_update_call(self, parameter: str, call: Call | None, inputs: Sequence[str]) -> None:
+    def add_update_call(self, parameter: str, call: NodeCall | None, inputs: Sequence[str]) -> None:
         """The arguments of the update of a parameter, which was drawn last."""
         if call is not None:
             self.graph.add_call(update_of(parameter), inputs, self._structure.text_of(call, "", inputs))
@@ -346,7 +346,7 @@ _NOTHING: Final[Slot] = ("float32", (0,))
 """Stands for an output that was never seen."""
 
 
-def states_of(tree: Tree, optimizers: Iterable[torch.optim.Optimizer]) -> Mapping[str, Mapping[str, torch.Tensor]]:
+def states_of(tree: ModelTree, optimizers: Iterable[torch.optim.Optimizer]) -> Mapping[str, Mapping[str, torch.Tensor]]:
     """By parameter what an optimizer keeps for it, by name; counters of steps left out."""
     names = {id(parameter): name for name, parameter in tree.parameters.items()}
     found: dict[str, dict[str, torch.Tensor]] = {}
@@ -363,11 +363,11 @@ class States:
     """The states that optimizers keep, by name: mostly the same in every step, looked for anew only when not."""
 
     def __init__(self) -> None:
-        self._tree: Tree | None = None
+        self._tree: ModelTree | None = None
         self._known: list[tuple[torch.optim.Optimizer, torch.Tensor, Any, tuple[Any, ...]]] = []
         self._named: list[tuple[str, torch.Tensor]] = []
 
-    def of(self, tree: Tree, optimizers: Sequence[torch.optim.Optimizer]) -> list[tuple[str, torch.Tensor]]:
+    def of(self, tree: ModelTree, optimizers: Sequence[torch.optim.Optimizer]) -> list[tuple[str, torch.Tensor]]:
         """As ``states_of``, in one list."""
         if self._tree is not tree or not self._same(optimizers):
             self._tree = tree

@@ -22,8 +22,8 @@ import torch
 
 from tui_debugger.live.client.recorded import measure
 from tui_debugger.model import TensorMeta, TensorStats
-from tui_debugger.stats.fields import OTHERS, Made, Sums
-from tui_debugger.stats.records import Bounds, Change, Closeness, Record, RequiredStats
+from tui_debugger.stats.fields import OTHERS, Recipe, Sums
+from tui_debugger.stats.records import Bounds, Closeness, Record, RequiredStats, StepChange
 from tui_debugger.torch.internals import as_array, dense, flat_pieces, local, meta_of, numeric
 
 Doubles = npt.NDArray[np.float64]
@@ -75,7 +75,7 @@ class Waiting:
         self._places += places
         return self._places - places
 
-    def fetch(self, before: Fetched | None = None) -> Fetched:
+    def fetch(self, before: HostNumbers | None = None) -> HostNumbers:
         """Fetches all results by one transfer from each device (usually there is one).
 
         Args:
@@ -86,11 +86,11 @@ class Waiting:
         if before is not None and not values:
             return before
         numbers, start = _fetch(values)
-        found = Fetched(numbers, _starts(start, np.array(apart, np.int64)))
+        found = HostNumbers(numbers, _starts(start, np.array(apart, np.int64)))
         return found if before is None else before.followed_by(found)
 
 
-class Fetched:
+class HostNumbers:
     """The numbers on the host."""
 
     def __init__(self, numbers: Doubles, start: npt.NDArray[np.int64]) -> None:
@@ -98,10 +98,10 @@ class Fetched:
         self._numbers = numbers
         self._start = start
 
-    def followed_by(self, others: Fetched) -> Fetched:
+    def followed_by(self, others: HostNumbers) -> HostNumbers:
         """Returns these numbers, and others behind them."""
         start = np.concatenate((self._start[:-1], others._start + len(self._numbers)))
-        return Fetched(np.concatenate((self._numbers, others._numbers)), start)
+        return HostNumbers(np.concatenate((self._numbers, others._numbers)), start)
 
     def all(self, place: int) -> Doubles:
         """The numbers of one result."""
@@ -222,7 +222,7 @@ def on_device(
     return PendingRecord(described, need, tuple(places), word)
 
 
-def finish(pending: Sequence[PendingRecord], fetched: Fetched) -> list[Record]:
+def finish(pending: Sequence[PendingRecord], fetched: HostNumbers) -> list[Record]:
     """The records of looks whose results were fetched."""
     return [_record(pending_record, fetched) for pending_record in pending]
 
@@ -262,7 +262,7 @@ def _piece(
     return torch.stack([each.to(wide) for each in (count, *numbers, *reals, *others, *inside, *changes)])
 
 
-def _sums(made: Made, x: torch.Tensor, finite: torch.Tensor) -> list[torch.Tensor]:
+def _sums(made: Recipe, x: torch.Tensor, finite: torch.Tensor) -> list[torch.Tensor]:
     """The sums of a statistic that there is no code of its own for; waits for the device."""
     chosen = x if made.every else x[finite]
     sums: Sums = made.part(chosen) if len(chosen) else made.identity
@@ -296,7 +296,7 @@ def _magnitudes(part: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
     return part.to(wide)
 
 
-def _record(pending_record: PendingRecord, fetched: Fetched) -> Record:
+def _record(pending_record: PendingRecord, fetched: HostNumbers) -> Record:
     if pending_record.record is not None:
         return pending_record.record
     ranges, closeness = sorted(pending_record.need.ranges), sorted(pending_record.need.closeness)
@@ -312,10 +312,10 @@ def _record(pending_record: PendingRecord, fetched: Fetched) -> Record:
     return Record(pending_record.meta, stats, inside, change, close, pending_record.previous, need=pending_record.need)
 
 
-def _change(rows: Sequence[Doubles], at: int, count: int) -> Change:
+def _change(rows: Sequence[Doubles], at: int, count: int) -> StepChange:
     if not count:
-        return Change(math.nan, math.nan)
-    return Change(float(sum(row[at] for row in rows)) / count, float(sum(row[at + 1] for row in rows)) / count)
+        return StepChange(math.nan, math.nan)
+    return StepChange(float(sum(row[at] for row in rows)) / count, float(sum(row[at + 1] for row in rows)) / count)
 
 
 def _stats(rows: Sequence[Doubles]) -> TensorStats:

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tui_debugger.arrays import Array
 from tui_debugger.live.client.agent import ClientHit
-from tui_debugger.live.client.endings import Ending
-from tui_debugger.live.client.flight import Flight, FlightRecorder, Row
-from tui_debugger.live.client.judging import Judge
+from tui_debugger.live.client.endings import EndListener
+from tui_debugger.live.client.flight import Flight, FlightRecorder, FlightRow
+from tui_debugger.live.client.judging import ClientJudge
 from tui_debugger.live.client.notebook import Notebook
 from tui_debugger.stats.records import RequiredStats
-from tui_debugger.torch.captures import Capture, Key, Plans, Step
+from tui_debugger.torch.captures import Capture, CapturedStep, Key, Plans
 from tui_debugger.torch.exact import records
 from tui_debugger.torch.internals import as_array, meta_of, numeric
-from tui_debugger.torch.training import Training
+from tui_debugger.torch.training import TrainingState
 from tui_debugger.torch.verdicts import find_records, judge_step
 
 
@@ -31,7 +31,7 @@ class TrainingFlight:
     are judged when it ends.
     """
 
-    def __init__(self, flight: Flight, training: Training, say: Callable[[str], None], notes: Notebook) -> None:
+    def __init__(self, flight: Flight, training: TrainingState, say: Callable[[str], None], notes: Notebook) -> None:
         """Waits for the end of the program.
 
         Args:
@@ -55,7 +55,7 @@ class TrainingFlight:
         """The hits of the step that ended last, those that a debugger sees included."""
         self._known: BaseException | None = None
         self._closed = False
-        self._ending = Ending(self._ended)
+        self._ending = EndListener(self._ended)
 
     def close(self) -> None:
         """The training is over: what waits to be written is written. Idempotent."""
@@ -134,7 +134,7 @@ class TrainingFlight:
         recorder.keep(step, rows, partial=partial, notes=self._notes.of(step))
         training.expectation.look_at(recording.step, recording.structure)
         self._withheld = judge_step(recording.step, recorder.judge, recheck=True)
-        seen = recording.plans.judge if self._attached else Judge()
+        seen = recording.plans.judge if self._attached else ClientJudge()
         hits = [hit for hit in self._withheld if seen.need(hit.node) is None]
         return recorder.judged(step, hits, lambda name, slot: _values(captures.get((name, slot))))
 
@@ -163,7 +163,7 @@ class TrainingFlight:
 
     def _all(self) -> Iterator[Capture]:
         recording = self._training.recording
-        steps: list[Step] = [*recording.passes.kept(), recording.step]
+        steps: list[CapturedStep] = [*recording.passes.kept(), recording.step]
         for each in steps:
             captures = list(each)
             find_records(each, captures, self._recorder.judge)
@@ -174,20 +174,22 @@ class TrainingFlight:
             self._say(text)
 
 
-def _initial(training: Training) -> list[Row]:
+def _initial(training: TrainingState) -> list[FlightRow]:
     """The weights before the first step, as far as they were kept."""
     weights = [(name, values) for name, values in training.initial() if numeric(values)]
     found = records([(values, RequiredStats(), None) for _, values in weights])
-    return [Row(name, meta_of(values), record.stats) for (name, values), record in zip(weights, found, strict=True)]
+    return [
+        FlightRow(name, meta_of(values), record.stats) for (name, values), record in zip(weights, found, strict=True)
+    ]
 
 
 def _bad(capture: Capture) -> bool:
     return capture.record is not None and capture.record.stats is not None and capture.record.stats.bad
 
 
-def _row(capture: Capture, with_values: bool) -> Row:
+def _row(capture: Capture, with_values: bool) -> FlightRow:
     stats = capture.record.stats if capture.record is not None else None
-    return Row(capture.name, capture.meta, stats, _values(capture) if with_values else None, capture.slot)
+    return FlightRow(capture.name, capture.meta, stats, _values(capture) if with_values else None, capture.slot)
 
 
 def _values(capture: Capture | None) -> Array | None:

@@ -71,7 +71,7 @@ _SEED: Final = "\0seed"
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class TensorInputs:
     """The origin of a tensor.
 
     Attributes:
@@ -94,20 +94,20 @@ def _together(last: str, before: Sequence[str]) -> str:
 
 
 _SEVERAL: Final = "Function"
-_NOBODY: Final = Made((UNKNOWN,))
-_CONSTANT: Final = Made()
+_NOBODY: Final = TensorInputs((UNKNOWN,))
+_CONSTANT: Final = TensorInputs()
 PlaceInMemory = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
 """Offset, shape, strides and element type: where in its storage a tensor lies."""
 
 
 @dataclass(slots=True, eq=False)
-class _View:
+class _StorageView:
     """A tensor in a storage."""
 
     place: PlaceInMemory
     tensor: weakref.ref[torch.Tensor]
     version: int
-    made: Made
+    made: TensorInputs
 
 
 @dataclass(slots=True, eq=False)
@@ -115,10 +115,10 @@ class _Storage:
     """A storage: the reference keeps its address from being used again, not its memory."""
 
     reference: Any
-    views: list[_View] = field(default_factory=list)
+    views: list[_StorageView] = field(default_factory=list)
 
 
-class Flow:
+class StepSources:
     """The sources of the tensors of this step.
 
     Attributes:
@@ -146,7 +146,7 @@ class Flow:
         """Storages in which something was put, outside of backward passes, that is made of more than was in them."""
         self._written: set[int] = set()
         """Storages to which the program wrote outside of backward passes, and no optimizer."""
-        self._others: dict[int, tuple[weakref.ref[torch.Tensor], Made]] = {}
+        self._others: dict[int, tuple[weakref.ref[torch.Tensor], TensorInputs]] = {}
         self._parameters: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
         self._in_storage: dict[int, str] | None = None
         self._process = os.getpid()
@@ -178,22 +178,22 @@ class Flow:
         """A node made a tensor. What an inner node made stays its own when an outer one returns it."""
         known = self._find(tensor)
         if known is None or not known.own:
-            self._set(tensor, Made((output,), own=True, masked=known is not None and known.masked), anew=True)
+            self._set(tensor, TensorInputs((output,), own=True, masked=known is not None and known.masked), anew=True)
 
     def replaced(self, tensor: torch.Tensor, output: str) -> None:
         """A node changed a tensor in place: it is its own from now on, and what looks into it is made of it, too."""
-        self._change(tensor, Made((output,), own=True), overwritten=False)
+        self._change(tensor, TensorInputs((output,), own=True), overwritten=False)
 
     def recomputed(self, tensor: torch.Tensor, output: str) -> None:
         """A tensor was made once more, for a checkpoint."""
         known = self._find(tensor)
         if known is None or not known.own:
-            self._set(tensor, Made((output,), own=bool(output)), anew=True)
+            self._set(tensor, TensorInputs((output,), own=bool(output)), anew=True)
 
     def doubt(self, tensor: torch.Tensor) -> None:
         """Notes that a tensor was also made of something that is not recorded."""
         made = self.of(tensor)
-        self._set(tensor, Made(tuple(unique([*made.sources, UNKNOWN])), masked=made.masked), anew=True)
+        self._set(tensor, TensorInputs(tuple(unique([*made.sources, UNKNOWN])), masked=made.masked), anew=True)
 
     def overwrite(self, memory: Iterable[int]) -> None:
         """Other values lie in some storages (see ``internals.storage_of``) than those that were made there."""
@@ -231,7 +231,7 @@ class Flow:
         whole = (each for each in tensors if not has_fractions(each))
         return any(has_fractions(held) for each in whole for _, held in self.held_in(each))
 
-    def of(self, tensor: torch.Tensor) -> Made:
+    def of(self, tensor: torch.Tensor) -> TensorInputs:
         """Tells how a tensor came to be. One that holds no fractions and that nobody knows says nothing bad."""
         known = self._find(tensor)
         if known is not None:
@@ -276,7 +276,7 @@ class Flow:
     def began_backward(self, seed: torch.Tensor, loss: str) -> None:
         """A backward pass of a loss begins. ``seed``: the gradient of the loss, which the program may have made."""
         if self.of(seed).sources == (_SEED,):
-            self._set(seed, Made((_SEED + loss,)), anew=True)
+            self._set(seed, TensorInputs((_SEED + loss,)), anew=True)
 
     # -- operators -----------------------------------------------------------------------------------
 
@@ -294,11 +294,11 @@ class Flow:
             return
         given = leaves(((*args[:3], *args[5:]) if _updates_statistics(func, args) else args, kwargs))
         if kind == "OnesLike" and _begins_backward():
-            made = Made((_SEED,))
+            made = TensorInputs((_SEED,))
         elif internals.exchanges(func):  # no work of this process, and not made of its tensors alone
-            made = Made(tuple(unique([*self.sources(given), UNKNOWN])))
+            made = TensorInputs(tuple(unique([*self.sources(given), UNKNOWN])))
         elif kind in ALLOCATES and self._doubts_found and any(map(has_fractions, outputs)):
-            made = Made((_AS_FOUND,))
+            made = TensorInputs((_AS_FOUND,))
         elif kind in OVERWRITES and written:
             made = self._union(kind, [each for each in given if all(each is not other for other in written)])
         else:
@@ -309,7 +309,7 @@ class Flow:
         if kind in _WRITES_NUMBERS and any(map(_is_low, (*args, *kwargs.values()))):
             made = replace(made, masked=True)
         elif kind == "LiftFresh" and len(outputs) == 1 and _is_low_tensor(outputs[0]):
-            made = Made(masked=True)
+            made = TensorInputs(masked=True)
         self._hand_on(made, outputs, written, overwritten=kind in OVERWRITES)
 
     def lays(self, func: Any, args: Any) -> bool:
@@ -339,12 +339,12 @@ class Flow:
         rest = [each for each in written if all(each is not tensor for row in rows for tensor in row)]
         self._hand_on(self._union(kind, [*(each for row in rows for each in row), *shared]), (), rest)
 
-    def _union(self, kind: str, tensors: Iterable[torch.Tensor]) -> Made:
+    def _union(self, kind: str, tensors: Iterable[torch.Tensor]) -> TensorInputs:
         parts = [(self.of(each), has_fractions(each)) for each in tensors]
         sources = unique(each for part, _ in parts for each in part.sources)
         masked = kind in _KEEPS_LOW and any(part.masked for part, _ in parts[: 1 if kind in {"Sub", "Div"} else None])
         if not sources:
-            return Made(masked=True) if masked else _CONSTANT
+            return TensorInputs(masked=True) if masked else _CONSTANT
         # Where to look was computed as well: that makes nothing bad.
         works = [part.work for part, fractions in parts if fractions and part.work]
         work = _together(kind, works) if kind not in MOVES or len(works) > 1 else "".join(works)
@@ -352,11 +352,11 @@ class Flow:
             sources = [each.removeprefix(_SEED) for each in sources]
         if len(sources) > MOST:
             sources = unique([*sources[:MOST], UNKNOWN])
-        return Made(tuple(unique(sources)), work, masked=masked)
+        return TensorInputs(tuple(unique(sources)), work, masked=masked)
 
     def _hand_on(
         self,
-        made: Made,
+        made: TensorInputs,
         outputs: Iterable[torch.Tensor],
         written: Sequence[torch.Tensor],
         *,
@@ -391,10 +391,10 @@ class Flow:
 
     # -- memory --------------------------------------------------------------------------------------
 
-    def _find(self, tensor: torch.Tensor) -> Made | None:
+    def _find(self, tensor: torch.Tensor) -> TensorInputs | None:
         name = self.parameter(tensor)
         if name:
-            return Made((name,), own=True)
+            return TensorInputs((name,), own=True)
         plain = internals.part_of(tensor)
         address = internals.storage_of(plain)
         if address is None:
@@ -406,9 +406,9 @@ class Flow:
             if found is not None:
                 return found
         parameter = self._parameter_at(address)
-        return Made((parameter,)) if parameter else None
+        return TensorInputs((parameter,)) if parameter else None
 
-    def _in(self, storage: _Storage, tensor: torch.Tensor, place: PlaceInMemory) -> Made | None:
+    def _in(self, storage: _Storage, tensor: torch.Tensor, place: PlaceInMemory) -> TensorInputs | None:
         same = [view for view in storage.views if view.place == place]
         if not self.seeing:
             version = internals.version_of(tensor)
@@ -427,9 +427,9 @@ class Flow:
         works = [view.made.work for view in others if view.made.work]
         work = _together(works[-1], works[:-1]) if works else ""
         sources = tuple(unique(each for view in others for each in view.made.sources))
-        return Made(sources, work, masked=any(view.made.masked for view in others))
+        return TensorInputs(sources, work, masked=any(view.made.masked for view in others))
 
-    def _set(self, tensor: torch.Tensor, made: Made, *, anew: bool = False) -> None:
+    def _set(self, tensor: torch.Tensor, made: TensorInputs, *, anew: bool = False) -> None:
         """Notes how a tensor came to be; ``anew``: also for others at the same place, which hold the same values."""
         plain = internals.part_of(tensor)
         address = internals.storage_of(plain)
@@ -448,9 +448,9 @@ class Flow:
         ]
         if not anew and any(view.made == made for view in storage.views if view.place == place):
             return
-        storage.views.append(_View(place, weakref.ref(tensor), internals.version_of(tensor), made))
+        storage.views.append(_StorageView(place, weakref.ref(tensor), internals.version_of(tensor), made))
 
-    def _change(self, tensor: torch.Tensor, made: Made, *, overwritten: bool) -> None:
+    def _change(self, tensor: torch.Tensor, made: TensorInputs, *, overwritten: bool) -> None:
         """A tensor was written to: so were all views of the same memory."""
         if name := self.parameter(tensor):
             self.changed.add(name)
@@ -475,7 +475,7 @@ class Flow:
                     sources = unique([*(each for each in view.made.sources if each != _AS_FOUND), *made.sources])
                     works = [each for each in (view.made.work, made.work) if each]
                     work = _together(works[-1], works[:-1]) if works else ""
-                    view.made = Made(tuple(sources), work, masked=view.made.masked or made.masked)
+                    view.made = TensorInputs(tuple(sources), work, masked=view.made.masked or made.masked)
         self._set(tensor, made, anew=True)
 
     def _parameter_at(self, address: int) -> str | None:

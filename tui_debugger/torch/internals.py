@@ -92,7 +92,7 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from ((name, each) for name, each in getattr(value, "__dict__", {}).items() if isinstance(each, _KEPT))
 
 
-class Hook:
+class CallHook:
     """Calls a function with arguments of its own first.
 
     A model that is deep-copied (for averaged weights), pickled or sent to another process takes its hooks along. A copy
@@ -127,7 +127,7 @@ def _nothing() -> Callable[..., None]:
 
 def changed_by_hooks(module: torch.nn.Module) -> bool:
     """Tells whether a program's own hook may return something else than a module computed."""
-    return any(not isinstance(each, Hook) for each in vars(module).get("_forward_hooks", {}).values())
+    return any(not isinstance(each, CallHook) for each in vars(module).get("_forward_hooks", {}).values())
 
 
 def version_of(tensor: torch.Tensor) -> int:
@@ -470,7 +470,7 @@ class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class MeshPlacement:
     """The placement of a distributed tensor on the processes.
 
     Attributes:
@@ -581,7 +581,7 @@ def _shard(each: Any) -> Shard:
     return Shard(each.sharded_param, owners, mesh.shard_process_group, ranks, bool(each.is_dtensor))
 
 
-def spread_of(tensor: torch.Tensor) -> Spread | None:
+def spread_of(tensor: torch.Tensor) -> MeshPlacement | None:
     """Tells how a distributed tensor lies on the processes; None for any other tensor."""
     mesh: Any = getattr(tensor, "device_mesh", None)
     placements: Any = getattr(tensor, "placements", None)
@@ -598,7 +598,7 @@ def spread_of(tensor: torch.Tensor) -> Spread | None:
             parts.append(f"part {at} of {size} of a sum")
     replicated = any(place.is_replicate() and size > 1 for place, size in zip(placements, mesh.mesh.shape, strict=True))
     ranks = tuple(int(rank) for rank in mesh.mesh.flatten().tolist())
-    return Spread(f"{', '.join(parts)} of [{', '.join(map(str, tensor.shape))}]", ranks, replicated)
+    return MeshPlacement(f"{', '.join(parts)} of [{', '.join(map(str, tensor.shape))}]", ranks, replicated)
 
 
 def is_view(tensor: torch.Tensor) -> bool:
@@ -724,10 +724,10 @@ def as_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
         return np.empty(tuple(plain.shape), kind)
     bits = np.dtype(np.uint8 if plain.element_size() == 1 else np.int16)
     width = bits if plain.dtype in _AS_BITS else np.dtype(kind)
-    return np.asarray(_Memory(plain, width.str)).view(kind)
+    return np.asarray(_TensorMemory(plain, width.str)).view(kind)
 
 
-class _Memory:
+class _TensorMemory:
     """The memory of a tensor as NumPy reads it. ``Tensor.numpy`` would keep FSDP from resizing it ever after."""
 
     __slots__ = ("__array_interface__", "_tensor")

@@ -19,7 +19,7 @@ import torch
 
 from tui_debugger.torch.flow import has_fractions
 from tui_debugger.torch.internals import base_of, leaves, number_of, readable, version_of
-from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.recording import StepRecording
 from tui_debugger.torch.structure import UNKNOWN
 
 MOST: Final = 500
@@ -41,7 +41,7 @@ _MOVES: Final = _COPIES | {
 class Makers:
     """What made the tensors of this step, and of those that were followed."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: StepRecording) -> None:
         self._recording = recording
         self._usual: dict[Hashable, set[Hashable]] = {}
         self._anywhere: dict[Hashable, set[Hashable]] = {}

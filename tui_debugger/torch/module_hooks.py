@@ -28,8 +28,8 @@ from tui_debugger.torch.arguments import settings_of
 from tui_debugger.torch.calls import Calls, Guard, Times, capturing, is_compiling
 from tui_debugger.torch.flow import has_fractions
 from tui_debugger.torch.internals import (
+    CallHook,
     EveryOperator,
-    Hook,
     changed_by_hooks,
     compiles,
     in_backward,
@@ -44,13 +44,13 @@ from tui_debugger.torch.internals import (
     version_of,
 )
 from tui_debugger.torch.makers import WEIGHS, Makers
-from tui_debugger.torch.node_calls import Call, Given
-from tui_debugger.torch.recording import Recording, at_work
+from tui_debugger.torch.node_calls import NodeCall, TensorArgument
+from tui_debugger.torch.recording import StepRecording, at_work
 from tui_debugger.torch.structure import (
     GRADIENTS,
     UNKNOWN,
-    Place,
-    Tree,
+    ModelTree,
+    ModulePlace,
     gradient_of,
     numbered,
     output_of,
@@ -67,7 +67,7 @@ SCALED: Final = "Scaled"
 class Losses:
     """Sees what is differentiated, while it is installed."""
 
-    def __init__(self, recording: Recording, calls: Calls, makers: Makers, guard: Guard) -> None:
+    def __init__(self, recording: StepRecording, calls: Calls, makers: Makers, guard: Guard) -> None:
         """Sees nothing yet. ``guard``: runs something without letting an exception out."""
         self._recording = recording
         self._calls = calls
@@ -77,7 +77,7 @@ class Losses:
         self._name = LOSS
         self._reference = weakref.ref(self, _unsubscribe)
 
-    def install(self, tree: Tree) -> None:
+    def install(self, tree: ModelTree) -> None:
         """Listens to every backward pass and every gradient scaler of the program."""
         # The whole model may be of a class of that name: then its node has it.
         self._name = LOSS if all(place.name != LOSS for place in tree.places) else f"Backward{LOSS}"
@@ -233,7 +233,7 @@ class ModuleHooks:
     have gradients.
     """
 
-    def __init__(self, recording: Recording, tree: Tree, guard: Guard) -> None:
+    def __init__(self, recording: StepRecording, tree: ModelTree, guard: Guard) -> None:
         """Installs nothing yet. ``guard``: runs something without letting an exception out."""
         self._recording = recording
         self._tree = tree
@@ -248,7 +248,7 @@ class ModuleHooks:
         """The functions that autograd showed for the nodes of masks."""
         self._takers: set[str] = set()
         """Places that are given what functions computed."""
-        self._gradient_hooks: dict[tuple[str, int], Hook] = {}
+        self._gradient_hooks: dict[tuple[str, int], CallHook] = {}
         self._kinds = {place.scope: place.kind for place in tree.places}
         self._holders = holders(self._kinds)
         """Scopes of modules with others inside that are seen as well."""
@@ -263,7 +263,7 @@ class ModuleHooks:
         """Tells whether there are hooks."""
         return bool(self._handles)
 
-    def install(self, tree: Tree) -> None:
+    def install(self, tree: ModelTree) -> None:
         """Adds the hooks."""
         if self._handles:
             return
@@ -275,8 +275,10 @@ class ModuleHooks:
             with self._calls.hooking(place):
                 hooks.append(module.register_forward_pre_hook(self._calls.hook(place), with_kwargs=True, prepend=True))
                 if place.kind:
-                    hooks.append(module.register_forward_pre_hook(Hook(self._enter, place), with_kwargs=True))
-                hooks.append(module.register_forward_hook(Hook(self._after, place), with_kwargs=True, always_call=True))
+                    hooks.append(module.register_forward_pre_hook(CallHook(self._enter, place), with_kwargs=True))
+                hooks.append(
+                    module.register_forward_hook(CallHook(self._after, place), with_kwargs=True, always_call=True)
+                )
         self._losses.install(tree)
         self._follow()
 
@@ -338,7 +340,7 @@ class ModuleHooks:
     # -- hooks ---------------------------------------------------------------------------------------
 
     def _enter(
-        self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+        self, place: ModulePlace, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
     ) -> None:
         """A module is going to run. PyTorch leaves ``kwargs`` out where another hook has just removed this one."""
         if kwargs is None or module is not place.module or is_compiling():
@@ -346,7 +348,9 @@ class ModuleHooks:
         if self._recording.flow.following or place.name in self._takers:
             self._guard(lambda: self._takes(place, args, kwargs))
 
-    def _after(self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    def _after(
+        self, place: ModulePlace, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+    ) -> None:
         """A module has run, or failed: then nothing came out."""
         if is_compiling():
             return
@@ -371,7 +375,7 @@ class ModuleHooks:
             self._again.begin_call()
             self._losses.begin_call()
 
-    def _takes(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _takes(self, place: ModulePlace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Records what functions computed and a module is given now: the module may change it in place."""
         again = in_backward()
         calls = self._calls
@@ -403,7 +407,7 @@ class ModuleHooks:
         if again or not self._calls.no_grad:
             self._await_functions(call, args, kwargs)
 
-    def _name(self, place: Place, later: int = 0) -> str:
+    def _name(self, place: ModulePlace, later: int = 0) -> str:
         """The node of the call of a module that has just ended, or of a later one."""
         if in_backward():
             return numbered(place.name, self._again[place.name] + later)
@@ -416,7 +420,7 @@ class ModuleHooks:
             if (node := self._given_to.get((call, at))) is not None:
                 self._await_gradients(*node, node[0], [tensor])
 
-    def _know_parameters(self, place: Place) -> None:
+    def _know_parameters(self, place: ModulePlace) -> None:
         """Weights may be other tensors while a module runs: parts that were gathered from all processes."""
         for name, parameter in place.module.named_parameters(recurse=False):
             known = without_wrappers(f"{place.scope.replace('/', '.')}.{name}" if place.scope else name)
@@ -425,7 +429,7 @@ class ModuleHooks:
             elif known in self._tree.parameters:
                 self._recording.flow.know_parameter(known, parameter)
 
-    def _function_before(self, place: Place, tensor: torch.Tensor) -> tuple[str, str] | None:
+    def _function_before(self, place: ModulePlace, tensor: torch.Tensor) -> tuple[str, str] | None:
         """The node of a function that computed what a module is given: name and kind; None where that is none.
 
         Masks are made of infinities by design, which only what reads them tells: they are no nodes.
@@ -451,7 +455,7 @@ class ModuleHooks:
         taken = {node for node, _ in self._given_to.values()} | set(self._recording.structure.nodes)
         return next(found for each in itertools.count(1) if (found := numbered(name, each)) not in taken)
 
-    def _ran(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    def _ran(self, place: ModulePlace, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         tensors = leaves(out)
         if in_backward():
             self._ran_again(place, tensors)
@@ -483,7 +487,7 @@ class ModuleHooks:
         if not no_grad:
             self._await_gradients(place.name, place.kind, name, tensors)
 
-    def _know_masks(self, place: Place, name: str, tensors: list[torch.Tensor]) -> None:
+    def _know_masks(self, place: ModulePlace, name: str, tensors: list[torch.Tensor]) -> None:
         """Records what wrote a mask that a module returns: what reads it, a softmax or a loss, need be no module."""
         recording = self._recording
         with recording.at_work():
@@ -502,7 +506,7 @@ class ModuleHooks:
                 recording.made(*node, [tensor], sources, no_grad=self._calls.no_grad)
                 self._makers.made(node[0], [tensor])
 
-    def _call_of(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+    def _call_of(self, place: ModulePlace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NodeCall | None:
         """Returns what a module was called with.
 
         None where the class does not tell what is computed, and where an argument is not itself recorded: a view, or
@@ -516,15 +520,15 @@ class ModuleHooks:
             return None
         if has_hooks(module, args[0]):  # they may make something else of gradients
             self._recording.structure.touch([given, self._name(place)])
-        found = {**settings_of(module), "input": Given(given)}
+        found = {**settings_of(module), "input": TensorArgument(given)}
         for name, parameter in module.named_parameters(recurse=False):
             known = without_wrappers(f"{place.scope.replace('/', '.')}.{name}" if place.scope else name)
             if known not in self._tree.parameters or part_of(parameter) is not parameter:
                 return None
-            found[name] = Given(known)
-        return Call(found, module=True)
+            found[name] = TensorArgument(known)
+        return NodeCall(found, module=True)
 
-    def _is_own_work(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def _is_own_work(self, place: ModulePlace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Tells whether nothing is bad that a module with others inside can have made its outputs of.
 
         A branch that runs for the first time may read all that was computed in the module. What it does then is known
@@ -540,7 +544,7 @@ class ModuleHooks:
             read = [*leaves((args, kwargs)), *(each.tensor for each in inside), *held_by(place.module)]
             return all(readable(each) and bool(local(each).isfinite().all()) for each in read if each is not None)
 
-    def _ran_again(self, place: Place, tensors: list[torch.Tensor]) -> None:
+    def _ran_again(self, place: ModulePlace, tensors: list[torch.Tensor]) -> None:
         """For a checkpoint. Which of several calls is recomputed cannot be told."""
         self._again.count(place.name)
         once, name = self._times[place.name] <= 1, self._name(place)
@@ -565,11 +569,11 @@ class ModuleHooks:
                 hook = self._gradient_hooks.get((forward, slot)) or self._gradient_hook(node, kind, forward, slot)
                 tensor.register_hook(hook)  # type: ignore[no-untyped-call] # PyTorch does not say its type
 
-    def _gradient_hook(self, node: str, kind: str, forward: str, slot: int) -> Hook:
+    def _gradient_hook(self, node: str, kind: str, forward: str, slot: int) -> CallHook:
         scope, _, last = node.rpartition("/")
         number = forward[len(node) :] + (last[len(kind) :] if last.startswith(f"{kind}#") else "")
         name = "/".join(part for part in (GRADIENTS.rstrip("/"), scope, f"{kind}Grad") if part) + number
-        hook = self._gradient_hooks[forward, slot] = Hook(self._gradient, name, f"{kind}Grad", forward, slot)
+        hook = self._gradient_hooks[forward, slot] = CallHook(self._gradient, name, f"{kind}Grad", forward, slot)
         return hook
 
     def _hooked(self, tensor: torch.Tensor) -> bool:
@@ -590,7 +594,7 @@ class ModuleHooks:
             self._recording.came(name, kind, slot, gradient, forward)
 
     def _sources(
-        self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any], out: list[torch.Tensor]
+        self, place: ModulePlace, args: tuple[Any, ...], kwargs: dict[str, Any], out: list[torch.Tensor]
     ) -> list[str]:
         """Returns what the outputs of a module were made of; where not all is known also what it was called with."""
         flow = self._recording.flow
@@ -641,7 +645,7 @@ def _is_mask(tensor: torch.Tensor) -> bool:
 _MARK = "_tdbg_hooked"
 
 
-def _is_used(place: Place, gradients: Container[str]) -> bool:
+def _is_used(place: ModulePlace, gradients: Container[str]) -> bool:
     """Tells whether a module has weights of its own that have gradients, or none that could have any."""
     own = dict(place.module.named_parameters(place.scope.replace("/", "."), recurse=False))
     if not any(each.requires_grad for each in own.values()):

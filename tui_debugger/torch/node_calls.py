@@ -9,7 +9,7 @@ from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class TensorArgument:
     """An argument that is a recorded tensor.
 
     Attributes:
@@ -36,25 +36,25 @@ OTHERS: Final = Unknown("is another one in some steps")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class NodeCall:
     """The arguments of a node.
 
     Attributes:
-        arguments: by name: ``Given``, ``Unknown``, a list of them, or the value.
+        arguments: by name: ``TensorArgument``, ``Unknown``, a list of them, or the value.
         module: it is a module: values are those of its attributes.
     """
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
     module: bool = False
 
-    def merged(self, other: Call) -> Call:
+    def merged(self, other: NodeCall) -> NodeCall:
         """The same for both of two calls: what differs is unknown."""
         if other.arguments == self.arguments:
             return self
         one, two = self.arguments, other.arguments
         keys = (*one, *(each for each in two if each not in one))
         both = {key: one[key] if key in one and key in two and _same(one[key], two[key]) else OTHERS for key in keys}
-        return Call(both, self.module)
+        return NodeCall(both, self.module)
 
     def text(
         self, name: str, inputs: Sequence[str], left_out: Collection[str], touched: Collection[str], *, several: bool
@@ -76,7 +76,7 @@ class Call:
                 return [told(each) for each in value]
             if isinstance(value, Unknown):
                 return {"no": value.why}
-            if not isinstance(value, Given):
+            if not isinstance(value, TensorArgument):
                 return value
             place = value.place
             if place < 0 and list(inputs).count(value.source) == 1:

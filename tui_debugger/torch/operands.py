@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 
 from tui_debugger.torch import internals
-from tui_debugger.torch.flow import OVERWRITES, Flow, has_fractions
+from tui_debugger.torch.flow import OVERWRITES, StepSources, has_fractions
 from tui_debugger.torch.internals import type_name
 from tui_debugger.torch.structure import UNKNOWN, constant
 
@@ -44,7 +44,7 @@ def read_and_written(func: Any, kind: str, args: Any, kwargs: Any) -> Iterator[t
             yield operand
 
 
-def operands(flow: Flow, func: Any, kind: str, args: Any, kwargs: Any) -> list[str]:
+def operands(flow: StepSources, func: Any, kind: str, args: Any, kwargs: Any) -> list[str]:
     """The inputs of a node: one for each operand, and behind them what else the operands were made of."""
     inputs: list[str] = []
     more: list[str] = []

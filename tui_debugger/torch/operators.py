@@ -22,12 +22,12 @@ from torch.utils.hooks import RemovableHandle
 from tui_debugger.torch import internals
 from tui_debugger.torch.arguments import call_of
 from tui_debugger.torch.calls import Calls, Guard, Times, is_compiling, user_stack
-from tui_debugger.torch.captures import Operand
+from tui_debugger.torch.captures import CapturedOperand
 from tui_debugger.torch.flow import PlaceInMemory, has_fractions, is_dense, place_of, range_of, written_by
-from tui_debugger.torch.internals import Hook, leaves
+from tui_debugger.torch.internals import CallHook, leaves
 from tui_debugger.torch.operands import operands, read_and_written, read_tensors
-from tui_debugger.torch.recording import Read, Recording, at_work
-from tui_debugger.torch.structure import UNKNOWN, Place, Tree, kind_of, numbered, without_gradients
+from tui_debugger.torch.recording import Read, StepRecording, at_work
+from tui_debugger.torch.structure import UNKNOWN, ModelTree, ModulePlace, kind_of, numbered, without_gradients
 
 FORWARD_MARK: Final = "# Corresponding forward node candidate:\n"
 REMEMBERED: Final = 200_000
@@ -61,7 +61,7 @@ _WITH_POLES: Final = frozenset(
 _NO_NODES: Final = frozenset(_SCALER | _ALLOCATING)
 
 
-Overwritten = list[tuple[torch.Tensor, Operand]]
+Overwritten = list[tuple[torch.Tensor, CapturedOperand]]
 """What an operator reads and writes over, and what was known of that before it ran."""
 
 
@@ -72,7 +72,7 @@ class Operators:
     before it, or is one of its own.
     """
 
-    def __init__(self, recording: Recording, tree: Tree, guard: Guard) -> None:
+    def __init__(self, recording: StepRecording, tree: ModelTree, guard: Guard) -> None:
         self._recording = recording
         self._tree = tree
         self._guard = guard
@@ -97,7 +97,7 @@ class Operators:
         """Tells whether operators are seen."""
         return self._mode is not None
 
-    def install(self, tree: Tree) -> None:
+    def install(self, tree: ModelTree) -> None:
         """Sees operators of this thread, and of the backward passes it starts, from now on."""
         if self.installed:
             return
@@ -105,9 +105,9 @@ class Operators:
         for place in (*self._calls.place_of_root(tree), *tree.places):
             module, hooks = place.module, self._handles
             with self._calls.hooking(place):
-                hooks.append(module.register_forward_pre_hook(Hook(self._enter_module, place)))
+                hooks.append(module.register_forward_pre_hook(CallHook(self._enter_module, place)))
                 hooks.append(module.register_forward_pre_hook(self._calls.hook(place), with_kwargs=True, prepend=True))
-                hooks.append(module.register_forward_hook(Hook(self._leave_module, place), always_call=True))
+                hooks.append(module.register_forward_hook(CallHook(self._leave_module, place), always_call=True))
         self._thread = get_ident()
         self._mode = internals.EveryOperator(self._seen, self._about_to_run)
         self._mode.enter()
@@ -141,13 +141,13 @@ class Operators:
 
     # -- hooks ---------------------------------------------------------------------------------------
 
-    def _enter_module(self, place: Place, *_: Any) -> None:
+    def _enter_module(self, place: ModulePlace, *_: Any) -> None:
         if get_ident() == self._thread or internals.in_backward():
             self._scopes.append(place.scope)
         elif not is_compiling():
             self._calls.elsewhere(place)
 
-    def _leave_module(self, place: Place, module: nn.Module, *_: Any) -> None:
+    def _leave_module(self, place: ModulePlace, module: nn.Module, *_: Any) -> None:
         if get_ident() != self._thread and not internals.in_backward():
             return
         if place.scope in self._scopes:
@@ -315,7 +315,7 @@ _Bytes = tuple[int, int]
 
 
 @dataclass(slots=True, eq=False)
-class _Memory:
+class _UncomputedStorage:
     """A storage with values that nothing computed.
 
     Attributes:
@@ -340,7 +340,7 @@ class Unfilled:
     """
 
     def __init__(self) -> None:
-        self._memories: dict[int, _Memory] = {}
+        self._memories: dict[int, _UncomputedStorage] = {}
 
     def watch(self) -> None:
         """Hears of storages that the program gives other memory (as FSDP does), which no operator shows."""
@@ -402,7 +402,7 @@ class Unfilled:
         address, size = internals.address_of(storage), storage.nbytes()
         memory = self._memories.get(address)
         if memory is None:
-            memory = self._memories[address] = _Memory(internals.hold_weakly(storage))
+            memory = self._memories[address] = _UncomputedStorage(internals.hold_weakly(storage))
         memory.holes = _without(memory.holes, min(before, size), sys.maxsize)
         memory.holes += [(before, size)] if before < size else []
         if not before:
@@ -418,7 +418,7 @@ class Unfilled:
             address = internals.storage_of(tensor)
             if address is not None:
                 if address not in self._memories:
-                    self._memories[address] = _Memory(internals.hold_weakly(tensor.untyped_storage()))
+                    self._memories[address] = _UncomputedStorage(internals.hold_weakly(tensor.untyped_storage()))
                 begun.setdefault(address, []).append(range_of(place_of(tensor)))
         for address, ranges in begun.items():
             self._memories[address].arriving.append(ranges)
@@ -480,7 +480,7 @@ class Unfilled:
             memory.holes = _without(memory.holes, start, end)
         self._tidy(address, memory)
 
-    def _tidy(self, address: int, memory: _Memory) -> None:
+    def _tidy(self, address: int, memory: _UncomputedStorage) -> None:
         if not memory.holes and not memory.arriving:
             del self._memories[address]
 

@@ -18,7 +18,7 @@ from typing import Final
 import torch
 
 from tui_debugger.live.client.agent import Agent, ClientHit
-from tui_debugger.live.client.judging import Judge
+from tui_debugger.live.client.judging import ClientJudge
 from tui_debugger.live.client.recorded import UnrecordedCounts
 from tui_debugger.model import OperandState
 from tui_debugger.stats.records import Record
@@ -27,19 +27,19 @@ from tui_debugger.torch.captures import (
     EVERYTHING,
     NOWHERE,
     Capture,
+    CapturedOperand,
+    CapturedStep,
     Key,
     MemoryBudget,
-    Operand,
-    Plan,
     Plans,
-    Step,
     UnknownWatchpoints,
+    WatchPlan,
     extremes,
     foreseen,
     plain,
 )
 from tui_debugger.torch.exact import Waiting
-from tui_debugger.torch.flow import Flow
+from tui_debugger.torch.flow import StepSources
 from tui_debugger.torch.internals import (
     Counter,
     dense,
@@ -52,7 +52,7 @@ from tui_debugger.torch.internals import (
     storage_of,
     when_backward_ends,
 )
-from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Node, Structure, is_constant, output_of, split_output
+from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Structure, TracedNode, is_constant, output_of, split_output
 from tui_debugger.torch.verdicts import find_records, judge_one, judge_step
 
 _UNREADABLE: Final = "unreadable"
@@ -66,14 +66,14 @@ class Passes:
         names: of all that ran in those that are over.
     """
 
-    def __init__(self, step: Step, room: MemoryBudget) -> None:
+    def __init__(self, step: CapturedStep, room: MemoryBudget) -> None:
         """There was none. ``step``: takes what hit; ``room``: for values, shared with it."""
-        self.now: Step | None = None
+        self.now: CapturedStep | None = None
         self.names: set[str] = set()
         self._step = step
         self._room = room
-        self._first: Step | None = None
-        self._last: Step | None = None
+        self._first: CapturedStep | None = None
+        self._last: CapturedStep | None = None
         self._said: set[tuple[str, int, int]] = set()
         self._outermost: dict[Key, dict[str, tuple[float, Capture]]] = {}
         room.make = self._make_room
@@ -82,12 +82,12 @@ class Passes:
         """Tells whether there was any."""
         return self.now is not None or self._last is not None
 
-    def begin(self) -> Step:
+    def begin(self) -> CapturedStep:
         """A pass begins."""
-        self.now = Step(self._room, self._step.volatile)
+        self.now = CapturedStep(self._room, self._step.volatile)
         return self.now
 
-    def end(self, judge: Judge | None) -> None:
+    def end(self, judge: ClientJudge | None) -> None:
         """Ends the recording of a step. ``judge``: the watchpoints; None before any could be set."""
         now, self.now = self.now, None
         if now is None or not len(now):
@@ -105,7 +105,7 @@ class Passes:
         if caught and self._first is None:
             self._first = now
 
-    def caught(self, now: Step, hits: Sequence[ClientHit]) -> list[ClientHit]:
+    def caught(self, now: CapturedStep, hits: Sequence[ClientHit]) -> list[ClientHit]:
         """Hands what hit to the step; those hits that are new. Several passes of one step: the first one counts."""
         new = [hit for hit in hits if (hit.node, hit.slot, hit.result.watchpoint) not in self._said]
         self._said |= {(hit.node, hit.slot, hit.result.watchpoint) for hit in new}
@@ -122,7 +122,7 @@ class Passes:
         self._outermost.clear()
         self._step.adopt(list(found.values()))
 
-    def find(self, key: Key) -> tuple[Step, Capture] | None:
+    def find(self, key: Key) -> tuple[CapturedStep, Capture] | None:
         """Returns what is known of a tensor: of the pass that runs, that hit first, that ended last."""
         for each in (self.now, self._step, self._first, self._last):
             capture = each.get(key) if each is not None else None
@@ -130,7 +130,7 @@ class Passes:
                 return each, capture
         return None
 
-    def kept(self) -> Iterator[Step]:
+    def kept(self) -> Iterator[CapturedStep]:
         """The passes whose tensors are still known: the one that hit first, and the one that ended last."""
         yield from (each for each in (self._first, self._last) if each is not None)
 
@@ -150,7 +150,7 @@ class Passes:
         if self._last is not None and self._last is not self._first:
             self._last.drop_values()
 
-    def _remember(self, now: Step) -> None:
+    def _remember(self, now: CapturedStep) -> None:
         """Keeps of each tensor the passes whose numbers were the outermost ones.
 
         Whatever threshold a watchpoint will have: if any pass crosses it, one of these does.
@@ -197,7 +197,7 @@ CALM: Final = 20
 """Steps in which nothing ran in a new order, after which a program that does so now and then is not followed."""
 
 Sources = Callable[[], list[str]]
-Read = Operand | tuple[list[str], torch.Tensor]
+Read = CapturedOperand | tuple[list[str], torch.Tensor]
 """What a node read: looked at already, or sources and values."""
 Reads = Callable[[], Iterable[Read]]
 
@@ -206,7 +206,7 @@ def _nothing() -> Iterable[Read]:
     return ()
 
 
-class Recording:
+class StepRecording:
     """The step that is being recorded.
 
     Attributes:
@@ -237,12 +237,12 @@ class Recording:
             at_once: watchpoints judge a tensor when it is made (in op level), not at the end of the step.
         """
         room = MemoryBudget(budget if values else 0)
-        self.step = Step(room)
+        self.step = CapturedStep(room)
         self.passes = Passes(self.step, room)
         self.structure = Structure()
-        self.flow = Flow(doubts_found=not at_once, touch=self.structure.touch)
+        self.flow = StepSources(doubts_found=not at_once, touch=self.structure.touch)
         self._called = False
-        self.plans = Plans(Judge())
+        self.plans = Plans(ClientJudge())
         self.learning = True
         self.measuring = False
         self.scaled = False
@@ -349,7 +349,7 @@ class Recording:
         if self._at_once and step.has(name):
             structure.repeat(name)
         if name not in structure.nodes:
-            structure.add(name, Node(kind, source=source()), self._last)
+            structure.add(name, TracedNode(kind, source=source()), self._last)
         if self.flow.following:
             inputs = sources()
             self._read.setdefault(name, set()).update(inputs)
@@ -418,7 +418,7 @@ class Recording:
             return
         structure, known = self.structure, self._in_known_order(name)
         if name not in structure.nodes:
-            structure.add(name, Node(kind, forward=forward), self._last)
+            structure.add(name, TracedNode(kind, forward=forward), self._last)
         if self.flow.following:
             structure.add_inputs(name, structure.gone_through(self.flow.sources([gradient])))
             structure.add_call(name, AS_IT_CAME)
@@ -439,7 +439,7 @@ class Recording:
         with self.at_work():
             self.at_backward_end()
 
-    def read_and_written(self, tensor: torch.Tensor, *, by_a_node: bool) -> Operand | None:
+    def read_and_written(self, tensor: torch.Tensor, *, by_a_node: bool) -> CapturedOperand | None:
         """An operator is about to run that reads a tensor and writes to it: what is known of that, or found out now."""
         if not (readable(tensor) and numeric(tensor) and tensor.numel()):
             return None
@@ -488,7 +488,7 @@ class Recording:
             self.structure.add_call(name, gradient_call(self.flow, gradient) if once else as_it_came(self.flow, value))
             line = self.step.line_at(split_output(sources[0]), gradient) if self._at_once and sources else None
             if line is not None:
-                self.step.collected[name] = Operand(sources, line)
+                self.step.collected[name] = CapturedOperand(sources, line)
 
     def left(self, name: str, gradient: torch.Tensor) -> None:
         """A gradient that no optimizer used lies there when the step ends: it may be added to one of a step before."""
@@ -514,7 +514,7 @@ class Recording:
     def began(self, name: str, kind: str, tensors: Sequence[torch.Tensor], sources: Sources) -> None:
         """A collective operation has begun, and nobody can see yet what it makes of its tensors."""
         if name not in self.structure.nodes:
-            self.structure.add(name, Node(kind), self._last)
+            self.structure.add(name, TracedNode(kind), self._last)
         if self.flow.following:
             self.structure.add_inputs(name, sources())
             for tensor in tensors:
@@ -536,7 +536,7 @@ class Recording:
         if step is None:
             return
         if name not in self.structure.nodes:
-            self.structure.add(name, Node(kind, list(inputs or ())), self._last)
+            self.structure.add(name, TracedNode(kind, list(inputs or ())), self._last)
         if self.flow.following:
             if inputs is None:
                 self.structure.add_inputs(name, self.flow.sources([tensor]))
@@ -570,7 +570,7 @@ class Recording:
         return any(name == UNKNOWN and state in bad for name, state in hit.operands)
 
     def seen_as(self, tensor: torch.Tensor) -> str:
-        """See ``Step``: in the pass without gradients that runs, or in the step."""
+        """See ``CapturedStep``: in the pass without gradients that runs, or in the step."""
         bare = self.passes.now.seen_as(tensor) if self.passes.now is not None else ""
         return bare or self.step.seen_as(tensor)
 
@@ -611,7 +611,7 @@ class Recording:
 
     # -- inside --------------------------------------------------------------------------------------
 
-    def _step(self, name: str, count: int, *, no_grad: bool = False) -> Step | None:
+    def _step(self, name: str, count: int, *, no_grad: bool = False) -> CapturedStep | None:
         """Tells where a tensor belongs; None when there are too many."""
         step = (self.passes.now or self.passes.begin()) if no_grad else self.step
         if len(step) < MOST:
@@ -627,7 +627,7 @@ class Recording:
 
     def _see(
         self,
-        step: Step,
+        step: CapturedStep,
         name: str,
         slot: int,
         tensor: torch.Tensor,
@@ -648,11 +648,11 @@ class Recording:
 
     def _see_whole(
         self,
-        step: Step,
+        step: CapturedStep,
         name: str,
         slot: int,
         tensor: torch.Tensor,
-        plan: Plan | None,
+        plan: WatchPlan | None,
         *,
         mutated: bool,
         no_grad: bool,
@@ -676,24 +676,24 @@ class Recording:
         hits = judge_one(step, capture, waiting, self.plans.judge, lambda: _read_now(reads))
         return self.passes.caught(step, hits) if no_grad and hits else hits
 
-    def _read_until_then(self, step: Step, reads: Reads) -> list[Operand]:
+    def _read_until_then(self, step: CapturedStep, reads: Reads) -> list[CapturedOperand]:
         """What a node read, of which is judged at the end of the step whether something is wrong.
 
         What an operator made is what its own line says. Weights, buffers and what nobody saw may be others by then.
         """
         found = []
         for each in reads():
-            if isinstance(each, Operand):
+            if isinstance(each, CapturedOperand):
                 found.append(each)
                 continue
             sources, tensor = each
             line = step.line_of(tensor) or step.line_at(split_output(sources[0]), tensor)
             look = line is None and numeric(tensor) and tensor.numel() > 0
             place = extremes(plain(local(tensor)), step.waiting) if look else NOWHERE
-            found.append(Operand(sources, line, place))
+            found.append(CapturedOperand(sources, line, place))
         return found
 
-    def _plan(self, name: str) -> Plan | None:
+    def _plan(self, name: str) -> WatchPlan | None:
         plan = self.plans.of(name)
         if plan is None and self.plans.strange(name):
             self.lost("tensors of nodes that came after the watchpoints", name)
@@ -701,11 +701,11 @@ class Recording:
 
     def _look(
         self,
-        step: Step,
+        step: CapturedStep,
         name: str,
         slot: int,
         tensor: torch.Tensor,
-        plan: Plan | None,
+        plan: WatchPlan | None,
         *,
         mutated: bool = False,
         alone: Waiting | None = None,
@@ -731,11 +731,11 @@ class Recording:
         return AtWork(self)
 
 
-def _read_now(reads: Reads) -> list[Operand]:
+def _read_now(reads: Reads) -> list[CapturedOperand]:
     """What a node has just read, looked at."""
     found = []
     for each in reads():
-        if isinstance(each, Operand):
+        if isinstance(each, CapturedOperand):
             found.append(each)
             continue
         sources, tensor = each
@@ -744,7 +744,7 @@ def _read_now(reads: Reads) -> list[Operand]:
             finite = bool(values.isfinite().all())
             state = OperandState.CLEAN if finite else OperandState.INFINITE
             state = OperandState.NAN if bool(values.isnan().any()) else state
-        found.append(Operand(sources, state=state))
+        found.append(CapturedOperand(sources, state=state))
     return found
 
 
@@ -758,14 +758,14 @@ def at_work() -> bool:
 
 
 class AtWork:
-    """See ``Recording.at_work``. Runs hundreds of times a step: a class costs half of what a generator does.
+    """See ``StepRecording.at_work``. Runs hundreds of times a step: a class costs half of what a generator does.
 
     What is computed is detached from autograd anyway (``internals.local``).
     """
 
     __slots__ = ("_before", "_guard", "_inside", "_recording")
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: StepRecording) -> None:
         """Begins with ``with``."""
         self._recording = recording
         self._before = recording.paused

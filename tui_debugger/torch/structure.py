@@ -15,7 +15,7 @@ from torch import nn
 from tui_debugger.graph.categories import without_wrappers
 from tui_debugger.torch import internals
 from tui_debugger.torch.internals import part_of, type_name
-from tui_debugger.torch.node_calls import Call
+from tui_debugger.torch.node_calls import NodeCall
 
 _WRAPPED: Final = ("_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 """Attributes under which FSDP and checkpoint_wrapper keep a module."""
@@ -28,7 +28,7 @@ NO_GRAD: Final = "NoGrad"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class ModulePlace:
     """A module in the tree.
 
     Attributes:
@@ -44,7 +44,7 @@ class Place:
     kind: str
 
 
-class Buffers(Mapping[str, torch.Tensor]):
+class ModuleBuffers(Mapping[str, torch.Tensor]):
     """Tensors that modules have besides their parameters, as they are now: a program may put others in their places.
 
     Beside the registered ones those that are plain attributes: a mask, a table of positions.
@@ -76,7 +76,7 @@ class Buffers(Mapping[str, torch.Tensor]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tree:
+class ModelTree:
     """A model by names.
 
     Attributes:
@@ -89,14 +89,14 @@ class Tree:
     """
 
     root: nn.Module
-    places: tuple[Place, ...]
+    places: tuple[ModulePlace, ...]
     parameters: dict[str, nn.Parameter]
-    buffers: Buffers
+    buffers: ModuleBuffers
     compiled: tuple[str, ...]
     hidden: int
 
 
-def tree_of(model: nn.Module, *, uncompiled: bool = False) -> Tree:
+def tree_of(model: nn.Module, *, uncompiled: bool = False) -> ModelTree:
     """Walks through a model.
 
     Args:
@@ -104,7 +104,7 @@ def tree_of(model: nn.Module, *, uncompiled: bool = False) -> Tree:
         uncompiled: modules that torch.compile took run as they were written: nothing hides what is inside.
     """
     root = _bare(model)
-    places: list[Place] = []
+    places: list[ModulePlace] = []
     compiled: list[str] = []
     hidden: set[int] = set()
     for name, module in root.named_modules():
@@ -119,12 +119,12 @@ def tree_of(model: nn.Module, *, uncompiled: bool = False) -> Tree:
         if whole or _transparent(module):
             continue
         kind = class_of(inner if isinstance(inner, nn.Module) else module).__name__
-        places.append(Place(module, scope, f"{scope}/{kind}" if scope else kind, kind))
-    return Tree(
+        places.append(ModulePlace(module, scope, f"{scope}/{kind}" if scope else kind, kind))
+    return ModelTree(
         root,
         tuple(places),
         {without_wrappers(name): parameter for name, parameter in root.named_parameters()},
-        Buffers(_owners(root)),
+        ModuleBuffers(_owners(root)),
         tuple(compiled),
         len(hidden),
     )
@@ -236,7 +236,7 @@ UNKNOWN: Final = ""
 
 
 @dataclass(slots=True)
-class Node:
+class TracedNode:
     """One operator, module or gradient.
 
     Attributes:
@@ -293,14 +293,14 @@ class Structure:
     """
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, TracedNode] = {}
         self.inputs: dict[str, Slot] = {}
         self.gradients: dict[str, list[str]] = {}
         self.losses: set[str] = set()
         self.scaled: set[str] = set()
         self.of_gradients: set[str] = set()
         self.fed: dict[str, list[str]] = {}
-        self.calls: dict[str, Call] = {}
+        self.calls: dict[str, NodeCall] = {}
         self.touched: set[str] = set()
         self.repeated = False
         self.again: set[str] = set()
@@ -309,13 +309,13 @@ class Structure:
         self.changed = self.fed_anew = False
         self._sent: dict[str, list[str] | None] = {}
 
-    def add(self, name: str, node: Node, after: str = "") -> None:
+    def add(self, name: str, node: TracedNode, after: str = "") -> None:
         """Adds a node that was not known. It stands behind the one that ran before it."""
         self.changed = True
         if after not in self.nodes or after == next(reversed(self.nodes)):
             self.nodes[name] = node
             return
-        nodes: dict[str, Node] = {}
+        nodes: dict[str, TracedNode] = {}
         for each, known in self.nodes.items():
             nodes[each] = known
             if each == after:
@@ -339,15 +339,15 @@ class Structure:
             self.doubted.discard(name)
             self.changed = True
 
-    def text_of(self, call: Call, name: str, inputs: Sequence[str], left_out: Collection[str] = ()) -> str:
-        """What the graph says of the arguments of a node: see ``Call.text``."""
+    def text_of(self, call: NodeCall, name: str, inputs: Sequence[str], left_out: Collection[str] = ()) -> str:
+        """What the graph says of the arguments of a node: see ``NodeCall.text``."""
         several = self.repeated or name in self.again or not self.again.isdisjoint(inputs)
         return call.text(name, inputs, left_out, self.touched, several=several)
 
-    def add_call(self, name: str, call: Call | None) -> None:
+    def add_call(self, name: str, call: NodeCall | None) -> None:
         """Notes the arguments of a node in this step; None: nothing tells them."""
         known = self.calls.get(name)
-        merged = (call or Call()) if known is None else known.merged(call or Call())
+        merged = (call or NodeCall()) if known is None else known.merged(call or NodeCall())
         if merged is not known:
             self.calls[name], self.changed = merged, True
 

@@ -22,11 +22,11 @@ import torch
 
 from tui_debugger.graph.categories import without_wrappers
 from tui_debugger.live.client.agent import Identity
-from tui_debugger.live.client.judging import Judge, Patience, StepMemory, watched
+from tui_debugger.live.client.judging import ClientJudge, ConsecutiveSteps, StepMemory, watched
 from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Verdict, WatchResult
 from tui_debugger.torch import captures
-from tui_debugger.torch.captures import Capture, Plan, Plans, Quick, Step, UnknownWatchpoints, measure
+from tui_debugger.torch.captures import Capture, CapturedStep, Plans, Quick, UnknownWatchpoints, WatchPlan, measure
 from tui_debugger.torch.distributed import Distribution, distribution_of
 from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of, tensors_of
 from tui_debugger.torch.flow import has_fractions
@@ -44,8 +44,8 @@ from tui_debugger.torch.internals import (
     version_of,
 )
 from tui_debugger.torch.optimizers import Steps
-from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, Structure, Tree, gradient_of, tree_of
+from tui_debugger.torch.recording import StepRecording
+from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, ModelTree, Structure, gradient_of, tree_of
 from tui_debugger.torch.verdicts import look_now
 from tui_debugger.watch.condition_table import CONDITIONS
 
@@ -73,7 +73,7 @@ class Previous:
         """Returns what Σ|x| of these values lies between; None where it has to be measured."""
         return self._sums.get(name)
 
-    def follow(self, step: Step) -> None:
+    def follow(self, step: CapturedStep) -> None:
         """Σ|x| of what the weights are now: it cannot have changed by more than Σ|cur − prev|. Saves measuring it."""
         sums: dict[str, tuple[float, float]] = {}
         for capture in step.entries:
@@ -120,7 +120,7 @@ class Grouping:
         others: by node name.
     """
 
-    groups: list[tuple[Plan, list[str], list[torch.Tensor]]] = field(default_factory=list)
+    groups: list[tuple[WatchPlan, list[str], list[torch.Tensor]]] = field(default_factory=list)
     others: list[tuple[str, torch.Tensor]] = field(default_factory=list)
 
 
@@ -149,7 +149,7 @@ class Lasting:
 
 def grouping(tensors: Iterable[tuple[str, torch.Tensor]], plans: Plans) -> Grouping:
     """Groups tensors by their plans, element types and devices."""
-    groups: dict[tuple[int, torch.dtype, torch.device], tuple[Plan, list[str], list[torch.Tensor]]] = {}
+    groups: dict[tuple[int, torch.dtype, torch.device], tuple[WatchPlan, list[str], list[torch.Tensor]]] = {}
     others: list[tuple[str, torch.Tensor]] = []
     for name, tensor in tensors:
         plan = plans.of(name)
@@ -164,7 +164,7 @@ def grouping(tensors: Iterable[tuple[str, torch.Tensor]], plans: Plans) -> Group
 
 
 def see_all(
-    step: Step, tensors: Grouping | Iterable[tuple[str, torch.Tensor]], plans: Plans, previous: Previous | None
+    step: CapturedStep, tensors: Grouping | Iterable[tuple[str, torch.Tensor]], plans: Plans, previous: Previous | None
 ) -> None:
     """Adds a line for each tensor, and begins its quick numbers: as few kernels as there can be.
 
@@ -204,7 +204,7 @@ def see_all(
     _compare(changed, step)
 
 
-def _compare(changed: Sequence[tuple[Capture, torch.Tensor, torch.Tensor]], step: Step) -> None:
+def _compare(changed: Sequence[tuple[Capture, torch.Tensor, torch.Tensor]], step: CapturedStep) -> None:
     """Σ|cur − prev| and Σ|prev|, in groups and pieces of a bounded size."""
     pieces = [piece for each in changed for piece in _pieces(*each)]
     difference: dict[int, list[int]] = {}
@@ -280,7 +280,7 @@ class Expectation:
         self._parameters: dict[str, torch.nn.Parameter] = {}
         self._by_gradient: dict[str, str] = {}
 
-    def know(self, tree: Tree) -> None:
+    def know(self, tree: ModelTree) -> None:
         """Learns which modules own which parameters."""
         names = {id(parameter): name for name, parameter in tree.parameters.items()}
         self._parameters = tree.parameters
@@ -439,7 +439,7 @@ ADDED: Final = "modules and weights that were put into the model after tdbg.atta
 """The things that are not recorded."""
 
 
-class Training:
+class TrainingState:
     """The state of a training.
 
     Attributes:
@@ -453,16 +453,16 @@ class Training:
     """
 
     def __init__(
-        self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer], recording: Recording
+        self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer], recording: StepRecording
     ) -> None:
         self._uncompiled = recording.every_operator and can_stand_back()
-        self.tree: Tree = tree_of(model, uncompiled=self._uncompiled)
+        self.tree: ModelTree = tree_of(model, uncompiled=self._uncompiled)
         self.distribution = Distribution()
         self.recording = recording
         self.previous = Previous()
         self.optimizers = list(optimizers)
         self.expectation = Expectation()
-        self.patience = Patience(self.expectation.excuses)
+        self.patience = ConsecutiveSteps(self.expectation.excuses)
         self.memory = StepMemory(ranks()[0])
         self._trained: set[str] = set()
         self._scopes: dict[int, str] = {}
@@ -711,7 +711,7 @@ class Training:
         """
         if self.optimizers:
             return
-        recording, left = self.recording, Step(0)
+        recording, left = self.recording, CapturedStep(0)
         found = [(name, each.grad) for name, each in self.tree.parameters.items() if each.grad is not None]
         see_all(left, [(gradient_of(name), gradient) for name, gradient in found], recording.plans, None)
         seen = {
@@ -796,7 +796,7 @@ class Training:
 
     def let_go(self) -> None:
         """Stops watching: nothing is held any more."""
-        self.recording.plans = Plans(Judge())
+        self.recording.plans = Plans(ClientJudge())
         self.previous.clear()
         self._lasting.clear()
         self._states.clear()

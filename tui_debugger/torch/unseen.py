@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 
 from tui_debugger.live.client.agent import Agent, ClientHit, ClientValue, Identity
-from tui_debugger.live.client.link import Settings
+from tui_debugger.live.client.link import LinkSettings
 from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import TensorMeta, TensorStats
@@ -75,7 +75,7 @@ class UnseenProbe:
         return None
 
 
-def tell_debugger(model: Any, why: str, settings: Settings) -> None:
+def tell_debugger(model: Any, why: str, settings: LinkSettings) -> None:
     """Tells a debugger that listens that it will see nothing of this training. Never fails."""
     with contextlib.suppress(Exception):
         agent = Agent(UnseenProbe(model, why), settings)

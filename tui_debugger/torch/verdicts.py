@@ -20,12 +20,20 @@ import torch
 
 from tui_debugger.arrays import Mask
 from tui_debugger.live.client.agent import ClientHit
-from tui_debugger.live.client.judging import Judge
+from tui_debugger.live.client.judging import ClientJudge
 from tui_debugger.model import AtLeast, ErrorBits, OperandState, TensorStats, Verdict, WatchResult
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.torch import exact
-from tui_debugger.torch.captures import OVERWRITTEN, Capture, Operand, Plan, Step, TensorGroup, offsets
-from tui_debugger.torch.exact import Doubles, Fetched, Waiting
+from tui_debugger.torch.captures import (
+    OVERWRITTEN,
+    Capture,
+    CapturedOperand,
+    CapturedStep,
+    TensorGroup,
+    WatchPlan,
+    offsets,
+)
+from tui_debugger.torch.exact import Doubles, HostNumbers, Waiting
 from tui_debugger.watch.evaluate import JudgingPlan, judging_plan
 
 SLACK: Final = 1e-3
@@ -36,12 +44,12 @@ _TINY: Final = {"float16": 6.2e-5, "bfloat16": 1.2e-38, "float32": 1.2e-38}
 """Smallest normal number: differences below it may be lost."""
 
 
-def suspects(captures: Sequence[Capture], fetched: Fetched) -> list[Capture]:
+def suspects(captures: Sequence[Capture], fetched: HostNumbers) -> list[Capture]:
     """Returns the screened tensors that have to be measured exactly.
 
     ``fetched`` has the numbers of those that have none of their own: a line of an earlier pass keeps its own.
     """
-    groups: dict[tuple[int, int], tuple[Plan, Fetched, list[int]]] = {}
+    groups: dict[tuple[int, int], tuple[WatchPlan, HostNumbers, list[int]]] = {}
     for number, capture in enumerate(captures):
         if capture.plan is not None:
             own = capture.fetched or fetched
@@ -49,12 +57,12 @@ def suspects(captures: Sequence[Capture], fetched: Fetched) -> list[Capture]:
     found: list[int] = []
     with np.errstate(all="ignore"):
         for plan, own, members in groups.values():
-            numbers = _Numbers([captures[number] for number in members], own)
+            numbers = _CaptureNumbers([captures[number] for number in members], own)
             found += np.array(members)[numbers.suspicious(plan)].tolist()
     return [captures[number] for number in sorted(found)]
 
 
-def lines(entries: Iterable[Capture | TensorGroup], fetched: Fetched) -> Iterator[Capture]:
+def lines(entries: Iterable[Capture | TensorGroup], fetched: HostNumbers) -> Iterator[Capture]:
     """The lines of a step, and of its groups those that have to be looked at exactly."""
     for entry in entries:
         if isinstance(entry, Capture):
@@ -65,11 +73,11 @@ def lines(entries: Iterable[Capture | TensorGroup], fetched: Fetched) -> Iterato
             yield from (entry.capture(number) for number in np.flatnonzero(found).tolist())
 
 
-class _Columns:
+class _QuickColumns:
     """The quick numbers of some tensors as columns: what is not known is NaN."""
 
     captures: Sequence[Capture] = ()
-    fetched: Fetched
+    fetched: HostNumbers
     count: Doubles
     slack: Doubles
     low: Doubles
@@ -82,7 +90,7 @@ class _Columns:
     ranged: Mask
     summed: Mask
 
-    def suspicious(self, plan: Plan) -> Mask:
+    def suspicious(self, plan: WatchPlan) -> Mask:
         """Tells which of them some watchpoint may hit, or cannot be judged for NaN or Inf."""
         found: Mask = ~(np.isfinite(self.low) & np.isfinite(self.high)) & self.ranged
         found |= ~np.isfinite(self.magnitude) & self.summed
@@ -168,10 +176,10 @@ class _Columns:
         return sums
 
 
-class _Numbers(_Columns):
+class _CaptureNumbers(_QuickColumns):
     """The numbers of lines of captures."""
 
-    def __init__(self, captures: Sequence[Capture], fetched: Fetched) -> None:
+    def __init__(self, captures: Sequence[Capture], fetched: HostNumbers) -> None:
         def column(places: list[int]) -> Doubles:
             return fetched.first(np.array(places, np.int64))
 
@@ -190,10 +198,10 @@ class _Numbers(_Columns):
         self.summed = np.array([each.magnitude >= 0 for each in captures], np.bool_)
 
 
-class _Grouped(_Columns):
+class _Grouped(_QuickColumns):
     """Those of a group: the same few for each of its tensors."""
 
-    def __init__(self, group: TensorGroup, fetched: Fetched) -> None:
+    def __init__(self, group: TensorGroup, fetched: HostNumbers) -> None:
         size, places, known = len(group.names), np.array(group.places, np.int64), offsets(group.kinds)
 
         def column(name: str, later: int = 0) -> Doubles:
@@ -215,7 +223,7 @@ _SUMMED_WIDER: Final = frozenset({"float16"})
 """Element types whose squares are never too large for the sum."""
 
 
-def rough_record(capture: Capture, fetched: Fetched) -> Record:
+def rough_record(capture: Capture, fetched: HostNumbers) -> Record:
     """Returns what the quick numbers of a screened line tell. Its counts say whether there are some, not how many."""
 
     def number(place: int) -> float:
@@ -253,7 +261,7 @@ def rough_record(capture: Capture, fetched: Fetched) -> Record:
     return Record(capture.meta, stats, ranges)
 
 
-def judge_step(step: Step, judge: Judge, *, recheck: bool) -> list[ClientHit]:
+def judge_step(step: CapturedStep, judge: ClientJudge, *, recheck: bool) -> list[ClientHit]:
     """Judges a step by the watchpoints: one transfer of quick numbers, and a second one when some are suspicious.
 
     Args:
@@ -264,7 +272,7 @@ def judge_step(step: Step, judge: Judge, *, recheck: bool) -> list[ClientHit]:
     return _hits(look_now(step, judge, recheck=recheck), judge, step)
 
 
-def look_now(step: Step, judge: Judge, *, recheck: bool = False) -> list[Capture]:
+def look_now(step: CapturedStep, judge: ClientJudge, *, recheck: bool = False) -> list[Capture]:
     """The lines of a step that may be findings, with their records: see ``judge_step``."""
     step.fetched = step.waiting.fetch(step.fetched)  # more may have come since they were fetched last
     seen = step if recheck else sorted(lines(step.entries, step.fetched), key=lambda each: each.order)
@@ -284,7 +292,11 @@ def look_now(step: Step, judge: Judge, *, recheck: bool = False) -> list[Capture
 
 
 def judge_one(
-    step: Step, capture: Capture, waiting: Waiting, judge: Judge, operands: Callable[[], Sequence[Operand]]
+    step: CapturedStep,
+    capture: Capture,
+    waiting: Waiting,
+    judge: ClientJudge,
+    operands: Callable[[], Sequence[CapturedOperand]],
 ) -> list[ClientHit]:
     """Returns what the watchpoints say about a tensor that was just made, whose numbers wait by themselves.
 
@@ -304,7 +316,7 @@ def judge_one(
     return _hits([capture], judge, step)
 
 
-def find_records(step: Step, captures: Sequence[Capture], judge: Judge) -> None:
+def find_records(step: CapturedStep, captures: Sequence[Capture], judge: ClientJudge) -> None:
     """Gives lines their records, exactly: of values that still are what they were, else what was found out then."""
     step.fetched = step.waiting.fetch(step.fetched)  # more may have come since they were fetched last
     pending: list[Capture] = []
@@ -330,7 +342,7 @@ def find_records(step: Step, captures: Sequence[Capture], judge: Judge) -> None:
             capture.record, capture.rough = rough_record(capture, fetched), True
 
 
-def values_of(step: Step, capture: Capture) -> torch.Tensor | None:
+def values_of(step: CapturedStep, capture: Capture) -> torch.Tensor | None:
     """The values of a line of a step, where they are there and still what they were."""
     fetched = capture.fetched or step.fetched
     if not capture.intact or capture.tensor is None:
@@ -349,7 +361,7 @@ _PLAIN_ROOTS: Final = (1e-12, 1e15)
 """Between these a root of Σx² made in float32 has neither lost its squares nor overflown."""
 
 
-def _agree(capture: Capture, record: Record, fetched: Fetched) -> bool:
+def _agree(capture: Capture, record: Record, fetched: HostNumbers) -> bool:
     """Tells whether values may be those that the quick numbers of a line were made of.
 
     Kernels of the program, NumPy, and the data of a weight write to tensors that do not count that.
@@ -357,7 +369,7 @@ def _agree(capture: Capture, record: Record, fetched: Fetched) -> bool:
     stats = record.stats
     if stats is None or not capture.screened or not stats.count:
         return True
-    numbers = _Numbers([capture], fetched)
+    numbers = _CaptureNumbers([capture], fetched)
     known = [float(each[0]) for each in (numbers.magnitude, numbers.energy) if not math.isnan(each[0])]
     low, high, energy = float(numbers.low[0]), float(numbers.high[0]), float(numbers.energy[0])
     if capture.extremes >= 0:
@@ -373,7 +385,7 @@ def _agree(capture: Capture, record: Record, fetched: Fetched) -> bool:
     return not _PLAIN_ROOTS[0] < energy < _PLAIN_ROOTS[1] or abs(energy - root) <= _SAME * energy
 
 
-def initial_hits(names: Iterable[str], records: Iterable[Record], judge: Judge) -> list[ClientHit]:
+def initial_hits(names: Iterable[str], records: Iterable[Record], judge: ClientJudge) -> list[ClientHit]:
     """Returns what the condition on initial values says about weights before the first step."""
     weights = list(zip(names, records, strict=True))
     found = judge.evaluate(weights, initial=True)
@@ -384,7 +396,7 @@ def initial_hits(names: Iterable[str], records: Iterable[Record], judge: Judge) 
     ]
 
 
-def _hits(captures: Sequence[Capture], judge: Judge, step: Step) -> list[ClientHit]:
+def _hits(captures: Sequence[Capture], judge: ClientJudge, step: CapturedStep) -> list[ClientHit]:
     hits: list[ClientHit] = []
     said: set[tuple[str, int, int]] = set()
     known = [(capture, capture.record) for capture in captures if capture.record is not None]
@@ -403,7 +415,7 @@ def _hits(captures: Sequence[Capture], judge: Judge, step: Step) -> list[ClientH
     return hits
 
 
-def _operands(capture: Capture, step: Step) -> tuple[tuple[str, OperandState], ...]:
+def _operands(capture: Capture, step: CapturedStep) -> tuple[tuple[str, OperandState], ...]:
     """What is known of the operands of a node, by what they were made of.
 
     An operand that is bad was made bad by the first of its sources; of a clean one all sources count as clean, unless
@@ -424,7 +436,7 @@ def _operands(capture: Capture, step: Step) -> tuple[tuple[str, OperandState], .
 _WORSE: Final = (OperandState.CLEAN, OperandState.INFINITE, OperandState.NAN)
 
 
-def _state_of(operand: Operand, fetched: Fetched | None) -> OperandState | None:
+def _state_of(operand: CapturedOperand, fetched: HostNumbers | None) -> OperandState | None:
     if operand.state is not None:
         return operand.state
     if operand.seen is not None:
@@ -455,7 +467,7 @@ def _some(stats: TensorStats | None) -> TensorStats | None:
     return replace(stats, sum_squares=math.nan, at_least=AtLeast.NAN | AtLeast.INF)
 
 
-def _unknown_where_rough(results: Sequence[WatchResult], capture: Capture, judge: Judge) -> list[WatchResult]:
+def _unknown_where_rough(results: Sequence[WatchResult], capture: Capture, judge: ClientJudge) -> list[WatchResult]:
     """Returns results of a record that is rough: no expression can be judged by it."""
     expressions = [each for each in judge.watchpoints(capture.name) if judging_plan(each).expression is not None]
     unknown = [WatchResult(each.id, each.condition, Verdict.CANNOT_JUDGE, ErrorBits.NO_VALUE) for each in expressions]

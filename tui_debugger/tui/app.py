@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tui_debugger.diagnose.headline import Headline
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
-    from tui_debugger.session.comparison import Against
+    from tui_debugger.session.comparison import ComparedRun
     from tui_debugger.session.live import LiveSession
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.live import LiveControl
@@ -102,7 +102,7 @@ class Runnable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartSettings:
     """The settings of the start page.
 
     Attributes:
@@ -166,7 +166,7 @@ class TdbgApp(App[int | Path]):
 
     def __init__(
         self,
-        open_session: OpenSession | Start | None = None,
+        open_session: OpenSession | StartSettings | None = None,
         *,
         live: LiveControl | None = None,
         title: str = "",
@@ -177,7 +177,7 @@ class TdbgApp(App[int | Path]):
         freeze: Callable[[], None] | None = None,
         config: Config | None = None,
         judged: Callable[[str, Headline], None] | None = None,
-        against: Against | None = None,
+        against: ComparedRun | None = None,
     ) -> None:
         """Reads nothing before the first frame.
 
@@ -210,7 +210,7 @@ class TdbgApp(App[int | Path]):
         self.theme = "tdbg"
         self.animation_level = "none"
         self._written = WrittenLines()
-        self._open_session = None if isinstance(open_session, Start) else open_session
+        self._open_session = None if isinstance(open_session, StartSettings) else open_session
         self._judged = judged
         self._against = against
         self._live = live
@@ -227,7 +227,7 @@ class TdbgApp(App[int | Path]):
             settled=self._freeze,
             forget=self._written.forget,
         )
-        self.start_page = self._make_start_page(open_session) if isinstance(open_session, Start) else None
+        self.start_page = self._make_start_page(open_session) if isinstance(open_session, StartSettings) else None
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Returns what changes colours on their way to the terminal, that of the theme first."""
@@ -279,7 +279,7 @@ class TdbgApp(App[int | Path]):
         elif self._open_session is not None:
             self.main.work.run("open", self._open_session, self._opened, self._unopened)
 
-    def _make_start_page(self, start: Start) -> StartPage:
+    def _make_start_page(self, start: StartSettings) -> StartPage:
         from tui_debugger.tui.start_page import StartPage
 
         def chosen(path: Path) -> None:
@@ -389,13 +389,13 @@ def _colors_of(name: str) -> LineFilter | None:
 
 def follow_directory(session: Session, on_change: Callable[[Changes], None]) -> Runnable:
     """Returns a follower for sources that can grow."""
-    from tui_debugger.sources.follow import Follower
+    from tui_debugger.sources.follow import DiskFollower
 
-    return Follower(session, on_change)
+    return DiskFollower(session, on_change)
 
 
 def run_app(
-    open_session: OpenSession | Start,
+    open_session: OpenSession | StartSettings,
     *,
     title: str = "",
     recommended: bool | None = None,
@@ -403,7 +403,7 @@ def run_app(
     step: int | None = None,
     config: Config | None = None,
     judged: Callable[[str, Headline], None] | None = None,
-    against: Against | None = None,
+    against: ComparedRun | None = None,
     opening: Callable[[Path], OpenSession] | None = None,
 ) -> int:
     """Runs the screen and returns the exit code: 0, or 2 when the run could not be opened or the screen broke.

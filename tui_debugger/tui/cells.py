@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tui_debugger.config import in_use
 from tui_debugger.model import Category, ErrorBits, Verdict, Watchpoint
-from tui_debugger.stats.fields import TENSOR_TABLE, Field, Form
+from tui_debugger.stats.fields import TENSOR_TABLE, Form, StatisticField
 from tui_debugger.stats.health import Health
 from tui_debugger.text.health import GLYPHS
 from tui_debugger.text.hits import param_words
@@ -22,7 +22,7 @@ from tui_debugger.text.numbers import number, percent
 from tui_debugger.text.tensors import amount
 from tui_debugger.tui import theme
 from tui_debugger.tui.widgets.text import Cell
-from tui_debugger.tui.widgets.virtual_table import Column
+from tui_debugger.tui.widgets.virtual_table import TableColumn
 from tui_debugger.watch.condition_table import CONDITIONS, not_finite_words
 from tui_debugger.watch.recommended import RECOMMENDED
 from tui_debugger.watch.text import format_selection
@@ -68,15 +68,15 @@ HEALTH_STYLES: Final[Mapping[Health, Style]] = {
 _WIDTHS: Final = {Form.COUNT: 5, Form.REAL: 10, Form.PERCENT: 6}
 
 
-def _columns(fields: Sequence[Field]) -> tuple[Column, ...]:
-    return tuple(Column(field.on_screen, _WIDTHS[field.form], right=True) for field in fields)
+def _columns(fields: Sequence[StatisticField]) -> tuple[TableColumn, ...]:
+    return tuple(TableColumn(field.on_screen, _WIDTHS[field.form], right=True) for field in fields)
 
 
 COUNT_COLUMNS: Final = _columns(TENSOR_TABLE[:2])
 EXTREME_COLUMNS: Final = _columns(TENSOR_TABLE[2:4])
 
 
-def statistic_columns() -> tuple[Column, ...]:
+def statistic_columns() -> tuple[TableColumn, ...]:
     """Returns the columns that the user chose, or the usual ones."""
     return _columns(in_use().table("tensors"))
 
@@ -103,7 +103,7 @@ def statistic_cells(stats: TensorStats | None, unknown: str = theme.NONE) -> lis
     return _empty_cells(unknown, len(fields)) if stats is None else [_statistic_cell(field, stats) for field in fields]
 
 
-def _statistic_cell(field: Field, stats: TensorStats) -> Cell:
+def _statistic_cell(field: StatisticField, stats: TensorStats) -> Cell:
     value = field.value(stats)
     if field.form is Form.REAL:
         return number(value)

@@ -18,7 +18,7 @@ from tui_debugger.tui.cells import ResultCounts
 from tui_debugger.tui.header import Status
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.views.view import ViewChanges, notify_views
-from tui_debugger.tui.work import MIN_INTERVAL, QUICK, QUICK_PAIRS, Report, one_line
+from tui_debugger.tui.work import MIN_INTERVAL, QUICK, QUICK_PAIRS, JobProgress, one_line
 
 if TYPE_CHECKING:
     from tui_debugger.arrays import Mask
@@ -51,12 +51,12 @@ class LiveStops(Protocol):
     def why_not(self) -> str:
         """Says why the training of this rank cannot check again."""
 
-    def recheck(self, ranks: Sequence[int], report: Report) -> None:
+    def recheck(self, ranks: Sequence[int], report: JobProgress) -> None:
         """Has trainings check again the values that they hold. For workers."""
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class CheckState:
     """Everything that checks found in the run so far.
 
     Attributes:
@@ -82,7 +82,7 @@ class Known:
     edition: int | None = None
 
 
-class Checker:
+class CheckController:
     """Runs checks in a worker and keeps the hit list honest."""
 
     def __init__(
@@ -158,7 +158,9 @@ class Checker:
 
     # -- starting --------------------------------------------------------------------------------
 
-    def _run(self, job: Callable[[Report], Known], asked: Sequence[Pair] = (), *, by_key: bool = False) -> None:
+    def _run(
+        self, job: Callable[[JobProgress], CheckState], asked: Sequence[Pair] = (), *, by_key: bool = False
+    ) -> None:
         """Starts a check.
 
         Args:
@@ -175,7 +177,7 @@ class Checker:
         """Checks the first of some sets of pairs that is quick to check; else says what the last one would cost."""
         session = self._session
 
-        def work(report: Report) -> Known:
+        def work(report: JobProgress) -> CheckState:
             cost = 0
             for pairs in wanted:
                 cost = session.size(pairs)  # a small run: what of it has to be read is found out once, by the check
@@ -202,7 +204,7 @@ class Checker:
             return
         session = self._session
 
-        def work(report: Report) -> None:
+        def work(report: JobProgress) -> None:
             ranks = session.ranks()
             for at, rank in enumerate(ranks):
                 report(Progress(at, len(ranks), f"finding the order of the steps: rank {rank}"))
@@ -226,11 +228,11 @@ class Checker:
         """Shows what a training found that stopped."""
         session, pairs = self._session, self._pairs()
         if not pairs:
-            self._show(Known(None, None, None))
+            self._show(CheckState(None, None, None))
             return
         self._announced = not announce
 
-        def work(report: Report) -> Known:
+        def work(report: JobProgress) -> CheckState:
             return known(session, session.known(pairs) or check_parts(session, pairs, report))
 
         self._run(work)
@@ -244,7 +246,7 @@ class Checker:
             return
         pairs = self._pairs()
         if not pairs or self._nothing_to_check:
-            self._show(Known(None, None, None))
+            self._show(CheckState(None, None, None))
         elif self._context.work.busy("check") and self._asked.issuperset(pairs):
             self._postponed = True  # the check that runs comes to this step, unless it turns out to be too large
         elif session.fresh(pairs):
@@ -270,7 +272,7 @@ class Checker:
             self._context.say(live.why_not(), bad=True)
             return
 
-        def work(report: Report) -> Known:
+        def work(report: JobProgress) -> CheckState:
             live.recheck(ranks, report)
             return known(session, session.known(pairs) or check_parts(session, pairs, report))
 
@@ -322,7 +324,7 @@ class Checker:
             return
         session = self._session
 
-        def work(report: Report) -> Known:
+        def work(report: JobProgress) -> CheckState:
             for step in steps:
                 result = session.check(session.pairs(None, (step,)), report)
                 if result.cancelled or result.hits.findings:
@@ -333,7 +335,7 @@ class Checker:
 
     # -- results ---------------------------------------------------------------------------------
 
-    def _take(self, found: Known) -> None:
+    def _take(self, found: CheckState) -> None:
         self._context.state.too_large = found.too_large
         if found.searched_to is not None:
             self._step_found(found, found.searched_to)
@@ -345,7 +347,7 @@ class Checker:
             if found.checked is None or not found.checked.cancelled:
                 self.step_reset()
 
-    def checked(self, found: Known) -> None:
+    def checked(self, found: CheckState) -> None:
         """Shows what is known after a check, or after a part of one."""
         context, checked = self._context, found.checked
         self._show(found)
@@ -378,7 +380,7 @@ class Checker:
             rest = "" if there else f", {key_of('next_hit')} goes to the first"
             context.say(f"{place}: {plural(count, 'hit')}{rest}")
 
-    def _step_found(self, found: Known, searched_to: int) -> None:
+    def _step_found(self, found: CheckState, searched_to: int) -> None:
         """Continue ended."""
         context, checked = self._context, found.checked
         rank = context.state.rank
@@ -420,7 +422,7 @@ class Checker:
         self._show_state()
         if self._nothing_to_check:
             self._context.work.cancel("check")
-            self._show(Known(None, None, None))
+            self._show(CheckState(None, None, None))
             return
         if result is None and self._live is None:
             self.opened()
@@ -434,7 +436,7 @@ class Checker:
         else:
             self._check_if_quick([again])
 
-    def _show(self, found: Known) -> None:
+    def _show(self, found: CheckState) -> None:
         """Draws the hit list and what counts hits."""
         state, result = self._context.state, found.result
         changed = result is not state.result
@@ -492,7 +494,7 @@ class Checker:
         """Works out the cause that the headline names; without one it stays as it is."""
         session, state = self._session, self._context.state
 
-        def work(report: Report) -> Headline:
+        def work(report: JobProgress) -> Headline:
             from tui_debugger.diagnose.headline import with_reason
 
             return with_reason(about, session, report)
@@ -612,7 +614,7 @@ class Checker:
             pane.searched()
             return
 
-        def work(_: Report) -> Mask | None:
+        def work(_: JobProgress) -> Mask | None:
             from tui_debugger.tui.panes.hit_rows import found_in
 
             if pattern is None:
@@ -713,39 +715,41 @@ def _checked_text(result: CheckResult) -> str:
     return steps_text(steps) + (f", {plural(len(ranks), 'rank')}" if len(ranks) > 1 else "")
 
 
-def _unsure(found: Known) -> str:
+def _unsure(found: CheckState) -> str:
     """Returns what has to be said behind "no hit"."""
     return ", but not all could be judged" if found.tally is not None and found.tally.doubts else ""
 
 
-def known(session: Session, checked: CheckResult | None = None, *, final: bool = True, too_large: int = 0) -> Known:
+def known(
+    session: Session, checked: CheckResult | None = None, *, final: bool = True, too_large: int = 0
+) -> CheckState:
     """Returns everything that checks found in the run, with its counts and the answer that it gives.
 
     Args:
         session: the run.
         checked: the check that ended with it.
         final: False for a part of a running check.
-        too_large: see ``Known``.
+        too_large: see ``CheckState``.
     """
     from tui_debugger.diagnose.headline import headline
 
     edition = session.results_edition
     result = session.so_far()
     if result is None:
-        return Known(None, None, None, checked, final, too_large, edition=edition)
+        return CheckState(None, None, None, checked, final, too_large, edition=edition)
     result.hits.across_ranks()  # the rows of the hit list need it, and it takes as long as there are hits
     run = session.pairs()
     unchecked = len({step for _, step in result.not_checked(run)})
     answer = headline(result, run, ongoing=session.ongoing) if result.watchpoints else None
     counts = ResultCounts.of(result)
-    return Known(result, counts, answer, checked, final, too_large, unchecked=unchecked, edition=edition)
+    return CheckState(result, counts, answer, checked, final, too_large, unchecked=unchecked, edition=edition)
 
 
 _REST: Final = 10
 """Times as long as it took to count what was found nothing is counted: a check of many hits is no counting of them."""
 
 
-def check_parts(session: Session, pairs: Sequence[Pair], report: Report) -> CheckResult:
+def check_parts(session: Session, pairs: Sequence[Pair], report: JobProgress) -> CheckResult:
     """Checks, telling what was found so far at most four times a second; less often where counting it takes long."""
     due = time.monotonic() + MIN_INTERVAL
 

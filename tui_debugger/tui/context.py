@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tui_debugger.graph.search import NodeQuery
-from tui_debugger.tui.work import Report
+from tui_debugger.tui.work import JobProgress
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tui_debugger.tui.panes.stack import StackPane
     from tui_debugger.tui.panes.tensors import TensorsPane
     from tui_debugger.tui.panes.watchpoints import WatchpointsPane
-    from tui_debugger.tui.work import Workers
+    from tui_debugger.tui.work import JobRunner
 
 
 T = TypeVar("T")
@@ -120,7 +120,7 @@ class Context:
     app: App[Any]
     session: Session
     state: ScreenState
-    work: Workers
+    work: JobRunner
     nodes_pane: NodesPane
     stack_pane: StackPane
     watchpoints_pane: WatchpointsPane
@@ -217,7 +217,7 @@ class NodeFilter:
         rank, step, query = context.state.rank, context.state.step, context.state.query
         context.nodes_pane.show_query(query, context.chip_names(context.nodes_pane))
 
-        def work(_: Report) -> _KeptNodes:
+        def work(_: JobProgress) -> _KeptNodes:
             rows = session.select(rank, query, step)
             keep = None if bool(rows.all()) else session.tree(rank).keep_mask(rows)
             return _KeptNodes(keep, int(rows.sum()))

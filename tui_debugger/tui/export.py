@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tui_debugger.model import TensorKey
     from tui_debugger.session import CheckResult
     from tui_debugger.tui.context import Context
-    from tui_debugger.tui.work import Report
+    from tui_debugger.tui.work import JobProgress
 
 
 Cells = Sequence[object]
@@ -371,7 +371,7 @@ def _whole(cell: Cell) -> str:
 REPORT_NAME = "tdbg-report.md"
 
 
-class Reporter:
+class ReportExporter:
     """Asks for a file name and writes the report there; nothing is checked again."""
 
     def __init__(self, context: Context, typed: str) -> None:
@@ -409,7 +409,7 @@ class Reporter:
     def _write(self, result: CheckResult, path: Path, dump: Path) -> None:
         session, typed = self._context.session, self._typed
 
-        def job(progress: Report) -> Path:
+        def job(progress: JobProgress) -> Path:
             from tui_debugger.check.verdicts import judge
             from tui_debugger.diagnose.report import gather, markdown
 

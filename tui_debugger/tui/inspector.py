@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tui_debugger.model import TensorKey
 from tui_debugger.text.tensors import short_names, step_text
 from tui_debugger.tui.export import check_path, file_stem
-from tui_debugger.tui.work import Report
+from tui_debugger.tui.work import JobProgress
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class _Tensors:
+class _ShownTensors:
     """The tensors of a node, before (``measured`` False) or after they were read."""
 
     rank: int
@@ -31,7 +31,7 @@ class _Tensors:
 
 
 @dataclass(eq=False)
-class _Listing:
+class _UnmeasuredTensors:
     """The tensors of a node before they are measured, for where that takes long.
 
     Attributes:
@@ -39,7 +39,7 @@ class _Listing:
         wanted: they are to be shown as soon as they are listed.
     """
 
-    found: _Tensors | None = None
+    found: _ShownTensors | None = None
     wanted: bool = False
 
 
@@ -125,7 +125,7 @@ class Inspector:
         self._follower = CursorFollower(context, self._load, at_once=self._in_sight)
         self._counter = CursorFollower(context, self.count_hits)
         self._slow: asyncio.TimerHandle | None = None
-        self._listing: _Listing | None = None
+        self._listing: _UnmeasuredTensors | None = None
         self._shown: tuple[int, int] | None = None
         self._stack_of: tuple[NodeTable, int] | None = None
         self._listed: tuple[int, int | None, int] | None = None
@@ -198,14 +198,14 @@ class Inspector:
             context.tensors_pane.show(self._named(nodes, row), (), measured=True, empty=f"no step is {context.kept}")
             return
 
-        listing = _Listing()
+        listing = _UnmeasuredTensors()
 
-        def work(report: Report) -> _Tensors:
+        def work(report: JobProgress) -> _ShownTensors:
             rows = session.tensor_rows(rank, step, row, every=True)
-            listing.found = _Tensors(rank, step, row, rows, measured=False)
+            listing.found = _ShownTensors(rank, step, row, rows, measured=False)
             if listing.wanted:
                 report.partial(listing.found)
-            return _Tensors(rank, step, row, session.measure(rows, report), measured=True)
+            return _ShownTensors(rank, step, row, session.measure(rows, report), measured=True)
 
         def slow() -> None:
             listing.wanted = self._listing is listing  # else it was measured meanwhile, or another one is
@@ -233,7 +233,7 @@ class Inspector:
         reason = "this node has no source stack" if len(nodes.stacks) else "there are no source stacks"
         self._context.stack_pane.show_node(nodes.stack(row), reason)
 
-    def _show_tensors(self, found: _Tensors) -> None:
+    def _show_tensors(self, found: _ShownTensors) -> None:
         """Shows the tensors; where measuring them takes long, first without statistics."""
         if found.measured:
             self._measured()
@@ -300,7 +300,7 @@ class Inspector:
 
         session, rank, pattern = self._session, context.state.rank, pane.pattern
 
-        def work(_: Report) -> SourceLineRows:
+        def work(_: JobProgress) -> SourceLineRows:
             index = session.stack_index(rank)
             return SourceLineRows.of(search(index, pattern.test) if pattern is not None else index)
 
@@ -321,7 +321,7 @@ class Inspector:
         context, session = self._context, self._session
         rank, step, result = context.state.rank, context.state.step, context.state.result
 
-        def work(_: Report) -> LineHits:
+        def work(_: JobProgress) -> LineHits:
             if result is None or not len(result.hits):
                 return LineHits()
             return line_hits(session.stack_index(rank), len(session.nodes(rank)), result, (rank, step))

@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.errors import CancelledError
-from tui_debugger.live.wire import Phase, Stop
+from tui_debugger.live.wire import Phase, TrainingStop
 from tui_debugger.session.live_events import LiveEvent, LiveKind
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural, size
@@ -23,12 +23,12 @@ from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.context import ScreenState
-from tui_debugger.tui.dialogs.modal import Line, Modal
+from tui_debugger.tui.dialogs.modal import Modal, PlainLine
 from tui_debugger.tui.header import Status, answer_cells, checking_text, coverage_text, position_text
 from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.views.view import ViewChanges, notify_views
 from tui_debugger.tui.widgets.bars import HeaderLines, progress_line
-from tui_debugger.tui.work import MIN_INTERVAL, Report, one_line
+from tui_debugger.tui.work import MIN_INTERVAL, JobProgress, one_line
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tui_debugger.session.live import LiveSession
     from tui_debugger.session.live_events import LiveState
     from tui_debugger.sources.base import Changes
-    from tui_debugger.tui.checker import Checker
+    from tui_debugger.tui.checker import CheckController
     from tui_debugger.tui.context import Context
     from tui_debugger.tui.navigator import Navigator
 
@@ -216,7 +216,7 @@ class WaitingScreen(Modal[None]):
     def body(self) -> Iterable[Widget]:
         """Lays out the text without frames at its sides, so that it can be selected."""
         with VerticalScroll(id="page"):
-            yield Line(id="lines")
+            yield PlainLine(id="lines")
 
     def on_mount(self) -> None:
         """Arrow keys scroll."""
@@ -257,7 +257,7 @@ class WaitingScreen(Modal[None]):
         for refusal in reversed(self._refusals):
             lines += ["", Content.styled(f"✗ refused: {clean(refusal)}", f"bold {ORANGE}")]
         parts = [Content(line) if isinstance(line, str) else line for line in lines]
-        self.query_one("#lines", Line).show(Content("\n").join(parts))
+        self.query_one("#lines", PlainLine).show(Content("\n").join(parts))
 
     def action_cancel(self) -> None:
         """Esc and q: leaves the program."""
@@ -310,12 +310,12 @@ class LiveControl:
         self._stays = stays
         self._context: Context | None = None
         self._navigator: Navigator | None = None
-        self._checker: Checker | None = None
+        self._checker: CheckController | None = None
         self._start: Callable[[Session], None] = lambda _: None
         self._unsubscribe: Callable[[], None] = lambda: None
         self._waiting_page: WaitingScreen | None = None
         self._opening = False
-        self._stops: dict[int, Stop] = {}
+        self._stops: dict[int, TrainingStop] = {}
         self._events: deque[LiveEvent] = deque(maxlen=EVENTS)
         self._last_taken = 0.0
         self._delayed: Timer | None = None
@@ -374,7 +374,7 @@ class LiveControl:
         context.app.push_screen(page)
         self.show_past_events()  # what came before anybody listened
 
-    def connect(self, navigator: Navigator, checker: Checker) -> None:
+    def connect(self, navigator: Navigator, checker: CheckController) -> None:
         """The first graph is there, and with it the controllers of the panes."""
         self._navigator, self._checker = navigator, checker
 
@@ -405,7 +405,7 @@ class LiveControl:
         if session.ranks() and not self._opening:
             self._opening = True
 
-            def job(report: Report) -> Session:
+            def job(report: JobProgress) -> Session:
                 session.refresh()
                 session.open(report)
                 return session
@@ -454,7 +454,7 @@ class LiveControl:
         """Says why a command cannot go to the training of this rank."""
         return why_refused(self.here)
 
-    def recheck(self, ranks: Sequence[int], report: Report) -> None:
+    def recheck(self, ranks: Sequence[int], report: JobProgress) -> None:
         """Has trainings check again the values that they hold. For workers."""
         self.session.recheck(ranks, report)
 
@@ -485,7 +485,7 @@ class LiveControl:
 
     # -- commands ----------------------------------------------------------------------------------
 
-    def _order(self, work: Callable[[Report], None]) -> None:
+    def _order(self, work: Callable[[JobProgress], None]) -> None:
         """Sends a command from a worker; a second one before the first was taken is a key pressed twice."""
         if not self._screen.work.busy("order"):
             self._screen.work.run("order", work, lambda _: None, self._order_failed)
@@ -524,7 +524,7 @@ class LiveControl:
             return
         self._ran_from = self._position
 
-        def work(report: Report) -> None:
+        def work(report: JobProgress) -> None:
             self.session.run(steps, ranks, stop_at_inf=False, progress=report)
 
         self._order(work)

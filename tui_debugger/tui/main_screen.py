@@ -27,7 +27,7 @@ from tui_debugger.tui.panes.tensors import TensorsPane
 from tui_debugger.tui.panes.watchpoints import WatchpointsPane
 from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar, TabStrip, opening_lines
 from tui_debugger.tui.widgets.line_window import CachedColumn, CachedGround, CachedRow
-from tui_debugger.tui.work import Delivery, Workers
+from tui_debugger.tui.work import Delivery, JobRunner
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tui_debugger.model import Hit
     from tui_debugger.session import CheckResult, Session
     from tui_debugger.sources.base import Changes
-    from tui_debugger.tui.checker import Checker
+    from tui_debugger.tui.checker import CheckController
     from tui_debugger.tui.context import Context, NodeFilter, ScreenState
     from tui_debugger.tui.inspector import Inspector
     from tui_debugger.tui.live import LiveControl
@@ -72,7 +72,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
 
     state: ScreenState
     navigator: Navigator
-    checker: Checker
+    checker: CheckController
     watcher: Watcher
     inspector: Inspector
     node_filter: NodeFilter
@@ -104,7 +104,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self.run_title = title
         self.session: Session | None = None
         self.live = live
-        self.work = Workers(self.post_message, self._failed, self.update_header)
+        self.work = JobRunner(self.post_message, self._failed, self.update_header)
         self.header = HeaderBar()
         self.footer = FooterBar()
         self.nodes_pane = NodesPane()
@@ -171,9 +171,9 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
 
     def start(self, session: Session) -> None:
         """Shows the run that is open, checks what is quick to check."""
-        from tui_debugger.tui.checker import Checker
+        from tui_debugger.tui.checker import CheckController
         from tui_debugger.tui.context import NodeFilter
-        from tui_debugger.tui.export import Copier, Reporter
+        from tui_debugger.tui.export import Copier, ReportExporter
         from tui_debugger.tui.inspector import Inspector
         from tui_debugger.tui.navigator import Navigator
         from tui_debugger.tui.view_opener import ViewOpener
@@ -189,7 +189,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self.watcher = Watcher(
             context, self.node_filter, self._recommended, self._watchpoints_changed, grew=self._load_nodes
         )
-        self.checker = Checker(
+        self.checker = CheckController(
             context,
             self.inspector,
             self.watcher,
@@ -208,7 +208,11 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
             first_step=self._first_step,
         )
         self.views = ViewOpener(context, self.inspector, self.navigator)
-        helpers = (self.node_filter, Copier(context), Reporter(context, self.run_title if self.live is None else ""))
+        helpers = (
+            self.node_filter,
+            Copier(context),
+            ReportExporter(context, self.run_title if self.live is None else ""),
+        )
         for controller in (self.navigator, self.checker, self.watcher, self.inspector, self.views, *helpers):
             self.handlers |= controller.handlers()
         if self.live is not None:

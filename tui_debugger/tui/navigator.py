@@ -18,21 +18,21 @@ from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import short_names
 from tui_debugger.tui.cells import CATEGORY_LABELS
 from tui_debugger.tui.checker import steps_after
-from tui_debugger.tui.work import Report
+from tui_debugger.tui.work import JobProgress
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
-    from tui_debugger.graph.tree import Tree
+    from tui_debugger.graph.tree import ScopeTree
     from tui_debugger.session import CheckResult, Session
     from tui_debugger.sources.base import Changes
-    from tui_debugger.tui.checker import Checker
+    from tui_debugger.tui.checker import CheckController
     from tui_debugger.tui.context import Context, NodeFilter
     from tui_debugger.tui.inspector import Inspector
     from tui_debugger.tui.watcher import Watcher
 
 
 @dataclass(frozen=True, eq=False)
-class _Nodes:
+class _RankNodesView:
     """The nodes of a rank.
 
     Attributes:
@@ -43,7 +43,7 @@ class _Nodes:
 
     rank: int
     nodes: NodeTable
-    tree: Tree
+    tree: ScopeTree
     notes: tuple[str, ...]
     closed: Mask
 
@@ -56,7 +56,7 @@ class Navigator:
         context: Context,
         inspector: Inspector,
         watcher: Watcher,
-        checker: Checker,
+        checker: CheckController,
         node_filter: NodeFilter,
         *,
         first_rank: int | None,
@@ -125,14 +125,16 @@ class Navigator:
         """Reads the nodes of the current rank."""
         session, rank = self._session, self._context.state.rank
 
-        def work(report: Report) -> _Nodes:
+        def work(report: JobProgress) -> _RankNodesView:
             nodes = session.nodes(rank, report)
             tree = session.tree(rank)
-            return _Nodes(rank, nodes, tree, node_notes(nodes), ~tree.any_below(nodes.category != Category.CONSTANT))
+            return _RankNodesView(
+                rank, nodes, tree, node_notes(nodes), ~tree.any_below(nodes.category != Category.CONSTANT)
+            )
 
         self._context.work.run("nodes", work, self._show_nodes)
 
-    def _show_nodes(self, loaded: _Nodes) -> None:
+    def _show_nodes(self, loaded: _RankNodesView) -> None:
         """Shows the nodes with filter and marks, and goes to a hit that waited for them."""
         context = self._context
         context.nodes_pane.show(loaded.nodes, loaded.tree, loaded.notes, loaded.closed)

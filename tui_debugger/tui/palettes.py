@@ -30,7 +30,7 @@ _STEPS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Palette:
+class ThemePalette:
     """The colours of a theme.
 
     Attributes:
@@ -51,7 +51,7 @@ class Palette:
     lightest: Color = field(default=WHITE)
 
 
-LIGHT: Final = Palette(
+LIGHT: Final = ThemePalette(
     ground="#fcfcfa",
     text={
         theme.BACKGROUND: "#fcfcfa",
@@ -74,7 +74,7 @@ LIGHT: Final = Palette(
     contrast=4.5,
     mirrored=True,
 )
-HIGH_CONTRAST: Final = Palette(
+HIGH_CONTRAST: Final = ThemePalette(
     ground="#000000",
     text={
         theme.BACKGROUND: "#000000",
@@ -94,7 +94,7 @@ HIGH_CONTRAST: Final = Palette(
     },
     contrast=7.0,
 )
-PALETTES: Final[Mapping[str, Palette]] = {"light": LIGHT, "high-contrast": HIGH_CONTRAST}
+PALETTES: Final[Mapping[str, ThemePalette]] = {"light": LIGHT, "high-contrast": HIGH_CONTRAST}
 
 
 def recoloring(name: str) -> LineFilter | None:
@@ -107,7 +107,7 @@ def recoloring(name: str) -> LineFilter | None:
 class Recolored(LineFilter):
     """Draws in the colours of a palette."""
 
-    def __init__(self, palette: Palette) -> None:
+    def __init__(self, palette: ThemePalette) -> None:
         super().__init__()
         self._text = lru_cache(4096)(_Recolor(palette, pixels=False))
         self._pixels = lru_cache(4096)(_Recolor(palette, pixels=True))
@@ -125,7 +125,7 @@ class Recolored(LineFilter):
 class _Recolor:
     """Changes a style; what is drawn without colours gets those of text on the ground."""
 
-    palette: Palette
+    palette: ThemePalette
     pixels: bool
 
     def __call__(self, style: Style) -> Style:
@@ -232,7 +232,7 @@ def _is_grey(color: Color) -> bool:
     return max(color.rgb) - min(color.rgb) < 24
 
 
-def _readable(text: Color, behind: Color, palette: Palette) -> Color:
+def _readable(text: Color, behind: Color, palette: ThemePalette) -> Color:
     """Returns a colour moved towards black or white, whichever is further from what is behind, until it can be read."""
     if contrast(text, behind) >= palette.contrast:
         return text

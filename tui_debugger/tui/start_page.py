@@ -29,22 +29,22 @@ from tui_debugger.tui.panes.pane import Pane
 from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar
 from tui_debugger.tui.widgets.line_window import CachedGround
 from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
-from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
-from tui_debugger.tui.work import MIN_INTERVAL, Delivery, Report, Workers, one_line
+from tui_debugger.tui.widgets.virtual_table import LazyRows, TableColumn, VirtualTable
+from tui_debugger.tui.work import MIN_INTERVAL, Delivery, JobProgress, JobRunner, one_line
 
 if TYPE_CHECKING:
     from tui_debugger.model import Progress
     from tui_debugger.session.dumps import KnownDump, LastVerdict, Overview
 
 COLUMNS: Final = (
-    Column("dump", 24, elastic=3, frozen=True),
-    Column("last verdict", 22, elastic=4, searched=False),
-    Column("written", 7, right=True, searched=False),
-    Column("steps", 9, right=True, searched=False),
-    Column("ranks", 5, right=True, searched=False),
-    Column("opened", 6, right=True, searched=False),
-    Column("framework", 16),
-    Column("layout", 10, elastic=2),
+    TableColumn("dump", 24, elastic=3, frozen=True),
+    TableColumn("last verdict", 22, elastic=4, searched=False),
+    TableColumn("written", 7, right=True, searched=False),
+    TableColumn("steps", 9, right=True, searched=False),
+    TableColumn("ranks", 5, right=True, searched=False),
+    TableColumn("opened", 6, right=True, searched=False),
+    TableColumn("framework", 16),
+    TableColumn("layout", 10, elastic=2),
 )
 VERDICTS: Final = {"finding": ("✗", theme.FINDING), "clean": ("●", theme.GOOD)}
 """Glyph and style by the outcome of a verdict."""
@@ -219,7 +219,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
             with_recent: also lists recent dumps that lie elsewhere.
         """
         super().__init__()
-        self.work = Workers(self.post_message, self._failed)
+        self.work = JobRunner(self.post_message, self._failed)
         self.overview: Overview | None = None
         self._directory = Path(os.path.abspath(directory))  # noqa: PTH100 - keeps links
         self._chosen = chosen
@@ -265,7 +265,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
         """Searches anew; what is known of before stays until then."""
         directory, with_recent = self._directory, self._with_recent
 
-        def work(report: Report) -> Overview:
+        def work(report: JobProgress) -> Overview:
             from tui_debugger.session.dumps import Overview, RecentDumps, overview
 
             found = told = Overview(os.fspath(directory))
@@ -372,7 +372,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
         """Opens the dump at a path; of several the list shows those below it."""
         from tui_debugger.errors import SeveralDumpsError, TdbgError
 
-        def work(_: Report) -> None:
+        def work(_: JobProgress) -> None:
             from tui_debugger.sources.registry import find_run
 
             find_run(path)
@@ -417,7 +417,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
             return
         path = dump.recent.path
 
-        def work(_: Report) -> str:
+        def work(_: JobProgress) -> str:
             from tui_debugger.session.dumps import RecentDumps
 
             recent = RecentDumps()

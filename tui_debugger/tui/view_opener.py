@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tui_debugger.model import Side, TensorKey, Verdict
-from tui_debugger.tui.views.registry import VIEW_BY_ID, VIEWS, About, ViewKind, ViewTarget
+from tui_debugger.tui.views.registry import VIEW_BY_ID, VIEWS, ViewKind, ViewSubject, ViewTarget
 from tui_debugger.tui.views.view import View
 
 if TYPE_CHECKING:
     from tui_debugger.model import Hit, Progress, ProgressFn
     from tui_debugger.session import Session, TensorRow
-    from tui_debugger.session.comparison import Against, Comparison
+    from tui_debugger.session.comparison import ComparedRun, RunComparison
     from tui_debugger.tui.context import Context
     from tui_debugger.tui.inspector import Inspector
     from tui_debugger.tui.navigator import Navigator
@@ -33,7 +33,7 @@ class ViewOpener:
         self._context = context
         self._inspector = inspector
         self._navigator = navigator
-        self.comparison: Comparison | None = None
+        self.comparison: RunComparison | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Returns actions by id."""
@@ -115,16 +115,16 @@ class ViewOpener:
     def open_here(self, view: str) -> None:
         """Opens a view of what is under the cursor."""
         target = self.here()
-        if target is None and VIEW_BY_ID[view].about is About.TENSOR:
+        if target is None and VIEW_BY_ID[view].about is ViewSubject.TENSOR:
             self._context.say("no tensor under the cursor: choose a node, a hit or a tensor", bad=True)
             return
         self.open(view, target or ViewTarget(NOWHERE, -1))
 
-    def compare_with(self, against: Against) -> None:
+    def compare_with(self, against: ComparedRun) -> None:
         """Opens the view of this run and another one."""
         from tui_debugger.session import comparison  # not before one is asked for
 
-        self.comparison = comparison.Comparison(self.session, against)
+        self.comparison = comparison.RunComparison(self.session, against)
         self.open("runs", ViewTarget(NOWHERE, -1))
 
     def close(self) -> None:
@@ -164,7 +164,7 @@ class ViewOpener:
         target = self._with_current_row(target)
         if view == "values":
             self.open_values(target)
-        elif target.row < 0 and VIEW_BY_ID[view].about is About.TENSOR:
+        elif target.row < 0 and VIEW_BY_ID[view].about is ViewSubject.TENSOR:
             self._context.say("no tensor under the cursor", bad=True)
         else:
             self._context.app.push_screen(load_view(VIEW_BY_ID[view])(self, target))

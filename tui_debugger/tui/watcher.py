@@ -17,9 +17,9 @@ from tui_debugger.text.numbers import plural
 from tui_debugger.tui.actions import key_of, watchpoint_keys
 from tui_debugger.tui.cells import CATEGORY_LABELS
 from tui_debugger.tui.inspector import CursorFollower
-from tui_debugger.tui.panes.nodes import Marks, SpaceTarget, make_marks
+from tui_debugger.tui.panes.nodes import SpaceTarget, TreeMarks, make_marks
 from tui_debugger.tui.widgets.text import shorten
-from tui_debugger.tui.work import Report
+from tui_debugger.tui.work import JobProgress
 from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.text import target_selection
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tui_debugger.arrays import Mask
     from tui_debugger.graph.table import NodeTable
-    from tui_debugger.graph.tree import Tree
+    from tui_debugger.graph.tree import ScopeTree
     from tui_debugger.session import Session
     from tui_debugger.tui.context import Context, NodeFilter
     from tui_debugger.tui.dialogs.watchpoint_form import WatchDraft
@@ -45,7 +45,7 @@ class SelectionEditor:
     """
 
     nodes: NodeTable
-    tree: Tree
+    tree: ScopeTree
     shown: Mask | None = None
 
     def part(self, index: int) -> Mask | None:
@@ -149,7 +149,7 @@ class _Marked:
     rank: int
     step: int | None
     nodes: NodeTable
-    marks: Marks
+    marks: TreeMarks
     overflowed: int
     target: SpaceTarget | None
     covered: Mapping[int, int]
@@ -533,7 +533,7 @@ class Watcher:
         if context.nodes_pane.scopes is None:
             return
 
-        def work(_: Report) -> _Marked:
+        def work(_: JobProgress) -> _Marked:
             nodes, tree = session.nodes(rank), session.tree(rank)
             current = session.watchpoints.get(watchpoint) if watchpoint is not None else None
             target = space_target(session, rank, current) if current is not None else None

@@ -37,7 +37,7 @@ ALWAYS_STOPPABLE = frozenset({"check", "open"})
 T = TypeVar("T")
 
 
-class Report(Protocol):
+class JobProgress(Protocol):
     """The way from a job to the screen."""
 
     def __call__(self, progress: Progress, /) -> None:
@@ -62,9 +62,9 @@ class Delivery(Message, bubble=False):
 
 
 @dataclass(eq=False, slots=True)
-class _Request:
+class _JobRequest:
     number: int
-    job: Callable[[Report], Any]
+    job: Callable[[JobProgress], Any]
     done: Callable[[Any], None]
     failed: Callable[[Exception], None]
     progressed: Callable[[Progress], None] | None
@@ -75,7 +75,7 @@ class _Request:
     outcome: tuple[str, Any] | None = None
 
 
-class Workers:
+class JobRunner:
     """Runs jobs beside the event loop and hands their results to callbacks on it.
 
     Attributes:
@@ -104,7 +104,7 @@ class Workers:
     def run(
         self,
         lane: str,
-        job: Callable[[Report], T],
+        job: Callable[[JobProgress], T],
         done: Callable[[T], None],
         failed: Callable[[Exception], None] | None = None,
         progressed: Callable[[Progress], None] | None = None,
@@ -173,7 +173,7 @@ class Workers:
         for lane in lanes:
             lane.join(max(end - time.monotonic(), 0.0))
 
-    def _hand_over(self, lane: _Lane, request: _Request, kind: str, value: Any) -> None:
+    def _hand_over(self, lane: _Lane, request: _JobRequest, kind: str, value: Any) -> None:
         """Called in the lane's thread."""
         if kind == "progress":
             self._send(Delivery(lambda: self._deliver(lane, request, kind, value), (lane.name, request.number)))
@@ -191,7 +191,7 @@ class Workers:
         with suppress(NoActiveAppError):  # the screen is gone: nobody waits for it
             self._post(delivery)
 
-    def _deliver(self, lane: _Lane, request: _Request, kind: str, value: Any) -> None:
+    def _deliver(self, lane: _Lane, request: _JobRequest, kind: str, value: Any) -> None:
         if request.number != lane.newest:
             return
         if kind == "progress":
@@ -207,13 +207,13 @@ class Workers:
 
 
 class _Lane:
-    def __init__(self, name: str, hand_over: Callable[[_Lane, _Request, str, Any], None]) -> None:
+    def __init__(self, name: str, hand_over: Callable[[_Lane, _JobRequest, str, Any], None]) -> None:
         self.name = name
         self.newest = 0
         self._hand_over = hand_over
         self._wake = threading.Condition()
-        self._waiting: _Request | None = None
-        self._running: _Request | None = None
+        self._waiting: _JobRequest | None = None
+        self._running: _JobRequest | None = None
         self._stopped = False
         self._thread: threading.Thread | None = None
         self.on_the_way = 0
@@ -226,19 +226,19 @@ class _Lane:
 
     def submit(
         self,
-        job: Callable[[Report], T],
+        job: Callable[[JobProgress], T],
         done: Callable[[T], None],
         failed: Callable[[Exception], None],
         progressed: Callable[[Progress], None] | None,
         *,
         in_header: bool,
         wait: bool,
-    ) -> _Request:
+    ) -> _JobRequest:
         with self._wake:
             self.newest += 1
             if self._running is not None:
                 self._running.stop.set()
-            request = self._waiting = _Request(self.newest, job, done, failed, progressed, in_header)
+            request = self._waiting = _JobRequest(self.newest, job, done, failed, progressed, in_header)
             if wait:
                 request.awaited = threading.Lock()
                 request.awaited.acquire()
@@ -248,7 +248,7 @@ class _Lane:
             self._wake.notify()
             return request
 
-    def outcome(self, request: _Request, seconds: float) -> tuple[str, Any] | None:
+    def outcome(self, request: _JobRequest, seconds: float) -> tuple[str, Any] | None:
         """Waits for what comes of a request; None where that takes longer: then it is handed over."""
         if request.awaited is None:
             return None
@@ -286,7 +286,7 @@ class _Lane:
                 request = self._running = self._waiting
                 self._waiting = None
             try:
-                kind, value = "result", request.job(_Reporter(self, request))
+                kind, value = "result", request.job(_JobReporter(self, request))
             except Exception as error:  # noqa: BLE001  (whatever happens in a worker must reach the screen)
                 kind, value = "error", error
             with self._wake:
@@ -299,14 +299,14 @@ class _Lane:
             if wanted:
                 self._hand_over(self, request, kind, value)
 
-    def answer(self, request: _Request, kind: str, value: Any) -> None:
+    def answer(self, request: _JobRequest, kind: str, value: Any) -> None:
         """Hands something over while the job goes on."""
         with self._wake:
             wanted = self._is_wanted(request, kind)
         if wanted:
             self._hand_over(self, request, kind, value)
 
-    def _is_wanted(self, request: _Request, kind: str) -> bool:
+    def _is_wanted(self, request: _JobRequest, kind: str) -> bool:
         """Tells whether to hand something over; a result counts as on its way from here on."""
         if self._stopped or request.number != self.newest:
             return False
@@ -319,8 +319,8 @@ class _Lane:
             self.on_the_way -= 1
 
 
-class _Reporter:
-    def __init__(self, lane: _Lane, request: _Request) -> None:
+class _JobReporter:
+    def __init__(self, lane: _Lane, request: _JobRequest) -> None:
         self._lane = lane
         self._request = request
         self._due = time.monotonic() + FIRST_AFTER

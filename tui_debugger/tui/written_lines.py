@@ -446,7 +446,7 @@ def _turn(old: _TerminalStyle, new: _TerminalStyle) -> str:
     return f"\x1b[{';'.join(codes)}m" if codes else ""
 
 
-class _Piece(NamedTuple):
+class _TextPiece(NamedTuple):
     """Text of one look: where it begins, the cell after its last one, what it is written with.
 
     ``told`` says that the terminal is told where, also where it should be there already: it may think otherwise.
@@ -460,7 +460,7 @@ class _Piece(NamedTuple):
     told: bool
 
 
-_Pieces = list[_Piece]
+_Pieces = list[_TextPiece]
 
 
 class Pen:
@@ -474,7 +474,7 @@ class Pen:
 
     def write(self, x: int, y: int, line: Line) -> None:
         """Writes a piece of a line."""
-        last: _Piece | None = None
+        last: _TextPiece | None = None
         for text, style, control in line:
             if text and not control:
                 size = _cells_of(text)
@@ -482,9 +482,9 @@ class Pen:
                 written_with = _terminal_style(style or _PLAIN, self._system)
                 both = _common_style(last, text, written_with) if last is not None else None
                 if last is not None and both is not None:  # nobody sees the colour of a blank
-                    last = self._pieces[-1] = _Piece(y, last.x, x + size, last.text + text, both, last.told)
+                    last = self._pieces[-1] = _TextPiece(y, last.x, x + size, last.text + text, both, last.told)
                 else:
-                    last = _Piece(y, x, x + size, text, written_with, last is None)
+                    last = _TextPiece(y, x, x + size, text, written_with, last is None)
                     self._pieces.append(last)
                 x += size
 
@@ -501,7 +501,7 @@ class Pen:
         return found
 
 
-def _common_style(piece: _Piece, text: str, written_with: _TerminalStyle) -> _TerminalStyle | None:
+def _common_style(piece: _TextPiece, text: str, written_with: _TerminalStyle) -> _TerminalStyle | None:
     """Returns the look that a piece and the text behind it may both be written with; None where there is none."""
     own = piece.written_with
     if own == written_with:

@@ -1,7 +1,7 @@
 """Evaluates one watchpoint on many tensors at once: on which it says something, and what kind of thing.
 
-An expression comes to true, false or unknown (``_Outcome``). One that names statistics of a tensor with NaN or Inf is
-not judged there, as other conditions are not (the tensor is a finding as what it is), unless it names ``nan``, ``inf``,
+An expression comes to true, false or unknown (``_ConditionOutcome``). One that names statistics of a tensor with NaN or
+Inf is not judged there, as other conditions are not (the tensor is a finding as what it is), unless it names ``nan``, ``inf``,
 ``pos_inf`` or ``neg_inf`` itself: then its other quantities are those of the finite elements. Unknown is "cannot
 judge"; unknown for want of a previous step is "not comparable" at the first one. Statistics of the previous step are
 taken as they are, whatever shape and whatever NaN the tensor had there.
@@ -36,8 +36,8 @@ from tui_debugger.stats.records import (
     Bounds,
     Closeness,
     Records,
+    RecordState,
     RequiredStats,
-    State,
 )
 from tui_debugger.watch.condition_table import (
     BOUND_NAMES,
@@ -52,10 +52,10 @@ from tui_debugger.watch.expression import (
     TEXT_FACTS,
     And,
     Arithmetic,
-    Call,
-    Comparison,
+    ComparisonChain,
     Expression,
     Fact,
+    FunctionCall,
     Named,
     Negative,
     Node,
@@ -244,8 +244,8 @@ class ColumnEvaluator:
         everything = len(rows) >= len(records) and np.array_equal(rows, np.arange(len(records)))
         table = self._table = records.rows if everything else np.take(records.rows, rows, axis=0)
         self.count = len(rows)
-        self._broken: Mask = table["state"] == State.UNREADABLE
-        self._measured: Mask = (table["state"] == State.MEASURED) & (table["count"] > 0)
+        self._broken: Mask = table["state"] == RecordState.UNREADABLE
+        self._measured: Mask = (table["state"] == RecordState.MEASURED) & (table["count"] > 0)
         self._nan: Mask = table["nan"] > 0
         self._infinite: Mask = (table["pos_inf"] > 0) | (table["neg_inf"] > 0)
         self._error = np.where(self._nan, np.int16(ErrorBits.NAN), np.int16(0))
@@ -267,7 +267,7 @@ class ColumnEvaluator:
         if plan.expression is not None and self.count and not initial:
             return self._evaluate_expression(plan.expression, first_step)
         if self.count and condition.is_device_overflow and self._overflowed is not None and not initial:
-            verdict[self._overflowed & (self._table["state"] != State.UNKNOWN)] = Verdict.FINDING
+            verdict[self._overflowed & (self._table["state"] != RecordState.UNKNOWN)] = Verdict.FINDING
         if not self.count or condition.is_device_overflow or condition.initial_only != initial:
             return Evaluated(verdict, np.zeros(self.count, np.int16), nothing)
         error = self._errors(plan)
@@ -296,7 +296,7 @@ class ColumnEvaluator:
 
     def _evaluate_expression(self, expression: Expression, first_step: Mask | bool) -> Evaluated:
         table = self._table
-        numbers = table["state"] == State.MEASURED  # one without elements, too: an expression may be about that
+        numbers = table["state"] == RecordState.MEASURED  # one without elements, too: an expression may be about that
         error = np.zeros(self.count, np.int16)
         if not expression.of_not_finite:
             error[numbers] = self._error[numbers]
@@ -516,7 +516,7 @@ def _verdicts(error: Int16, first_step: Mask | bool) -> Int8:
 
 
 @dataclass(frozen=True, eq=False)
-class _Outcome:
+class _ConditionOutcome:
     """The outcome of a condition on each row: true, false, or (neither of both) unknown."""
 
     true: Mask
@@ -527,13 +527,13 @@ class _Outcome:
         """Tells where it is neither true nor false."""
         return ~(self.true | self.false)
 
-    def negated(self) -> _Outcome:
+    def negated(self) -> _ConditionOutcome:
         """Returns the opposite; unknown stays unknown."""
-        return _Outcome(self.false, self.true)
+        return _ConditionOutcome(self.false, self.true)
 
 
-def _both(one: _Outcome, other: _Outcome) -> _Outcome:
-    return _Outcome(one.true & other.true, one.false | other.false)
+def _both(one: _ConditionOutcome, other: _ConditionOutcome) -> _ConditionOutcome:
+    return _ConditionOutcome(one.true & other.true, one.false | other.false)
 
 
 _COMPARED: Final[Mapping[str, Callable[[Float64, Float64], Mask]]] = {
@@ -616,7 +616,7 @@ class _ExpressionColumns:
             reason = np.where(bits != 0, bits, reason)
         return reason
 
-    def holds(self, node: Node) -> _Outcome:  # noqa: PLR0911 - one for each kind of node
+    def holds(self, node: Node) -> _ConditionOutcome:  # noqa: PLR0911 - one for each kind of node
         """Tells where a condition holds."""
         match node:
             case Not(of):
@@ -625,14 +625,16 @@ class _ExpressionColumns:
                 return reduce(_both, map(self.holds, parts))
             case Or(parts):
                 return reduce(_both, (self.holds(each).negated() for each in parts)).negated()
-            case Comparison(Text(text), ((sign, Fact(name)),)) | Comparison(Fact(name), ((sign, Text(text)),)):
+            case ComparisonChain(Text(text), ((sign, Fact(name)),)) | ComparisonChain(
+                Fact(name), ((sign, Text(text)),)
+            ):
                 equal = self._is(name, text)
                 return equal if sign == "==" else equal.negated()
-            case Comparison(Quantity(name, previous), ((sign, Number(value)),)) if name in _LOWER_BOUNDS:
+            case ComparisonChain(Quantity(name, previous), ((sign, Number(value)),)) if name in _LOWER_BOUNDS:
                 return self._count_link(name, sign, value, previous=previous)
-            case Comparison(Number(value), ((sign, Quantity(name, previous)),)) if name in _LOWER_BOUNDS:
+            case ComparisonChain(Number(value), ((sign, Quantity(name, previous)),)) if name in _LOWER_BOUNDS:
                 return self._count_link(name, _TURNED[sign], value, previous=previous)
-            case Comparison(first, rest):
+            case ComparisonChain(first, rest):
                 numbers = [self.number(first), *(self.number(each) for _, each in rest)]
                 links = [
                     self._link(sign, left, right)
@@ -642,7 +644,7 @@ class _ExpressionColumns:
             case _:
                 raise TypeError(node)
 
-    def _count_link(self, name: str, sign: str, value: float, *, previous: bool) -> _Outcome:
+    def _count_link(self, name: str, sign: str, value: float, *, previous: bool) -> _ConditionOutcome:
         """Compares a count with a number: one that is more than a lower bound may still be known to be more."""
         known = self.number(Quantity(name, previous))
         outcome = self._link(sign, known, np.full(self._count, value))
@@ -653,13 +655,13 @@ class _ExpressionColumns:
         beyond = np.greater_equal if sign in {">=", "<"} else np.greater
         above = there & np.isnan(known) & beyond(_count(QUANTITIES[name].name, table), value)
         if sign in {">", ">=", "!="}:
-            return _Outcome(outcome.true | above, outcome.false)
-        return _Outcome(outcome.true, outcome.false | above)
+            return _ConditionOutcome(outcome.true | above, outcome.false)
+        return _ConditionOutcome(outcome.true, outcome.false | above)
 
-    def _link(self, sign: str, left: Float64, right: Float64) -> _Outcome:
+    def _link(self, sign: str, left: Float64, right: Float64) -> _ConditionOutcome:
         known = ~(np.isnan(left) | np.isnan(right))
         holds = _COMPARED[sign](left, right)
-        return _Outcome(holds & known, ~holds & known)
+        return _ConditionOutcome(holds & known, ~holds & known)
 
     def number(self, node: Node) -> Float64:  # noqa: PLR0911 - one for each kind of node
         """Returns the number that a part comes to on each row."""
@@ -677,7 +679,7 @@ class _ExpressionColumns:
                 for sign, each in rest:
                     result = _CALCULATED[sign](result, self.number(each))
                 return result
-            case Call(function, arguments):
+            case FunctionCall(function, arguments):
                 if function in _CALLED:
                     return _CALLED[function](self.number(arguments[0]))
                 return reduce(_EXTREME[function], map(self.number, arguments))
@@ -740,7 +742,7 @@ class _ExpressionColumns:
             return [words[number] for number in self._facts.category().tolist()]
         return self._facts.name() if name == "name" else self._facts.type()
 
-    def _is(self, name: str, text: str) -> _Outcome:
+    def _is(self, name: str, text: str) -> _ConditionOutcome:
         """Tells where a fact is a text; types are the same in upper and lower case, and some words name categories."""
         found = self._texts(name)
         if name == "category":
@@ -751,7 +753,7 @@ class _ExpressionColumns:
             meant = {text}
         known = np.array([bool(each) for each in found], np.bool_)
         equal = np.array([each in meant for each in found], np.bool_)
-        return _Outcome(equal & known, ~equal & known)
+        return _ConditionOutcome(equal & known, ~equal & known)
 
     def values(self, name: Named, rows: Int64) -> list[float | str | None]:
         """Returns what a name stands for on some rows, None where that is not known."""

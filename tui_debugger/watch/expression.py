@@ -112,7 +112,7 @@ class Arithmetic:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """One of ``FUNCTIONS``."""
 
     function: str
@@ -120,7 +120,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparisonChain:
     """A chain: each neighbours are compared, and all comparisons have to hold."""
 
     first: Node
@@ -148,8 +148,8 @@ class Or:
     parts: tuple[Node, ...]
 
 
-Node = Number | Text | Quantity | Fact | Negative | Arithmetic | Call | Comparison | Not | And | Or
-_CONDITIONS: Final = (Comparison, Not, And, Or)
+Node = Number | Text | Quantity | Fact | Negative | Arithmetic | FunctionCall | ComparisonChain | Not | And | Or
+_CONDITIONS: Final = (ComparisonChain, Not, And, Or)
 """The nodes that are true or false; the others are numbers or texts."""
 Named = Quantity | Fact
 
@@ -227,9 +227,9 @@ def written(  # noqa: PLR0911 - one for each kind of node
             own = _binding(node)
             signs = {"*": times, "/": "/"}
             return inner(first, own - 1) + "".join(f"{signs[sign]}{inner(each, own)}" for sign, each in rest)
-        case Call(function, arguments):
+        case FunctionCall(function, arguments):
             return f"{function}({', '.join(written(each, shown, times) for each in arguments)})"
-        case Comparison(first, rest):
+        case ComparisonChain(first, rest):
             own = _binding(node)
             return inner(first, own) + "".join(f" {sign} {inner(each, own)}" for sign, each in rest)
         case Not(of):
@@ -249,7 +249,7 @@ def _binding(node: Node) -> int:  # noqa: PLR0911 - one for each kind of node
             return 2
         case Not():
             return 3
-        case Comparison():
+        case ComparisonChain():
             return 4
         case Arithmetic(_, rest):
             return 5 if rest[0][0] in "+-" else 6
@@ -274,10 +274,10 @@ def _names(node: Node) -> Iterator[Named]:
             yield node
         case Negative(of) | Not(of):
             yield from _names(of)
-        case Arithmetic(first, rest) | Comparison(first, rest):
+        case Arithmetic(first, rest) | ComparisonChain(first, rest):
             for each in (first, *(part for _, part in rest)):
                 yield from _names(each)
-        case Call(_, parts) | And(parts) | Or(parts):
+        case FunctionCall(_, parts) | And(parts) | Or(parts):
             for each in parts:
                 yield from _names(each)
 
@@ -303,7 +303,7 @@ def _check_length(text: str) -> None:
 
 @lru_cache(maxsize=512)
 def _parse(text: str) -> Expression:
-    parser = _Parser(text)
+    parser = _ExpressionParser(text)
     tree = parser.expression(0)
     if parser.kind:
         parser.fail(f"{_short(parser.word)!r} is one too many", "join comparisons by and, or")
@@ -351,7 +351,7 @@ _LIKE_DTYPE: Final = re.compile(
 """Names of element types in this and other tools."""
 
 
-class _Parser:
+class _ExpressionParser:
     """Reads an expression from left to right.
 
     Attributes:
@@ -455,7 +455,7 @@ class _Parser:
         for (sign, right), place in zip(rest, places[1:], strict=True):
             self._comparable(left, sign, right, place)
             left = right
-        return Comparison(first, tuple(rest))
+        return ComparisonChain(first, tuple(rest))
 
     def _comparable(self, left: Node, sign: str, right: Node, at: int) -> None:
         """Refuses texts beside numbers, and words that no fact ever is."""
@@ -564,7 +564,7 @@ class _Parser:
             self.fail_at(at, f"{function} takes two numbers or more", f"the statistic is called {function}, without ()")
         if function not in _SEVERAL and len(arguments) != 1:
             self.fail_at(at, f"{function} takes one number", f"for example {function}(mean)")
-        return Call(function, tuple(arguments))
+        return FunctionCall(function, tuple(arguments))
 
     def _named(self, word: str, at: int) -> Node:
         if word in NUMBER_FACTS or word in TEXT_FACTS:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.thorough import examples
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain.guidance import Cause, Standing
-from tui_debugger.diagnose.explain.operators import Operation, no_rule_says
+from tui_debugger.diagnose.explain.operators import BadOperator, no_rule_says
 from tui_debugger.diagnose.explain.rules import likely_operator_causes as likely
 from tui_debugger.diagnose.explain.rules import operator_causes as causes
 from tui_debugger.model import Side, TensorKey, TensorMeta
@@ -34,9 +34,11 @@ def operand(slot: int, array: Array | None) -> TensorRow:
     return dataclasses.replace(row, meta=meta, stats=measure_stats(array)[0])
 
 
-def case(op_type: str, out: Array, *inputs: Array | None) -> Operation:
+def case(op_type: str, out: Array, *inputs: Array | None) -> BadOperator:
     meta = TensorMeta(out.dtype.name, out.shape, out.nbytes)
-    return Operation(op_type, [operand(slot, array) for slot, array in enumerate(inputs)], meta, measure_stats(out)[0])
+    return BadOperator(
+        op_type, [operand(slot, array) for slot, array in enumerate(inputs)], meta, measure_stats(out)[0]
+    )
 
 
 def standings(found: tuple[Cause, ...]) -> dict[str, Standing]:

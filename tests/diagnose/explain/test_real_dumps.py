@@ -11,7 +11,7 @@ import pytest
 from tests.diagnose.explain.training import LOG, LOSS, MATMUL, MATMUL_GRAD, RELU, RELU_GRAD, training, values
 from tests.session.opened import opened
 from tui_debugger.diagnose.explain.explain import explain
-from tui_debugger.diagnose.explain.guidance import Guidance, Section, Standing
+from tui_debugger.diagnose.explain.guidance import Guidance, GuidanceSection, Standing
 from tui_debugger.model import Side, TensorKey, Verdict
 from tui_debugger.session import Session
 
@@ -42,11 +42,11 @@ def mlp(dumps: Callable[[str], Path]) -> Explained:
     return lambda node, step: explained(session, node, step)
 
 
-def section(guidance: Guidance, condition: str) -> Section:
+def section(guidance: Guidance, condition: str) -> GuidanceSection:
     return next(each for each in guidance.sections if condition in each.conditions)
 
 
-def of_standing(found: Section, standing: Standing) -> dict[str, str]:
+def of_standing(found: GuidanceSection, standing: Standing) -> dict[str, str]:
     return {cause.title: cause.evidence for cause in found.causes if cause.standing is standing}
 
 

@@ -14,10 +14,10 @@ from tests.session.opened import opened
 from tests.session.runs import LOG, MATMUL, MOMENTUM, REDUCE, TRAINING, write_run
 from tests.sources.writer import Graph, Node
 from tests.thorough import share
-from tui_debugger.diagnose.origin.path import Ending, Tracer, questions_about, trace
 from tui_debugger.diagnose.origin.path import Path as OriginPath
+from tui_debugger.diagnose.origin.path import PathEnd, Tracer, questions_about, trace
 from tui_debugger.diagnose.origin.text import explanation, headline, way_words
-from tui_debugger.diagnose.origin.upstream import Link
+from tui_debugger.diagnose.origin.upstream import HopLink
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import Hit, Progress, Side, TensorKey, Watchpoint
 from tui_debugger.session import Session
@@ -77,7 +77,7 @@ def test_every_bad_tensor_of_every_step_comes_from_the_logarithm_or_the_division
     ends, seen = set(), {}
     for hit in (*share(hits, 4), *(hit for hit in hits if hit.origin)):
         path = tracer.trace(hit.key)
-        assert path.ending is Ending.ORIGIN, headline(path)
+        assert path.ending is PathEnd.ORIGIN, headline(path)
         assert path.start.tensor.key == hit.key
         ends.add((last(path.end.origin.node), path.end.tensor.key.step, path.end.tensor.key.rank))
         steps = [hop.tensor.key.step for hop in path.hops]
@@ -107,7 +107,7 @@ def test_every_hop_went_into_the_one_before_it(dump: str, checked: Callable[[str
             feeder = [session.producers(0, into)[slot][0] for slot in hop.way.slots]
             assert hop.row in feeder
             earlier = hop.tensor.key.step < before.tensor.key.step
-            assert earlier == (hop.way.link in (Link.WEIGHT, Link.BEFORE)) or hop.way.link is Link.UPDATE
+            assert earlier == (hop.way.link in (HopLink.WEIGHT, HopLink.BEFORE)) or hop.way.link is HopLink.UPDATE
             assert all(branch.tensor.stats is not None and branch.tensor.stats.bad for branch in before.others)
 
 
@@ -119,7 +119,7 @@ def test_a_weight_that_is_bad_leads_through_its_update_to_the_gradient(
     session, _ = checked(dump)
     path = path_from(session, "head.bias", 5)
     links = [hop.way.link for hop in path.hops[:4]]
-    assert links == [Link.START, Link.BEFORE, Link.BEFORE, Link.UPDATE]
+    assert links == [HopLink.START, HopLink.BEFORE, HopLink.BEFORE, HopLink.UPDATE]
     assert [hop.tensor.key.step for hop in path.hops[:4]] == [5, 4, 3, 3]
     assert last(path.hops[3].tensor.key.node) == "BiasAddGrad"
     assert "Adam" in way_words(path.hops[1])
@@ -147,7 +147,7 @@ def test_a_clean_tensor_is_said_to_be_clean_and_names_the_nearest_origin(
 ) -> None:
     session, _ = checked(dump)
     path = path_from(session, "Log", 2)
-    assert (path.ending, len(path.hops)) == (Ending.CLEAN, 1)
+    assert (path.ending, len(path.hops)) == (PathEnd.CLEAN, 1)
     assert path.nearest is not None
     assert (last(path.nearest.tensor.key.node), path.nearest.tensor.key.step) == ("Log", 3)
     assert path_from(opened(dumps(dump)), "Log", 2).nearest is None, "nothing was checked"
@@ -206,7 +206,7 @@ def test_the_same_watchpoint_is_asked_upstream(dumps: Callable[[str], Path]) -> 
     for key in bad:
         path = tracer.trace(key)
         assert all(not session.read(hop.tensor.key).any() for hop in path.hops), "all of them are zero"
-        if path.ending is Ending.ORIGIN:
+        if path.ending is PathEnd.ORIGIN:
             inputs = [
                 feeder.row.key
                 for feeder in path.end.origin.inputs
@@ -231,8 +231,8 @@ def test_what_another_rank_sent_is_followed_there(tmp_path: Path) -> None:
     bad = {(0, 0): {REDUCE, MOMENTUM, "w"}, (1, 0): {LOG, REDUCE, MOMENTUM, "w"}}
     path = path_from(opened(write_run(tmp_path, bad, ranks=(0, 1))), "w", 0)
     assert names(path) == [(0, 0, "w"), (0, 0, REDUCE), (1, 0, LOG)]
-    assert [hop.way.link for hop in path.hops] == [Link.START, Link.UPDATE, Link.SENT]
-    assert path.ending is Ending.ORIGIN
+    assert [hop.way.link for hop in path.hops] == [HopLink.START, HopLink.UPDATE, HopLink.SENT]
+    assert path.ending is PathEnd.ORIGIN
     assert "sent by rank 1" in way_words(path.end)
     assert "rank 1" in headline(path)
 
@@ -249,14 +249,14 @@ def test_of_several_ranks_the_one_where_it_began_first_is_followed(tmp_path: Pat
 def test_an_exchange_of_clean_values_is_itself_the_origin(tmp_path: Path) -> None:
     bad = {(rank, 0): {REDUCE, MOMENTUM, "w"} for rank in (0, 1)}
     path = path_from(opened(write_run(tmp_path, bad, ranks=(0, 1))), "w", 0)
-    assert (names(path)[-1], path.ending) == ((0, 0, REDUCE), Ending.ORIGIN)
+    assert (names(path)[-1], path.ending) == ((0, 0, REDUCE), PathEnd.ORIGIN)
     assert [(feeder.row.key.rank, feeder.state.value) for feeder in path.end.peers] == [(1, "clean")]
     assert explanation(path) == ["what rank 1 put in is clean as well"]
 
 
 def test_a_dump_of_one_rank_says_that_another_may_have_sent_it(tmp_path: Path) -> None:
     path = path_from(opened(write_run(tmp_path, {(0, 0): {REDUCE, MOMENTUM, "w"}})), "w", 0)
-    assert path.ending is Ending.RANKS
+    assert path.ending is PathEnd.RANKS
     assert "no other rank here has such a node" in explanation(path)[0]
 
 
@@ -268,13 +268,13 @@ def test_what_another_rank_put_in_and_was_not_dumped_is_looked_through(tmp_path:
             file.unlink()
     path = path_from(opened(tmp_path), "w", 0)
     assert names(path) == [(0, 0, "w"), (0, 0, REDUCE), (1, 0, MATMUL)]
-    assert (path.end.way.link, path.end.way.hidden) == (Link.SENT, (LOG,))
+    assert (path.end.way.link, path.end.way.hidden) == (HopLink.SENT, (LOG,))
     for file in (tmp_path / "rank_1").rglob("MatMul.*.output.*"):
         np.save(file, np.ones((2, 3), np.float32))
     for file in (tmp_path / "rank_1").rglob("Log.*.input.*"):
         np.save(file, np.ones((2, 3), np.float32))
     path = path_from(opened(tmp_path), "w", 0)
-    assert (path.ending, path.suspects) == (Ending.NOT_DUMPED, (LOG,))
+    assert (path.ending, path.suspects) == (PathEnd.NOT_DUMPED, (LOG,))
     assert "Log-op2:in:0 of step 0 of rank 1" in "\n".join(explanation(path))
 
 
@@ -291,7 +291,7 @@ def test_what_was_received_is_found_at_the_rank_that_sent_it(tmp_path: Path) -> 
     path = path_from(opened(tmp_path), "Default/Mul-op2", 0, rank=1)
     assert names(path) == [(1, 0, "Default/Mul-op2"), (1, 0, "Default/Receive-op1"), (0, 0, "Default/Log-op1")]
     assert not path.end.way.certain, "another tensor of the same kind"
-    assert path.ending is Ending.ORIGIN
+    assert path.ending is PathEnd.ORIGIN
     (sent,) = (tmp_path / "rank_0").rglob("Log.*.output.0.*")
     (received,) = (tmp_path / "rank_1").rglob("Receive.*.output.0.*")
     np.save(received, np.load(sent))
@@ -310,7 +310,7 @@ def test_a_weight_leads_into_the_step_that_spoilt_it(tmp_path: Path, inputs: boo
     session = opened(write_run(tmp_path, bad, steps=(0, 1, 2), inputs=inputs))
     path = path_from(session, MATMUL, 2)
     assert names(path)[:4] == [(0, 2, MATMUL), (0, 1, "w"), (0, 1, REDUCE), (0, 1, LOG)]
-    assert path.hops[1].way.link is Link.WEIGHT
+    assert path.hops[1].way.link is HopLink.WEIGHT
     assert "value after step 1" in way_words(path.hops[1])
 
 
@@ -322,14 +322,14 @@ def test_what_was_bad_from_the_beginning_ends_there(tmp_path: Path) -> None:
     before = Path(table.spec(table.find(row, Side.INPUT, 1)).path)
     np.save(before, np.full((2, 3), np.nan, np.float32))
     path = path_from(opened(tmp_path), LOG, 5)
-    assert path.ending is Ending.FIRST_STEP
+    assert path.ending is PathEnd.FIRST_STEP
     assert "bad before the first dumped step" in headline(path)
 
 
 def test_bad_data_comes_from_outside(tmp_path: Path) -> None:
     path = path_from(opened(write_run(tmp_path, {(0, 0): {"x", MATMUL, LOG}})), LOG, 0)
     assert names(path)[-1] == (0, 0, "x")
-    assert path.ending is Ending.SOURCE
+    assert path.ending is PathEnd.SOURCE
 
 
 # -- what was not dumped -----------------------------------------------------------------------------
@@ -347,7 +347,7 @@ def test_where_the_path_is_lost_both_ends_and_what_to_dump_are_said(tmp_path: Pa
     graph = Graph((*TRAINING.nodes[:2], Node("Default/Abs-op3", "Abs", ((LOG, 0),))), TRAINING.parameters)
     session = opened(write_run(tmp_path, {(0, 0): {"Default/Abs-op3"}}, graph=graph, hidden={LOG}))
     path = path_from(session, "Default/Abs-op3", 0)
-    assert path.ending is Ending.NOT_DUMPED
+    assert path.ending is PathEnd.NOT_DUMPED
     assert path.suspects == (LOG,)
     assert [row.key.node for row in path.clean] == [MATMUL]
     said = "\n".join(explanation(path))
@@ -359,7 +359,7 @@ def test_where_the_path_is_lost_both_ends_and_what_to_dump_are_said(tmp_path: Pa
 
 def test_a_tensor_that_was_not_dumped_cannot_be_judged(tmp_path: Path) -> None:
     path = path_from(opened(write_run(tmp_path, {(0, 0): {REDUCE}}, hidden={LOG})), LOG, 0)
-    assert path.ending is Ending.NO_VALUE
+    assert path.ending is PathEnd.NO_VALUE
     assert "was not dumped" in headline(path)
 
 
@@ -371,7 +371,7 @@ def test_a_weight_without_a_gradient_leads_to_the_dead_activation(dump: str, dum
     """A learning rate that did not change is no cause of that."""
     session = opened(dumps(dump))
     path = trace(session, weight_at(session, "fc3.weight", 1), NOT_CHANGED)
-    assert path.ending is Ending.ORIGIN
+    assert path.ending is PathEnd.ORIGIN
     assert "act3-ReLU" in path.end.origin.node
     assert not any("learning_rate" in hop.tensor.key.node for hop in path.hops)
     (reason,) = path.reasons
@@ -383,7 +383,7 @@ def test_a_learning_rate_of_0_keeps_a_weight(dump: str, dumps: Callable[[str], P
     session = opened(dumps(dump))
     path = trace(session, weight_at(session, "fc2.weight", 1), NOT_CHANGED)
     assert [hop.tensor.key.node for hop in path.hops] == ["fc2.weight", "learning_rate_group_0"]
-    assert path.ending is Ending.SOURCE
+    assert path.ending is PathEnd.SOURCE
     assert "the learning rate that SGD-op" in path.reasons[0]
 
 
@@ -392,7 +392,7 @@ def test_a_weight_of_a_graph_that_only_reads_it_is_not_frozen(dumps: Callable[[s
     session = opened(dumps("mindspore-2.0-multi-eval"))
     early, late = (weight_at(session, "_backbone.fc2.weight", step, "kernel_graph_1") for step in (3, 6))
     path = trace(session, early, NOT_CHANGED)
-    assert path.ending is Ending.FROZEN
+    assert path.ending is PathEnd.FROZEN
     (reason,) = path.reasons
     assert reason.startswith("nothing updated the weight in between: ApplyMomentum-op111 of kernel_graph_0 updates it;")
     path = trace(session, late, NOT_CHANGED)

@@ -17,7 +17,7 @@ from tests.linked import linked, own
 from tests.session.opened import opened, snapshot, writable_copy
 from tests.sources.memory import MemorySource, Op, table_of
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
-from tui_debugger.causes.table import Start, State
+from tui_debugger.causes.table import InputState, OriginKind
 from tui_debugger.diagnose.origin.search import Origin, OriginReport, SearchEnd
 from tui_debugger.diagnose.origin.text import advice_words, first_known_words, not_judged_words
 from tui_debugger.errors import CancelledError
@@ -102,8 +102,8 @@ def test_the_logarithm_is_first_and_the_division_independent(
     session, report = looked(dump)
     log, division = report.origins
     assert [(last(o.node), o.step, o.rank, o.start) for o in report.origins] == [
-        ("Log", 3, 0, Start.MADE),
-        ("Div", 3, 0, Start.MADE),
+        ("Log", 3, 0, OriginKind.MADE),
+        ("Div", 3, 0, OriginKind.MADE),
     ]
     assert "norm-RowNorm" in division.node
     (feeder,) = log.inputs
@@ -113,7 +113,7 @@ def test_the_logarithm_is_first_and_the_division_independent(
         assert row.stats is not None
         assert (row.stats.nan, row.stats.inf) == (int(np.isnan(values).sum()), int(np.isinf(values).sum()))
         assert row.stats.maximum == pytest.approx(float(values[np.isfinite(values)].max()))
-    assert (feeder.state, output.hit) == (State.CLEAN, True)
+    assert (feeder.state, output.hit) == (InputState.CLEAN, True)
     own = log.stack[0]
     assert (own.framework, own.line, "self.log" in own.code) == (False, 53, True)
     assert not any(frame.context for frame in log.stack)
@@ -164,8 +164,8 @@ def test_a_step_that_was_bad_from_the_start_has_no_origin(dump: str, dumps: Call
     assert (report.end, report.left) == (SearchEnd.CARRIED, ((0, 5),))
     first = report.searches[0].first
     assert first is not None
-    assert (first.start, last(first.node)) == (Start.TAINTED, "LayerNorm")
-    assert {feeder.row.slot for feeder in first.inputs if feeder.state is State.BAD} == {1, 2}
+    assert (first.start, last(first.node)) == (OriginKind.TAINTED, "LayerNorm")
+    assert {feeder.row.slot for feeder in first.inputs if feeder.state is InputState.BAD} == {1, 2}
 
 
 @pytest.mark.parametrize("dump", NAN_DUMPS)
@@ -184,7 +184,7 @@ def test_weights_that_were_bad_before_the_first_dumped_step_are_no_origin(
     report = search(opened(copy_of_steps(dumps(dump), tmp_path / "dump", 4, 5)))
     assert report.origins == ()
     searched = report.searches[0]
-    assert {origin.start for origin in searched.before} == {Start.BEFORE}
+    assert {origin.start for origin in searched.before} == {OriginKind.BEFORE}
     assert "blocks.0.ln1.gamma" in {origin.node for origin in searched.before}
 
 
@@ -225,8 +225,8 @@ def test_nothing_is_written_and_nothing_is_added_to_the_list(dump: str, dumps: C
 def test_a_dead_activation_starts_where_its_input_is_alive(dump: str, dumps: Callable[[str], Path]) -> None:
     origin = only(search(opened(dumps(dump)), "TZ @ category=activation"))
     assert "act3-ReLU" in origin.node
-    assert (origin.step, origin.start) == (0, Start.MADE)
-    assert all(feeder.state is State.CLEAN for feeder in origin.inputs)
+    assert (origin.step, origin.start) == (0, OriginKind.MADE)
+    assert all(feeder.state is InputState.CLEAN for feeder in origin.inputs)
     assert origin.outputs[0].stats is not None
     assert origin.outputs[0].stats.zero_percentage == 100.0
 
@@ -238,7 +238,7 @@ def test_a_weight_that_does_not_change_starts_with_itself_and_names_its_update(
     report = search(opened(dumps(dump)), "WNC @ category=weight")
     assert {"fc2.weight", "fc3.weight"} <= {origin.node for origin in report.origins}
     for origin in report.origins:
-        assert (origin.step, origin.start) == (1, Start.UPDATED)
+        assert (origin.step, origin.start) == (1, OriginKind.UPDATED)
         assert last(origin.other) == "SGD"
         assert [feeder.row.slot for feeder in origin.inputs if feeder.before] == [0, 3, 5], (
             "what it updates, as it was before"
@@ -287,13 +287,13 @@ def test_a_planted_nan_starts_at_the_node_of_its_file(healthy: Path, side: Side,
     found = table.spec(table.find(session.nodes(0).find(key.node, key.graph), key.side, key.slot)).path
     assert Path(found) == path
     if side is Side.OUTPUT:
-        assert (origin.node, origin.start) == (session.nodes(0).names[row], Start.MADE)
-    elif origin.start is Start.CHANGED:  # the producer's file is here, and clean
+        assert (origin.node, origin.start) == (session.nodes(0).names[row], OriginKind.MADE)
+    elif origin.start is OriginKind.CHANGED:  # the producer's file is here, and clean
         assert origin.node == session.nodes(0).names[row]
         assert origin.inputs
-        assert all(feeder.state is State.CLEAN for feeder in origin.inputs)
+        assert all(feeder.state is InputState.CLEAN for feeder in origin.inputs)
     else:
-        assert origin.start in (Start.UNSEEN, Start.SOURCE, Start.UPDATED)
+        assert origin.start in (OriginKind.UNSEEN, OriginKind.SOURCE, OriginKind.UPDATED)
 
 
 @pytest.mark.covering
@@ -310,7 +310,7 @@ def test_a_planted_nan_in_a_parameter_starts_after_its_update(healthy: Path, see
         path.write_bytes(kept)
     origin = only(report)
     assert origin.node == session.nodes(0).names[row]
-    assert origin.start in (Start.UPDATED, Start.SOURCE)
+    assert origin.start in (OriginKind.UPDATED, OriginKind.SOURCE)
 
 
 # -- written dumps: what an origin is --------------------------------------------------------------
@@ -332,9 +332,9 @@ def test_an_input_that_differs_from_what_was_written_starts_there(tmp_path: Path
     writer = write_dump(tmp_path, steps=(0, 1))
     spoil(one(writer.step(1), "ReLU.*.input.0.*"))
     origin = only(search(opened(tmp_path)))
-    assert (origin.node, origin.start, origin.other) == (RELU, Start.CHANGED, MATMUL)
+    assert (origin.node, origin.start, origin.other) == (RELU, OriginKind.CHANGED, MATMUL)
     (feeder,) = origin.inputs
-    assert (feeder.row.key.node, feeder.row.key.side, feeder.state) == (MATMUL, Side.OUTPUT, State.CLEAN)
+    assert (feeder.row.key.node, feeder.row.key.side, feeder.state) == (MATMUL, Side.OUTPUT, InputState.CLEAN)
     assert [(row.role, row.hit) for row in origin.outputs] == [("in", True)]
 
 
@@ -344,8 +344,8 @@ def test_inputs_only_the_producer_is_the_origin_and_its_consumer_the_witness(tmp
         path.unlink()
     spoil(one(writer.step(0), "ReLU.*.input.0.*"))
     origin = only(search(opened(tmp_path)))
-    assert (origin.node, origin.start, origin.other) == (MATMUL, Start.UNSEEN, RELU)
-    assert [feeder.state for feeder in origin.inputs] == [State.CLEAN, State.CLEAN]
+    assert (origin.node, origin.start, origin.other) == (MATMUL, OriginKind.UNSEEN, RELU)
+    assert [feeder.state for feeder in origin.inputs] == [InputState.CLEAN, InputState.CLEAN]
     assert (origin.outputs[0].key.node, origin.outputs[0].key.side) == (RELU, Side.INPUT)
 
 
@@ -355,7 +355,7 @@ def test_an_unreadable_output_does_not_hide_what_its_consumer_got(tmp_path: Path
     output.write_bytes(output.read_bytes()[:-4])
     spoil(one(writer.step(0), "ReLU.*.input.0.*"))
     report = search(opened(tmp_path))
-    assert (only(report).node, only(report).start) == (MATMUL, Start.UNSEEN)
+    assert (only(report).node, only(report).start) == (MATMUL, OriginKind.UNSEEN)
     assert report.check.coverage.unreadable == 1
 
 
@@ -364,7 +364,7 @@ def test_bad_data_from_outside_is_an_origin(tmp_path: Path) -> None:
     for pattern in ("Parameter.x.*", "MatMul.*.input.0.*", "MatMul.*.output.0.*"):
         np.save(one(writer.step(1), pattern), NAN)
     origin = only(search(opened(tmp_path)))
-    assert (origin.node, origin.type, origin.start, origin.inputs) == ("x", "Parameter", Start.SOURCE, ())
+    assert (origin.node, origin.type, origin.start, origin.inputs) == ("x", "Parameter", OriginKind.SOURCE, ())
 
 
 def test_an_operator_without_inputs_is_an_origin(tmp_path: Path) -> None:
@@ -374,7 +374,7 @@ def test_an_operator_without_inputs_is_an_origin(tmp_path: Path) -> None:
     write_step(writer, 0, graph)
     np.save(one(writer.step(0), "GetNext.*"), NAN)
     origin = only(search(opened(tmp_path)))
-    assert (origin.node, origin.start) == ("Default/GetNext-op1", Start.SOURCE)
+    assert (origin.node, origin.start) == ("Default/GetNext-op1", OriginKind.SOURCE)
 
 
 def test_a_bad_initial_weight_is_an_origin_at_step_0_and_only_there(tmp_path: Path) -> None:
@@ -382,7 +382,7 @@ def test_a_bad_initial_weight_is_an_origin_at_step_0_and_only_there(tmp_path: Pa
     for step in (0, 5):
         np.save(one(writer.step(step), "MatMul.*.input.1.*"), NAN)
     origin = only(search(opened(tmp_path)))
-    assert (origin.node, origin.start, origin.step, origin.other) == ("fc1.weight", Start.BEFORE, 0, MATMUL)
+    assert (origin.node, origin.start, origin.step, origin.other) == ("fc1.weight", OriginKind.BEFORE, 0, MATMUL)
     shutil.rmtree(writer.step(0))
     report = search(opened(tmp_path))
     assert report.origins == ()
@@ -401,7 +401,7 @@ def test_an_optimizer_that_breaks_a_weight_is_the_origin(tmp_path: Path) -> None
     np.save(one(step, "Parameter.fc1_weight.*"), broken)
     np.save(one(step, "Parameter.accum_fc1_weight.*"), NAN)
     origin = only(search(opened(tmp_path)))
-    assert (origin.node, origin.start) == (MOMENTUM, Start.MADE)
+    assert (origin.node, origin.start) == (MOMENTUM, OriginKind.MADE)
     assert [(feeder.row.slot, feeder.before, feeder.row.key.node) for feeder in origin.inputs] == [
         (0, True, "fc1.weight"),
         (1, True, "accum.fc1.weight"),
@@ -419,8 +419,8 @@ def test_unknown_inputs_give_no_origin_and_are_named(tmp_path: Path) -> None:
     assert (report.origins, report.end) == ((), SearchEnd.ALL)
     first = report.searches[0].first
     assert first is not None
-    assert (first.node, first.start) == (RELU, Start.UNKNOWN)
-    assert [(feeder.row.index, feeder.state) for feeder in first.inputs] == [(-1, State.UNKNOWN)]
+    assert (first.node, first.start) == (RELU, OriginKind.UNKNOWN)
+    assert [(feeder.row.index, feeder.state) for feeder in first.inputs] == [(-1, InputState.UNKNOWN)]
 
 
 def test_a_node_with_an_unreadable_input_is_not_judged(tmp_path: Path) -> None:
@@ -434,8 +434,8 @@ def test_a_node_with_an_unreadable_input_is_not_judged(tmp_path: Path) -> None:
     assert report.origins == ()
     first = report.first_known
     assert first is not None
-    assert first.start is Start.UNKNOWN
-    assert [feeder.state for feeder in first.inputs] == [State.CLEAN, State.UNKNOWN]
+    assert first.start is OriginKind.UNKNOWN
+    assert [feeder.state for feeder in first.inputs] == [InputState.CLEAN, InputState.UNKNOWN]
     assert first.inputs[1].row.error
     assert first_known_words(first) == "first known bad; in:1 cannot be read"
     (node,) = report.not_judged
@@ -583,7 +583,7 @@ def test_inputs_count_whatever_the_watchpoint_selects(tmp_path: Path) -> None:
     assert report.origins == ()
     first = report.searches[0].first
     assert first is not None
-    assert (first.node, first.start, first.inputs[0].state) == (RELU, Start.TAINTED, State.BAD)
+    assert (first.node, first.start, first.inputs[0].state) == (RELU, OriginKind.TAINTED, InputState.BAD)
 
 
 def test_of_several_watchpoints_the_one_that_starts_is_named(tmp_path: Path) -> None:
@@ -621,7 +621,7 @@ def test_the_scope_limits_what_is_looked_at_but_not_what_counts_as_input(tmp_pat
     assert report.origins == ()
     assert report.searches[0].bad == 1
     assert report.searches[0].first is not None
-    assert report.searches[0].first.start is Start.TAINTED
+    assert report.searches[0].first.start is OriginKind.TAINTED
 
 
 # -- ranks -----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from tests.sources.writer import write_dump
 from tui_debugger.check.contents import KnownBy
 from tui_debugger.diagnose.ranks.layout import ToldBy
 from tui_debugger.diagnose.ranks.replicas import compare_ranks
-from tui_debugger.diagnose.ranks.results import Kind, Replicas
+from tui_debugger.diagnose.ranks.results import ReplicaKind, Replicas
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category, ProgressFn, Side, TensorStats, no_progress
 from tui_debugger.session.session import Session, open_dump
@@ -50,7 +50,7 @@ def compared(tensors: Mapping[int, Mapping[int, Mapping[tuple[str, Side, int], V
 def test_equal_weights_are_clean_and_counted() -> None:
     found = compared({rank: {step: weights(step=step) for step in range(2)} for rank in range(3)})
     assert not found.found
-    assert found.compared == {Kind.WEIGHT: 8}
+    assert found.compared == {ReplicaKind.WEIGHT: 8}
     assert found.by is KnownBy.BYTES
     assert found.layout.told_by is ToldBy.INFERRED
     assert found.layout.replicas == ((0, 1, 2),)
@@ -90,13 +90,13 @@ def test_weights_that_differ_from_the_start_may_be_shards_and_are_no_finding() -
     assert not found.found
     assert found.apart == (SHARD,)
     assert found.layout.replicas == ((0,), (1,))
-    assert found.compared == {Kind.WEIGHT: 6}
+    assert found.compared == {ReplicaKind.WEIGHT: 6}
 
 
 def test_groups_of_replicas_are_inferred_from_shards() -> None:
     found = compared({rank: {0: weights({SHARD: float(rank % 2)})} for rank in range(4)})
     assert found.layout.replicas == ((0, 2), (1, 3))
-    assert found.compared == {Kind.WEIGHT: 3 + 2}
+    assert found.compared == {ReplicaKind.WEIGHT: 3 + 2}
 
 
 def test_constant_weights_say_nothing_of_shards() -> None:
@@ -118,7 +118,7 @@ def test_an_unreadable_weight_is_told() -> None:
     broken: dict[tuple[str, Side, int], Value] = {**weights(), (SHARD, Side.OUTPUT, 0): b"no array"}
     found = compared({0: {0: weights()}, 1: {0: broken}})
     assert [key.node for key, _ in found.unknown] == [SHARD]
-    assert found.compared == {Kind.WEIGHT: 3}
+    assert found.compared == {ReplicaKind.WEIGHT: 3}
 
 
 def test_statistics_are_compared_where_there_is_nothing_else() -> None:
@@ -148,7 +148,7 @@ GRADIENTS = [Op("Gradients/" + name.replace(".", "/"), "WeightGradient", categor
 def test_a_gradient_that_was_not_reduced_differs_from_the_others() -> None:
     tensors = {rank: {0: {**weights(), **gradients(rank, True, SHARD)}} for rank in range(2)}
     (difference,) = compared(tensors, *GRADIENTS).differences
-    assert difference.kind is Kind.GRADIENT
+    assert difference.kind is ReplicaKind.GRADIENT
     assert difference.key.node == "Gradients/layer/2/weight"
 
 
@@ -193,7 +193,7 @@ def test_collective_operations_give_the_same_to_the_ranks_of_a_group() -> None:
     session = Session(Grouped(tensors, ops=[Op(name, "AllReduce") for name in names]))
     found = compare_ranks(session)
     session.close()
-    assert found.compared == {Kind.COLLECTIVE: 8}
+    assert found.compared == {ReplicaKind.COLLECTIVE: 8}
     assert [(each.key.node, each.group) for each in found.differences] == [("reduce.2", (2, 3))]
 
 

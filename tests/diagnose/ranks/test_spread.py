@@ -18,8 +18,8 @@ import pytest
 from tests.cli.running import run
 from tests.sources.memory import Key, MemorySource, Op, Value
 from tui_debugger.diagnose.ranks.replicas import compare_ranks
-from tui_debugger.diagnose.ranks.results import Kind, Replicas
-from tui_debugger.diagnose.ranks.spread import Spread, are_alike
+from tui_debugger.diagnose.ranks.results import ReplicaKind, Replicas
+from tui_debugger.diagnose.ranks.spread import TensorSpread, are_alike
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category, ProgressFn, Side, no_progress
 from tui_debugger.session.session import Session
@@ -86,8 +86,8 @@ def data_parallel(ranks: int = 2, *, lost: bool = False) -> dict[int, dict[int, 
 def test_summands_are_not_compared_with_each_other() -> None:
     found = compared(data_parallel(), wrapper=True)
     assert not found.found
-    assert found.compared == {Kind.WEIGHT: 4, Kind.GRADIENT: 2}
-    assert found.spreads["fc.weight"] is Spread.REPLICATED
+    assert found.compared == {ReplicaKind.WEIGHT: 4, ReplicaKind.GRADIENT: 2}
+    assert found.spreads["fc.weight"] is TensorSpread.REPLICATED
 
 
 def test_a_lost_reduction_is_found_though_weights_differ_from_the_first_step_on() -> None:
@@ -123,7 +123,10 @@ def tensor_parallel(*, partial: bool) -> dict[int, dict[int, Tensors]]:
 def test_a_norm_that_all_ranks_have_is_a_replica_and_parts_are_none() -> None:
     healthy = compared(tensor_parallel(partial=False), wrapper=False)
     assert not healthy.found
-    assert (healthy.spreads["norm.weight"], healthy.spreads["fc.weight"]) == (Spread.REPLICATED, Spread.INDEPENDENT)
+    assert (healthy.spreads["norm.weight"], healthy.spreads["fc.weight"]) == (
+        TensorSpread.REPLICATED,
+        TensorSpread.INDEPENDENT,
+    )
     (found,) = compared(tensor_parallel(partial=True), wrapper=False).firsts
     assert (found.key.node, found.key.step) == ("norm.weight", 0)
 

@@ -15,7 +15,7 @@ from tests.cli.running import run
 from tests.sources.memory import Key, MemorySource, Op, Value
 from tui_debugger.diagnose.ranks.layout import is_whole, shard_of
 from tui_debugger.diagnose.ranks.replicas import compare_ranks
-from tui_debugger.diagnose.ranks.results import Kind, Replicas
+from tui_debugger.diagnose.ranks.results import ReplicaKind, Replicas
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category, ProgressFn, Side, no_progress
 from tui_debugger.session.session import Session
@@ -157,9 +157,9 @@ def shards(diverged: int = -1) -> dict[int, dict[int, dict[Key, Value]]]:
 def test_copies_of_one_shard_are_compared() -> None:
     healthy = compared(Hybrid, shards())
     assert not healthy.found
-    assert healthy.compared == {Kind.SHARD: 8}
+    assert healthy.compared == {ReplicaKind.SHARD: 8}
     (found,) = compared(Hybrid, shards(diverged=3)).firsts
-    assert (found.kind, found.group, found.key.node, found.key.step) == (Kind.SHARD, (1, 3), "fc.weight", 2)
+    assert (found.kind, found.group, found.key.node, found.key.step) == (ReplicaKind.SHARD, (1, 3), "fc.weight", 2)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from tui_debugger.arrays import Array
 from tui_debugger.diagnose.recompute.elementwise import FIT_ERROR, erfc, rough_erfc
-from tui_debugger.diagnose.recompute.judge import Expected, Judge, OutputCheck
+from tui_debugger.diagnose.recompute.judge import Expected, OutputCheck, OutputJudge
 from tui_debugger.diagnose.recompute.products import LargeProduct, product_of
 from tui_debugger.stats.kernel import SWITCH
 
@@ -18,7 +18,7 @@ RANDOM = np.random.default_rng(7)
 
 
 def judged(expected: Expected, found: Array, **more: float) -> OutputCheck:
-    judge = Judge(found.dtype, found.shape, **more)
+    judge = OutputJudge(found.dtype, found.shape, **more)
     judge.take(expected, found)
     return judge.result(0)
 
@@ -113,7 +113,7 @@ def test_parts_are_judged_as_the_whole() -> None:
     value, size = RANDOM.normal(size=(100, 7)), np.abs(RANDOM.normal(size=(100, 7)))
     found = (value + 1e-6 * RANDOM.normal(size=value.shape)).astype(np.float32)
     whole = judged(Expected(value, size, 5), found)
-    judge = Judge(found.dtype, found.shape)
+    judge = OutputJudge(found.dtype, found.shape)
     for start in range(0, 100, 13):
         part = slice(start, start + 13)
         judge.take(Expected(value[part], size[part], 5), found[part], start * 7)
@@ -145,7 +145,7 @@ def test_what_is_taken_for_surely_right_is_right(dtype: type, working: type) -> 
     for factor in (1 + 2 * unit, 1 + 20 * unit, 1.01, -1.0):
         found = (value * factor).astype(dtype)
         exact = judged(Expected(value), found)
-        judge = Judge(found.dtype, found.shape)
+        judge = OutputJudge(found.dtype, found.shape)
         quick = judge.take_right(Expected(value.astype(working)), found)
         assert not (quick and exact.wrong)
         if quick:
@@ -153,12 +153,12 @@ def test_what_is_taken_for_surely_right_is_right(dtype: type, working: type) -> 
     for odd in (NAN, INF, -INF):
         found = value.astype(dtype)
         found[77] = odd
-        assert not Judge(found.dtype, found.shape).take_right(Expected(value.astype(working)), found)
+        assert not OutputJudge(found.dtype, found.shape).take_right(Expected(value.astype(working)), found)
         value_too = value.copy()
         value_too[77] = odd
-        same = Judge(found.dtype, found.shape).take_right(Expected(value_too.astype(working)), found)
+        same = OutputJudge(found.dtype, found.shape).take_right(Expected(value_too.astype(working)), found)
         assert same == (not math.isnan(odd))
-        assert not Judge(found.dtype, found.shape).take_right(Expected(value_too), value.astype(dtype))
+        assert not OutputJudge(found.dtype, found.shape).take_right(Expected(value_too), value.astype(dtype))
 
 
 def test_the_rough_error_function_is_as_exact_as_it_says() -> None:
@@ -184,7 +184,7 @@ def test_a_large_product_is_held_against_random_vectors(
     def checked(found: Array) -> OutputCheck:
         product = product_of(left, right, added)
         assert isinstance(product, LargeProduct)
-        judge = Judge(found.dtype, found.shape)
+        judge = OutputJudge(found.dtype, found.shape)
         assert product.judge(judge, found)
         return judge.result(0)
 
@@ -225,7 +225,7 @@ def test_what_cancels_in_a_large_product_of_16_bits_is_explained_by_its_terms(
     def checked(found: Array) -> OutputCheck:
         product = product_of(left, whole)
         assert isinstance(product, LargeProduct)
-        judge = Judge(found.dtype, found.shape)
+        judge = OutputJudge(found.dtype, found.shape)
         assert product.judge(judge, found)
         return judge.result(0)
 

@@ -14,7 +14,7 @@ from tests.sources.memory import Key, MemorySource, Op, Recorded
 from tests.thorough import examples
 from tui_debugger.diagnose.runs.comparison import compare_runs
 from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Tolerance
-from tui_debugger.diagnose.runs.results import Judgement, Kind, Options, RunsReport
+from tui_debugger.diagnose.runs.results import DiffKind, NodeJudgement, Options, RunsReport
 from tui_debugger.model import Category, Side
 from tui_debugger.session import Session
 from tui_debugger.stats.blocks import measure_stats
@@ -75,7 +75,7 @@ def compared_runs(
     return report
 
 
-def judgements(report: RunsReport) -> dict[str, Judgement]:
+def judgements(report: RunsReport) -> dict[str, NodeJudgement]:
     names = [op.name for op in OPS]
     return {names[judged.match.a]: judged.judgement for step in report.steps for judged in step.judged}
 
@@ -83,7 +83,7 @@ def judgements(report: RunsReport) -> dict[str, Judgement]:
 def test_a_run_is_the_same_as_itself() -> None:
     report = compared(forward(X, W), forward(X, W))
     assert (report.exit_code, report.headline, report.doubts) == (0, None, ())
-    assert set(judgements(report).values()) == {Judgement.SAME}
+    assert set(judgements(report).values()) == {NodeJudgement.SAME}
 
 
 def test_rounding_is_no_difference() -> None:
@@ -92,14 +92,14 @@ def test_rounding_is_no_difference() -> None:
     noisy["Other-op2", IN, 0] = noisy["Custom-op1", OUT, 0]
     report = compared(forward(X, W), noisy)
     assert report.exit_code == 0
-    assert judgements(report)["Custom-op1"] is Judgement.ROUNDING
+    assert judgements(report)["Custom-op1"] is NodeJudgement.ROUNDING
 
 
 def test_the_operator_that_makes_the_difference_is_named_and_not_what_passes_it_on() -> None:
     report = compared(forward(X, W), forward(X, W, factor=1.01))
     (finding,) = report.findings
-    assert (report.exit_code, finding.name, finding.kind) == (1, "Other-op2", Kind.INTRODUCED)
-    assert judgements(report)["Third-op3"] is Judgement.INHERITED
+    assert (report.exit_code, finding.name, finding.kind) == (1, "Other-op2", DiffKind.INTRODUCED)
+    assert judgements(report)["Third-op3"] is NodeJudgement.INHERITED
     assert finding.times > 1e5 > INTRODUCED
 
 
@@ -133,12 +133,12 @@ def test_one_wrong_element_is_found_among_many() -> None:
 def test_a_weight_that_differs_from_the_start_is_the_cause_and_no_operator() -> None:
     report = compared(forward(X, W), forward(X, values(9)))
     (finding,) = report.findings
-    assert (finding.kind, finding.name, finding.consumer) == (Kind.PARAMETER, "w", "Custom-op1")
+    assert (finding.kind, finding.name, finding.consumer) == (DiffKind.PARAMETER, "w", "Custom-op1")
 
 
 def test_another_batch_is_the_cause() -> None:
     report = compared(forward(X, W), forward(values(9), W))
-    assert [(finding.kind, finding.name) for finding in report.findings] == [(Kind.PARAMETER, "x")]
+    assert [(finding.kind, finding.name) for finding in report.findings] == [(DiffKind.PARAMETER, "x")]
 
 
 def test_what_was_not_dumped_in_both_runs_is_a_doubt() -> None:
@@ -170,7 +170,7 @@ def test_a_difference_whose_inputs_are_not_known_is_a_doubt() -> None:
             del side[key]
     report = compared(one, other)
     assert report.exit_code == 2
-    assert judgements(report)["Other-op2"] is Judgement.UNPROVEN
+    assert judgements(report)["Other-op2"] is NodeJudgement.UNPROVEN
 
 
 def test_nan_in_one_run_only_is_a_difference_whatever_is_known_of_the_inputs() -> None:
@@ -182,7 +182,7 @@ def test_nan_in_one_run_only_is_a_difference_whatever_is_known_of_the_inputs() -
     for pair in ((one, other), (other, one)):
         report = compared(*pair)
         (finding,) = report.findings
-        assert (report.exit_code, finding.name, finding.kind) == (1, "Other-op2", Kind.INPUT)
+        assert (report.exit_code, finding.name, finding.kind) == (1, "Other-op2", DiffKind.INPUT)
         assert "the first known ones" in finding.text
 
 
@@ -239,7 +239,7 @@ def test_a_node_of_one_run_only_that_changes_something_is_named() -> None:
     changed["Third-op3", OUT, 0] = changed["Third-op3", IN, 0] ** 2
     report = compared_runs({0: {0: forward(X, W)}}, {0: {0: changed}}, others=more)
     (finding,) = report.findings
-    assert (finding.kind, finding.name) == (Kind.REGION, "Twice-op9")
+    assert (finding.kind, finding.name) == (DiffKind.REGION, "Twice-op9")
 
 
 # -- noise ---------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from tests.sources.memory import Key
 from tests.thorough import examples, few
 from tui_debugger.diagnose.runs.comparison import compare_runs
 from tui_debugger.diagnose.runs.distance import ComparedBy
-from tui_debugger.diagnose.runs.layouts import Dims
+from tui_debugger.diagnose.runs.layouts import GivenDims
 from tui_debugger.diagnose.runs.results import RunsReport
 from tui_debugger.diagnose.runs.shards import Joiner
 
@@ -229,7 +229,7 @@ def test_parts_of_two_numbers_of_ranks_make_one_whole(name: str, counts: tuple[i
     else:
         cut = plain if name == "fused" else BOTH[name]
         sides = BOTH[name](whole, counts[0], 1), cut(whole, counts[1], 1)
-    found = Joiner(Dims()).compare(sides, "x:OUTPUT0", "x", backward=False)
+    found = Joiner(GivenDims()).compare(sides, "x:OUTPUT0", "x", backward=False)
     assert found.how is ComparedBy.VALUES
     assert found.relative <= 3 * found.unit
 
@@ -252,14 +252,14 @@ def test_parts_that_make_another_whole_are_not_the_same(name: str, seed: int, ki
         parts[3].reshape(-1)[0] = np.nan
     else:
         parts[1] = tensor(seed + 1, parts[1].shape)
-    found = Joiner(Dims()).compare((good, parts), "x:OUTPUT0", "x", backward=False)
+    found = Joiner(GivenDims()).compare((good, parts), "x:OUTPUT0", "x", backward=False)
     assert not found.compared or found.relative > 3 * found.unit
 
 
 def test_replicas_in_another_order_are_no_terms_of_one_sum() -> None:
     one, other = tensor(1), tensor(2)
     for name in ("x", "y"):
-        found = Joiner(Dims()).compare(([one, other], [other, one, other, one]), name, name, backward=False)
+        found = Joiner(GivenDims()).compare(([one, other], [other, one, other, one]), name, name, backward=False)
         assert not found.compared or found.relative > 0.1
 
 
@@ -285,7 +285,7 @@ WRONG_COPIES = {
 def test_a_copy_that_is_wrong_is_no_term_of_a_sum(name: str, *, swapped: bool, weight: bool) -> None:
     """Of a weight it is a difference, of that rank. Of others it may be a doubt, where too few ranks have the same."""
     sides = WRONG_COPIES[name]
-    joiner = Joiner(Dims())
+    joiner = Joiner(GivenDims())
     found = joiner.compare(sides[::-1] if swapped else sides, "x:OUTPUT0", "x", backward=False, weight=weight)
     if not weight and (name == "ones" or name.startswith("nothing,")):
         assert not found.compared
@@ -299,12 +299,12 @@ def test_a_copy_that_is_wrong_is_no_term_of_a_sum(name: str, *, swapped: bool, w
 
 def test_shares_of_a_batch_in_other_rounds_are_no_wrong_copies() -> None:
     """Two tensor-parallel ranks have the first half of a batch in the first round; data-parallel ones have both."""
-    found = Joiner(Dims()).compare(([ONE, ONE], [ONE, OTHER]), "x:OUTPUT0", "x", backward=False)
+    found = Joiner(GivenDims()).compare(([ONE, ONE], [ONE, OTHER]), "x:OUTPUT0", "x", backward=False)
     assert not found.compared
 
 
 def test_copies_of_an_earlier_step_are_copies_later() -> None:
-    joiner = Joiner(Dims())
+    joiner = Joiner(GivenDims())
     for wrong in (ONE, OTHER):
         found = joiner.compare(([ONE] * 4, [ONE, wrong]), "x:OUTPUT0", "x", backward=False)
         assert found.compared

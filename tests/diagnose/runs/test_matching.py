@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.session.opened import opened
 from tests.sources.memory import Op, table_of
 from tests.thorough import examples
-from tui_debugger.diagnose.runs.matching import Match, Matching, NameMaps, NodesOfRun, Rule, match_nodes
+from tui_debugger.diagnose.runs.matching import NameMaps, NodeMatch, NodesOfRun, Rule, RunMatching, match_nodes
 from tui_debugger.diagnose.runs.matching import parse_substitution as parsed
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import Category
@@ -29,7 +29,7 @@ def side(
     return NodesOfRun(table, range(len(table)), lambda row: (sizes.get(table.names[row], (WIDTH,)),), maps)
 
 
-def names(matching: Matching, a: NodesOfRun, b: NodesOfRun) -> dict[str, str]:
+def names(matching: RunMatching, a: NodesOfRun, b: NodesOfRun) -> dict[str, str]:
     return {a.nodes.names[match.a]: b.nodes.names[match.b] for match in matching.matches}
 
 
@@ -150,7 +150,7 @@ def test_names_can_be_mapped() -> None:
     a, b = side(chain("enc/mul", "odd"), maps=maps), side(chain("model.encoder/mul", "even"))
     matching = match_nodes(a, b, maps)
     assert names(matching, a, b) == {"enc/mul": "model.encoder/mul", "odd": "even"}
-    assert Match(1, 1, Rule.GIVEN) in matching.matches
+    assert NodeMatch(1, 1, Rule.GIVEN) in matching.matches
 
 
 @pytest.mark.parametrize("text", ["", "s", "s/a/b", "y/a/b/", "s//b/", "s/(/b/", "s/a/b/x", r"s/a/\9/"])

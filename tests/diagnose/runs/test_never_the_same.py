@@ -17,7 +17,7 @@ from tests.diagnose.runs.test_judge import OUT, compared
 from tests.sources.memory import Op, Recorded
 from tests.thorough import few
 from tui_debugger.diagnose.runs.distance import ComparedBy, distance, distance_of_statistics
-from tui_debugger.diagnose.runs.results import Judgement, RunsReport
+from tui_debugger.diagnose.runs.results import NodeJudgement, RunsReport
 from tui_debugger.diagnose.runs.text import verdict_text
 from tui_debugger.stats.blocks import measure_stats
 
@@ -139,10 +139,10 @@ def test_two_arrays_that_differ_are_not_equal(type_: str, kind: str) -> None:
 def called_the_same(report: RunsReport) -> bool:
     """Whether anything says so: of what differs by rounding it is said that it does, and of equal statistics that."""
     judged = [each for step in report.steps for each in step.judged]
-    same = [each for each in judged if each.judgement is Judgement.SAME]
+    same = [each for each in judged if each.judgement is NodeJudgement.SAME]
     if any(each.worst is not None and each.worst.how is not ComparedBy.STATISTICS for each in same):
         return True
-    rounded = any(each.judgement is Judgement.ROUNDING for each in judged)
+    rounded = any(each.judgement is NodeJudgement.ROUNDING for each in judged)
     return report.exit_code == 0 and verdict_text(report).startswith("the same") and not rounded
 
 

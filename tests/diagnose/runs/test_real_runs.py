@@ -14,7 +14,7 @@ import pytest
 from tests.session.opened import opened
 from tests.thorough import few
 from tui_debugger.diagnose.runs.comparison import compare_runs
-from tui_debugger.diagnose.runs.results import Kind, RunsReport
+from tui_debugger.diagnose.runs.results import DiffKind, RunsReport
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import UnreadablePart
 
@@ -51,7 +51,7 @@ def test_the_faulty_gelu_is_named_and_the_side_that_is_wrong(dumps: Dumps) -> No
         pair = dumps("msprobe-pairs") / name
         (finding,) = compared(pair / "A", pair / "B").findings
         assert (finding.name, finding.place.step_a) == ("b/1/mlp/act/Functional.gelu", 1)
-        assert (finding.kind, finding.side) == (Kind.INTRODUCED, 1)
+        assert (finding.kind, finding.side) == (DiffKind.INTRODUCED, 1)
 
 
 def test_the_reduction_that_one_run_leaves_out_is_named(dumps: Dumps) -> None:
@@ -59,7 +59,7 @@ def test_the_reduction_that_one_run_leaves_out_is_named(dumps: Dumps) -> None:
     headline = compared(pair / "A", pair / "B").headline
     assert headline is not None
     assert (headline.kind, headline.name, headline.consumer) == (
-        Kind.MISSING,
+        DiffKind.MISSING,
         "Distributed.all_reduce.14",
         "b.0.mlp.fc1.bias",
     )
@@ -85,7 +85,7 @@ def test_a_dump_is_the_same_as_itself(dumps: Dumps, name: str) -> None:
 def test_other_versions_differ_by_their_initial_weights_and_no_operator_is_wrong(dumps: Dumps) -> None:
     report = compared(dumps("mindspore-2.0-mlp"), dumps("mindspore-2.10-mlp"))
     assert report.exit_code == 1
-    assert {finding.kind for finding in report.findings} == {Kind.PARAMETER}
+    assert {finding.kind for finding in report.findings} == {DiffKind.PARAMETER}
     assert all(finding.name.startswith(("fc", "head")) for finding in report.findings)
 
 

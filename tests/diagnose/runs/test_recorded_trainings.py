@@ -16,7 +16,7 @@ from torch import nn  # noqa: E402 - torch first
 import tui_debugger.torch as tdbg  # noqa: E402 - likewise
 from tests.session.opened import opened  # noqa: E402 - likewise
 from tui_debugger.diagnose.runs.comparison import compare_runs  # noqa: E402 - likewise
-from tui_debugger.diagnose.runs.results import Finding, Judgement, Kind, RunsReport  # noqa: E402 - likewise
+from tui_debugger.diagnose.runs.results import DiffFinding, DiffKind, NodeJudgement, RunsReport  # noqa: E402 - likewise
 from tui_debugger.diagnose.runs.text import coverage_text  # noqa: E402 - likewise
 
 STEPS = 3
@@ -152,7 +152,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     return compare
 
 
-def headline(report: RunsReport) -> Finding:
+def headline(report: RunsReport) -> DiffFinding:
     assert report.headline is not None
     assert report.exit_code == 1
     return report.headline
@@ -172,7 +172,7 @@ def test_a_repeat_is_the_same(compared: Compared, level: str) -> None:
         each
         for step in report.steps
         for each in step.judged
-        if each.judgement in {Judgement.INSIDE, Judgement.UNPROVEN}
+        if each.judgement in {NodeJudgement.INSIDE, NodeJudgement.UNPROVEN}
     ]
 
 
@@ -189,19 +189,19 @@ def test_another_mask_is_where_the_difference_begins(compared: Compared) -> None
 @pytest.mark.parametrize(
     ("level", "kind", "name", "text"),
     [
-        ("module", Kind.RANDOM, "blocks/0/drop/Dropout", "switched off in B"),
-        ("op", Kind.REGION, "blocks/0/drop/Mul", "only A has blocks/0/drop/Bernoulli"),
+        ("module", DiffKind.RANDOM, "blocks/0/drop/Dropout", "switched off in B"),
+        ("op", DiffKind.REGION, "blocks/0/drop/Mul", "only A has blocks/0/drop/Bernoulli"),
     ],
 )
 def test_operators_of_one_run_only_are_where_the_difference_begins(
-    compared: Compared, level: str, kind: Kind, name: str, text: str
+    compared: Compared, level: str, kind: DiffKind, name: str, text: str
 ) -> None:
     """Other operators may draw other random numbers from then on: nothing else is accused."""
     report = compared(drop, level)
     found = headline(report)
     assert (found.kind, found.name, found.place.step_a) == (kind, name, 0)
     assert text in found.text
-    assert {each.kind for each in report.findings} <= {kind, Kind.RANDOM}
+    assert {each.kind for each in report.findings} <= {kind, DiffKind.RANDOM}
 
 
 @pytest.mark.parametrize(("level", "name"), [("module", "blocks/1/up/Linear"), ("op", "blocks.1.up.weight")])

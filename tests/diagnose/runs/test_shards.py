@@ -20,9 +20,9 @@ from tests.sources.memory import Key, Op
 from tests.thorough import examples, few, later
 from tui_debugger.diagnose.runs.comparison import compare_runs
 from tui_debugger.diagnose.runs.distance import ComparedBy
-from tui_debugger.diagnose.runs.layouts import Dims, Layout, PartRelation, parse_dims
+from tui_debugger.diagnose.runs.layouts import GivenDims, PartRelation, PartsLayout, parse_dims
 from tui_debugger.diagnose.runs.matching import Rule
-from tui_debugger.diagnose.runs.results import Judgement, Options
+from tui_debugger.diagnose.runs.results import NodeJudgement, Options
 from tui_debugger.diagnose.runs.shards import Joiner
 from tui_debugger.errors import TdbgError
 
@@ -72,13 +72,13 @@ def shares(whole: Array, ranks: int, axis: int) -> list[Array]:
 
 
 CUTS = {
-    "plain": (plain, Layout((1,))),
-    "zigzag": (zigzag, Layout((1,), zigzag=True)),
-    "fused": (fused, Layout((1,), groups=3)),
+    "plain": (plain, PartsLayout((1,))),
+    "zigzag": (zigzag, PartsLayout((1,), zigzag=True)),
+    "fused": (fused, PartsLayout((1,), groups=3)),
     "striped": (striped, None),
-    "padded": (padded, Layout(flat=True)),
-    "sum": (summands, Layout(among=PartRelation.SUM)),
-    "mean": (shares, Layout(among=PartRelation.MEAN)),
+    "padded": (padded, PartsLayout(flat=True)),
+    "sum": (summands, PartsLayout(among=PartRelation.SUM)),
+    "mean": (shares, PartsLayout(among=PartRelation.MEAN)),
 }
 WHOLE = (5, 24, 3)
 
@@ -95,7 +95,7 @@ def test_parts_are_put_together_as_they_were_cut(name: str, ranks: int, *, swapp
     whole = tensor(0)
     cut, layout = CUTS[name]
     sides: tuple[Sequence[Array], Sequence[Array]] = [whole], cut(whole, ranks, 1)
-    found = Joiner(Dims()).compare(sides[::-1] if swapped else sides, "x:OUTPUT0", "x", backward=False)
+    found = Joiner(GivenDims()).compare(sides[::-1] if swapped else sides, "x:OUTPUT0", "x", backward=False)
     assert found.how is ComparedBy.VALUES
     assert found.relative <= 3 * found.unit
     assert layout is None or found.joined == layout.text(ranks)
@@ -108,7 +108,7 @@ def test_a_fault_in_a_part_is_as_far_as_it_is_in_the_whole(name: str, seed: int,
     whole = tensor(seed)
     parts = CUTS[name][0](whole, 2, 1)
     wrong = [parts[0], parts[1] * np.float32(factor)]
-    found = Joiner(Dims()).compare(([whole], wrong), "x:OUTPUT0", "x", backward=False)
+    found = Joiner(GivenDims()).compare(([whole], wrong), "x:OUTPUT0", "x", backward=False)
     assert found.how is ComparedBy.VALUES
     assert 0.05 * (factor - 1) < found.relative < 3 * (factor - 1)
 
@@ -119,7 +119,7 @@ def test_a_replica_that_is_another_one_is_named(ranks: int, at: int, seed: int) 
     whole = tensor(seed)
     parts = [whole.copy() for _ in range(ranks)]
     parts[at % ranks] = parts[at % ranks] * np.float32(1.01)
-    found = Joiner(Dims()).compare(([whole], parts), "x:OUTPUT0", "x", backward=False)
+    found = Joiner(GivenDims()).compare(([whole], parts), "x:OUTPUT0", "x", backward=False)
     assert (found.replicas, found.unlike) == ((0, at % ranks), (1, at % ranks))
     assert found.relative == pytest.approx(0.01, rel=0.1)
 
@@ -130,12 +130,12 @@ def test_nan_in_one_part_is_a_difference() -> None:
         parts = CUTS[name][0](whole, 2, 1)
         parts[1] = parts[1].copy()
         parts[1].reshape(-1)[3] = np.nan
-        found = Joiner(Dims()).compare(([whole], parts), "x:OUTPUT0", "x", backward=False)
+        found = Joiner(GivenDims()).compare(([whole], parts), "x:OUTPUT0", "x", backward=False)
         assert (found.how, found.relative) == (ComparedBy.VALUES, math.inf), name
 
 
 def test_where_nothing_proves_the_layout_nothing_is_compared() -> None:
-    joiner = Joiner(Dims())
+    joiner = Joiner(GivenDims())
     others = plain(tensor(9), 2, 1)
     assert joiner.compare(([tensor(1)], others), "x:OUTPUT0", "x", backward=False).how is ComparedBy.NOT
     odd = [tensor(1)[:, :7], tensor(1)[:, :7]]
@@ -143,14 +143,14 @@ def test_where_nothing_proves_the_layout_nothing_is_compared() -> None:
 
 
 def test_a_proven_layout_is_believed_where_values_are_too_far_to_tell() -> None:
-    joiner = Joiner(Dims())
+    joiner = Joiner(GivenDims())
     joiner.compare(([tensor(1)], plain(tensor(1), 2, 1)), "x:OUTPUT0", "x", backward=False)
     found = joiner.compare(([tensor(1)], plain(tensor(9), 2, 1)), "y:OUTPUT0", "y", backward=False)
     assert found.relative == pytest.approx(np.linalg.norm(tensor(1) - tensor(9)) / np.linalg.norm(tensor(9)), rel=0.1)
 
 
 def test_another_order_at_a_later_step_is_a_difference() -> None:
-    joiner = Joiner(Dims())
+    joiner = Joiner(GivenDims())
     sides = [tensor(1)], plain(tensor(1), 2, 1)
     assert joiner.compare(sides, "x:OUTPUT0", "x", backward=False).equal
     assert joiner.compare((sides[0], zigzag(tensor(1), 2, 1)), "x:OUTPUT0", "x", backward=False).relative > 0.5
@@ -158,7 +158,7 @@ def test_another_order_at_a_later_step_is_a_difference() -> None:
 
 
 def test_what_is_zero_at_first_may_be_anything_later() -> None:
-    joiner = Joiner(Dims())
+    joiner = Joiner(GivenDims())
     zeros = np.zeros_like(tensor(1))
     assert joiner.compare(([zeros], [zeros, zeros]), "x:OUTPUT0", "x", backward=False).equal
     parts = summands(tensor(1), 2, 1)
@@ -168,12 +168,14 @@ def test_what_is_zero_at_first_may_be_anything_later() -> None:
 def test_the_losses_of_shares_of_a_batch_are_averaged_though_they_are_near_each_other() -> None:
     losses = [np.float32(2.3125), np.float32(2.34375)]
     whole = np.asarray((losses[0] + losses[1]) / 2, np.float32)
-    found = Joiner(Dims()).compare(([whole], [np.asarray(each) for each in losses]), "x:OUTPUT0", "x", backward=False)
+    found = Joiner(GivenDims()).compare(
+        ([whole], [np.asarray(each) for each in losses]), "x:OUTPUT0", "x", backward=False
+    )
     assert (found.joined, found.relative) == ("2 ranks, averaged", 0.0)
 
 
 def test_what_the_user_says_needs_no_proof() -> None:
-    joiner = Joiner(Dims((parse_dims("x*=1"), parse_dims("y=sum"))))
+    joiner = Joiner(GivenDims((parse_dims("x*=1"), parse_dims("y=sum"))))
     assert joiner.compare(([tensor(1)], plain(tensor(9), 2, 1)), "x:OUTPUT0", "x", backward=False).relative > 1
     assert joiner.compare(([tensor(1)], [tensor(2), tensor(3)]), "y:OUTPUT0", "y", backward=False).relative > 1
 
@@ -181,16 +183,16 @@ def test_what_the_user_says_needs_no_proof() -> None:
 @pytest.mark.parametrize(
     ("text", "layout"),
     [
-        ("*=replicated", Layout()),
-        ("*=sum", Layout(among=PartRelation.SUM)),
-        ("*=mean", Layout(among=PartRelation.MEAN)),
-        ("*=flat", Layout(flat=True)),
-        ("a=b=0", Layout((0,))),
-        ("*=1:zigzag", Layout((1,), zigzag=True)),
-        ("*=2:3", Layout((2,), groups=3)),
+        ("*=replicated", PartsLayout()),
+        ("*=sum", PartsLayout(among=PartRelation.SUM)),
+        ("*=mean", PartsLayout(among=PartRelation.MEAN)),
+        ("*=flat", PartsLayout(flat=True)),
+        ("a=b=0", PartsLayout((0,))),
+        ("*=1:zigzag", PartsLayout((1,), zigzag=True)),
+        ("*=2:3", PartsLayout((2,), groups=3)),
     ],
 )
-def test_layouts_are_parsed(text: str, layout: Layout) -> None:
+def test_layouts_are_parsed(text: str, layout: PartsLayout) -> None:
     assert parse_dims(text) == (text.rpartition("=")[0], layout)
 
 
@@ -235,7 +237,7 @@ def test_two_data_parallel_ranks_are_one_run() -> None:
         (step,) = report.steps
         assert sorted(map(len, step.ranks)) == [1, 2]
         assert step.joined["split"] >= 5
-        assert {judged.judgement for judged in step.judged} == {Judgement.SAME}
+        assert {judged.judgement for judged in step.judged} == {NodeJudgement.SAME}
 
 
 def by_rank(ranks: dict[int, dict[Key, Array]]) -> dict[int, dict[int, dict[Key, Array]]]:
@@ -324,11 +326,11 @@ def test_a_layer_split_over_two_ranks(dumps: Dumps, name: str, *, swapped: bool)
     assert {word: count > 0 for word, count in step.joined.items()} == dict.fromkeys(
         ("split", "sum", "replicated"), True
     )
-    assert judged["b/0/mlp/fc1/Functional.linear"] in {Judgement.ROUNDING, Judgement.SAME}
+    assert judged["b/0/mlp/fc1/Functional.linear"] in {NodeJudgement.ROUNDING, NodeJudgement.SAME}
     assert any(each.match.rule is Rule.GRADIENT for each in step.judged)
     if name == "l_tp":
         assert (report.exit_code, report.findings, report.doubts) == (0, (), ())
-        assert judged["b/0/mlp/fc2/Functional.linear"] is Judgement.ROUNDING
+        assert judged["b/0/mlp/fc2/Functional.linear"] is NodeJudgement.ROUNDING
     else:
         assert report.headline is not None
         assert (report.headline.name, report.headline.place.step_a) == ("b/0/mlp/ColRow", 0)

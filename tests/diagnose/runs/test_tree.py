@@ -11,8 +11,8 @@ import pytest
 
 from tests.session.opened import opened
 from tui_debugger.diagnose.runs.comparison import compare_runs
-from tui_debugger.diagnose.runs.results import Judged, OneSided, RunsReport
-from tui_debugger.diagnose.runs.tree import BOTH, Show, State, StepTree, TimesMap, steps_of
+from tui_debugger.diagnose.runs.results import JudgedNode, OneSided, RunsReport
+from tui_debugger.diagnose.runs.tree import BOTH, Show, StepTree, TimesMap, TreeState, steps_of
 
 Dumps = Callable[[str], Path]
 
@@ -52,7 +52,7 @@ def test_nodes_stand_in_the_order_in_which_they_ran(dumps: Dumps) -> None:
         for entry in range(len(both.tree)):
             row = int(both.tree.row[entry])
             item = both.items[row] if row >= 0 else None
-            if isinstance(item, Judged) and order[item.match.a] >= 0:
+            if isinstance(item, JudgedNode) and order[item.match.a] >= 0:
                 by_scope.setdefault(int(both.tree.parent[entry]), []).append(int(order[item.match.a]))
         assert all(each == sorted(each) for each in by_scope.values())
 
@@ -96,7 +96,7 @@ def test_a_finding_has_a_row_the_tensors_of_both_runs_and_a_path(dumps: Dumps) -
         both = trees(report)[1]
         (finding,) = both.findings
         row = both.row_of(finding)
-        assert both.state[row] == State.INTRODUCED
+        assert both.state[row] == TreeState.INTRODUCED
         assert both.finding_at(row) is finding
         assert both.keys(row) == both.keys(row, finding)
         here, there = both.keys(row)
@@ -106,7 +106,7 @@ def test_a_finding_has_a_row_the_tensors_of_both_runs_and_a_path(dumps: Dumps) -
         names = [both.name(hop.row) for hop in both.path_from(finding)]
         assert names[:3] == ["b/1/mlp/act/GELU", "b/1/mlp/fc2/Functional.linear", "b/1/mlp/fc2/Linear"]
         assert len(names) == len(set(names))
-        assert all(both.state[hop.row] >= State.INHERITED for hop in both.path_from(finding))
+        assert all(both.state[hop.row] >= TreeState.INHERITED for hop in both.path_from(finding))
 
 
 def test_what_is_known_is_told_after_each_step(dumps: Dumps) -> None:

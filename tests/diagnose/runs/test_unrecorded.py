@@ -10,7 +10,7 @@ import pytest
 
 from tests.diagnose.runs.test_judge import IN, OUT, SHIFT, Array, W, X, compared, forward, judgements
 from tests.sources.memory import Key, Op, Recorded
-from tui_debugger.diagnose.runs.results import COVERED, Judgement
+from tui_debugger.diagnose.runs.results import COVERED, NodeJudgement
 from tui_debugger.model import Category, TensorStats
 from tui_debugger.stats.blocks import measure_stats
 
@@ -39,9 +39,9 @@ def test_a_tensor_that_neither_run_recorded_is_known_by_what_is_around_it() -> N
     good = without_second(forward(X, W))
     report = compared(good, good)
     assert (report.exit_code, report.doubts) == (0, ())
-    assert [each.why for step in report.steps for each in step.judged if each.judgement is Judgement.NOT_COMPARED] == [
-        COVERED
-    ]
+    assert [
+        each.why for step in report.steps for each in step.judged if each.judgement is NodeJudgement.NOT_COMPARED
+    ] == [COVERED]
     assert [step.covered for step in report.steps] == [1]
 
 
@@ -61,7 +61,7 @@ def test_but_not_where_that_was_not_recorded_either(missing: Key) -> None:
 def test_nor_where_what_is_made_of_it_differs() -> None:
     report = compared(without_second(forward(X, W)), without_second(forward(X, W, factor=1.01)))
     assert report.exit_code == 2
-    assert judgements(report)["Third-op3"] is Judgement.UNPROVEN
+    assert judgements(report)["Third-op3"] is NodeJudgement.UNPROVEN
     assert any(SECOND in doubt for doubt in report.doubts)
 
 
@@ -88,7 +88,7 @@ def test_statistics_that_differ_are_the_least_by_which_an_input_does() -> None:
     bad["x", OUT, 0] = bad["Custom-op1", IN, 0] = X
     report = compared(statistics(good), statistics(bad))
     assert [each.name for each in report.findings] == ["Custom-op1"]
-    assert judgements(report)["Third-op3"] is Judgement.INHERITED
+    assert judgements(report)["Third-op3"] is NodeJudgement.INHERITED
 
 
 # -- one factor of all gradients -----------------------------------------------------------------------

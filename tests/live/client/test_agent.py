@@ -22,7 +22,7 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.live import wire
 from tui_debugger.live.client import Recorder, TrainingTerminated
 from tui_debugger.live.client.agent import Agent, ClientHit, ClientValue, Identity
-from tui_debugger.live.client.link import Settings, settings
+from tui_debugger.live.client.link import LinkSettings, settings
 from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import TensorMeta, TensorStats, Verdict, WatchResult
@@ -110,7 +110,7 @@ def _trains(agent: Agent, steps: int = 3, nodes: Sequence[str] = ("a", "b")) -> 
 
 
 def test_runs_to_the_next_node_and_to_a_named_one(debugger: Debugger, probe: Scripted) -> None:
-    agent = Agent(probe, Settings(debugger.address))
+    agent = Agent(probe, LinkSettings(debugger.address))
     loop = _trains(agent)
     assert debugger.stop(run(wire.LEVEL_NODE, b"")).cur_node == b""
     stop = debugger.stop(run(wire.LEVEL_NODE, b"b"))
@@ -125,7 +125,7 @@ def test_runs_to_the_next_node_and_to_a_named_one(debugger: Debugger, probe: Scr
 
 
 def test_stops_at_a_node_that_hits(debugger: Debugger, probe: Scripted) -> None:
-    agent = Agent(probe, Settings(debugger.address))
+    agent = Agent(probe, LinkSettings(debugger.address))
     hit = ClientHit("b", 0, WatchResult(1, "tensor_overflow", Verdict.FINDING))
 
     def train() -> None:
@@ -150,7 +150,7 @@ def test_hits_after_the_first_ones_of_a_step_come_together_when_nobody_stops_at_
     debugger: Debugger, probe: Scripted, *, ends: bool
 ) -> None:
     hits = {name: ClientHit(name, 0, WatchResult(1, "tensor_overflow", Verdict.FINDING)) for name in "abcd"}
-    agent = Agent(probe, Settings(debugger.address))
+    agent = Agent(probe, LinkSettings(debugger.address))
     probe.unfinished = lambda: not ends  # type: ignore[method-assign]
     probe.on_evaluate = lambda: [hits["d"]]
 
@@ -181,7 +181,7 @@ def test_it_runs_ahead_without_a_word_and_stops_at_a_hit(
 ) -> None:
     monkeypatch.setattr("tui_debugger.live.client.agent.UNASKED", PATIENCE)
     monkeypatch.setattr("tui_debugger.live.client.agent.ASKING", 0)
-    agent = Agent(probe, Settings(debugger.address))
+    agent = Agent(probe, LinkSettings(debugger.address))
     hit = ClientHit("b", 0, WatchResult(1, "tensor_overflow", Verdict.FINDING))
     probe.on_evaluate = lambda: [hit] if agent.step == 7 else ()
     loop = _trains(agent, steps=13, nodes=())
@@ -199,7 +199,7 @@ def test_it_asks_now_and_then_however_far_it_may_run(
     debugger: Debugger, probe: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tui_debugger.live.client.agent.UNASKED", 0.0)
-    agent = Agent(probe, Settings(debugger.address))
+    agent = Agent(probe, LinkSettings(debugger.address))
     loop = _trains(agent, steps=3, nodes=())
     assert [debugger.stop(run(ahead=100)).step for _ in range(3)] == [0, 1, 2]
     assert loop.end() is None
@@ -208,7 +208,7 @@ def test_it_asks_now_and_then_however_far_it_may_run(
 def test_watchpoints_are_handed_on_when_they_change_and_before_they_are_judged(
     debugger: Debugger, probe: Scripted
 ) -> None:
-    loop = _trains(Agent(probe, Settings(debugger.address)))
+    loop = _trains(Agent(probe, LinkSettings(debugger.address)))
     debugger.stop(watch(1, 13, ["a"]), watch(2, 13, ["b"]), run(wire.LEVEL_RECHECK), run())
     debugger.stop(run())
     debugger.stop(run())
@@ -228,7 +228,7 @@ def test_an_error_of_the_framework_ends_the_debugging_and_not_the_training(
         raise MemoryError(msg)
 
     probe.on_value = broken
-    agent = Agent(probe, Settings(debugger.address))
+    agent = Agent(probe, LinkSettings(debugger.address))
     loop = _trains(agent)
     debugger.stop(view(wire.VALUE, "a"))
     assert loop.end() is None
@@ -254,7 +254,7 @@ def _signal_at_the_stop(debugger: Debugger, number: signal.Signals) -> Iterator[
 
 def test_ctrl_c_reaches_the_training_while_it_waits(debugger: Debugger, probe: Scripted) -> None:
     """In the main thread: signals arrive nowhere else."""
-    agent = Agent(probe, Settings(debugger.address))
+    agent = Agent(probe, LinkSettings(debugger.address))
     with _signal_at_the_stop(debugger, signal.SIGINT), pytest.raises(KeyboardInterrupt):
         agent.step_end()
     assert not agent.attached
@@ -270,7 +270,7 @@ def test_what_a_signal_handler_of_the_training_raises_reaches_it(debugger: Debug
 
     before = signal.signal(signal.SIGUSR1, handler)
     try:
-        agent = Agent(probe, Settings(debugger.address))
+        agent = Agent(probe, LinkSettings(debugger.address))
         with _signal_at_the_stop(debugger, signal.SIGUSR1), pytest.raises(PreemptedError):
             agent.step_end()
         agent.close()
@@ -280,7 +280,7 @@ def test_what_a_signal_handler_of_the_training_raises_reaches_it(debugger: Debug
 
 def test_a_signal_handler_may_close_what_it_interrupts(debugger: Debugger, probe: Scripted) -> None:
     """As handlers of SIGTERM do before they end a process."""
-    agent = Agent(probe, Settings(debugger.address))
+    agent = Agent(probe, LinkSettings(debugger.address))
 
     def handler(*_: object) -> None:
         agent.close()
@@ -297,7 +297,7 @@ def test_a_signal_handler_may_close_what_it_interrupts(debugger: Debugger, probe
 
 def test_signals_are_left_as_they_are(debugger: Debugger, probe: Scripted) -> None:
     before = [signal.getsignal(number) for number in signal.valid_signals()]
-    agent = Agent(probe, Settings(debugger.address))
+    agent = Agent(probe, LinkSettings(debugger.address))
     loop = _trains(agent, steps=1)
     debugger.stop(run())
     assert loop.end() is None
@@ -309,13 +309,13 @@ def test_a_debugger_that_fails_again_and_again_is_left(
 ) -> None:
     failure = wire.message("EventReply")(status=wire.FAILED)
     debugger.give(*[failure] * 10)
-    assert _trains(Agent(probe, Settings(debugger.address)), steps=1).end() is None
+    assert _trains(Agent(probe, LinkSettings(debugger.address)), steps=1).end() is None
     assert "nothing but failures" in capsys.readouterr().err
 
 
 def test_a_debugger_that_has_never_heard_of_it_is_told_everything_again(debugger: Debugger, probe: Scripted) -> None:
     debugger.give(wire.message("EventReply")(status=wire.FAILED), run())
-    assert _trains(Agent(probe, Settings(debugger.address)), steps=1).end() is None
+    assert _trains(Agent(probe, LinkSettings(debugger.address)), steps=1).end() is None
     names = [name for name, _ in debugger.calls]
     assert names == ["SendMetadata", "SendGraph", "WaitCMD"] * 2 + ["SendMetadata"]
 
@@ -324,11 +324,11 @@ def test_unknown_and_empty_commands_are_passed_over(debugger: Debugger, probe: S
     empty = wire.message("EventReply")()
     odd = wire.message("EventReply").FromString(b"\xca\x3e\x03abc")  # a field of a later version
     debugger.give(empty, odd, watch(1, 3, ["a"]), run())
-    assert _trains(Agent(probe, Settings(debugger.address)), steps=1).end() is None
+    assert _trains(Agent(probe, LinkSettings(debugger.address)), steps=1).end() is None
 
 
 def test_exit_ends_in_the_thread_that_trains_and_for_good(debugger: Debugger, probe: Scripted) -> None:
-    agent = Agent(probe, Settings(debugger.address))
+    agent = Agent(probe, LinkSettings(debugger.address))
     loop = _trains(agent)
     debugger.stop(wire.message("EventReply")(exit=True))
     assert isinstance(loop.end(), TrainingTerminated)
@@ -390,7 +390,7 @@ def test_the_client_loads_nothing_that_a_training_does_not_need() -> None:
 def test_nothing_is_left_behind(debugger: Debugger, probe: Scripted) -> None:
     before = set(threading.enumerate())
     for _ in range(3):
-        loop = _trains(Agent(probe, Settings(debugger.address)), steps=1)
+        loop = _trains(Agent(probe, LinkSettings(debugger.address)), steps=1)
         debugger.stop(run())
         assert loop.end() is None
     own = [each for each in threading.enumerate() if each.name.startswith("tdbg-") and each not in before]
@@ -445,7 +445,7 @@ def test_address_of_the_environment(variables: dict[str, str], expected: str) ->
     [("h", "h:50051"), ("h:1", "h:1"), ("[::1]:7", "[::1]:7"), ("::1", "[::1]:50051"), ("unix:/a b", "unix:/a b")],
 )
 def test_address_that_is_given_comes_first(given: str, expected: str) -> None:
-    assert settings(given, environment={"TDBG_HOST": "other", "TDBG_TOKEN": "t"}) == Settings(expected, "t")
+    assert settings(given, environment={"TDBG_HOST": "other", "TDBG_TOKEN": "t"}) == LinkSettings(expected, "t")
 
 
 def test_a_wrong_address_in_the_environment_is_told_and_no_reason_not_to_train(

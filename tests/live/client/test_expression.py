@@ -11,19 +11,19 @@ from tests.live.client.processes import training
 from tests.live.conftest import Happened
 from tests.live.session.doubles import NET
 from tests.live.session.test_watching import GPU, watch
-from tui_debugger.check.received import Watched, judgement_of, result_of
+from tui_debugger.check.received import GivenWatchpoints, judgement_of, result_of
 from tui_debugger.check.types import CheckResult
 from tui_debugger.check.verdicts import Outcome, judge
 from tui_debugger.live import wire
-from tui_debugger.live.client.judging import Judge, StepMemory, as_watchpoint, watched
+from tui_debugger.live.client.judging import ClientJudge, StepMemory, as_watchpoint, watched
 from tui_debugger.live.client.messages import hit_messages, watchpoint_of
 from tui_debugger.live.client.probe import ClientHit, Identity
 from tui_debugger.live.client.recorded import CopyBudget, Recordings, measure
-from tui_debugger.live.graph import RankGraph, remote_watchpoints
+from tui_debugger.live.graph import LiveRankGraph, remote_watchpoints
 from tui_debugger.live.server import Server
 from tui_debugger.live.server.answers import hit_of
 from tui_debugger.live.server.conversation import _watch
-from tui_debugger.live.wire import Event, RemoteWatchpoint, Stop
+from tui_debugger.live.wire import Event, RemoteWatchpoint, TrainingStop
 from tui_debugger.model import ErrorBits, Verdict, Watchpoint, WatchResult
 from tui_debugger.stats.records import RequiredStats
 from tui_debugger.watch import condition_table
@@ -43,7 +43,7 @@ def memory_at(step: int) -> StepMemory:
 
 
 def test_it_arrives_as_it_was_written_with_the_categories_that_it_asks_for() -> None:
-    graph = RankGraph([NET])
+    graph = LiveRankGraph([NET])
     everything = np.ones(len(graph.nodes), np.bool_)
     made = expression("norm > 10*prev.norm or category == 'weight'")
     (remote,) = remote_watchpoints([(made, everything)], graph.nodes, OURS)
@@ -60,7 +60,7 @@ def test_it_arrives_as_it_was_written_with_the_categories_that_it_asks_for() -> 
 
 def test_what_its_names_stood_for_comes_back() -> None:
     made = expression("max > 6*std and dtype == 'float64' or prev.max > 1")
-    judging = Judge([(made, ["x"])])
+    judging = ClientJudge([(made, ["x"])])
     judging.memory = memory_at(0)
     (result,) = judging.results("x", measure(np.array([0.0, 0.0, 8.0] + [0.0] * 60), RequiredStats()))
     remote = RemoteWatchpoint(1, 1000, (("expression", made.params[0][1], False),), (("x", "", ""),))
@@ -72,12 +72,12 @@ def test_what_its_names_stood_for_comes_back() -> None:
 
 
 def test_it_is_not_sent_to_those_who_do_not_know_it_and_that_is_not_clean() -> None:
-    graph = RankGraph([NET])
+    graph = LiveRankGraph([NET])
     everything = np.ones(len(graph.nodes), np.bool_)
     both = (expression("max > 1"), Watchpoint(2, "tensor_overflow"))
     assert [each.id for each in remote_watchpoints([(each, everything) for each in both], graph.nodes, GPU)] == [2]
-    given = Watched(1, both, (everything, everything), graph, GPU)
-    found = judgement_of(0, Stop(4, 3), given, (), pytest.fail)
+    given = GivenWatchpoints(1, both, (everything, everything), graph, GPU)
+    found = judgement_of(0, TrainingStop(4, 3), given, (), pytest.fail)
     result = CheckResult(((0, 3),), found.result().hits, found.coverage, both, 1)
     judgement = judge(result)
     assert judgement.outcome is Outcome.CANNOT_JUDGE
@@ -94,15 +94,15 @@ def test_another_condition_of_ours_needs_no_more_than_its_row(monkeypatch: pytes
     assert isinstance(CONDITIONS, dict)
     monkeypatch.setitem(CONDITIONS, "constant", new)
     monkeypatch.setattr(condition_table, "_BY_ABBR", condition_table._BY_ABBR | {"CO": new})
-    graph = RankGraph([NET])
+    graph = LiveRankGraph([NET])
     everything = np.ones(len(graph.nodes), np.bool_)
     both = (Watchpoint(1, "constant"), Watchpoint(2, "tensor_overflow"))
     masked = [(each, everything) for each in both]
     for told, sent in ((features, [2]), (features | NEXT_BIT, [1, 2])):
         info = replace(OURS, features=told)
         assert [each.id for each in remote_watchpoints(masked, graph.nodes, info)] == sent
-        given = Watched(1, both, (everything, everything), graph, info)
-        found = judgement_of(0, Stop(4, 3), given, (), pytest.fail)
+        given = GivenWatchpoints(1, both, (everything, everything), graph, info)
+        found = judgement_of(0, TrainingStop(4, 3), given, (), pytest.fail)
         judgement = judge(CheckResult(((0, 3),), found.result().hits, found.coverage, both, 1))
         assert judgement.outcome is (Outcome.CLEAN if sent == [1, 2] else Outcome.CANNOT_JUDGE)
         doubts = [doubt.text for doubt in judgement.doubts]
@@ -111,28 +111,30 @@ def test_another_condition_of_ours_needs_no_more_than_its_row(monkeypatch: pytes
 
 @pytest.mark.parametrize("text", ["norm > 10*prev.norm", "norm > 1"])
 def test_a_silent_first_step_has_judged_no_comparison_with_the_step_before(text: str) -> None:
-    graph = RankGraph([NET])
+    graph = LiveRankGraph([NET])
     made = (expression(text),)
-    given = Watched(1, made, (np.ones(len(graph.nodes), np.bool_),), graph, OURS)
+    given = GivenWatchpoints(1, made, (np.ones(len(graph.nodes), np.bool_),), graph, OURS)
     outcome = {}
     for step in (0, 1):
-        found = judgement_of(0, Stop(step + 1, step), given, (), pytest.fail)
+        found = judgement_of(0, TrainingStop(step + 1, step), given, (), pytest.fail)
         assert (found.coverage.not_comparable > 0) is (found.coverage.checked == 0) is ("prev" in text and step == 0)
         outcome[step] = judge(CheckResult(((0, step),), found.result().hits, found.coverage, made, 1)).outcome
     assert outcome == {0: Outcome.CANNOT_JUDGE if "prev" in text else Outcome.CLEAN, 1: Outcome.CLEAN}
 
 
 def test_a_training_that_just_got_an_expression_has_nothing_to_compare_with() -> None:
-    graph = RankGraph([NET])
-    given = Watched(1, (expression("norm > 10*prev.norm"),), (np.ones(len(graph.nodes), np.bool_),), graph, OURS)
+    graph = LiveRankGraph([NET])
+    given = GivenWatchpoints(
+        1, (expression("norm > 10*prev.norm"),), (np.ones(len(graph.nodes), np.bool_),), graph, OURS
+    )
     for remembered in (False, True):
-        found = judgement_of(0, Stop(8, 7), given, (), pytest.fail, remembered=remembered)
+        found = judgement_of(0, TrainingStop(8, 7), given, (), pytest.fail, remembered=remembered)
         assert (found.coverage.checked > 0) is remembered
 
 
 def outcomes(memory: StepMemory | None, text: str, *sizes: float | None) -> list[str]:
     """What is said of one tensor step by step; None: it is not there."""
-    judging = Judge([(expression(text), ["x"])])
+    judging = ClientJudge([(expression(text), ["x"])])
     judging.memory, said = memory, []
     for size in sizes:
         results: list[WatchResult] = []
@@ -181,7 +183,7 @@ def test_a_training_stops_where_it_holds(server: Server, happened: Happened) -> 
     with training(server.address, "--rate", "0.01", "--steps", "20") as process:
         found = happened.training(Event.STOPPED)
         assert found.info.features & wire.OWN_CONDITIONS
-        graph = RankGraph(list(found.graphs))
+        graph = LiveRankGraph(list(found.graphs))
         everything = np.ones(len(graph.nodes), np.bool_)
         made = expression("step == 3 and prev.max > -1e30 and name == 'loss'")
         found.set_watchpoints(remote_watchpoints([(made, everything)], graph.nodes, found.info))

@@ -22,8 +22,8 @@ from tests.live.client.training import Network
 from tests.patience import PATIENCE
 from tui_debugger.errors import BadWatchpointError, TdbgError
 from tui_debugger.live.client import Flight, Recorder
-from tui_debugger.live.client.flight import LINE, REASON, ROW_BYTES, FlightRecorder, Row, _begin, _finish
-from tui_debugger.live.client.judging import Judge
+from tui_debugger.live.client.flight import LINE, REASON, ROW_BYTES, FlightRecorder, FlightRow, _begin, _finish
+from tui_debugger.live.client.judging import ClientJudge
 from tui_debugger.live.client.probe import Identity
 from tui_debugger.live.client.recorded import measure, meta_of
 from tui_debugger.live.dump_writer import DumpWriter
@@ -208,9 +208,9 @@ def test_nothing_is_written_of_what_an_attached_debugger_watches(tmp_path: Path)
     assert not list(tmp_path.glob("flights/*"))
 
 
-def _row(name: str, size: int) -> Row:
+def _row(name: str, size: int) -> FlightRow:
     values = np.ones(size, np.uint8)
-    return Row(name, meta_of(values), measure(values, RequiredStats()).stats, values)
+    return FlightRow(name, meta_of(values), measure(values, RequiredStats()).stats, values)
 
 
 def _recorder(flight: Flight) -> FlightRecorder:
@@ -316,7 +316,7 @@ def test_graph_is_looked_at_when_there_are_new_names_only(tmp_path: Path, monkey
     known = []
     know = FlightRecorder.know
 
-    def counted(self: FlightRecorder, graphs: Sequence[bytes]) -> Judge:
+    def counted(self: FlightRecorder, graphs: Sequence[bytes]) -> ClientJudge:
         known.append(len(graphs))
         return know(self, graphs)
 
@@ -444,7 +444,7 @@ def test_a_step_that_cannot_be_taken_in_is_counted_and_the_next_one_is_taken(
 ) -> None:
     keep = FlightRecorder.keep
 
-    def no_memory(self: FlightRecorder, step: int, rows: Sequence[Row], **options: Any) -> None:
+    def no_memory(self: FlightRecorder, step: int, rows: Sequence[FlightRow], **options: Any) -> None:
         if step == 1:
             raise MemoryError
         keep(self, step, rows, **options)

@@ -19,7 +19,7 @@ from tui_debugger.graph.messages import parse_graph, type_name
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live import wire
 from tui_debugger.live.client.agent import of_the_training
-from tui_debugger.live.client.judging import Judge, as_watchpoint, resolve, watched
+from tui_debugger.live.client.judging import ClientJudge, as_watchpoint, resolve, watched
 from tui_debugger.live.client.messages import GraphBuilder, cut, graph_chunks, stack_text, type_number
 from tui_debugger.live.client.probe import Identity
 from tui_debugger.live.client.recorded import CopyBudget, Recordings, measure
@@ -113,7 +113,7 @@ def test_a_watchpoint_that_names_a_node_twice_judges_it_once() -> None:
 
 def test_many_tensors_at_once_are_judged_as_each_alone() -> None:
     names = ["a", "b", "c"]
-    judge = Judge((each, names[: 1 + each.id % 3]) for each in _every_condition())
+    judge = ClientJudge((each, names[: 1 + each.id % 3]) for each in _every_condition())
     arrays = [np.zeros(4), np.array([np.nan, 1.0]), np.array([1e30, -2.0, 3.0])]
     records = [(name, measure(array, judge.need(name) or RequiredStats())) for name in names for array in arrays]
     at_once = judge.evaluate(records)
@@ -123,7 +123,7 @@ def test_many_tensors_at_once_are_judged_as_each_alone() -> None:
 
 def test_a_record_that_holds_less_answers_the_watchpoints_that_it_can() -> None:
     overflow, unchanged = Watchpoint(1, "tensor_overflow"), Watchpoint(2, "weight_not_changed", validate("WNC", {}))
-    judge = Judge([(overflow, ["a"]), (unchanged, ["a"])])
+    judge = ClientJudge([(overflow, ["a"]), (unchanged, ["a"])])
     (found,) = judge.evaluate([("a", measure(np.array([np.nan]), RequiredStats()))], covered_only=True)
     assert [each.watchpoint for each in found] == [1]
 

@@ -21,7 +21,7 @@ from tui_debugger.live import wire
 from tui_debugger.live.client import Recorder
 from tui_debugger.live.client.recorded import measure
 from tui_debugger.live.server import Server
-from tui_debugger.live.wire import START, Event, Phase, RemoteTensor, RemoteWatchpoint, Stop, Training
+from tui_debugger.live.wire import START, Event, Phase, RemoteTensor, RemoteWatchpoint, TrainingProcess, TrainingStop
 from tui_debugger.stats.records import RequiredStats
 
 OVERFLOW = 13
@@ -54,12 +54,12 @@ def expected() -> Expected:
     return Expected(10)
 
 
-def _watch_everything(process: Training) -> None:
+def _watch_everything(process: TrainingProcess) -> None:
     names = [name for graph in process.graphs for name in build_table([parse_graph(graph)]).names]
     process.set_watchpoints([RemoteWatchpoint(1, OVERFLOW, (), tuple((name, "", "") for name in names))])
 
 
-def _fetched(process: Training, *tensors: RemoteTensor) -> list[np.ndarray[Any, Any]]:
+def _fetched(process: TrainingProcess, *tensors: RemoteTensor) -> list[np.ndarray[Any, Any]]:
     sink = Arrays()
     assert all(process.values(tensors, sink))
     return [sink.arrays[number] for number in range(len(tensors))]
@@ -70,7 +70,7 @@ def test_a_training_that_goes_wrong(server: Server, happened: Happened, expected
         found = happened.training(Event.STOPPED)
         assert found.info.program.startswith("NumPy (tdbg")
         assert found.info.features == wire.FULL_STATISTICS | wire.RUNS_AHEAD | wire.OWN_CONDITIONS
-        assert found.stop == Stop(1, START)
+        assert found.stop == TrainingStop(1, START)
         _watch_everything(found)
 
         found.run(None)
@@ -224,7 +224,7 @@ def test_initial_weights(server: Server, happened: Happened) -> None:
     loop = threading.Thread(target=recorder.begin)
     loop.start()
     found = happened.training(Event.STOPPED)
-    assert found.stop == Stop(1, START)
+    assert found.stop == TrainingStop(1, START)
     found.set_watchpoints(
         [
             RemoteWatchpoint(

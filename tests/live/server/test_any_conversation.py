@@ -10,16 +10,16 @@ from tests.thorough import examples
 from tui_debugger.errors import LostError, NotStoppedError
 from tui_debugger.live import wire
 from tui_debugger.live.server.conversation import (
+    ClientQuestion,
     Command,
-    Conversation,
     Exit,
-    Question,
     Recheck,
-    Report,
     RunNode,
     RunStep,
+    TensorRequest,
+    TrainingConversation,
+    TrainingReport,
     Unwatch,
-    View,
     Watch,
 )
 from tui_debugger.live.wire import START, Event, Phase, RemoteWatchpoint
@@ -30,7 +30,7 @@ class Talk(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.it = Conversation(0.0, features=wire.RUNS_TO_NODES)
+        self.it = TrainingConversation(0.0, features=wire.RUNS_TO_NODES)
         self.now = 0.0
         self.call = 0
         self.inside = False
@@ -38,7 +38,7 @@ class Talk(RuleBasedStateMachine):
         self.told: list[Command] = []
         self.known: dict[int, RemoteWatchpoint] = {}
         self.wanted_slot: dict[int, RemoteWatchpoint] = {}
-        self.questions: list[Question] = []
+        self.questions: list[ClientQuestion] = []
         self.unanswered_view = False
         self.count = 0
         self.fresh = True
@@ -60,7 +60,7 @@ class Talk(RuleBasedStateMachine):
             del self.known[command.id]
         elif isinstance(command, RunStep | RunNode | Recheck):
             assert self.known == self.wanted_slot, "what is watched is told before it is judged"
-        self.unanswered_view = isinstance(command, View)
+        self.unanswered_view = isinstance(command, TensorRequest)
         self.told.append(command)
         self.it.after(command)
 
@@ -72,7 +72,7 @@ class Talk(RuleBasedStateMachine):
         self.inside = True
         self.unanswered_view = False
         fresh, self.fresh = self.fresh, False
-        events = self.it.enter(self.call, Report(node=node), self.now)
+        events = self.it.enter(self.call, TrainingReport(node=node), self.now)
         if self.it.stop != before:
             assert ran or fresh, "a stop is made by running only"
         assert events.count(Event.STOPPED) <= 1
@@ -157,7 +157,7 @@ class Talk(RuleBasedStateMachine):
         self.it.pause()
 
     @rule(kind=st.sampled_from([VIEW, Recheck()]))
-    def asks(self, kind: View | Recheck) -> None:
+    def asks(self, kind: TensorRequest | Recheck) -> None:
         try:
             self.questions.append(self.it.ask(kind))
         except (NotStoppedError, LostError):

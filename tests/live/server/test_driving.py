@@ -13,7 +13,7 @@ from tests.live.scripted import Script, ScriptedClient, ScriptedTraining, graph_
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.server import Server
-from tui_debugger.live.wire import START, Event, Phase, RemoteWatchpoint, Stop, Training
+from tui_debugger.live.wire import START, Event, Phase, RemoteWatchpoint, TrainingProcess, TrainingStop
 from tui_debugger.model import Progress
 
 OVERFLOW = RemoteWatchpoint(3, 13, (), (("net/Log-op1", "Log", "kernel_graph_0"),))
@@ -30,18 +30,18 @@ def hits_at(*steps: int) -> Callable[..., list[object]]:
 def test_one_step_several_steps_and_until_a_hit(server: Server, happened: Happened) -> None:
     ScriptedTraining(server.address, Script(hits=hits_at(7)))
     training = happened.training(Event.STOPPED)
-    assert training.stop == Stop(1, START)
+    assert training.stop == TrainingStop(1, START)
     training.set_watchpoints([OVERFLOW])
     training.run()
     happened.wait(Event.STOPPED, 2)
-    assert training.stop == Stop(2, 0)
+    assert training.stop == TrainingStop(2, 0)
     training.run(3)
     happened.wait(Event.STOPPED, 3)
-    assert training.stop == Stop(5, 3)
+    assert training.stop == TrainingStop(5, 3)
     assert training.hits == ()
     training.run(None)
     happened.wait(Event.STOPPED, 4)
-    assert training.stop == Stop(9, 7)
+    assert training.stop == TrainingStop(9, 7)
     assert [(hit.node, hit.watchpoint) for hit in training.hits] == [("net/Log-op1", 3)]
     training.run()
     happened.wait(Event.STOPPED, 5)
@@ -51,7 +51,7 @@ def test_one_step_several_steps_and_until_a_hit(server: Server, happened: Happen
 def test_hits_are_logged_while_it_goes_on(server: Server, happened: Happened) -> None:
     seen: list[tuple[int, int]] = []
 
-    def note(training: Training | None, event: Event) -> None:
+    def note(training: TrainingProcess | None, event: Event) -> None:
         if event is Event.HITS and training is not None and training.stop is not None:
             seen.append((training.stop.step, len(training.hits)))
 
@@ -62,7 +62,7 @@ def test_hits_are_logged_while_it_goes_on(server: Server, happened: Happened) ->
     training.run(6, stop_on_hit=False)
     happened.wait(Event.STOPPED, 2)
     assert seen == [(1, 1), (2, 1), (4, 1)]
-    assert training.stop == Stop(7, 5)
+    assert training.stop == TrainingStop(7, 5)
 
 
 def test_pause(server: Server, happened: Happened) -> None:
@@ -151,7 +151,7 @@ def test_recheck_with_hits_and_without(server: Server, happened: Happened) -> No
     assert happened.count(Event.HITS) == 2
     training.set_watchpoints([])
     assert training.recheck() == ()
-    assert training.stop == Stop(2, 0), "a recheck is no stop"
+    assert training.stop == TrainingStop(2, 0), "a recheck is no stop"
     assert made.step == 0
 
 
@@ -175,7 +175,7 @@ def test_a_recheck_that_is_cancelled_leaves_the_wire_clean(server: Server, happe
     assert [hit.watchpoint for hit in training.recheck()] == [3]
     training.run()
     happened.wait(Event.STOPPED, 2)
-    assert training.stop == Stop(2, 0)
+    assert training.stop == TrainingStop(2, 0)
 
 
 def test_terminate_while_it_waits_and_while_it_runs(server: Server, happened: Happened) -> None:
@@ -240,7 +240,7 @@ def test_run_to_a_node_where_the_client_can(server: Server, happened: Happened) 
     assert (run.run_level, run.node_name) == (wire.LEVEL_NODE, b"net/Log-op1")
     client.wait_later(cur_node="net/Log-op1")
     happened.wait(Event.STOPPED, 2)
-    assert training.stop == Stop(2, 0, "net/Log-op1")
+    assert training.stop == TrainingStop(2, 0, "net/Log-op1")
     training.terminate()
 
 
@@ -257,7 +257,7 @@ def test_events_come_in_order(server: Server, happened: Happened) -> None:
 
 
 def test_a_listener_may_drive(server: Server, happened: Happened) -> None:
-    def go_on(training: Training | None, event: Event) -> None:
+    def go_on(training: TrainingProcess | None, event: Event) -> None:
         if event is Event.STOPPED and training is not None:
             training.run(1)
 
@@ -271,7 +271,7 @@ def test_a_listener_may_drive(server: Server, happened: Happened) -> None:
 def test_calls_are_over_without_a_search_for_garbage(server: Server, happened: Happened) -> None:
     """gRPC counts a call as open while anything holds it, and refuses the 17th of a connection."""
 
-    def go_on(training: Training | None, event: Event) -> None:
+    def go_on(training: TrainingProcess | None, event: Event) -> None:
         if event is Event.STOPPED and training is not None:
             training.run(1)
 
@@ -287,7 +287,7 @@ def test_calls_are_over_without_a_search_for_garbage(server: Server, happened: H
 def test_a_listener_that_fails_harms_nobody(
     server: Server, happened: Happened, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fails(training: Training | None, event: Event) -> None:
+    def fails(training: TrainingProcess | None, event: Event) -> None:
         raise ValueError(training, event)
 
     happened.end()

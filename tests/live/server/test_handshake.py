@@ -16,7 +16,7 @@ from tui_debugger.errors import NotStoppedError
 from tui_debugger.live import wire
 from tui_debugger.live.server import Server
 from tui_debugger.live.server.identity import Admission, judge
-from tui_debugger.live.wire import START, Event, Phase, Stop, TrainingInfo
+from tui_debugger.live.wire import START, Event, Phase, TrainingInfo, TrainingStop
 
 TOKEN = "a-secret-of-these-tests"  # noqa: S105 - of these tests
 EVERYBODY = "0.0.0.0"  # noqa: S104 - that is what is tested
@@ -176,7 +176,7 @@ def test_a_network_that_mindspore_compiles_later_comes_to_the_first(server: Serv
     assert training.graphs == (first, second)
     client.wait_later(device_name="0:1")
     happened.wait(Event.STOPPED, 2)
-    assert training.stop == Stop(2, START)
+    assert training.stop == TrainingStop(2, START)
     assert (training.stop.opens, training.stop.root) == (True, 1)
 
 

@@ -14,12 +14,14 @@ from tests.live.scripted import ScriptedClient, ScriptedTraining, graph_bytes, h
 from tests.live.server.clock import Clock
 from tests.live.server.watching import wait_until, wait_until_it_reads
 from tui_debugger.live import wire
-from tui_debugger.live.server import Limits, Server
-from tui_debugger.live.server.answers import GraphAssembly, TooLargeError
+from tui_debugger.live.server import Server, ServerLimits
+from tui_debugger.live.server.answers import AnswerTooLargeError, GraphAssembly
 from tui_debugger.live.server.identity import MemoryLimit
 from tui_debugger.live.wire import Event, Phase
 
-SMALL = Limits(graph_bytes=1000, hits=5, memory_bytes=20_000, stray_bytes=1000, strikes=3, handshakes=10, clients=3)
+SMALL = ServerLimits(
+    graph_bytes=1000, hits=5, memory_bytes=20_000, stray_bytes=1000, strikes=3, handshakes=10, clients=3
+)
 
 
 def code_of(call: Callable[[], Any]) -> grpc.StatusCode:
@@ -143,7 +145,7 @@ def test_only_so_many_handshakes_in_a_minute(serving: Callable[..., Server]) -> 
 
 
 def test_the_oldest_that_are_gone_are_forgotten(serving: Callable[..., Server]) -> None:
-    server = serving(limits=Limits(clients=2, remembered=4))
+    server = serving(limits=ServerLimits(clients=2, remembered=4))
     happened = Happened(server)
     for number in range(1, 8):
         client = ScriptedClient(server.address, session=f"s{number}")
@@ -158,7 +160,7 @@ def test_the_oldest_that_are_gone_are_forgotten(serving: Callable[..., Server]) 
 
 def test_a_stream_that_falls_silent_does_not_hold_its_thread(serving: Callable[..., Server]) -> None:
     clock = Clock()
-    server = serving(limits=Limits(idle=30), clock=clock)
+    server = serving(limits=ServerLimits(idle=30), clock=clock)
     client = ScriptedClient(server.address)
     client.hello()
 
@@ -174,10 +176,10 @@ def test_memory_is_given_back() -> None:
     memory = MemoryLimit(1000)
     broken = GraphAssembly(memory, 600)
     broken.take(b"x" * 500, finished=False)
-    with pytest.raises(TooLargeError):
+    with pytest.raises(AnswerTooLargeError):
         broken.take(b"x" * 101, finished=False)
     whole = GraphAssembly(memory, 600)
-    with pytest.raises(TooLargeError):
+    with pytest.raises(AnswerTooLargeError):
         whole.take(b"x" * 501, finished=False)
     broken.drop()
     broken.drop()

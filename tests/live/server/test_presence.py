@@ -31,7 +31,15 @@ from tui_debugger.errors import LostError, NotStoppedError
 from tui_debugger.live import wire
 from tui_debugger.live.server import Server
 from tui_debugger.live.server.serving import gone
-from tui_debugger.live.wire import Event, Phase, RemoteTensor, RemoteWatchpoint, Stop, Training, Unrecorded
+from tui_debugger.live.wire import (
+    Event,
+    Phase,
+    RemoteTensor,
+    RemoteWatchpoint,
+    TrainingProcess,
+    TrainingStop,
+    Unrecorded,
+)
 
 OWN = {"client": "PyTorch 2.13.0", "session": "s1", "pid": 4711, "host": "node7", "rank": 0}
 
@@ -88,7 +96,7 @@ def test_a_silent_training_that_stops_is_back_and_goes_on_as_it_was_told(timed: 
     assert command(client.wait_later()).run_cmd.run_level == wire.LEVEL_STEP
     client.wait_later()
     happened.wait(Event.STOPPED, 2)
-    assert training.stop == Stop(3, 1)
+    assert training.stop == TrainingStop(3, 1)
     assert [event.name for _, event in happened.events if event in (Event.LOST, Event.BACK)] == ["LOST", "BACK"]
 
 
@@ -344,7 +352,7 @@ class TestBack:
         assert command(waiting).run_cmd.run_level == wire.LEVEL_STEP
         again.wait_later()
         happened.wait(Event.STOPPED, 2)
-        assert training.stop == Stop(2, 0)
+        assert training.stop == TrainingStop(2, 0)
 
     def test_a_second_training_in_the_same_process(self, server: Server, happened: Happened) -> None:
         client = ScriptedClient(server.address)
@@ -355,7 +363,7 @@ class TestBack:
             command(waiting)
             waiting = client.wait_later()
             happened.wait(Event.STOPPED, 2 * times)
-            assert training.stop == Stop(2 * times, 0)
+            assert training.stop == TrainingStop(2 * times, 0)
             training.release()
             command(waiting)
             client.call("SendMetadata", wire.message("Metadata")(training_done=True))
@@ -386,7 +394,7 @@ def test_heartbeats_get_through_while_many_calls_wait(server: Server, happened: 
     happened.wait(Event.STOPPED, many)
     for client in clients:
         client.beat()
-    trainings: list[Training] = list(server.all())
+    trainings: list[TrainingProcess] = list(server.all())
     for training in trainings:
         training.terminate()
     happened.wait(Event.DONE, many)

@@ -15,7 +15,7 @@ from tests.live.scripted import ScriptedClient
 from tests.live.server.sinks import Arrays
 from tui_debugger.live import wire
 from tui_debugger.live.server import Server
-from tui_debugger.live.wire import Event, Phase, RemoteTensor, RemoteWatchpoint, Training
+from tui_debugger.live.wire import Event, Phase, RemoteTensor, RemoteWatchpoint, TrainingProcess
 
 
 def watchpoint_of(command: Any) -> RemoteWatchpoint:
@@ -29,9 +29,9 @@ def watchpoint_of(command: Any) -> RemoteWatchpoint:
 
 
 class Driver:
-    """Does through ``Training`` what the recorded commands say was done then."""
+    """Does through ``TrainingProcess`` what the recorded commands say was done then."""
 
-    def __init__(self, training: Training, happened: Happened) -> None:
+    def __init__(self, training: TrainingProcess, happened: Happened) -> None:
         self.training, self.happened = training, happened
         self.watched: dict[int, RemoteWatchpoint] = {}
         self.stops = 0

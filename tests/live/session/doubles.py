@@ -23,8 +23,8 @@ from tui_debugger.live.wire import (
     RemoteStats,
     RemoteTensor,
     RemoteWatchpoint,
-    Stop,
     TrainingInfo,
+    TrainingStop,
     Unrecorded,
     ValueSink,
 )
@@ -95,7 +95,7 @@ class ScriptedTraining:
     ) -> None:
         self.info = TrainingInfo(number, rank, None, "127.0.0.1:5", "0", "GPU", program, features)
         self.phase = Phase.RECEIVING
-        self.stop: Stop | None = None
+        self.stop: TrainingStop | None = None
         self.graphs: Sequence[bytes] = graphs
         self.hits: Sequence[ReceivedHit] = ()
         self.unrecorded: Sequence[Unrecorded] = ()
@@ -120,7 +120,7 @@ class ScriptedTraining:
 
     def stop_at(self, step: int, node: str = "") -> None:
         """Waits at a step."""
-        self.stop = Stop((self.stop.count if self.stop else 0) + 1, step, node)
+        self.stop = TrainingStop((self.stop.count if self.stop else 0) + 1, step, node)
         self.hits = tuple(self._hits(step, self.watchpoints)) if step >= 0 else ()
         self.phase = Phase.STOPPED
         self.emit(Event.STOPPED)
@@ -143,7 +143,7 @@ class ScriptedTraining:
         """Introduces itself again after it ran alone, or for the first time after that step."""
         self.phase = Phase.RECEIVING
         self.emit(Event.BACK)
-        self.stop = Stop((self.stop.count if self.stop else 0) + 1, step, alone=True)
+        self.stop = TrainingStop((self.stop.count if self.stop else 0) + 1, step, alone=True)
         self.hits, self.phase = (), Phase.STOPPED
         self.emit(Event.STOPPED)
 
@@ -190,7 +190,7 @@ class ScriptedTraining:
             if (hits and stop_on_hit) or left == 0:
                 self.stop_at(step)
                 return
-            self.stop = Stop((self.stop.count if self.stop else 0) + 1, step)
+            self.stop = TrainingStop((self.stop.count if self.stop else 0) + 1, step)
             if hits:
                 self.hits = hits
                 self.emit(Event.HITS)

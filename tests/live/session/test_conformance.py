@@ -20,7 +20,7 @@ from tests.sources.conformance import SourceConformance, pairs
 from tui_debugger.live import wire
 from tui_debugger.live.server import Server
 from tui_debugger.live.source import LiveSource
-from tui_debugger.live.wire import START, Event, Stop
+from tui_debugger.live.wire import START, Event, TrainingStop
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.sources.base import Source, TensorFlag
 from tui_debugger.stats.npy import open_array
@@ -49,10 +49,10 @@ class TestTrainingInMemory(SourceConformance):
             rank = source.apply(training, Event.GRAPH)
             for step in (-1, 0, 3):
                 training.stop_at(step)
-                source.stopped(rank, Stop(step + 2, step))
+                source.stopped(rank, TrainingStop(step + 2, step))
                 graph = rank.graph
                 assert graph is not None
-                training.stop = Stop(step + 2, step)
+                training.stop = TrainingStop(step + 2, step)
                 rank.fetch_values(step, [graph.place(graph.find(WEIGHT), 0)])
                 rank.fetch_statistics(step, [graph.place(graph.find(RELU), 0)])
                 rank.fetch_values(step, [graph.place(graph.find(LOSS), 0)])
@@ -138,8 +138,10 @@ def test_two_trainings_that_say_the_same_rank_get_different_ones() -> None:
     source.close()
 
 
-@pytest.mark.parametrize("stop", [Stop(1, -1), Stop(2, 0)])
-def test_before_the_first_step_there_are_parameters_only(stop: Stop, live_source: Callable[..., LiveSource]) -> None:
+@pytest.mark.parametrize("stop", [TrainingStop(1, -1), TrainingStop(2, 0)])
+def test_before_the_first_step_there_are_parameters_only(
+    stop: TrainingStop, live_source: Callable[..., LiveSource]
+) -> None:
     source = live_source(stop)
     table, nodes = source.tensors(0, stop.step), source.nodes(0)
     names = {nodes.names[row] for row in table.node.tolist()}
@@ -147,7 +149,7 @@ def test_before_the_first_step_there_are_parameters_only(stop: Stop, live_source
 
 
 def test_previous_values_are_listed_at_the_step_before(live_source: Callable[..., LiveSource]) -> None:
-    source = live_source(Stop(5, 7))
+    source = live_source(TrainingStop(5, 7))
     assert list(source.steps(0)) == [6, 7]
     names = {source.nodes(0).names[row] for row in source.tensors(0, 6).node.tolist()}
     assert names == {"x", WEIGHT}
@@ -158,7 +160,7 @@ def test_previous_values_are_listed_at_the_step_before(live_source: Callable[...
 def test_a_client_that_keeps_every_tensor_of_the_step_before_has_them_listed(
     live_source: Callable[..., LiveSource],
 ) -> None:
-    source = live_source(Stop(5, 7), features=wire.ANY_PREVIOUS)
+    source = live_source(TrainingStop(5, 7), features=wire.ANY_PREVIOUS)
     assert len(source.tensors(0, 6)) == len(source.tensors(0, 7))
 
 
@@ -166,7 +168,7 @@ def test_a_client_that_keeps_every_tensor_of_the_step_before_has_them_listed(
 def live_source() -> Iterator[Callable[..., LiveSource]]:
     made: list[LiveSource] = []
 
-    def make(stop: Stop, features: int = 0) -> LiveSource:
+    def make(stop: TrainingStop, features: int = 0) -> LiveSource:
         training = ScriptedTraining(features=features)
         training.stop_at(stop.step)
         training.stop = stop

@@ -27,7 +27,7 @@ from tui_debugger.check.verdicts import Outcome, judge
 from tui_debugger.diagnose.headline import headline
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError, UnsupportedError
 from tui_debugger.live import wire
-from tui_debugger.live.wire import START, Event, Phase, ReceivedHit, RemoteWatchpoint, Stop, Unrecorded
+from tui_debugger.live.wire import START, Event, Phase, ReceivedHit, RemoteWatchpoint, TrainingStop, Unrecorded
 from tui_debugger.model import (
     NodeKind,
     NodeSelection,
@@ -896,7 +896,7 @@ def test_hits_of_a_step_that_come_one_by_one_are_one_result(live: Make) -> None:
     it.training.emit(Event.RUNNING)
     number = next(each.id for each in it.training.watchpoints if each.condition == 13)
     for node in (MATMUL, RELU, LOSS):
-        it.training.stop = Stop(9, 1, node)
+        it.training.stop = TrainingStop(9, 1, node)
         it.training.hits = (ReceivedHit(node, 0, number, 13, ()),)
         it.training.emit(Event.HITS)
     it.training.finish()

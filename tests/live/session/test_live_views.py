@@ -9,7 +9,7 @@ import numpy as np
 from tests.live.session.conftest import Live
 from tests.live.session.doubles import LOSS, MATMUL, RELU
 from tui_debugger.diagnose.health import HealthChecks, HealthMap, health
-from tui_debugger.diagnose.trend import State, trend
+from tui_debugger.diagnose.trend import PointState, trend
 from tui_debugger.live.wire import ReceivedHit, RemoteWatchpoint
 from tui_debugger.model import Side, TensorKey, TensorMeta, TensorStats
 from tui_debugger.stats.health import Health
@@ -70,6 +70,6 @@ def test_a_history_fetches_what_the_training_still_has(live: Make) -> None:
     key = TensorKey(0, nodes.graph_of(0).name, MATMUL, Side.OUTPUT, 0, 1)
     series = trend(it.session, key, it.session.steps(0))
     last = series.at(1)
-    assert State(int(series.state[last])) is State.MEASURED
+    assert PointState(int(series.state[last])) is PointState.MEASURED
     assert float(series.of("mean")[last]) == 1.0
-    assert set(series.state[:last].tolist()) <= {State.ABSENT, State.UNREADABLE}
+    assert set(series.state[:last].tolist()) <= {PointState.ABSENT, PointState.UNREADABLE}

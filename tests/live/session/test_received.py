@@ -8,13 +8,13 @@ from tests.live.session.doubles import LOSS, MATMUL, NET, RELU, WEIGHT, graph
 from tui_debugger.check.hits import HitList
 from tui_debugger.check.received import ReceivedHits, received_hits, result_of
 from tui_debugger.live.client.messages import GraphBuilder
-from tui_debugger.live.graph import RankGraph
+from tui_debugger.live.graph import LiveRankGraph
 from tui_debugger.live.wire import ReceivedHit
 from tui_debugger.model import ErrorBits, ParamResult, TensorMeta, TensorStats, Verdict, Watchpoint
 from tui_debugger.text.rows import hit_row
 from tui_debugger.watch.condition_table import validate
 
-GRAPH = RankGraph([NET])
+GRAPH = LiveRankGraph([NET])
 TO = Watchpoint(3, "tensor_overflow")
 TL = Watchpoint(5, "tensor_too_large", validate("tensor_too_large", {"max_gt": 1.0, "mean_gt": 2.0}))
 WNC = Watchpoint(6, "weight_not_changed", validate("weight_not_changed", {}))
@@ -47,7 +47,9 @@ def test_of_a_client_that_reports_in_no_order_a_node_stands_after_what_it_was_ma
 
 
 def test_of_two_independent_nodes_the_first_one_reported_stands_first() -> None:
-    independent = RankGraph([graph([(f"Default/{name}", "Log", ["x"], (2, 3)) for name in ("A-op1", "B-op2")], ["x"])])
+    independent = LiveRankGraph(
+        [graph([(f"Default/{name}", "Log", ["x"], (2, 3)) for name in ("A-op1", "B-op2")], ["x"])]
+    )
     hits = [said("Default/B-op2", TO), said("Default/A-op1", TO)]
     for by_client in (True, False):
         found = received_hits((0, 4), independent, (TO,), hits, print, by_client=by_client)
@@ -60,7 +62,7 @@ def test_inputs_of_the_model_stand_where_our_client_reports_them_and_slots_ascen
     made.add_parameter("inputs.x", two)
     made.add_node("net/Split", "Split", ["inputs.x"], [two, two])
     hits = [said("inputs.x", TO), said("net/Split", TO, slot=1), said("net/Split", TO)]
-    found = received_hits((0, 4), RankGraph([made.serialize()]), (TO,), hits, print)
+    found = received_hits((0, 4), LiveRankGraph([made.serialize()]), (TO,), hits, print)
     assert [(hit.key.node, hit.key.slot) for hit in HitList([found])] == [
         ("inputs.x", 0),
         ("net/Split", 0),

@@ -11,7 +11,7 @@ import pytest
 from tests.live.recordings import recorded_graph, recording
 from tests.live.session.doubles import LOSS, MATMUL, NET, RELU, UPDATE, WEIGHT
 from tui_debugger.graph.search import select
-from tui_debugger.live.graph import RankGraph, remote_watchpoints, wire_params
+from tui_debugger.live.graph import LiveRankGraph, remote_watchpoints, wire_params
 from tui_debugger.live.wire import TrainingInfo
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, validate
@@ -33,7 +33,7 @@ def sent(session: str) -> Iterator[Any]:
 
 @pytest.mark.parametrize("session", ["mlp", "nan"])
 def test_nodes_and_parameters_are_written_as_the_real_client_understood_them(session: str) -> None:
-    graph = RankGraph([recorded_graph(session)])
+    graph = LiveRankGraph([recorded_graph(session)])
     for command in sent(session):
         condition = next(each for each in CONDITIONS.values() if each.wire == command.watch_condition.condition)
         given = {p.name.decode(): p.value for p in command.watch_condition.params if not p.disabled}
@@ -88,7 +88,7 @@ def test_hidden_parameters_are_sent_with_their_defaults() -> None:
 
 
 def test_scopes_are_sent_as_their_nodes_and_a_star_is_never_sent() -> None:
-    nodes = RankGraph([NET]).nodes
+    nodes = LiveRankGraph([NET]).nodes
     scope = watch("tensor_overflow")
     below = select(nodes, NodeSelection((NodeSelector(NodeKind.SCOPE, "Default/net"),)))
     (remote,) = remote_watchpoints([(scope, below)], nodes, GPU)
@@ -100,12 +100,12 @@ def test_scopes_are_sent_as_their_nodes_and_a_star_is_never_sent() -> None:
 
 
 def test_a_watchpoint_without_nodes_is_not_sent() -> None:
-    nodes = RankGraph([NET]).nodes
+    nodes = LiveRankGraph([NET]).nodes
     assert remote_watchpoints([(watch("tensor_overflow"), np.zeros(len(nodes), np.bool_))], nodes, GPU) == []
 
 
 def test_what_the_device_records_is_asked_of_ascend_only() -> None:
-    nodes = RankGraph([NET]).nodes
+    nodes = LiveRankGraph([NET]).nodes
     pair = (watch("operator_overflow"), np.ones(len(nodes), np.bool_))
     assert remote_watchpoints([pair], nodes, GPU) == []
     assert len(remote_watchpoints([pair], nodes, ASCEND)) == 1

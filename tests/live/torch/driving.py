@@ -23,8 +23,8 @@ from tui_debugger.live.wire import (
     RemoteStats,
     RemoteTensor,
     RemoteWatchpoint,
-    Stop,
-    Training,
+    TrainingProcess,
+    TrainingStop,
 )
 from tui_debugger.model import Watchpoint
 from tui_debugger.stats.dtypes import dtype_of
@@ -62,7 +62,7 @@ class Driven:
         self._before = happened.count(Event.STOPPED)
         given = [f"--{name}={value}" for name, value in options.items()]
         self.process = parent().fork("tests.live.torch.programs", [program, f"--address={address}", *given])
-        self.training: Training
+        self.training: TrainingProcess
         self.table: NodeTable
 
     def arrived(self) -> Driven:
@@ -72,7 +72,7 @@ class Driven:
         return self
 
     @property
-    def stop(self) -> Stop:
+    def stop(self) -> TrainingStop:
         """Where it stands."""
         assert self.training.stop is not None
         return self.training.stop

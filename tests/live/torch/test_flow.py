@@ -16,9 +16,9 @@ from torch import nn  # noqa: E402 - torch first
 from tests.thorough import examples  # noqa: E402 - torch first
 from tui_debugger.torch.internals import leaves, named_leaves  # noqa: E402 - imports torch
 from tui_debugger.torch.module_hooks import ModuleHooks  # noqa: E402 - likewise
-from tui_debugger.torch.recording import Recording  # noqa: E402 - likewise
+from tui_debugger.torch.recording import StepRecording  # noqa: E402 - likewise
 from tui_debugger.torch.structure import UNKNOWN  # noqa: E402 - likewise
-from tui_debugger.torch.training import Training  # noqa: E402 - likewise
+from tui_debugger.torch.training import TrainingState  # noqa: E402 - likewise
 
 WIDTH = 4
 MOVES = {
@@ -78,8 +78,8 @@ class Net(torch.nn.Module):
 @given(nets())
 def test_edges_are_those_of_the_net(layers: list[Layer]) -> None:
     model = Net(layers)
-    recording = Recording(1 << 20, values=True)
-    training = Training(model, [], recording)
+    recording = StepRecording(1 << 20, values=True)
+    training = TrainingState(model, [], recording)
     training.look_again()
     hooks = ModuleHooks(recording, training.tree, lambda act: act())
     hooks.install(training.tree)
@@ -146,8 +146,8 @@ def test_what_a_module_returns_in_an_object_is_judged() -> None:
             return torch.distributions.Normal(self.mean(x), torch.ones(2), validate_args=False)
 
     model = nn.ModuleDict({"policy": Policy()})
-    recording = Recording(1 << 20, values=True)
-    tree = Training(model, [], recording).tree
+    recording = StepRecording(1 << 20, values=True)
+    tree = TrainingState(model, [], recording).tree
     hooks = ModuleHooks(recording, tree, lambda act: act())
     hooks.install(tree)
     try:

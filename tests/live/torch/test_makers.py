@@ -20,9 +20,9 @@ from tui_debugger.live.server.answers import hit_of  # noqa: E402
 from tui_debugger.live.wire import RemoteWatchpoint  # noqa: E402
 from tui_debugger.model import Verdict, WatchResult  # noqa: E402
 from tui_debugger.torch.module_hooks import ModuleHooks  # noqa: E402
-from tui_debugger.torch.recording import Recording  # noqa: E402
-from tui_debugger.torch.structure import Node  # noqa: E402
-from tui_debugger.torch.training import Training  # noqa: E402
+from tui_debugger.torch.recording import StepRecording  # noqa: E402
+from tui_debugger.torch.structure import TracedNode  # noqa: E402
+from tui_debugger.torch.training import TrainingState  # noqa: E402
 
 WIDTH = 4
 ONES = torch.ones(WIDTH, WIDTH)
@@ -84,8 +84,8 @@ def doubted(first: Way, later: Way) -> set[str]:
 
 def doubted_in(model: nn.Module, *steps: Callable[[], Any]) -> set[str]:
     """The same of any model. ``steps``: compute a loss; the first one is followed."""
-    recording = Recording(1 << 20, values=True)
-    training = Training(model, [], recording)
+    recording = StepRecording(1 << 20, values=True)
+    training = TrainingState(model, [], recording)
     training.look_again()
     hooks = ModuleHooks(recording, training.tree, lambda act: act())
     hooks.install(training.tree)
@@ -283,9 +283,9 @@ def came_back(hit: ClientHit) -> bool:
 
 
 def test_a_hit_says_whether_the_debugger_knows_what_its_node_was_made_of() -> None:
-    recording = Recording(1 << 20, values=True)
+    recording = StepRecording(1 << 20, values=True)
     structure = recording.structure
-    structure.add("node", Node("Add"))
+    structure.add("node", TracedNode("Add"))
     structure.add_inputs("node", ["x"])
     hit = ClientHit("node", 0, WatchResult(1, "tensor_overflow", Verdict.FINDING))
 

@@ -13,22 +13,22 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 from torch import nn  # noqa: E402 - torch first
 
 import tui_debugger.torch as tdbg  # noqa: E402
-from tui_debugger.live.client.judging import Judge  # noqa: E402
+from tui_debugger.live.client.judging import ClientJudge  # noqa: E402
 from tui_debugger.model import NodeSelection, Watchpoint  # noqa: E402
 from tui_debugger.torch.captures import Capture, Plans  # noqa: E402
-from tui_debugger.torch.recording import Recording  # noqa: E402
-from tui_debugger.torch.training import Training  # noqa: E402
+from tui_debugger.torch.recording import StepRecording  # noqa: E402
+from tui_debugger.torch.training import TrainingState  # noqa: E402
 from tui_debugger.torch.verdicts import judge_step, values_of  # noqa: E402
 
 WATCHED = Watchpoint(1, "tensor_overflow", selection=NodeSelection())
-JUDGE = Judge([(WATCHED, ["view", "copy"])])
+JUDGE = ClientJudge([(WATCHED, ["view", "copy"])])
 OPTIMIZERS = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD, torch.optim.Adagrad)
 WAYS = ("fused", "foreach", "plain")
 
 
-def of_a_step(weight: Any, *, grouped: bool) -> tuple[Recording, Callable[[str], Capture]]:
+def of_a_step(weight: Any, *, grouped: bool) -> tuple[StepRecording, Callable[[str], Capture]]:
     """A recorded step with a view of a weight, and a copy of it; and what finds the line of each."""
-    recording = Recording(1 << 20, values=True)
+    recording = StepRecording(1 << 20, values=True)
     plans = Plans(JUDGE)
     for name, tensor in (("view", weight.detach().t()), ("copy", weight.detach().clone())):
         if not (grouped and recording.step.note(name, 0, tensor, plans.of(name))):
@@ -55,7 +55,7 @@ def test_a_view_of_a_weight_is_not_read_after_the_optimizer_ran(
     model.weight.grad = torch.full((4, 4), float("nan"))
     optimizer.step()
     assert model.weight.isnan().all()
-    Training(model, [optimizer], recording).stepped(optimizer)
+    TrainingState(model, [optimizer], recording).stepped(optimizer)
     assert judge_step(recording.step, JUDGE, recheck=True) == []
     assert values_of(recording.step, line("view")) is None
     copied = values_of(recording.step, line("copy"))
@@ -67,7 +67,7 @@ def test_what_the_optimizer_does_not_write_to_stays() -> None:
     model = nn.Linear(4, 4)
     recording, line = of_a_step(nn.Linear(4, 4).weight, grouped=False)
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-    Training(model, [optimizer], recording).stepped(optimizer)
+    TrainingState(model, [optimizer], recording).stepped(optimizer)
     assert line("view").intact
 
 
@@ -116,7 +116,7 @@ def test_gradients_that_an_optimizer_unscales_itself_are_those_that_it_used(tmp_
 
 def test_what_an_operator_changes_in_place_has_numbers_of_its_own() -> None:
     """While it is run, the version of the tensor is still that of before."""
-    recording, plan = Recording(1 << 20, values=True), Plans(JUDGE).of("view")
+    recording, plan = StepRecording(1 << 20, values=True), Plans(JUDGE).of("view")
     tensor = torch.tensor([-8.0, 1.0])
     before = recording.step.see("view", 0, tensor, plan)
     tensor.data.relu_()

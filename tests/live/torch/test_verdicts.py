@@ -14,12 +14,12 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 
 from tests.thorough import examples  # noqa: E402 - torch first
 from tests.watch.scalar_judge import judge_scalar  # noqa: E402 - torch first
-from tui_debugger.live.client.judging import Judge  # noqa: E402
+from tui_debugger.live.client.judging import ClientJudge  # noqa: E402
 from tui_debugger.live.client.recorded import measure  # noqa: E402
 from tui_debugger.model import Verdict, Watchpoint  # noqa: E402
 from tui_debugger.stats.records import RequiredStats  # noqa: E402
 from tui_debugger.torch import exact  # noqa: E402
-from tui_debugger.torch.captures import Plans, Step  # noqa: E402
+from tui_debugger.torch.captures import CapturedStep, Plans  # noqa: E402
 from tui_debugger.torch.exact import Waiting  # noqa: E402
 from tui_debugger.torch.internals import as_array, chunks, type_name  # noqa: E402
 from tui_debugger.torch.training import Previous, see_all  # noqa: E402
@@ -140,8 +140,8 @@ def test_the_verdicts_on_a_step_are_those_of_offline_checks(
 ) -> None:
     now = tensor_of(kind, seed, spoiled, scale=scale)
     then = (now.to(torch.complex64 if kind.startswith("complex") else torch.float64) * (1 - moved)).to(now.dtype)
-    judge = Judge([(each, ["x"]) for each in chosen])
-    step, plans = Step(1 << 30), Plans(judge)
+    judge = ClientJudge([(each, ["x"]) for each in chosen])
+    step, plans = CapturedStep(1 << 30), Plans(judge)
     if weight:
         previous = Previous()
         previous.keep([("x", then)])
@@ -160,8 +160,8 @@ def test_the_verdicts_on_a_step_are_those_of_offline_checks(
 @pytest.mark.parametrize("watchpoint", WATCHPOINTS[-3:], ids=lambda each: each.condition)
 def test_weights_are_followed_over_many_steps(watchpoint: Watchpoint) -> None:
     """Σ|prev| is not measured at every step: it cannot have drifted far."""
-    judge = Judge([(watchpoint, ["x"])])
-    plans, step, previous = Plans(judge), Step(0), Previous()
+    judge = ClientJudge([(watchpoint, ["x"])])
+    plans, step, previous = Plans(judge), CapturedStep(0), Previous()
     generator = torch.Generator().manual_seed(3)
     weight, measured = torch.randn(500, generator=generator), 0
     previous.keep([("x", weight)])
@@ -180,8 +180,8 @@ def test_weights_are_followed_over_many_steps(watchpoint: Watchpoint) -> None:
 
 @pytest.mark.parametrize("held", [True, False])
 def test_what_is_changed_in_place_is_judged_as_it_was_made(held: bool) -> None:
-    judge = Judge([(WATCHPOINTS[0], ["x"])])
-    plans, step = Plans(judge), Step(1 << 30 if held else 0)
+    judge = ClientJudge([(WATCHPOINTS[0], ["x"])])
+    plans, step = Plans(judge), CapturedStep(1 << 30 if held else 0)
     for turn in range(2):
         tensor = torch.tensor([1.0, math.nan, math.nan])
         capture = step.see("x", 0, tensor, plans.of("x"))
@@ -198,8 +198,8 @@ def test_one_transfer_for_all_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     transfers = []
     original = torch.Tensor.cpu
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: transfers.append(self.numel()) or original(self))
-    judge = Judge([(WATCHPOINTS[0], [f"x{at}" for at in range(200)])])
-    plans, step = Plans(judge), Step(1 << 30)
+    judge = ClientJudge([(WATCHPOINTS[0], [f"x{at}" for at in range(200)])])
+    plans, step = Plans(judge), CapturedStep(1 << 30)
     for at in range(100):
         step.see(f"x{at}", 0, torch.randn(10), plans.of(f"x{at}"))
     see_all(step, [(f"x{at}", torch.randn(10)) for at in range(100, 200)], plans, None)
@@ -208,8 +208,8 @@ def test_one_transfer_for_all_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_tensor_that_two_modules_return_is_looked_at_once() -> None:
-    judge = Judge([(WATCHPOINTS[0], ["x", "y"])])
-    plans, step = Plans(judge), Step(100)
+    judge = ClientJudge([(WATCHPOINTS[0], ["x", "y"])])
+    plans, step = Plans(judge), CapturedStep(100)
     tensor = torch.randn(20)
     step.see("x", 0, tensor, plans.of("x"))
     before = len(step.waiting)
@@ -219,8 +219,8 @@ def test_a_tensor_that_two_modules_return_is_looked_at_once() -> None:
 
 
 def test_memory_for_values_has_a_bound_and_what_does_not_fit_is_looked_at_when_made() -> None:
-    judge = Judge([(WATCHPOINTS[0], ["x", "y"])])
-    plans, step = Plans(judge), Step(100)
+    judge = ClientJudge([(WATCHPOINTS[0], ["x", "y"])])
+    plans, step = Plans(judge), CapturedStep(100)
     assert step.see("x", 0, torch.randn(20), plans.of("x")).tensor is not None
     second = step.see("y", 0, torch.tensor([math.nan] * 20), plans.of("y"))
     assert second.tensor is None

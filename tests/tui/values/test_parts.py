@@ -28,7 +28,7 @@ from tui_debugger.text.values import (
     parse_slice,
 )
 from tui_debugger.tui.values import search as value_search
-from tui_debugger.tui.values.search import Found, can_be_bad, find_bad, find_extreme
+from tui_debugger.tui.values.search import FoundElement, can_be_bad, find_bad, find_extreme
 
 FOUR = NumberFormat()
 
@@ -196,23 +196,23 @@ class TestSearch:
     def test_next_and_previous_wrap_around_once(self) -> None:
         array = np.zeros((4, 10), np.float32)
         array[1, 3], array[3, 9] = np.nan, -np.inf
-        assert find_bad(array, (0, 0), 1) == Found((1, 3))
-        assert find_bad(array, (1, 3), 1) == Found((3, 9))
-        assert find_bad(array, (3, 9), 1) == Found((1, 3), wrapped=True)
-        assert find_bad(array, (1, 3), -1) == Found((3, 9), wrapped=True)
-        assert find_bad(array, (3, 9), -1) == Found((1, 3))
+        assert find_bad(array, (0, 0), 1) == FoundElement((1, 3))
+        assert find_bad(array, (1, 3), 1) == FoundElement((3, 9))
+        assert find_bad(array, (3, 9), 1) == FoundElement((1, 3), wrapped=True)
+        assert find_bad(array, (1, 3), -1) == FoundElement((3, 9), wrapped=True)
+        assert find_bad(array, (3, 9), -1) == FoundElement((1, 3))
 
     def test_the_only_one_finds_itself(self) -> None:
         array = np.array([0, np.nan, 0])
-        assert find_bad(array, (1,), 1) == Found((1,), wrapped=True)
-        assert find_bad(array, (1,), -1) == Found((1,), wrapped=True)
+        assert find_bad(array, (1,), 1) == FoundElement((1,), wrapped=True)
+        assert find_bad(array, (1,), -1) == FoundElement((1,), wrapped=True)
 
     @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
     def test_every_type_that_can_be_bad(self, dtype: Any) -> None:
         array = np.zeros(30, dtype)
         array[20] = np.nan
         assert can_be_bad(array)
-        assert find_bad(array, (0,), 1) == Found((20,))
+        assert find_bad(array, (0,), 1) == FoundElement((20,))
 
     @pytest.mark.parametrize("dtype", ["bool", "i4", "u8", ml_dtypes.int4, "S3"])
     def test_types_that_cannot(self, dtype: Any) -> None:
@@ -236,8 +236,8 @@ class TestSearch:
     def test_fortran_order_is_searched_in_its_own_order_without_a_copy(self) -> None:
         array = np.asfortranarray(np.zeros((50, 3)))
         array[40, 0] = array[2, 1] = np.nan
-        assert find_bad(array, (0, 0), 1) == Found((40, 0))
-        assert find_bad(array, (40, 0), 1) == Found((2, 1))
+        assert find_bad(array, (0, 0), 1) == FoundElement((40, 0))
+        assert find_bad(array, (40, 0), 1) == FoundElement((2, 1))
 
     def test_a_search_can_be_stopped_between_blocks(self) -> None:
         array = np.zeros(100)
@@ -257,13 +257,13 @@ class TestSearch:
 
     def test_nan_and_inf_can_be_looked_for_each_by_itself(self) -> None:
         array = np.array([0, np.inf, np.nan, -np.inf])
-        assert find_bad(array, (0,), 1, bad=np.isnan) == Found((2,))
-        assert find_bad(array, (1,), 1, bad=np.isinf) == Found((3,))
+        assert find_bad(array, (0,), 1, bad=np.isnan) == FoundElement((2,))
+        assert find_bad(array, (1,), 1, bad=np.isinf) == FoundElement((3,))
 
     def test_extremes_are_finite_and_first(self) -> None:
         array = np.array([np.nan, 3, -np.inf, 5, 5, np.inf, -2, -2])
-        assert find_extreme(array, True) == Found((3,))
-        assert find_extreme(array, False) == Found((6,))
+        assert find_extreme(array, True) == FoundElement((3,))
+        assert find_extreme(array, False) == FoundElement((6,))
         assert find_extreme(np.array([np.nan, np.inf]), True) is None
         assert find_extreme(np.array([], np.float32), True) is None
 
@@ -271,18 +271,18 @@ class TestSearch:
     def test_extremes_of_every_type(self, dtype: Any) -> None:
         array = np.zeros((3, 9), dtype)
         array[2, 4] = 1
-        assert find_extreme(array, True) == Found((2, 4))
+        assert find_extreme(array, True) == FoundElement((2, 4))
 
     def test_text_has_no_extremes(self) -> None:
         assert find_extreme(np.array(["a", "b"]), True) is None
 
     def test_a_scalar(self) -> None:
-        assert find_bad(np.array(np.nan), (), 1) == Found((), wrapped=True)
-        assert find_extreme(np.array(2.0), True) == Found(())
+        assert find_bad(np.array(np.nan), (), 1) == FoundElement((), wrapped=True)
+        assert find_extreme(np.array(2.0), True) == FoundElement(())
 
     def test_what_does_not_lie_in_one_piece_is_not_copied_as_a_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(value_search, "BLOCK", 1 << 16)
         array = np.broadcast_to(np.array([[0.0], [np.nan]]), (2, 1 << 18))
-        assert find_bad(array, (0, 0), 1) == Found((1, 0))
+        assert find_bad(array, (0, 0), 1) == FoundElement((1, 0))
         huge = np.broadcast_to(np.float32(np.nan), (100_000, 100_000))
-        assert find_bad(huge, (0, 0), 1) == Found((0, 1))
+        assert find_bad(huge, (0, 0), 1) == FoundElement((0, 1))

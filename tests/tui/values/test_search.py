@@ -21,7 +21,7 @@ from tui_debugger.tui.values.search import (
     BadSearchError,
     DifferenceElements,
     ElementQuery,
-    Found,
+    FoundElement,
     elements_of,
     find_element,
 )
@@ -155,7 +155,7 @@ class TestWhereItIs:
         there[2, 1] += 5
         elements = DifferenceElements(Pairs(here, there), difference)
         test = ElementQuery.of("|x| > 4").test_for(np.dtype(np.float64))
-        assert find_element(elements, (0, 0), 1, test) == Found((2, 1))
+        assert find_element(elements, (0, 0), 1, test) == FoundElement((2, 1))
 
 
 @pytest.mark.turns("size")

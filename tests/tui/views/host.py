@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from tests.tui.screens_host import Opened, opened
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.session import Session
-from tui_debugger.session.comparison import Comparison
+from tui_debugger.session.comparison import RunComparison
 from tui_debugger.tui.view_opener import NOWHERE
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import View
@@ -31,7 +31,7 @@ class PlainHost:
         self.opened: list[tuple[str, ViewTarget]] = []
         self.gone: list[ViewTarget] = []
         self.busy: View | None = None
-        self.comparison: Comparison | None = None
+        self.comparison: RunComparison | None = None
 
     def open(self, view: str, focus: ViewTarget) -> None:
         self.opened.append((view, focus))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.stats.compare_pairs import Pairs, Tolerance
+from tui_debugger.stats.compare_pairs import Boundary, Pairs
 from tui_debugger.text.heat_map import heat_table_of
 from tui_debugger.text.values import CellKind, NumberFormat, default_slice, parse_slice
 from tui_debugger.tui.views.compare_panes import (
@@ -54,9 +54,9 @@ def test_nan_and_inf_on_one_side_stand_out_and_on_both_do_not() -> None:
 
 def test_the_slider_makes_small_differences_0_and_a_tolerance_marks_what_is_outside() -> None:
     here, there = np.array([[1.0, 4.0, 9.0]]), np.zeros((1, 3))
-    slider = ComparisonRule(Tolerance(percent=50), 4.5)
+    slider = ComparisonRule(Boundary(percent=50), 4.5)
     assert texts(here, there, rule=slider) == [["0 ", "0 ", f"9.0{MARK}"]]
-    assert texts(here, there, rule=ComparisonRule(Tolerance(atol=4))) == [["1.0 ", "4.0 ", f"9.0{MARK}"]]
+    assert texts(here, there, rule=ComparisonRule(Boundary(atol=4))) == [["1.0 ", "4.0 ", f"9.0{MARK}"]]
 
 
 def test_whole_numbers_stay_whole_and_unsigned_ones_may_be_below_0() -> None:

@@ -14,7 +14,7 @@ from tests.tui.screens_host import Opened, opened
 from tests.tui.views.host import PlainHost
 from tui_debugger.session import Session
 from tui_debugger.sources.registry import open_source
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.dialogs.prompts import TextPrompt
 from tui_debugger.tui.export import Extract, check_path
 from tui_debugger.tui.view_opener import NOWHERE
@@ -39,14 +39,14 @@ class Plain(View):
         self.given = extract
 
     def body(self) -> ComposeResult:
-        yield Line("the content", id="content")
+        yield PlainLine("the content", id="content")
 
     def extract(self) -> Extract | None:
         return self.given
 
     @property
     def message(self) -> str:
-        return str(self.query_one("#message", Line).render())
+        return str(self.query_one("#message", PlainLine).render())
 
 
 @pytest.fixture

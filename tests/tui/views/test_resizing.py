@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.sources.writer import write_dump
 from tests.tui.driver import Driver, opened
 from tests.tui.views.growing import RELU, look
-from tui_debugger.session.comparison import Against, Comparison
+from tui_debugger.session.comparison import ComparedRun, RunComparison
 from tui_debugger.tui.view_opener import load_view
 from tui_debugger.tui.views.registry import VIEWS, ViewKind
 
@@ -61,7 +61,7 @@ async def _two_runs(path: Path) -> AsyncIterator[Driver]:
     write_dump(path / "this")
     write_dump(path / "other")
     async with opened(path / "this", size=(80, 24)) as screen:
-        screen.main.views.comparison = Comparison(screen.session, Against(str(path / "other")))
+        screen.main.views.comparison = RunComparison(screen.session, ComparedRun(str(path / "other")))
         yield screen
 
 

@@ -25,11 +25,11 @@ from tests.tui.sizes import every_size
 from tests.tui.views.growing import MARK, changed
 from tests.unprivileged import forbidden, unprivileged
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance, Tolerance
-from tui_debugger.diagnose.runs.matching import Match, Rule
-from tui_debugger.diagnose.runs.results import Judged, Judgement, Options, Place, RunsReport, StepReport
+from tui_debugger.diagnose.runs.matching import NodeMatch, Rule
+from tui_debugger.diagnose.runs.results import JudgedNode, NodeJudgement, Options, RunsReport, StepPlace, StepReport
 from tui_debugger.diagnose.runs.tree import Show
 from tui_debugger.model import no_progress
-from tui_debugger.session.comparison import Against, Comparison
+from tui_debugger.session.comparison import ComparedRun, RunComparison
 from tui_debugger.tui.dialogs.prompts import RunPrompt, look_for_dumps
 from tui_debugger.tui.main_screen import MainScreen
 from tui_debugger.tui.views.compare import CompareView
@@ -47,7 +47,7 @@ async def compared(
     a: Path, b: Path, size: tuple[int, int] = WIDE, options: Options | None = None, repeat: str = ""
 ) -> AsyncIterator[Driver]:
     """The screen that was opened with another run."""
-    async with opened(a, size=size, against=Against(str(b), options or Options(), repeat)) as screen:
+    async with opened(a, size=size, against=ComparedRun(str(b), options or Options(), repeat)) as screen:
         await screen.until(lambda: is_answered(screen))
         await screen.settled()
         yield screen
@@ -531,11 +531,11 @@ async def test_of_many_nodes_only_those_on_the_screen_are_made(monkeypatch: pyte
         nodes = session.nodes(0)
         distance = Distance(ComparedBy.VALUES, relative=0.1)
         rows = [
-            Judged(Match(row, row, Rule.NAME), Judgement.INHERITED, row, 0.1, 0.1, 1.0, distance)
+            JudgedNode(NodeMatch(row, row, Rule.NAME), NodeJudgement.INHERITED, row, 0.1, 0.1, 1.0, distance)
             for row in range(len(nodes))
         ]
-        steps = tuple(StepReport(Place(0, 0, step, step), tuple(rows), (), {}, (), ()) for step in range(20))
-        comparison = Comparison(session, Against("other"))
+        steps = tuple(StepReport(StepPlace(0, 0, step, step), tuple(rows), (), {}, (), ()) for step in range(20))
+        comparison = RunComparison(session, ComparedRun("other"))
         comparison.report = RunsReport((session, session), steps, (), ())
         screen.main.views.comparison = comparison
         screen.main.views.open_here("runs")
@@ -560,7 +560,7 @@ async def test_esc_stops_the_comparison_and_what_was_compared_stays(runs: tuple[
     """A comparison that waits after its fourth step until somebody pressed Esc."""
     reached, go_on = threading.Event(), threading.Event()
 
-    class Waiting(Comparison):
+    class Waiting(RunComparison):
         def _tell(self, report: RunsReport) -> None:
             super()._tell(report)
             if len(report.steps) == 4:
@@ -568,7 +568,7 @@ async def test_esc_stops_the_comparison_and_what_was_compared_stays(runs: tuple[
                 assert go_on.wait(PATIENCE)
 
     async with opened(runs[0]) as screen:
-        comparison = screen.main.views.comparison = Waiting(screen.session, Against(str(runs[1])))
+        comparison = screen.main.views.comparison = Waiting(screen.session, ComparedRun(str(runs[1])))
         screen.main.views.open_here("runs")
         try:
             await screen.until(reached.is_set)
@@ -609,7 +609,7 @@ async def test_another_run_is_chosen_while_one_is_compared(runs: tuple[Path, Pat
     async with opened(runs[0]) as screen:
         views = screen.main.views
         run, views.run = views.run, lambda *_: None  # type: ignore[method-assign]
-        views.comparison = Comparison(screen.session, Against(str(runs[1])))
+        views.comparison = RunComparison(screen.session, ComparedRun(str(runs[1])))
         views.open_here("runs")
         await screen.settled()
         assert "comparing …  Esc stops" in screen.text

@@ -48,7 +48,7 @@ from tui_debugger.watch.evaluate import PLAIN
 from tui_debugger.watch.expression import NUMBER_FACTS, TEXT_FACTS, filled_in, pretty
 
 if TYPE_CHECKING:
-    from tui_debugger.diagnose.run import Run
+    from tui_debugger.diagnose.run import DiagnosedRun
 
 
 MOST_BYTES = 1 << 28
@@ -60,7 +60,7 @@ MOST_INPUTS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class OperandEvidence:
     """One of the tensors that went into the node.
 
     Attributes:
@@ -140,7 +140,7 @@ class Optimizer:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class WeightChange:
     """The change of a weight: mean |Δw|, and mean |w| before."""
 
     moved: float
@@ -153,7 +153,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class WeightAndGradient:
     """A weight and the gradient that the optimizer got for it.
 
     Attributes:
@@ -174,7 +174,7 @@ class Evidence:
         type: its node's operator type.
     """
 
-    def __init__(self, session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> None:
+    def __init__(self, session: DiagnosedRun, key: TensorKey, progress: ProgressFn = no_progress) -> None:
         """Lists the step.
 
         Raises:
@@ -220,7 +220,7 @@ class Evidence:
         return earlier is not None and self.key.step - earlier.step in (0, 1)
 
     @cached_property
-    def change(self) -> Change | None:
+    def change(self) -> WeightChange | None:
         """The values compared with those of the step before, in blocks; None where one of them is not at hand."""
         now, before = self.tensor, self.before
         if before is None or not (self.readable(now) and self.readable(before)):
@@ -229,7 +229,7 @@ class Evidence:
             change, _ = compare(self.session.read(now.key), self.session.read(before.key))
         except (TdbgError, ValueError, TypeError):  # broken since, of another shape, no numbers
             return None
-        return Change(change.mean_abs_difference, change.mean_abs_previous)
+        return WeightChange(change.mean_abs_difference, change.mean_abs_previous)
 
     @staticmethod
     def readable(row: TensorRow) -> bool:
@@ -271,11 +271,11 @@ class Evidence:
         return self.flow.nodes.op_type(self.producer) if self.producer >= 0 else ""
 
     @cached_property
-    def inputs(self) -> tuple[Operand, ...]:
+    def inputs(self) -> tuple[OperandEvidence, ...]:
         """The inputs of the operator that made it, by slot."""
         return self.inputs_of(self.producer, self.key.step, self.key.round) if self.producer >= 0 else ()
 
-    def inputs_of(self, row: int, step: int, round: int = 0) -> tuple[Operand, ...]:  # noqa: A002 - see TensorKey
+    def inputs_of(self, row: int, step: int, round: int = 0) -> tuple[OperandEvidence, ...]:  # noqa: A002 - see TensorKey
         """Returns what went into a node, by slot; of very many only the first ones."""
         listed = [each for each in self.session.tensor_rows(self.key.rank, step, row, round) if each.role == "in"]
         found = []
@@ -286,7 +286,7 @@ class Evidence:
             source = tail(self.name(producer) if known else each.key.node)
             gradient = known and self.flow.nodes.category_of(producer) is Category.GRADIENT
             upstream, designed = self.upstream_of(row, each), self.is_designed(each)
-            found.append(Operand(each.slot, each, producer, source, constant, gradient, upstream, designed))
+            found.append(OperandEvidence(each.slot, each, producer, source, constant, gradient, upstream, designed))
         return tuple(found)
 
     def is_designed(self, tensor: TensorRow) -> bool:
@@ -309,7 +309,7 @@ class Evidence:
         return operand.key if made.index < 0 else self.flow.key(made)
 
     @property
-    def known_inputs(self) -> tuple[Operand, ...]:
+    def known_inputs(self) -> tuple[OperandEvidence, ...]:
         """The inputs whose statistics are known."""
         return tuple(operand for operand in self.inputs if operand.stats is not None)
 
@@ -466,7 +466,7 @@ class Evidence:
     # -- all weights -------------------------------------------------------------------------------
 
     @cached_property
-    def layers(self) -> tuple[Layer, ...]:
+    def layers(self) -> tuple[WeightAndGradient, ...]:
         """Weights of two and more dimensions with the norms of their gradients, in the order of the forward pass."""
         nodes, step = self.flow.nodes, self.key.step
         updates = [update_of(name) for name in nodes.types]
@@ -491,7 +491,7 @@ class Evidence:
             rows.append(next((each for each in listed if each.role == "in" and each.slot == slot), None))
         measured = iter(self.measured([row for row in rows if row is not None]))
         norms = [norm(next(measured).stats) if row is not None else None for row in rows]
-        return tuple(Layer(name, size) for (_, name, _, _), size in zip(found, norms, strict=True))
+        return tuple(WeightAndGradient(name, size) for (_, name, _, _), size in zip(found, norms, strict=True))
 
     def _is_bias(self, row: int, slot: int) -> bool:
         made = self.flow.holder(row, slot).row
@@ -655,7 +655,7 @@ def sudden_change(evidence: Evidence, _: WatchResult, *, what: str = "it", facto
     yield Cause(title, words, Standing.LIKELY if abrupt else Standing.RULED_OUT)
 
 
-def culprit_of(evidence: Evidence, causes: Sequence[Cause]) -> Operand | None:
+def culprit_of(evidence: Evidence, causes: Sequence[Cause]) -> OperandEvidence | None:
     """Returns the input that the likely causes name, the last one of several; else the first that is no constant."""
     text = " ".join(cause.evidence for cause in causes if cause.standing is Standing.LIKELY)
     named = [operand for operand in evidence.known_inputs if f"{operand.label} " in f"{text} "]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.diagnose.explain.evidence import MOST_INPUTS, Evidence
-from tui_debugger.diagnose.explain.guidance import Advice, Cause, Guidance, Section, Standing
+from tui_debugger.diagnose.explain.guidance import Advice, Cause, Guidance, GuidanceSection, Standing
 from tui_debugger.diagnose.explain.rules import DUMP_VALUES, ERROR_RULES, OVERFLOW, condition_rule
 from tui_debugger.model import ErrorBits, Hit, ProgressFn, Side, TensorKey, Verdict, WatchResult, no_progress
 from tui_debugger.text.numbers import and_more
@@ -18,14 +18,16 @@ from tui_debugger.text.tensors import place_text
 from tui_debugger.watch.condition_table import CONDITIONS
 
 if TYPE_CHECKING:
-    from tui_debugger.diagnose.run import Run
+    from tui_debugger.diagnose.run import DiagnosedRun
 
 
 _KEPT: Final = (Verdict.BLOCKED, Verdict.BY_DESIGN)
 """Verdicts of conditions that NaN or Inf kept from being judged."""
 
 
-def explain(session: Run, key: TensorKey, hit: Hit | None = None, progress: ProgressFn = no_progress) -> Guidance:
+def explain(
+    session: DiagnosedRun, key: TensorKey, hit: Hit | None = None, progress: ProgressFn = no_progress
+) -> Guidance:
     """Returns what was found on a tensor, what speaks for which cause, and what to look at next.
 
     Args:
@@ -44,7 +46,7 @@ def explain(session: Run, key: TensorKey, hit: Hit | None = None, progress: Prog
     return retry_when_renumbered(lambda: _explained(Evidence(session, key, progress), hit))
 
 
-def known_hit(session: Run, key: TensorKey) -> tuple[Hit | None, bool]:
+def known_hit(session: DiagnosedRun, key: TensorKey) -> tuple[Hit | None, bool]:
     """The hit that the last check found on a tensor, and whether its step is known by the present watchpoints."""
     known = session.known([(key.rank, key.step)])
     if known is None:
@@ -66,8 +68,8 @@ def _explained(evidence: Evidence, hit: Hit | None) -> Guidance:
     return Guidance(evidence.tensor, evidence.type, sections, tuple(_missing(evidence)), finding, graphs)
 
 
-def _sections(evidence: Evidence, results: Sequence[WatchResult], *, checked: bool) -> list[Section]:
-    found: list[Section] = []
+def _sections(evidence: Evidence, results: Sequence[WatchResult], *, checked: bool) -> list[GuidanceSection]:
+    found: list[GuidanceSection] = []
     bad = evidence.stats is not None and evidence.stats.bad
     if bad:
         section = _overflow(evidence, results)
@@ -87,11 +89,11 @@ def _sections(evidence: Evidence, results: Sequence[WatchResult], *, checked: bo
     return found
 
 
-def _section(evidence: Evidence, result: WatchResult) -> Section:
+def _section(evidence: Evidence, result: WatchResult) -> GuidanceSection:
     """Returns what the table of rules says about a hit."""
     rule = condition_rule(result.condition, evidence)
     causes = rule.weigh(evidence, result)
-    return Section(
+    return GuidanceSection(
         conditions=(result.condition,),
         title=CONDITIONS[result.condition].title,
         found=rule.found(evidence, result),
@@ -101,21 +103,21 @@ def _section(evidence: Evidence, result: WatchResult) -> Section:
     )
 
 
-def _overflow(evidence: Evidence, results: Sequence[WatchResult]) -> Section:
+def _overflow(evidence: Evidence, results: Sequence[WatchResult]) -> GuidanceSection:
     """Returns the one section about NaN and Inf, for all conditions that look for them, also where none does."""
     conditions = tuple(dict.fromkeys(each.condition for each in results if each.condition in OVERFLOW))
     section = _section(evidence, WatchResult(0, (conditions or OVERFLOW)[0], Verdict.FINDING))
     return replace(section, conditions=conditions, title=section.title if conditions else "NaN or Inf")
 
 
-def _not_compared(evidence: Evidence, results: Sequence[WatchResult]) -> Section:
+def _not_compared(evidence: Evidence, results: Sequence[WatchResult]) -> GuidanceSection:
     """Returns why some conditions could not be judged, all for the same reasons."""
     error = results[0].error
     rules = [rule for rule in ERROR_RULES if rule.error & error]
     names = ", ".join(CONDITIONS[result.condition].abbr for result in results)
     words = ", ".join(dict.fromkeys(text for each in results for text in reasons_of(each))) or "nothing to compare with"
     advice = dict.fromkeys(rule.advice for rule in rules)
-    return Section(
+    return GuidanceSection(
         conditions=tuple(result.condition for result in results),
         title="Not compared",
         found=f"{names} could not be judged: {words}",
@@ -132,13 +134,13 @@ def _with_recorder_advice(evidence: Evidence, advice: Advice) -> Advice:
     return replace(advice, text=f"Dump values ({how}).")
 
 
-def _no_finding(evidence: Evidence, watched: str) -> Section:
+def _no_finding(evidence: Evidence, watched: str) -> GuidanceSection:
     """Returns what can be said about a tensor without a finding."""
     stats = evidence.stats
     if stats is None:
         why = evidence.tensor.error or "it was not dumped at this step"
         neighbours = with_command(evidence, Advice("See its neighbours.", "relations"))
-        return Section((), "Nothing is known about its values", why, (), (neighbours,))
+        return GuidanceSection((), "Nothing is known about its values", why, (), (neighbours,))
     source = " (by the statistics that the dump recorded)" if evidence.tensor.recorded else ""
     are = "is" if stats.count == 1 and stats.sized else "are"
     found = f"{every(stats)} {are} finite{source}, {finite_words(stats)}"
@@ -151,7 +153,7 @@ def _no_finding(evidence: Evidence, watched: str) -> Section:
     zeros = f"{part_of(stats, 'zero')} are 0" if stats.zero > 1 else ""
     near = range_words(evidence.tensor.meta, stats, only_near=True)
     facts = tuple(fact for fact in (watched, zeros, near) if fact)
-    return Section((), "No NaN or Inf", found, (), _with_commands(evidence, advice), facts)
+    return GuidanceSection((), "No NaN or Inf", found, (), _with_commands(evidence, advice), facts)
 
 
 def _not_judged(results: Sequence[WatchResult]) -> list[str]:
@@ -160,7 +162,7 @@ def _not_judged(results: Sequence[WatchResult]) -> list[str]:
     return [f"not judged because of that: {', '.join(names)}"] if names else []
 
 
-def _watched_words(session: Run, *, checked: bool) -> str:
+def _watched_words(session: DiagnosedRun, *, checked: bool) -> str:
     if not session.watchpoints.enabled():
         return "no watchpoint is enabled: only NaN and Inf were looked for"
     if not checked:
@@ -168,9 +170,9 @@ def _watched_words(session: Run, *, checked: bool) -> str:
     return "no watchpoint of the list has a finding here"
 
 
-def _merged(sections: Sequence[Section]) -> tuple[Section, ...]:
+def _merged(sections: Sequence[GuidanceSection]) -> tuple[GuidanceSection, ...]:
     """Sections with the same causes as one: two conditions often say the same about a tensor."""
-    found: list[Section] = []
+    found: list[GuidanceSection] = []
     for section in sections:
         at = next((n for n, other in enumerate(found) if section.causes and other.causes == section.causes), None)
         if at is None:

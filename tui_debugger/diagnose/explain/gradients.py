@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from tui_debugger.diagnose.explain.evidence import Evidence, Layer, Operand
+from tui_debugger.diagnose.explain.evidence import Evidence, OperandEvidence, WeightAndGradient
 from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
 from tui_debugger.model import TensorStats, WatchResult
 from tui_debugger.stats.blocks import ENDS, peak
@@ -15,7 +15,7 @@ from tui_debugger.watch.recommended import activation_family
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 
 
-def _split_inputs(evidence: Evidence) -> tuple[list[Operand], list[Operand]]:
+def _split_inputs(evidence: Evidence) -> tuple[list[OperandEvidence], list[OperandEvidence]]:
     """Returns the inputs that are gradients, and those that come from the forward pass."""
     known = [operand for operand in evidence.known_inputs if not operand.constant]
     return [each for each in known if each.gradient], [each for each in known if not each.gradient]
@@ -197,9 +197,9 @@ def layer_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
         yield f"steepest between {later.name} and {earlier.name} before it: it {word}{by}"
 
 
-def _steepest(known: Sequence[Layer]) -> tuple[Layer, Layer, float] | None:
+def _steepest(known: Sequence[WeightAndGradient]) -> tuple[WeightAndGradient, WeightAndGradient, float] | None:
     """Returns (later, earlier, factor) of the neighbours whose norms differ most; a drop to 0 counts most."""
-    best: tuple[Layer, Layer, float] | None = None
+    best: tuple[WeightAndGradient, WeightAndGradient, float] | None = None
     for earlier, later in pairwise(known):
         if not later.norm:
             continue

@@ -72,7 +72,7 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class GuidanceSection:
     """Guidance for one condition, or for several that say the same.
 
     Attributes:
@@ -108,7 +108,7 @@ class Guidance:
 
     tensor: TensorRow
     node_type: str
-    sections: tuple[Section, ...]
+    sections: tuple[GuidanceSection, ...]
     missing: tuple[str, ...] = ()
     finding: bool = False
     graphs: bool = False
@@ -132,7 +132,7 @@ def guidance_row(guidance: Guidance) -> Row:
     }
 
 
-def _section_rows(section: Section) -> Row:
+def _section_rows(section: GuidanceSection) -> Row:
     return {
         "conditions": list(section.conditions),
         "abbr": [CONDITIONS[condition].abbr for condition in section.conditions],
@@ -165,7 +165,7 @@ GLYPHS: Final = {
 """The strength of a cause, without words."""
 
 
-class Kind(Enum):
+class LineKind(Enum):
     """The kind of a line, for its colour."""
 
     NAME = "name"
@@ -185,7 +185,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class GuidanceLine:
     """One line before it is broken to a width.
 
     Attributes:
@@ -196,7 +196,7 @@ class Line:
         advice: what Enter does here.
     """
 
-    kind: Kind
+    kind: LineKind
     text: str
     indent: int = 0
     hang: int = 0
@@ -216,46 +216,48 @@ class Line:
 
 
 _OF_STANDING = {
-    Standing.LIKELY: Kind.LIKELY,
-    Standing.POSSIBLE: Kind.POSSIBLE,
-    Standing.UNKNOWN: Kind.UNKNOWN,
-    Standing.RULED_OUT: Kind.RULED_OUT,
+    Standing.LIKELY: LineKind.LIKELY,
+    Standing.POSSIBLE: LineKind.POSSIBLE,
+    Standing.UNKNOWN: LineKind.UNKNOWN,
+    Standing.RULED_OUT: LineKind.RULED_OUT,
 }
 
 
-def lines(guidance: Guidance) -> Iterator[Line]:
+def lines(guidance: Guidance) -> Iterator[GuidanceLine]:
     """Everything that the guidance says."""
     row = guidance.tensor
-    yield Line(Kind.NAME, clean(place_text(row.key, with_graph=guidance.graphs)))
-    yield Line(Kind.TENSOR, f"rank {row.key.rank}, step {step_text(row.key.step)}")
-    yield Line(Kind.TENSOR, f"{clean(guidance.node_type)}  {tensor_line(row.meta, row.stats)}".strip(), hang=2)
+    yield GuidanceLine(LineKind.NAME, clean(place_text(row.key, with_graph=guidance.graphs)))
+    yield GuidanceLine(LineKind.TENSOR, f"rank {row.key.rank}, step {step_text(row.key.step)}")
+    yield GuidanceLine(
+        LineKind.TENSOR, f"{clean(guidance.node_type)}  {tensor_line(row.meta, row.stats)}".strip(), hang=2
+    )
     for section in guidance.sections:
-        yield Line(Kind.BLANK, "")
+        yield GuidanceLine(LineKind.BLANK, "")
         yield from _section_lines(section)
     if guidance.missing:
-        yield Line(Kind.BLANK, "")
-        yield Line(Kind.HEADING, "Not known")
-        yield from (Line(Kind.MISSING, clean(text), 2, 2) for text in guidance.missing)
+        yield GuidanceLine(LineKind.BLANK, "")
+        yield GuidanceLine(LineKind.HEADING, "Not known")
+        yield from (GuidanceLine(LineKind.MISSING, clean(text), 2, 2) for text in guidance.missing)
 
 
-def section_title(section: Section) -> str:
+def section_title(section: GuidanceSection) -> str:
     """``Gradient vanishing (GV)``."""
     abbreviations = " ".join(CONDITIONS[condition].abbr for condition in section.conditions)
     return f"{section.title} ({abbreviations})" if abbreviations else section.title
 
 
-def _section_lines(section: Section) -> Iterator[Line]:
-    yield Line(Kind.TITLE, section_title(section))
-    yield Line(Kind.FOUND, clean(section.found), 2)
+def _section_lines(section: GuidanceSection) -> Iterator[GuidanceLine]:
+    yield GuidanceLine(LineKind.TITLE, section_title(section))
+    yield GuidanceLine(LineKind.FOUND, clean(section.found), 2)
     if section.causes:
-        yield Line(Kind.HEADING, "Likely causes", 2)
+        yield GuidanceLine(LineKind.HEADING, "Likely causes", 2)
     for cause in section.causes:
         text = f"{GLYPHS[cause.standing]} {cause.standing.word}: {clean(cause.title)}"
-        yield Line(_OF_STANDING[cause.standing], text, 2, 2)
-        yield Line(Kind.EVIDENCE, clean(cause.evidence), 6)
+        yield GuidanceLine(_OF_STANDING[cause.standing], text, 2, 2)
+        yield GuidanceLine(LineKind.EVIDENCE, clean(cause.evidence), 6)
     if section.advice:
-        yield Line(Kind.HEADING, "Look next", 2)
-        yield from (Line(Kind.ADVICE, clean(advice.text), 4, 2, advice) for advice in section.advice)
+        yield GuidanceLine(LineKind.HEADING, "Look next", 2)
+        yield from (GuidanceLine(LineKind.ADVICE, clean(advice.text), 4, 2, advice) for advice in section.advice)
     if section.facts:
-        yield Line(Kind.HEADING, "Numbers", 2)
-        yield from (Line(Kind.FACT, clean(fact), 4, 2) for fact in section.facts)
+        yield GuidanceLine(LineKind.HEADING, "Numbers", 2)
+        yield from (GuidanceLine(LineKind.FACT, clean(fact), 4, 2) for fact in section.facts)

@@ -22,7 +22,7 @@ from tui_debugger.text.phrases import bad_counts, finite_words, limits_of, may_b
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class BadOperator:
     """An operator that made NaN or Inf.
 
     Attributes:
@@ -109,7 +109,7 @@ class Domain:
     high: float = math.inf
     open_ends: bool = False
 
-    def __call__(self, operation: Operation) -> Iterator[Cause]:
+    def __call__(self, operation: BadOperator) -> Iterator[Cause]:
         """Returns what of the argument lies outside."""
         stats = operation.stats(self.slot)
         title = f"an argument that {self.function} is not defined for"
@@ -124,7 +124,7 @@ class Domain:
         elif not found and not stats.bad:
             yield Cause(title, f"in:{self.slot} is {finite_words(stats)}: {self.function} is finite there", RULED_OUT)
 
-    def _outside(self, operation: Operation, stats: TensorStats) -> Iterator[Cause]:
+    def _outside(self, operation: BadOperator, stats: TensorStats) -> Iterator[Cause]:
         if self.zero and stats.zero:
             made = operation.out.nan if self.zero == "NaN" else operation.out.inf
             yield Cause(
@@ -165,7 +165,7 @@ def _no_zero(where: str, below: TensorStats) -> Cause:
     return Cause("division by 0", f"{where} has no 0: it is {finite_words(below)}", RULED_OUT)
 
 
-def divide(operation: Operation) -> Iterator[Cause]:
+def divide(operation: BadOperator) -> Iterator[Cause]:
     """Division, element by element; what is broadcast counts as often as it is used."""
     below, above = operation.stats(1), operation.stats(0)
     remainder = operation.name.endswith(("mod", "remainder"))
@@ -192,7 +192,7 @@ def divide(operation: Operation) -> Iterator[Cause]:
         yield from _tiny(operation, below, "in:1", peak(above))
 
 
-def _tiny(operation: Operation, below: TensorStats, label: str, top: float | None) -> Iterator[Cause]:
+def _tiny(operation: BadOperator, below: TensorStats, label: str, top: float | None) -> Iterator[Cause]:
     """Tells whether a denominator without 0 is so small that the quotient exceeds the type."""
     limits = operation.limits
     if limits is None or not top or below.zero or below.minimum is None or below.maximum is None:
@@ -215,7 +215,7 @@ def _quotient(out: TensorStats, above: TensorStats | None) -> str:
     return "; 0/0 gives NaN and everything else Inf"
 
 
-def reciprocal(operation: Operation) -> Iterator[Cause]:
+def reciprocal(operation: BadOperator) -> Iterator[Cause]:
     """One divided by the input."""
     below = operation.stats(0)
     if below is None:
@@ -230,7 +230,7 @@ def reciprocal(operation: Operation) -> Iterator[Cause]:
     yield from _tiny(operation, below, "in:0", 1.0)
 
 
-def exponential(operation: Operation) -> Iterator[Cause]:
+def exponential(operation: BadOperator) -> Iterator[Cause]:
     """Powers of e or 2."""
     stats, limits = operation.stats(0), operation.limits
     title = "an exponent that is too large"
@@ -260,7 +260,7 @@ def _exponent_limit(kind: str, largest: float) -> float:
     return math.log(largest) + (math.log(2) if kind in BOTH_WAYS else 0.0)
 
 
-def power(operation: Operation) -> Iterator[Cause]:
+def power(operation: BadOperator) -> Iterator[Cause]:
     """A power of two inputs."""
     base, exponent, limits = operation.stats(0), operation.stats(1), operation.limits
     if base is None or exponent is None:
@@ -295,7 +295,7 @@ def _whole(stats: TensorStats) -> bool:
     return same and float(stats.minimum or 0.0).is_integer()
 
 
-def product(operation: Operation) -> Iterator[Cause]:
+def product(operation: BadOperator) -> Iterator[Cause]:
     """A product, element by element."""
     tops, limits = [peak(operation.stats(slot)) for slot in (0, 1)], operation.limits
     if limits is None or tops[0] is None or tops[1] is None:
@@ -303,14 +303,14 @@ def product(operation: Operation) -> Iterator[Cause]:
     yield overflow_cause(limits, tops[0] * tops[1], f"{num(tops[0])} × {num(tops[1])}", "product")
 
 
-def square(operation: Operation) -> Iterator[Cause]:
+def square(operation: BadOperator) -> Iterator[Cause]:
     """A square."""
     top, limits = peak(operation.stats(0)), operation.limits
     if limits is not None and top is not None:
         yield overflow_cause(limits, top * top, f"{num(top)} squared", "square")
 
 
-def matmul(operation: Operation) -> Iterator[Cause]:
+def matmul(operation: BadOperator) -> Iterator[Cause]:
     """Matrix products and convolutions: sums of products."""
     first, second, limits = operation.stats(0), operation.stats(1), operation.limits
     length = _inner_length(operation)
@@ -331,7 +331,7 @@ def matmul(operation: Operation) -> Iterator[Cause]:
         yield Cause(title, f"{how}, more than {limits.name} can hold, {num(limits.largest)}", POSSIBLE)
 
 
-def _inner_length(operation: Operation) -> int | None:
+def _inner_length(operation: BadOperator) -> int | None:
     """Products per element of the output: its smallest upper bound that shapes alone give."""
     shapes = [row.meta.shape for row in operation.inputs[:2] if row.meta is not None]
     if len(shapes) < 2 or not all(shapes):
@@ -342,7 +342,7 @@ def _inner_length(operation: Operation) -> int | None:
     return max(common) if common else max(shapes[0])
 
 
-def total(operation: Operation) -> Iterator[Cause]:
+def total(operation: BadOperator) -> Iterator[Cause]:
     """A sum or mean over many elements."""
     stats, limits = operation.stats(0), operation.limits
     if stats is None or limits is None or stats.abs_mean is None or not (stats.sized and operation.out.sized):
@@ -365,14 +365,14 @@ def total(operation: Operation) -> Iterator[Cause]:
         yield Cause(title, f"{how}; {limits.name} holds {num(limits.largest)}", POSSIBLE)
 
 
-def addition(operation: Operation) -> Iterator[Cause]:
+def addition(operation: BadOperator) -> Iterator[Cause]:
     """A sum, element by element."""
     tops = [top for row in operation.inputs if (top := peak(row.stats)) is not None]
     if operation.limits is not None and len(tops) > 1:
         yield overflow_cause(operation.limits, sum(tops), " + ".join(map(num, tops[:4])), "sum")
 
 
-def cast(operation: Operation) -> Iterator[Cause]:
+def cast(operation: BadOperator) -> Iterator[Cause]:
     """A change of the element type."""
     stats, limits = operation.stats(0), operation.limits
     source = limits_of(operation.inputs[0].meta) if operation.inputs else None
@@ -392,7 +392,7 @@ def cast(operation: Operation) -> Iterator[Cause]:
 # -- normalisations, losses, tables ----------------------------------------------------------------
 
 
-def normalisation(operation: Operation) -> Iterator[Cause]:
+def normalisation(operation: BadOperator) -> Iterator[Cause]:
     """A normalisation by mean and variance."""
     stats = operation.stats(0)
     if stats is None or stats.variance is None:
@@ -419,7 +419,7 @@ def normalisation(operation: Operation) -> Iterator[Cause]:
         )
 
 
-def softmax(operation: Operation) -> Iterator[Cause]:
+def softmax(operation: BadOperator) -> Iterator[Cause]:
     """Probabilities from logits."""
     stats = operation.stats(0)
     if stats is None:
@@ -439,7 +439,7 @@ def softmax(operation: Operation) -> Iterator[Cause]:
         )
 
 
-def cross_entropy(operation: Operation) -> Iterator[Cause]:
+def cross_entropy(operation: BadOperator) -> Iterator[Cause]:
     """A loss of logits and the numbers of their classes."""
     logits, labels = operation.stats(0), operation.stats(1)
     meta = next((row.meta for row in operation.inputs if row.slot == 0), None)
@@ -452,7 +452,7 @@ def cross_entropy(operation: Operation) -> Iterator[Cause]:
         yield Cause("extreme logits", f"in:0 is {finite_words(logits)}", POSSIBLE)
 
 
-def binary_entropy(operation: Operation) -> Iterator[Cause]:
+def binary_entropy(operation: BadOperator) -> Iterator[Cause]:
     """A loss of probabilities and labels."""
     stats = operation.stats(0)
     if stats is None or stats.minimum is None or stats.maximum is None:
@@ -471,7 +471,7 @@ def binary_entropy(operation: Operation) -> Iterator[Cause]:
     )
 
 
-def lookup(operation: Operation) -> Iterator[Cause]:
+def lookup(operation: BadOperator) -> Iterator[Cause]:
     """Rows of a table by index."""
     table, indices = operation.inputs[0].meta if operation.inputs else None, operation.stats(1)
     if table is None or not table.shape or indices is None or indices.maximum is None:
@@ -482,7 +482,7 @@ def lookup(operation: Operation) -> Iterator[Cause]:
     yield Cause("an index outside the table", words, LIKELY if wrong else RULED_OUT)
 
 
-def no_rule_says(operation: Operation) -> Cause:
+def no_rule_says(operation: BadOperator) -> Cause:
     """Returns what is left to say when no rule knows the operator and its inputs are finite, or infinite by design."""
     finite = not any(row.stats is not None and row.stats.bad for row in operation.inputs)
     inputs = "its inputs are finite" if finite else "its inputs have no Inf but those by design"

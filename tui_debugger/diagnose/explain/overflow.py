@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tui_debugger.diagnose.explain.evidence import Evidence, Operand, Optimizer, culprit_of
+from tui_debugger.diagnose.explain.evidence import Evidence, OperandEvidence, Optimizer, culprit_of
 from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
 from tui_debugger.diagnose.explain.operators import QUOTIENTS, type_name
 from tui_debugger.model import Category, Side, WatchResult
@@ -53,7 +53,7 @@ def found_counts(evidence: Evidence, _: WatchResult) -> str:
 # -- what came in ----------------------------------------------------------------------------------
 
 
-def bad_inputs(evidence: Evidence) -> tuple[Operand, ...]:
+def bad_inputs(evidence: Evidence) -> tuple[OperandEvidence, ...]:
     """Returns the inputs that have NaN or Inf themselves; constants and what is by design, such as masks, are none."""
     return tuple(operand for operand in evidence.inputs if operand.bad and not operand.constant)
 
@@ -69,7 +69,7 @@ def bad_input(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
     yield Cause("it does not start here: an input is bad already", and_more(named, _NAMED), LIKELY)
 
 
-def _source(evidence: Evidence, operand: Operand) -> str:
+def _source(evidence: Evidence, operand: OperandEvidence) -> str:
     step = "" if operand.row.key.step == evidence.key.step else f" of step {step_text(operand.row.key.step)}"
     return operand.source + step
 
@@ -131,7 +131,7 @@ def other_inputs(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
         yield Cause("inputs with NaN or Inf", f"{words}{more}", RULED_OUT)
 
 
-def _found_in(operand: Operand) -> str:
+def _found_in(operand: OperandEvidence) -> str:
     return f"{bad_counts(operand.stats)} by design" if operand.designed and operand.stats else "none"
 
 

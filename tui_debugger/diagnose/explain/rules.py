@@ -26,7 +26,7 @@ from tui_debugger.diagnose.explain.evidence import (
     sudden_change,
 )
 from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
-from tui_debugger.diagnose.explain.operators import Domain, Operation
+from tui_debugger.diagnose.explain.operators import BadOperator, Domain
 from tui_debugger.model import Category, ErrorBits, WatchResult
 from tui_debugger.text.phrases import bad_of_all
 from tui_debugger.text.tensors import run_text, shape_text
@@ -49,7 +49,7 @@ class OperatorRule:
     """
 
     types: str
-    causes: Callable[[Operation], Iterator[Cause]]
+    causes: Callable[[BadOperator], Iterator[Cause]]
     beginnings: tuple[str, ...] = ()
 
 
@@ -88,14 +88,14 @@ _BY_TYPE: Final = {name: rule for rule in OPERATOR_RULES for name in rule.types.
 _BY_BEGINNING: Final = tuple((beginning, rule) for rule in OPERATOR_RULES for beginning in rule.beginnings)
 
 
-def operator_causes(operation: Operation) -> tuple[Cause, ...]:
+def operator_causes(operation: BadOperator) -> tuple[Cause, ...]:
     """Returns what speaks for and against the usual reasons of an operator; empty when no rule knows it."""
     name = operation.name
     rule = _BY_TYPE.get(name) or next((rule for start, rule in _BY_BEGINNING if name.startswith(start)), None)
     return tuple(rule.causes(operation)) if rule is not None else ()
 
 
-def likely_operator_causes(operation: Operation) -> list[str]:
+def likely_operator_causes(operation: BadOperator) -> list[str]:
     """Returns what its inputs speak for, a sentence each; empty when they explain nothing."""
     return [f"{cause.title}: {cause.evidence}" for cause in operator_causes(operation) if cause.standing is LIKELY]
 
@@ -105,7 +105,7 @@ def made_by_operator(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
     if evidence.stats is None:
         return
     inputs = [operand.row for operand in evidence.inputs]
-    operation = Operation(evidence.producer_type, inputs, evidence.tensor.meta, evidence.stats)
+    operation = BadOperator(evidence.producer_type, inputs, evidence.tensor.meta, evidence.stats)
     found = operator_causes(operation)
     yield from found
     if not any(cause.standing in (LIKELY, POSSIBLE) for cause in found):

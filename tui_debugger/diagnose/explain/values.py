@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from tui_debugger.diagnose.explain.evidence import Evidence, Operand, culprit_of, found_words
+from tui_debugger.diagnose.explain.evidence import Evidence, OperandEvidence, culprit_of, found_words
 from tui_debugger.diagnose.explain.guidance import Advice, Cause, Standing
 from tui_debugger.diagnose.explain.operators import QUOTIENTS, type_name
 from tui_debugger.errors import TdbgError
@@ -131,7 +131,7 @@ def _inputs_are_finite(evidence: Evidence) -> bool:
     return evidence.stats is not None and not any(operand.bad for operand in evidence.inputs)
 
 
-def _argument(evidence: Evidence) -> Operand | None:
+def _argument(evidence: Evidence) -> OperandEvidence | None:
     """Returns the argument of an activation; None where it is hidden inside a fused operator, or unknown."""
     return evidence.inputs[0] if len(evidence.inputs) == 1 else None
 

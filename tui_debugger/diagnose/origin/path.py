@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.causes.table import Examined, Start, State
+from tui_debugger.causes.table import Examined, InputState, OriginKind
 from tui_debugger.check.progress import retry_when_renumbered
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain.evidence import Evidence
@@ -17,9 +17,9 @@ from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE, Origin, Origi
 from tui_debugger.diagnose.origin.upstream import (
     BadInput,
     Began,
-    Exchange,
-    Link,
-    TensorRef,
+    HopLink,
+    NodeTensorRef,
+    OtherRankInputs,
     Upstream,
     Way,
     exchanged,
@@ -43,10 +43,10 @@ from tui_debugger.model import (
 from tui_debugger.watch.condition_table import CONDITIONS, validate
 
 if TYPE_CHECKING:
-    from tui_debugger.diagnose.run import Run
+    from tui_debugger.diagnose.run import DiagnosedRun
 
 
-class Ending(Enum):
+class PathEnd(Enum):
     """The reason why a path ends."""
 
     ORIGIN = "origin"
@@ -89,7 +89,7 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class PathHop:
     """One tensor of the path.
 
     Attributes:
@@ -128,8 +128,8 @@ class Path:
     """
 
     question: Watchpoint
-    hops: tuple[Hop, ...]
-    ending: Ending
+    hops: tuple[PathHop, ...]
+    ending: PathEnd
     suspects: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
     clean: tuple[TensorRow, ...] = ()
@@ -140,25 +140,25 @@ class Path:
     advice: str = ""
 
     @property
-    def start(self) -> Hop:
+    def start(self) -> PathHop:
         """The tensor that was asked about."""
         return self.hops[0]
 
     @property
-    def end(self) -> Hop:
+    def end(self) -> PathHop:
         """The hop at which it ends."""
         return self.hops[-1]
 
     @property
     def ends_at_origin(self) -> bool:
         """Tells whether it ends at an origin of the search, or where a bad value comes in from outside."""
-        return self.ending is Ending.ORIGIN or (self.ending is Ending.SOURCE and self.end.origin.starts_here)
+        return self.ending is PathEnd.ORIGIN or (self.ending is PathEnd.SOURCE and self.end.origin.starts_here)
 
     @property
-    def state(self) -> State:
+    def state(self) -> InputState:
         """The state of the tensor that was asked about."""
-        known = {Ending.CLEAN: State.CLEAN, Ending.NO_VALUE: State.UNKNOWN}
-        return known.get(self.ending, State.BAD)
+        known = {PathEnd.CLEAN: InputState.CLEAN, PathEnd.NO_VALUE: InputState.UNKNOWN}
+        return known.get(self.ending, InputState.BAD)
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -167,7 +167,7 @@ class Path:
 
 
 def trace(
-    session: Run, key: TensorKey, question: Watchpoint = OVERFLOW_ANYWHERE, progress: ProgressFn = no_progress
+    session: DiagnosedRun, key: TensorKey, question: Watchpoint = OVERFLOW_ANYWHERE, progress: ProgressFn = no_progress
 ) -> Path:
     """The path from a tensor to where its badness begins.
 
@@ -184,20 +184,20 @@ def trace(
         CancelledError: from ``progress``.
     """
     path = retry_when_renumbered(lambda: Tracer(session, question, progress).trace(key))
-    if path.ending is not Ending.CLEAN:
+    if path.ending is not PathEnd.CLEAN:
         return path
     return with_nearest(session, path, _nearest_origin(session, key))
 
 
-def with_nearest(session: Run, path: Path, hit: Hit | None) -> Path:
+def with_nearest(session: DiagnosedRun, path: Path, hit: Hit | None) -> Path:
     """The path of a clean tensor with where an origin is instead."""
     if hit is None:
         return path
     (tensor,) = session.measure([session.row_of(hit.key)])
-    return replace(path, nearest=Branch(Way(Link.NEAREST), replace(tensor, hit=True), hit.row))
+    return replace(path, nearest=Branch(Way(HopLink.NEAREST), replace(tensor, hit=True), hit.row))
 
 
-def questions_about(session: Run, hit: Hit | None) -> tuple[Watchpoint, ...]:
+def questions_about(session: DiagnosedRun, hit: Hit | None) -> tuple[Watchpoint, ...]:
     """Returns what is bad about a tensor: NaN or Inf before all, then what else watchpoints found on it."""
     origin = [result for result in findings(hit) if result.verdict is Verdict.FINDING] if hit is not None else []
     found = [session.watchpoints.get(result.watchpoint) for result in origin]
@@ -212,7 +212,7 @@ def questions_about(session: Run, hit: Hit | None) -> tuple[Watchpoint, ...]:
     return (OVERFLOW_ANYWHERE, *asked) if bad or not asked else tuple(asked)
 
 
-def _nearest_origin(session: Run, key: TensorKey) -> Hit | None:
+def _nearest_origin(session: DiagnosedRun, key: TensorKey) -> Hit | None:
     """The origin that is nearest by step, then rank, among the steps that were checked."""
     checked = [result for pair in session.pairs() if (result := session.known([pair])) is not None]
     origins = [hit for result in checked for hit in result.hits.chosen(result.hits.origin)]
@@ -233,12 +233,12 @@ ALL_ZERO: Final = Watchpoint(
 MOST_HIDDEN = 2000
 """Tensors that were not dumped and are looked through for a bad one behind them, at most."""
 _ENDINGS = {
-    Start.SOURCE: Ending.SOURCE,
-    Start.BEFORE: Ending.FIRST_STEP,
-    Start.CONSTANT: Ending.CONSTANT,
-    Start.DESIGNED: Ending.DESIGNED,
-    Start.TAINTED: Ending.UNKNOWN,  # by itself, in a circle
-    Start.UNKNOWN: Ending.UNKNOWN,
+    OriginKind.SOURCE: PathEnd.SOURCE,
+    OriginKind.BEFORE: PathEnd.FIRST_STEP,
+    OriginKind.CONSTANT: PathEnd.CONSTANT,
+    OriginKind.DESIGNED: PathEnd.DESIGNED,
+    OriginKind.TAINTED: PathEnd.UNKNOWN,  # by itself, in a circle
+    OriginKind.UNKNOWN: PathEnd.UNKNOWN,
 }
 
 
@@ -248,7 +248,7 @@ class _Inputs:
 
     examined: Examined
     bad_inputs: tuple[BadInput, ...]
-    exchange: Exchange | None = None
+    exchange: OtherRankInputs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,14 +258,14 @@ class _Behind:
     bad_inputs: tuple[BadInput, ...]
     suspects: tuple[str, ...]
     outside: tuple[str, ...]
-    clean: tuple[TensorRef, ...]
+    clean: tuple[NodeTensorRef, ...]
 
 
 class Tracer:
     """Finds paths; several of one run share what they have in common."""
 
     def __init__(
-        self, session: Run, question: Watchpoint = OVERFLOW_ANYWHERE, progress: ProgressFn = no_progress
+        self, session: DiagnosedRun, question: Watchpoint = OVERFLOW_ANYWHERE, progress: ProgressFn = no_progress
     ) -> None:
         """``question`` says what is bad."""
         self._session = session
@@ -273,10 +273,10 @@ class Tracer:
         self._progress = progress
         self._hops = 0
         self._ranks: dict[int, Upstream] = {}
-        self._inputs_of: dict[TensorRef, _Inputs] = {}
-        self._known_hops: dict[TensorRef, Hop] = {}
+        self._inputs_of: dict[NodeTensorRef, _Inputs] = {}
+        self._known_hops: dict[NodeTensorRef, PathHop] = {}
 
-    def state(self, key: TensorKey) -> State:
+    def state(self, key: TensorKey) -> InputState:
         """Tells whether a tensor is bad; reads it when that is not known.
 
         Raises:
@@ -292,23 +292,23 @@ class Tracer:
         """
         ref = self._ref(key)
         state = self._rank(key.rank).state(ref)
-        if state is State.BAD:
+        if state is InputState.BAD:
             path = self._walk(ref)
         else:
-            ending = Ending.CLEAN if state is State.CLEAN else Ending.NO_VALUE
-            path = Path(self.question, (self._hop(ref, Way(Link.START)),), ending)
+            ending = PathEnd.CLEAN if state is InputState.CLEAN else PathEnd.NO_VALUE
+            path = Path(self.question, (self._hop(ref, Way(HopLink.START)),), ending)
         return replace(path, graphs=self._session.graph_names(path.ranks), advice=self._session.info.tensors_advice)
 
-    def _ref(self, key: TensorKey) -> TensorRef:
+    def _ref(self, key: TensorKey) -> NodeTensorRef:
         here = self._rank(key.rank)
         row = here.flow.nodes.find(key.node, key.graph)
         if row < 0:
             where = f"rank {key.rank} {key.node}"
             raise UnreadableTensorError("the run has no such node", where=where, hint="`tdbg ls` lists the nodes")
-        return here.ref(here.located(TensorRef(key.rank, key.step, row, key.side, key.slot, key.round)))
+        return here.ref(here.located(NodeTensorRef(key.rank, key.step, row, key.side, key.slot, key.round)))
 
-    def _walk(self, ref: TensorRef) -> Path:
-        hops, way = list[Hop](), Way(Link.START)
+    def _walk(self, ref: NodeTensorRef) -> Path:
+        hops, way = list[PathHop](), Way(HopLink.START)
         seen = {ref}
         while True:
             self._hops = len(hops)
@@ -331,7 +331,7 @@ class Tracer:
 
     # -- a weight that hardly changed ----------------------------------------------------------------
 
-    def _is_kept_weight(self, ref: TensorRef) -> bool:
+    def _is_kept_weight(self, ref: NodeTensorRef) -> bool:
         """Tells whether the question is why a parameter did not change: its update is the reason."""
         if not CONDITIONS[self.question.condition].is_small_change:
             return False
@@ -339,7 +339,7 @@ class Tracer:
         row = ref.row if ref.side is Side.OUTPUT else flow.holder(ref.row, ref.slot).row
         return row >= 0 and flow.nodes.category_of(row) in PARAMETERS and flow.updated(row)
 
-    def _unchanged(self, ref: TensorRef, way: Way, hops: list[Hop]) -> Path:
+    def _unchanged(self, ref: NodeTensorRef, way: Way, hops: list[PathHop]) -> Path:
         """Returns what kept a weight as it is, as guidance says, and upstream from there what made the gradient 0."""
         here = self._rank(ref.rank)
         evidence = Evidence(self._session, here.key(ref), self._progress)
@@ -350,7 +350,7 @@ class Tracer:
             result = next(iter(hop.origin.results), None)
             causes = tuple(likely_causes(evidence, result)) if result is not None else ()
             known = evidence.optimizer is not None or evidence.training is not None
-            ending = Ending.ORIGIN if known else Ending.FROZEN
+            ending = PathEnd.ORIGIN if known else PathEnd.FROZEN
             return Path(self.question, (*hops, hop), ending, reasons=reasons or causes)
         first, *others = stalling
         path = Tracer(self._session, ALL_ZERO, self._progress).trace(stalling[0].tensor)
@@ -370,23 +370,23 @@ class Tracer:
     @staticmethod
     def _into(stalling: Stalling) -> Way:
         slots = () if stalling.slot is None else (stalling.slot,)
-        return Way(Link.UPDATE, stalling.optimizer.name, slots)
+        return Way(HopLink.UPDATE, stalling.optimizer.name, slots)
 
-    def _ended(self, hops: list[Hop], inputs: _Inputs, behind: _Behind | None) -> Path:
+    def _ended(self, hops: list[PathHop], inputs: _Inputs, behind: _Behind | None) -> Path:
         start = inputs.examined.start
-        path = Path(self.question, tuple(hops), _ENDINGS.get(start, Ending.ORIGIN))
+        path = Path(self.question, tuple(hops), _ENDINGS.get(start, PathEnd.ORIGIN))
         if behind is not None and (behind.suspects or behind.outside):
             clean = tuple(self._tensor(ref) for ref in behind.clean)
             return replace(
-                path, ending=Ending.NOT_DUMPED, suspects=behind.suspects, outside=behind.outside, clean=clean
+                path, ending=PathEnd.NOT_DUMPED, suspects=behind.suspects, outside=behind.outside, clean=clean
             )
         exchange = inputs.exchange
         if exchange is not None and (exchange.absent or not exchange.inputs):
-            return replace(path, ending=Ending.RANKS, absent=exchange.absent)
-        if exchange is not None and start in (Start.SOURCE, Start.UNKNOWN) and not inputs.examined.missing:
+            return replace(path, ending=PathEnd.RANKS, absent=exchange.absent)
+        if exchange is not None and start in (OriginKind.SOURCE, OriginKind.UNKNOWN) and not inputs.examined.missing:
             # All that was sent is clean: what one rank alone could not judge, all of them together can.
-            here = replace(hops[-1], origin=replace(hops[-1].origin, start=Start.MADE))
-            return replace(path, hops=(*hops[:-1], here), ending=Ending.ORIGIN)
+            here = replace(hops[-1], origin=replace(hops[-1].origin, start=OriginKind.MADE))
+            return replace(path, hops=(*hops[:-1], here), ending=PathEnd.ORIGIN)
         return path
 
     # -- one tensor ----------------------------------------------------------------------------------
@@ -402,15 +402,15 @@ class Tracer:
     def _tell_of_work(self, snapshot: Progress) -> None:
         self._progress(Progress(self._hops, 0, f"{self._hops} hops, {snapshot.text}"))
 
-    def _tensor(self, ref: TensorRef) -> TensorRow:
+    def _tensor(self, ref: NodeTensorRef) -> TensorRow:
         return self._rank(ref.rank).tensor(ref)
 
-    def _hop(self, ref: TensorRef, way: Way) -> Hop:
+    def _hop(self, ref: NodeTensorRef, way: Way) -> PathHop:
         found = self._known_hops.get(ref)
         if found is None:
             here = self._rank(ref.rank)
             tensor, examined = here.tensor(ref), here.examined(ref)
-            found = Hop(way, tensor, ref.row, here.describer(ref.step).describe([examined]))
+            found = PathHop(way, tensor, ref.row, here.describer(ref.step).describe([examined]))
             self._known_hops[ref] = found
         return replace(found, way=way)
 
@@ -424,7 +424,7 @@ class Tracer:
 
     # -- what went into it ---------------------------------------------------------------------------
 
-    def _inputs(self, ref: TensorRef) -> _Inputs:
+    def _inputs(self, ref: NodeTensorRef) -> _Inputs:
         found = self._inputs_of.get(ref)
         if found is None:
             here = self._rank(ref.rank)
@@ -435,7 +435,7 @@ class Tracer:
             found = self._inputs_of[ref] = _Inputs(examined, tuple(bad_inputs), exchange)
         return found
 
-    def _exchange(self, ref: TensorRef, examined: Examined) -> Exchange | None:
+    def _exchange(self, ref: NodeTensorRef, examined: Examined) -> OtherRankInputs | None:
         nodes = self._rank(ref.rank).flow.nodes
         if examined.node < 0 or examined.parameter >= 0 or not exchanges(nodes.op_type(examined.node)):
             return None
@@ -450,7 +450,7 @@ class Tracer:
         began = {bad_input.ref: self._beginning(bad_input.ref) for bad_input in bad_inputs}
         return sorted(bad_inputs, key=lambda bad_input: (began[bad_input.ref], bad_input.began, bad_input.ref.rank))
 
-    def _beginning(self, ref: TensorRef) -> Began:
+    def _beginning(self, ref: NodeTensorRef) -> Began:
         """When it became bad in its own rank: where that path ends, or meets another exchange between ranks."""
         here, seen = self._rank(ref.rank), {ref}
         turn = here.flow.turn(ref.row, ref.step, ref.round)
@@ -469,14 +469,14 @@ class Tracer:
     # -- what was not dumped -------------------------------------------------------------------------
 
     @staticmethod
-    def _hidden_way(bad_input: BadInput, ref: TensorRef, hidden: tuple[str, ...]) -> Way:
-        link = bad_input.way.link if bad_input.ref.rank == ref.rank else Link.SENT
+    def _hidden_way(bad_input: BadInput, ref: NodeTensorRef, hidden: tuple[str, ...]) -> Way:
+        link = bad_input.way.link if bad_input.ref.rank == ref.rank else HopLink.SENT
         return replace(bad_input.way, link=link, hidden=hidden)
 
-    def _behind(self, ref: TensorRef) -> _Behind:
+    def _behind(self, ref: NodeTensorRef) -> _Behind:
         """Looks through tensors that were not dumped for bad ones behind them; else says between which it began."""
-        bad_inputs: dict[TensorRef, BadInput] = {}
-        suspects, outside, clean = dict[str, None](), dict[str, None](), dict[TensorRef, None]()
+        bad_inputs: dict[NodeTensorRef, BadInput] = {}
+        suspects, outside, clean = dict[str, None](), dict[str, None](), dict[NodeTensorRef, None]()
         pending = deque([(ref, tuple[str, ...]())])
         seen = {ref}
         while pending and len(seen) < MOST_HIDDEN:

@@ -19,12 +19,12 @@ import numpy as np
 
 from tui_debugger.arrays import Mask
 from tui_debugger.causes.rule import Asked, Examination
-from tui_debugger.causes.table import OVERFLOW, Criterion, Examined, Judged, Start, State, criterion_of
-from tui_debugger.check.flow import Flow, Located
+from tui_debugger.causes.table import OVERFLOW, Criterion, Examined, InputState, JudgedValue, OriginKind, criterion_of
+from tui_debugger.check.flow import DataFlow, Located
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.progress import retry_when_renumbered, scaled
 from tui_debugger.check.results import merged
-from tui_debugger.check.step import Checker, PairResult
+from tui_debugger.check.step import PairResult, StepChecker
 from tui_debugger.check.tensors import measured, tensor_row
 from tui_debugger.check.types import CheckResult, Pair, TensorRow
 from tui_debugger.errors import CancelledError
@@ -68,14 +68,14 @@ class OriginInput:
     """
 
     row: TensorRow
-    state: State
+    state: InputState
     constant: bool = False
     before: bool = False
     designed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingValue:
     """An unknown value that a node was made from: so it cannot be said that something starts there.
 
     Attributes:
@@ -108,7 +108,7 @@ class NotJudged:
     type: str
     row: int
     hits: tuple[Hit, ...]
-    missing: tuple[Missing, ...]
+    missing: tuple[MissingValue, ...]
     exchanged: bool = False
 
     @property
@@ -137,7 +137,7 @@ class Origin:
         exchanged: other ranks had a part in it.
     """
 
-    start: Start
+    start: OriginKind
     graph: str
     node: str
     type: str
@@ -149,7 +149,7 @@ class Origin:
     outputs: tuple[TensorRow, ...]
     stack: tuple[Frame, ...]
     stack_of: str
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingValue, ...] = ()
     exchanged: bool = False
 
     @property
@@ -390,12 +390,12 @@ def _searches(
         yield search_step(pair, watchpoints, scaled(progress, number, len(pairs)))
 
 
-def knows_edges(flow: Flow, row: int) -> bool:
+def knows_edges(flow: DataFlow, row: int) -> bool:
     """Tells whether a graph tells what a node's values are used for."""
     return not int(flow.nodes.flags[row]) & NodeFlag.FILE_ONLY
 
 
-def downstream(flow: Flow, rows: Sequence[int]) -> Mask:
+def downstream(flow: DataFlow, rows: Sequence[int]) -> Mask:
     """Node rows that the values of some nodes reach within a step, the parameters that they update included."""
     graph = edges(flow.nodes)
     reached = np.zeros(len(flow.nodes), np.bool_)
@@ -415,7 +415,7 @@ def downstream(flow: Flow, rows: Sequence[int]) -> Mask:
     return reached
 
 
-def propagation_from(flow: Flow, row: int, first: Hit, hits: Sequence[Hit], count: int) -> tuple[Hit, ...]:
+def propagation_from(flow: DataFlow, row: int, first: Hit, hits: Sequence[Hit], count: int) -> tuple[Hit, ...]:
     """The next bad tensors after an origin, one for each node, in execution order.
 
     Args:
@@ -439,7 +439,7 @@ def propagation_from(flow: Flow, row: int, first: Hit, hits: Sequence[Hit], coun
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class OriginSpread:
     """The findings of a step behind an origin, as far as checks know.
 
     Attributes:
@@ -458,7 +458,7 @@ _NAMED_NODES = 3
 """How many of the nodes behind an origin are named at most."""
 
 
-def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey) -> Spread | None:
+def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey) -> OriginSpread | None:
     """Returns what else a step has behind an origin; the work does not grow with the graph.
 
     Args:
@@ -483,7 +483,7 @@ def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey) -
     rows, at = np.unique(hits.node[there], return_index=True)
     named = rows[np.argsort(at)][:_NAMED_NODES].tolist()
     origins = len(np.unique(hits.node[others & hits.origin]))
-    return Spread(int(there.sum()), tuple(nodes.names[each] for each in named), origins)
+    return OriginSpread(int(there.sum()), tuple(nodes.names[each] for each in named), origins)
 
 
 def findings(hit: Hit) -> list[WatchResult]:
@@ -558,16 +558,16 @@ class OriginDescriber:
             exchanged=head.exchanged,
         )
 
-    def _missing(self, head: Examined) -> tuple[Missing, ...]:
-        if head.start is not Start.UNKNOWN:
+    def _missing(self, head: Examined) -> tuple[MissingValue, ...]:
+        if head.start is not OriginKind.UNKNOWN:
             return ()
         found = [self._missing_of(each) for each in head.missing if each.side is Side.INPUT]
         key = head.hit.key
         if not head.values and key.side is Side.INPUT:  # an input file, and no graph says what feeds it
-            found.append(Missing(key.slot, "", "has no known producer", self.flow.nodes.names[head.hit.row]))
+            found.append(MissingValue(key.slot, "", "has no known producer", self.flow.nodes.names[head.hit.row]))
         return tuple(found)
 
-    def _missing_of(self, each: Judged) -> Missing:
+    def _missing_of(self, each: JudgedValue) -> MissingValue:
         nodes = self.flow.nodes
         holder = self.flow.holder(each.node, each.slot)
         name = f"{nodes.names[holder.row]}:{holder.slot}" if holder.row >= 0 else ""
@@ -577,12 +577,12 @@ class OriginDescriber:
             why = "is known after its update only"
         elif each.at is not None and int(self.flow.table(each.at.step).flags[each.at.index]) & TensorFlag.UNKNOWN:
             why = "was not fetched"
-        return Missing(each.slot, name, why, nodes.names[holder.row if operator else each.node])
+        return MissingValue(each.slot, name, why, nodes.names[holder.row if operator else each.node])
 
     def _measured(self, rows: Sequence[TensorRow]) -> tuple[TensorRow, ...]:
         return measured(self.measurements, rows, self.progress)
 
-    def _source_row(self, each: Judged) -> TensorRow:
+    def _source_row(self, each: JudgedValue) -> TensorRow:
         at = each.at or Located(self.step, -1, each.node, each.side, each.slot)
         text = self._producer(each.node, each.slot) if each.side is Side.INPUT else ""
         return self._row(at, "in" if each.side is Side.INPUT else "out", each.slot, text)
@@ -597,7 +597,7 @@ class OriginDescriber:
             return f"{nodes.names[holder.row]} = {value}" if value else nodes.names[holder.row]
         return f"{nodes.names[holder.row]}:{holder.slot}"
 
-    def _earlier(self, each: Judged, round: int) -> bool:  # noqa: A002 - see TensorKey
+    def _earlier(self, each: JudgedValue, round: int) -> bool:  # noqa: A002 - see TensorKey
         at = each.at
         return each.initial or (at is not None and (at.step, at.round or round) != (self.step, round or at.round))
 
@@ -627,7 +627,7 @@ class OriginDescriber:
         return next((row for row in candidates if self.flow.nodes.stack(row)), -1)
 
 
-CheckerOf = Callable[[int, Sequence[Watchpoint], ProgressFn], Checker]
+CheckerOf = Callable[[int, Sequence[Watchpoint], ProgressFn], StepChecker]
 """Makes the checker of a rank with some watchpoints."""
 
 
@@ -653,7 +653,7 @@ def search_step(
 
 
 def _search_step(
-    checker: Checker, step: int, watchpoints: Sequence[Watchpoint], spread: int, progress: ProgressFn
+    checker: StepChecker, step: int, watchpoints: Sequence[Watchpoint], spread: int, progress: ProgressFn
 ) -> StepSearch:
     """Checks one step of one rank and finds its origins.
 
@@ -671,7 +671,7 @@ def _search_step(
     examination = Examination(checker.measurements, step, asked, progress)
     starts = list(enumerate(examination.start))
     describer = OriginDescriber(checker.measurements, step, {hit.key for hit in hits}.__contains__, progress)
-    starting = [examination.of(number) for number, start in starts if start in Start.origins()]
+    starting = [examination.of(number) for number, start in starts if start in OriginKind.origins()]
     origin = [describer.describe(list(group)) for group in _by_node(starting)]
     origins = tuple(origin for origin in origin if origin.starts_here)
     first = None if origins else describer.describe([examination.of(0)])
@@ -690,7 +690,7 @@ def _search_step(
         by_graph=knows_edges(checker.flow, row),
         not_judged=tuple(
             describer.not_judged(group)
-            for group in _by_node([examination.of(number) for number, start in starts if start is Start.UNKNOWN])
+            for group in _by_node([examination.of(number) for number, start in starts if start is OriginKind.UNKNOWN])
         ),
     )
 
@@ -713,7 +713,7 @@ def _by_node(examined: Sequence[Examined]) -> list[list[Examined]]:
     return [list(group) for _, group in groupby(ordered, key=kind)]
 
 
-def _is_carried(flow: Flow, hit: Hit) -> bool:
+def _is_carried(flow: DataFlow, hit: Hit) -> bool:
     """Tells whether the next step starts with it: the value of a parameter that steps change."""
     row = flow.holder(hit.row, hit.key.slot).row if hit.key.side is Side.INPUT else hit.row
     return row >= 0 and flow.nodes.category_of(row) in PARAMETERS and flow.updated(row)

@@ -7,22 +7,22 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tui_debugger.causes.table import Start, State
+from tui_debugger.causes.table import InputState, OriginKind
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.explain.operators import Operation
+from tui_debugger.diagnose.explain.operators import BadOperator
 from tui_debugger.diagnose.explain.rules import likely_operator_causes
-from tui_debugger.diagnose.origin.path import Branch, Ending, Hop, Path
+from tui_debugger.diagnose.origin.path import Branch, Path, PathEnd, PathHop
 from tui_debugger.diagnose.origin.search import (
-    Missing,
+    MissingValue,
     NotJudged,
     Origin,
     OriginInput,
     OriginReport,
-    Spread,
+    OriginSpread,
     StepSearch,
     findings,
 )
-from tui_debugger.diagnose.origin.upstream import Link, Way
+from tui_debugger.diagnose.origin.upstream import HopLink, Way
 from tui_debugger.graph.categories import plain_type
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Frame, Hit, Side, TensorKey
@@ -88,17 +88,17 @@ def why(origin: Origin, *, overflow: bool) -> str:
     written = origin.hit.key.side is Side.OUTPUT
     inputs = f"its inputs are {clean_}{_designed(origin)}"
     texts = {
-        Start.MADE: f"{what}; {inputs}",
-        Start.UNSEEN: f"its output was not dumped, {inputs}\n  {clean(origin.hit.key.node)} got it: {what}",
-        Start.CHANGED: f"{what}, but what was written to it is {clean_}:\n  overwritten since, or by the node itself",
-        Start.SOURCE: f"{what}; nothing in this run makes it"
+        OriginKind.MADE: f"{what}; {inputs}",
+        OriginKind.UNSEEN: f"its output was not dumped, {inputs}\n  {clean(origin.hit.key.node)} got it: {what}",
+        OriginKind.CHANGED: f"{what}, but its written value is {clean_}:\n  overwritten since, or by the node itself",
+        OriginKind.SOURCE: f"{what}; nothing in this run makes it"
         + ("" if origin.type == PARAMETER else ": it has no inputs"),
-        Start.UPDATED: what + (f"\n  {'updated by' if written else 'seen by'} {other}" if other else ""),
-        Start.BEFORE: f"{what}; so it was already before {when_words(origin)} ran",
-        Start.CONSTANT: f"{what}; it comes from a constant of the graph",
-        Start.DESIGNED: f"{what}; by design: its operator was told to write it, or to pass it on",
-        Start.TAINTED: f"{what}; {_bad_inputs(origin)}",
-        Start.UNKNOWN: _unknown(origin, what),
+        OriginKind.UPDATED: what + (f"\n  {'updated by' if written else 'seen by'} {other}" if other else ""),
+        OriginKind.BEFORE: f"{what}; so it was already before {when_words(origin)} ran",
+        OriginKind.CONSTANT: f"{what}; it comes from a constant of the graph",
+        OriginKind.DESIGNED: f"{what}; by design: its operator was told to write it, or to pass it on",
+        OriginKind.TAINTED: f"{what}; {_bad_inputs(origin)}",
+        OriginKind.UNKNOWN: _unknown(origin, what),
     }
     return texts[origin.start]
 
@@ -117,7 +117,7 @@ def _designed(origin: Origin) -> str:
 
 
 def _bad_inputs(origin: Origin) -> str:
-    bad = [source for source in origin.inputs if source.state is State.BAD]
+    bad = [source for source in origin.inputs if source.state is InputState.BAD]
     names = first_of([row_label(source.row, origin) for source in bad], 4)
     text = f"{names} {are(len(bad))} bad already"
     for each in bad[:4]:
@@ -171,7 +171,7 @@ def not_judged_words(each: NotJudged) -> str:
 
 def first_known_words(origin: Origin) -> str:
     """``first known bad; in:3 was not dumped``."""
-    if origin.start is not Start.UNKNOWN:
+    if origin.start is not OriginKind.UNKNOWN:
         return "first known bad"
     return f"first known bad; {_missing_words(origin)}"
 
@@ -183,7 +183,7 @@ def advice_words(origin: Origin, how: str = "") -> str:
         origin: the first known one.
         how: what makes the recorder write more: see ``RunInfo.tensors_advice``.
     """
-    if origin.start is not Start.UNKNOWN:
+    if origin.start is not OriginKind.UNKNOWN:
         return ""
     if origin.exchanged and not origin.missing:
         return f"dump the inputs of {clean(origin.node)} on every rank of its group"
@@ -214,7 +214,7 @@ def is_overflow(path: Path) -> bool:
     return CONDITIONS[path.question.condition].is_overflow
 
 
-def spread_words(spread: Spread, step: int) -> str:
+def spread_words(spread: OriginSpread, step: int) -> str:
     """Returns how far something spread, in a sentence."""
     where = f"at step {step_text(step)}"
     more = plural(spread.origins, "more origin") if spread.origins else ""
@@ -235,22 +235,22 @@ def _question_text(path: Path) -> str:
     return "NaN or Inf" if is_overflow(path) else clean(watch_line(dataclasses.replace(path.question, name="")))
 
 
-def way_words(hop: Hop | Branch) -> str:
+def way_words(hop: PathHop | Branch) -> str:
     """Tells how a tensor went into the hop before it: ``in:1 of Mul-op383``."""
     way, key = hop.way, hop.tensor.key
     slots = ", ".join(f"in:{slot}" for slot in way.slots)
     into = f"{slots} of {last_part(way.into)}"
     words = {
-        Link.START: "this tensor",
-        Link.INPUT: into,
-        Link.WEIGHT: f"{into}: its value after step {run_text(key)}",
-        Link.UPDATE: f"{into}, which wrote it",
-        Link.BEFORE: f"itself after step {run_text(key)}"
+        HopLink.START: "this tensor",
+        HopLink.INPUT: into,
+        HopLink.WEIGHT: f"{into}: its value after step {run_text(key)}",
+        HopLink.UPDATE: f"{into}, which wrote it",
+        HopLink.BEFORE: f"itself after step {run_text(key)}"
         + (f", before {last_part(way.into)} wrote it" if way.into != key.node else f" of {clean(key.graph)}"),
-        Link.RESULT: f"put out by {last_part(way.into)}, which wrote it",
-        Link.COPY: f"written for {into}",
-        Link.NEAREST: "the nearest origin in the steps that were checked",
-        Link.SENT: f"sent by rank {key.rank}: {into}" + ("" if way.certain else " (likely: same shape)"),
+        HopLink.RESULT: f"put out by {last_part(way.into)}, which wrote it",
+        HopLink.COPY: f"written for {into}",
+        HopLink.NEAREST: "the nearest origin in the steps that were checked",
+        HopLink.SENT: f"sent by rank {key.rank}: {into}" + ("" if way.certain else " (likely: same shape)"),
     }
     text = words[way.link]
     if way.hidden:
@@ -266,13 +266,13 @@ def operator_reasons(origin: Origin) -> list[str]:
     slots = {source.row.slot: source.row for source in origin.inputs if source.row.role == "in"}
     own = next((row.meta for row in origin.outputs if row.key == hit.key), None)
     made = own or next((row.meta for row in origin.outputs if row.meta is not None), None)
-    return likely_operator_causes(Operation(origin.type, [slots[slot] for slot in sorted(slots)], made, hit.stats))
+    return likely_operator_causes(BadOperator(origin.type, [slots[slot] for slot in sorted(slots)], made, hit.stats))
 
 
-def place_words(path: Path, hop: Hop) -> str:
+def place_words(path: Path, hop: PathHop) -> str:
     """``Log-op381 (Log), step 3``, with the rank where the path goes through several, with the graph of several."""
     origin = hop.origin
-    rank = f"rank {origin.rank}, " if len(path.ranks) > 1 or path.ending is Ending.RANKS else ""
+    rank = f"rank {origin.rank}, " if len(path.ranks) > 1 or path.ending is PathEnd.RANKS else ""
     return f"{last_part(origin.node)} ({clean(origin.type)}), {rank}{when_words(origin, path.graphs)}"
 
 
@@ -284,23 +284,23 @@ def headline(path: Path) -> str:
     bad = f" ({what})" if what else ""
     asked, asked_about = question_words(path), _tensor_words(path, hop.tensor)
     texts = {
-        Ending.ORIGIN: f"origin: {where}{bad}",
-        Ending.SOURCE: f"comes from outside: {where}{bad}; nothing in the run makes it",
-        Ending.FIRST_STEP: f"bad before the first dumped step: {where}{bad}",
-        Ending.CONSTANT: f"comes from a constant of the graph: {where}{bad}",
-        Ending.FROZEN: f"not updated: {where}{bad}; nothing changed it",
-        Ending.DESIGNED: f"by design: {where}{bad}: its operator was told to write it, or to pass it on",
-        Ending.NOT_DUMPED: f"not dumped: the path is lost before {where}{bad}",
-        Ending.RANKS: f"another rank may have sent it: {where}{bad}",
-        Ending.UNKNOWN: f"first known bad: {where}{bad}; {_not_known(hop.origin)}",
-        Ending.CLEAN: f"clean: {asked_about} has no {asked if is_overflow(path) else 'such finding'}",
-        Ending.NO_VALUE: f"cannot be judged: {asked_about}: {_no_value(hop.tensor)}",
+        PathEnd.ORIGIN: f"origin: {where}{bad}",
+        PathEnd.SOURCE: f"comes from outside: {where}{bad}; nothing in the run makes it",
+        PathEnd.FIRST_STEP: f"bad before the first dumped step: {where}{bad}",
+        PathEnd.CONSTANT: f"comes from a constant of the graph: {where}{bad}",
+        PathEnd.FROZEN: f"not updated: {where}{bad}; nothing changed it",
+        PathEnd.DESIGNED: f"by design: {where}{bad}: its operator was told to write it, or to pass it on",
+        PathEnd.NOT_DUMPED: f"not dumped: the path is lost before {where}{bad}",
+        PathEnd.RANKS: f"another rank may have sent it: {where}{bad}",
+        PathEnd.UNKNOWN: f"first known bad: {where}{bad}; {_not_known(hop.origin)}",
+        PathEnd.CLEAN: f"clean: {asked_about} has no {asked if is_overflow(path) else 'such finding'}",
+        PathEnd.NO_VALUE: f"cannot be judged: {asked_about}: {_no_value(hop.tensor)}",
     }
     return texts[path.ending]
 
 
 def _not_known(origin: Origin) -> str:
-    return "what it was made from is not known" if origin.start is not Start.UNKNOWN else _missing_words(origin)
+    return "what it was made from is not known" if origin.start is not OriginKind.UNKNOWN else _missing_words(origin)
 
 
 def _tensor_words(path: Path, row: TensorRow) -> str:
@@ -327,18 +327,18 @@ def _no_value(row: TensorRow) -> str:
 
 def explanation(path: Path) -> list[str]:
     """Returns what there is to say about the end beside ``why``: what the other ranks put in, what the cause is."""
-    if path.state is not State.BAD:
+    if path.state is not InputState.BAD:
         return []
     return [*map(clean, path.reasons), *_explanation(path)]
 
 
 def _explanation(path: Path) -> list[str]:
-    if path.ending is Ending.NOT_DUMPED:
+    if path.ending is PathEnd.NOT_DUMPED:
         return _lost(path)
-    if path.ending is Ending.UNKNOWN:
+    if path.ending is PathEnd.UNKNOWN:
         advice = advice_words(path.end.origin, path.advice)
         return [f"to know more, {advice}"] if advice else []
-    if path.ending is Ending.RANKS:
+    if path.ending is PathEnd.RANKS:
         absent = ", ".join(map(str, path.absent))
         where = f"what rank {absent} put in was not dumped" if absent else "no other rank here has such a node"
         return [
@@ -349,7 +349,7 @@ def _explanation(path: Path) -> list[str]:
     if path.end.peers:
         ranks = sorted({source.row.key.rank for source in path.end.peers})
         lines.append(f"what rank {', '.join(map(str, ranks))} put in is clean as well")
-    return lines + (operator_reasons(path.end.origin) if is_overflow(path) and path.ending is Ending.ORIGIN else [])
+    return lines + (operator_reasons(path.end.origin) if is_overflow(path) and path.ending is PathEnd.ORIGIN else [])
 
 
 def _lost(path: Path) -> list[str]:
@@ -479,7 +479,7 @@ def _block_lines(rows: Sequence[tuple[str, TensorRow, str]], cells: Sequence[Seq
 def _remark(source: OriginInput) -> str:
     words = ["const"] if source.constant else []
     words += ["by design"] if source.designed else []
-    return " ".join([*words, *(["bad"] if source.state is State.BAD else [])])
+    return " ".join([*words, *(["bad"] if source.state is InputState.BAD else [])])
 
 
 def _kind(row: TensorRow, remark: str) -> str:
@@ -534,22 +534,22 @@ def path_lines(path: Path, terminal: Terminal | None = None) -> Iterator[Line]:
     """Everything that is known about a path. ``terminal``: where its tables have to fit; None: into ``WIDTH``."""
     if not is_overflow(path):
         yield from wrapped(f"bad means: a finding of {question_words(path)}")
-    if path.state is State.BAD:
+    if path.state is InputState.BAD:
         yield f"path: {length_words(path)}"
         yield from _table(path) if terminal is None else table_lines(*_path_table(path), terminal)
-        heads = {Ending.ORIGIN: "origin", Ending.UNKNOWN: "first known bad"}
+        heads = {PathEnd.ORIGIN: "origin", PathEnd.UNKNOWN: "first known bad"}
         head = heads.get(path.ending, "last hop")
         origin, overflow = path.end.origin, is_overflow(path)
         yield from origin_lines(origin, head, overflow=overflow, graphs=path.graphs, terminal=terminal)
         yield ""
         for line in explanation(path):
             yield from wrapped(line)
-    elif path.state is State.CLEAN:
+    elif path.state is InputState.CLEAN:
         yield from wrapped(nearest_words(path))
     yield meant(headline(path), _STATES[path.state])
 
 
-_STATES = {State.BAD: Meaning.FINDING, State.CLEAN: Meaning.CLEAN, State.UNKNOWN: Meaning.DOUBT}
+_STATES = {InputState.BAD: Meaning.FINDING, InputState.CLEAN: Meaning.CLEAN, InputState.UNKNOWN: Meaning.DOUBT}
 
 
 def _path_columns(path: Path) -> list[int]:
@@ -606,7 +606,7 @@ def _table(path: Path) -> Iterator[str]:
         yield from _others(hop)
 
 
-def _cells(path: Path, hop: Hop) -> list[str]:
+def _cells(path: Path, hop: PathHop) -> list[str]:
     row = hop.tensor
     mark = "✗" if hop is not path.end else "◆" if path.ends_at_origin else "?"
     numbers = statistic_texts(row.stats)[:4]
@@ -616,7 +616,7 @@ def _cells(path: Path, hop: Hop) -> list[str]:
     return [mark, str(row.key.step), str(row.key.rank), graph, name, *numbers, kind]
 
 
-def _others(hop: Hop) -> Iterator[str]:
+def _others(hop: PathHop) -> Iterator[str]:
     if not hop.others:
         return
     names = [f"{last_part(branch.tensor.key.node)} ({way_words(branch)})" for branch in hop.others[:_BRANCHES]]
@@ -691,7 +691,7 @@ def _not_judged_row(each: NotJudged) -> Row:
     }
 
 
-def _missing_row(missing: Missing) -> Row:
+def _missing_row(missing: MissingValue) -> Row:
     return {"slot": missing.slot, "from": missing.name or None, "why": missing.why}
 
 
@@ -764,7 +764,7 @@ def path_rows(path: Path) -> Row:
     }
 
 
-def _hop_row(hop: Hop) -> Row:
+def _hop_row(hop: PathHop) -> Row:
     return {
         **_way_row(hop.way),
         "text": way_words(hop),

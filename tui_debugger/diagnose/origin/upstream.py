@@ -12,8 +12,8 @@ import numpy as np
 
 from tui_debugger.causes.made_from import made_from
 from tui_debugger.causes.rule import Examination
-from tui_debugger.causes.table import Examined, Judged, State, criterion_of
-from tui_debugger.check.flow import Flow, Located
+from tui_debugger.causes.table import Examined, InputState, JudgedValue, criterion_of
+from tui_debugger.check.flow import DataFlow, Located
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.tensors import measured, tensor_row
 from tui_debugger.check.types import TensorRow
@@ -26,10 +26,10 @@ from tui_debugger.stats.records import Record
 from tui_debugger.watch.evaluate import ColumnEvaluator
 
 if TYPE_CHECKING:
-    from tui_debugger.diagnose.run import Run
+    from tui_debugger.diagnose.run import DiagnosedRun
 
 
-class Link(Enum):
+class HopLink(Enum):
     """The way in which the value of a hop came into the hop before it."""
 
     START = "start"
@@ -64,7 +64,7 @@ class Way:
         certain: False when it is only likely: a sending node found by what it sent.
     """
 
-    link: Link
+    link: HopLink
     into: str = ""
     slots: tuple[int, ...] = ()
     hidden: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ BEFORE_ALL = -1
 
 
 @dataclass(frozen=True, slots=True)
-class TensorRef:
+class NodeTensorRef:
     """A tensor by the row of its node: it may or may not have been dumped."""
 
     rank: int
@@ -98,7 +98,7 @@ class BadInput:
         began: when it was made.
     """
 
-    ref: TensorRef
+    ref: NodeTensorRef
     way: Way
     began: Began
 
@@ -106,35 +106,35 @@ class BadInput:
 class Upstream:
     """The tensors of one rank and what they were made from, with one question: what is bad."""
 
-    def __init__(self, session: Run, rank: int, watchpoint: Watchpoint, progress: ProgressFn) -> None:
+    def __init__(self, session: DiagnosedRun, rank: int, watchpoint: Watchpoint, progress: ProgressFn) -> None:
         self.rank = rank
         self._session = session
         self._watchpoint = watchpoint
         self._question = criterion_of(watchpoint)
         self._progress = progress
-        self._fetched: set[TensorRef] = set()
+        self._fetched: set[NodeTensorRef] = set()
         self._begin()
 
     def _begin(self) -> None:
         self.measurements: Measurements = self._session.measurements(self.rank, self._progress)
-        self.flow: Flow = self.measurements.flow
-        self._examined: dict[TensorRef, Examined] = {}
+        self.flow: DataFlow = self.measurements.flow
+        self._examined: dict[NodeTensorRef, Examined] = {}
 
     # -- one tensor ----------------------------------------------------------------------------------
 
-    def located(self, ref: TensorRef) -> Located:
+    def located(self, ref: NodeTensorRef) -> Located:
         """Tells where a tensor stands; index -1 when it was not dumped."""
         return self.flow.located(ref.step, ref.row, ref.side, ref.slot, ref.round)
 
-    def ref(self, at: Located) -> TensorRef:
+    def ref(self, at: Located) -> NodeTensorRef:
         """A place of this rank as a spot."""
-        return TensorRef(self.rank, at.step, at.row, at.side, at.slot, at.round)
+        return NodeTensorRef(self.rank, at.step, at.row, at.side, at.slot, at.round)
 
-    def key(self, ref: TensorRef) -> TensorKey:
+    def key(self, ref: NodeTensorRef) -> TensorKey:
         """The handle of a tensor."""
         return self.flow.key(self.located(ref))
 
-    def record(self, ref: TensorRef) -> Record | None:
+    def record(self, ref: NodeTensorRef) -> Record | None:
         """Returns what is known about a tensor after looking at it; None when it was not dumped."""
         self._fetch([ref])
         at = self.located(ref)
@@ -143,20 +143,20 @@ class Upstream:
         self.measurements.ensure({(at.step, at.index): self._question.need}, self._progress)
         return self.measurements.record(at.step, at.index)
 
-    def state(self, ref: TensorRef) -> State:
+    def state(self, ref: NodeTensorRef) -> InputState:
         """Tells whether a tensor is bad."""
         self.record(ref)
         return self._state(self.located(ref))
 
-    def _state(self, at: Located) -> State:
+    def _state(self, at: Located) -> InputState:
         """Tells whether a tensor is bad by what is known about it."""
         if at.index < 0:
-            return State.UNKNOWN
+            return InputState.UNKNOWN
         with self.measurements.locked():
             records = self.measurements.records(at.step)
             return self._question.state(records, at.index)
 
-    def tensor(self, ref: TensorRef) -> TensorRow:
+    def tensor(self, ref: NodeTensorRef) -> TensorRow:
         """A tensor with its statistics."""
         self._fetch([ref])
         row = tensor_row(self.flow, self.located(ref), (ref.side.label, ref.slot, ""), self._is_bad)
@@ -165,9 +165,9 @@ class Upstream:
     def _is_bad(self, key: TensorKey) -> bool:
         row = self.flow.nodes.find(key.node, key.graph)
         at = self.flow.located(key.step, row, key.side, key.slot, key.round)
-        return self._state(at) is State.BAD
+        return self._state(at) is InputState.BAD
 
-    def _fetch(self, refs: Iterable[TensorRef]) -> None:
+    def _fetch(self, refs: Iterable[NodeTensorRef]) -> None:
         """Gets statistics of tensors of which nothing but their existence is known: a training has them."""
         wanted = [ref for ref in dict.fromkeys(refs) if ref not in self._fetched and self._is_unknown(ref)]
         if wanted:
@@ -176,13 +176,13 @@ class Upstream:
             self._session.measure(rows, self._progress)
             self._begin()  # what a data flow has given stays as it is
 
-    def _is_unknown(self, ref: TensorRef) -> bool:
+    def _is_unknown(self, ref: NodeTensorRef) -> bool:
         at = self.located(ref)
         return at.index >= 0 and bool(int(self.flow.table(ref.step).flags[at.index]) & TensorFlag.UNKNOWN)
 
     # -- what it was made from -----------------------------------------------------------------------
 
-    def examined(self, ref: TensorRef) -> Examined:
+    def examined(self, ref: NodeTensorRef) -> Examined:
         """Returns what a tensor was made from and what is bad about that; it need not have been dumped itself."""
         found = self._examined.get(ref)
         if found is None:
@@ -194,10 +194,10 @@ class Upstream:
             found = self._examined[ref] = Examination(self.measurements, ref.step, asked, self._progress).of(0)
         return found
 
-    def _turn(self, ref: TensorRef) -> int:
+    def _turn(self, ref: NodeTensorRef) -> int:
         return self.flow.turn(ref.row, ref.step, ref.round)
 
-    def _hit(self, ref: TensorRef) -> Hit:
+    def _hit(self, ref: NodeTensorRef) -> Hit:
         record, at = self.record(ref), self.located(ref)
         result, order = None, 0
         if at.index >= 0:
@@ -218,12 +218,12 @@ class Upstream:
         """Returns what describes the tensors of a step."""
         return OriginDescriber(self.measurements, step, self._is_bad, self._progress)
 
-    def bad_inputs(self, ref: TensorRef) -> list[BadInput]:
+    def bad_inputs(self, ref: NodeTensorRef) -> list[BadInput]:
         """Returns the bad tensors of this rank that a tensor was made from, the first one to become bad first."""
         examined = self.examined(ref)
-        found: dict[TensorRef, BadInput] = {}
+        found: dict[NodeTensorRef, BadInput] = {}
         for judged in examined.values:
-            if judged.state is not State.BAD or judged.constant or judged.initial or judged.at is None:
+            if judged.state is not InputState.BAD or judged.constant or judged.initial or judged.at is None:
                 continue
             up = self._written(judged, judged.at)
             if up == ref:
@@ -232,36 +232,36 @@ class Upstream:
             slots = (*(before.way.slots if before is not None else ()), judged.slot)
             way = Way(self._link(examined, judged, up), self.flow.nodes.names[judged.node], slots)
             found[up] = BadInput(up, way, self._began(up))
-        if any(bad_input.way.link is not Link.RESULT for bad_input in found.values()):
-            found = {up: bad_input for up, bad_input in found.items() if bad_input.way.link is not Link.RESULT}
+        if any(bad_input.way.link is not HopLink.RESULT for bad_input in found.values()):
+            found = {up: bad_input for up, bad_input in found.items() if bad_input.way.link is not HopLink.RESULT}
         # What a parameter was before comes before what else its update took from that step.
         return sorted(
             found.values(),
-            key=lambda bad_input: (bad_input.began[0], bad_input.way.link is not Link.BEFORE, bad_input.began),
+            key=lambda bad_input: (bad_input.began[0], bad_input.way.link is not HopLink.BEFORE, bad_input.began),
         )
 
-    def _written(self, judged: Judged, at: Located) -> TensorRef:
+    def _written(self, judged: JudgedValue, at: Located) -> NodeTensorRef:
         """Tells where a bad source was first written: what its producer wrote, unless that is clean or not there."""
         if judged.held is not None and judged.own:
             written = self.ref(judged.held)
-            if self.state(written) is State.BAD:
+            if self.state(written) is InputState.BAD:
                 return written
         return self.ref(at)
 
-    def _link(self, examined: Examined, judged: Judged, up: TensorRef) -> Link:
+    def _link(self, examined: Examined, judged: JudgedValue, up: NodeTensorRef) -> HopLink:
         key = examined.hit.key
         if judged.side is Side.OUTPUT:
-            return Link.RESULT
+            return HopLink.RESULT
         if examined.parameter >= 0 and examined.node >= 0:
             itself = up.row == examined.parameter or up.row in self.flow.shared(examined.parameter)
-            return Link.BEFORE if itself and up.side is Side.OUTPUT else Link.UPDATE
+            return HopLink.BEFORE if itself and up.side is Side.OUTPUT else HopLink.UPDATE
         if examined.parameter >= 0 and judged.before:
-            return Link.BEFORE  # of a weight that this graph only reads
+            return HopLink.BEFORE  # of a weight that this graph only reads
         if (up.step, up.round) != (key.step, key.round) and self._is_parameter(up.row) and self.flow.updated(up.row):
-            return Link.WEIGHT
-        return Link.COPY if key.side is Side.INPUT and examined.node < 0 else Link.INPUT
+            return HopLink.WEIGHT
+        return HopLink.COPY if key.side is Side.INPUT and examined.node < 0 else HopLink.INPUT
 
-    def _began(self, ref: TensorRef) -> Began:
+    def _began(self, ref: NodeTensorRef) -> Began:
         """When a tensor came to be what it is."""
         row, turn = ref.row, self._turn(ref)
         if ref.side is Side.INPUT:
@@ -281,18 +281,18 @@ class Upstream:
 
     # -- what was not dumped -------------------------------------------------------------------------
 
-    def hidden(self, ref: TensorRef) -> tuple[list[TensorRef], list[str]]:
+    def hidden(self, ref: NodeTensorRef) -> tuple[list[NodeTensorRef], list[str]]:
         """Returns what a tensor was made from and cannot be judged: tensors not dumped, and words for the rest."""
-        examined, refs, outside = self.examined(ref), list[TensorRef](), list[str]()
+        examined, refs, outside = self.examined(ref), list[NodeTensorRef](), list[str]()
         nodes = self.flow.nodes
         for judged in examined.values:
-            if judged.state is not State.UNKNOWN or judged.constant or judged.side is Side.OUTPUT:
+            if judged.state is not InputState.UNKNOWN or judged.constant or judged.side is Side.OUTPUT:
                 continue
             holder = self.flow.holder(judged.node, judged.slot)
             if holder.row < 0 or self.flow.is_constant(holder.row):
                 continue
             if not self._is_parameter(holder.row):
-                refs.append(TensorRef(self.rank, ref.step, holder.row, Side.OUTPUT, holder.slot, ref.round))
+                refs.append(NodeTensorRef(self.rank, ref.step, holder.row, Side.OUTPUT, holder.slot, ref.round))
             elif not self.flow.updated(holder.row):
                 outside.append(f"the graph input {nodes.names[holder.row]}")
             else:
@@ -303,12 +303,14 @@ class Upstream:
                     refs.append(self.ref(at))
         return [each for each in dict.fromkeys(refs) if each != ref], outside
 
-    def clean_sources(self, ref: TensorRef) -> list[TensorRef]:
+    def clean_sources(self, ref: NodeTensorRef) -> list[NodeTensorRef]:
         """The clean tensors that a tensor was made from."""
         judged = self.examined(ref).values
-        return [self.ref(each.at) for each in judged if each.state is State.CLEAN and each.at and not each.constant]
+        return [
+            self.ref(each.at) for each in judged if each.state is InputState.CLEAN and each.at and not each.constant
+        ]
 
-    def statistics_alike(self, ref: TensorRef, other: Record | None) -> bool:
+    def statistics_alike(self, ref: NodeTensorRef, other: Record | None) -> bool:
         """Tells whether a tensor has the very statistics of another one."""
         record = self.record(ref)
         return record is not None and other is not None and record.stats is not None and record.stats == other.stats
@@ -318,7 +320,7 @@ _NUMBER = re.compile(r"-op\d+$")
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class OtherRankInputs:
     """The inputs that the other ranks gave to a node.
 
     Attributes:
@@ -328,7 +330,7 @@ class Exchange:
     """
 
     bad_inputs: tuple[BadInput, ...]
-    inputs: tuple[TensorRef, ...]
+    inputs: tuple[NodeTensorRef, ...]
     absent: tuple[int, ...]
 
 
@@ -337,7 +339,9 @@ def exchanges(op_type: str) -> bool:
     return is_collective(op_type) or is_receiving(op_type)
 
 
-def exchanged(ref: TensorRef, row: int, ranks: Sequence[int], rank_of: Callable[[int], Upstream]) -> Exchange:
+def exchanged(
+    ref: NodeTensorRef, row: int, ranks: Sequence[int], rank_of: Callable[[int], Upstream]
+) -> OtherRankInputs:
     """Looks at the other ranks' part in what a node made.
 
     Args:
@@ -351,41 +355,41 @@ def exchanged(ref: TensorRef, row: int, ranks: Sequence[int], rank_of: Callable[
     others = [rank for rank in ranks if rank != ref.rank and (group is None or rank in group)]
     if is_receiving(here.flow.nodes.op_type(row)):
         return _sent(ref, others, rank_of)
-    bad_inputs, inputs, absent = list[BadInput](), list[TensorRef](), list[int]()
+    bad_inputs, inputs, absent = list[BadInput](), list[NodeTensorRef](), list[int]()
     for rank in others:
         there = rank_of(rank)
         peer = same_node(here.flow.nodes, row, there.flow.nodes)
         if peer < 0:
             continue  # another stage of a pipeline, or another group
-        at = TensorRef(rank, ref.step, peer, Side.OUTPUT, ref.slot, ref.round)
+        at = NodeTensorRef(rank, ref.step, peer, Side.OUTPUT, ref.slot, ref.round)
         inputs.append(at)
         bad = there.bad_inputs(at)
         bad_inputs += [
-            BadInput(bad_input.ref, Way(Link.SENT, bad_input.way.into, bad_input.way.slots), bad_input.began)
+            BadInput(bad_input.ref, Way(HopLink.SENT, bad_input.way.into, bad_input.way.slots), bad_input.began)
             for bad_input in bad
         ]
         if not bad and there.hidden(at)[0]:
             absent.append(rank)
     absent += [rank for rank in group or () if rank != ref.rank and rank not in ranks]
-    return Exchange(tuple(bad_inputs), tuple(inputs), tuple(absent))
+    return OtherRankInputs(tuple(bad_inputs), tuple(inputs), tuple(absent))
 
 
-def _sent(ref: TensorRef, ranks: Sequence[int], rank_of: Callable[[int], Upstream]) -> Exchange:
+def _sent(ref: NodeTensorRef, ranks: Sequence[int], rank_of: Callable[[int], Upstream]) -> OtherRankInputs:
     """The inputs of sending nodes: one with the very statistics of what was received, else those of its shape."""
     received = rank_of(ref.rank).record(ref)
-    alike, likely, inputs = list[BadInput](), list[BadInput](), list[TensorRef]()
+    alike, likely, inputs = list[BadInput](), list[BadInput](), list[NodeTensorRef]()
     for rank in ranks:
         there = rank_of(rank)
         for row in _sending_nodes(there.flow.nodes):
-            at = TensorRef(rank, ref.step, row, Side.OUTPUT, 0, ref.round)
+            at = NodeTensorRef(rank, ref.step, row, Side.OUTPUT, 0, ref.round)
             inputs.append(at)
             for bad_input in there.bad_inputs(at):
                 record = there.record(bad_input.ref)
                 same_kind = record is not None and received is not None and record.meta == received.meta
                 exact = there.statistics_alike(bad_input.ref, received)
-                way = Way(Link.SENT, bad_input.way.into, bad_input.way.slots, certain=exact)
+                way = Way(HopLink.SENT, bad_input.way.into, bad_input.way.slots, certain=exact)
                 (alike if exact else likely if same_kind else []).append(BadInput(bad_input.ref, way, bad_input.began))
-    return Exchange(tuple(alike or likely), tuple(inputs), ())
+    return OtherRankInputs(tuple(alike or likely), tuple(inputs), ())
 
 
 def _sending_nodes(nodes: NodeTable) -> list[int]:

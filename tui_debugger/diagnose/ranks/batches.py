@@ -14,7 +14,7 @@ import numpy as np
 
 from tui_debugger.check.contents import Content, KnownBy
 from tui_debugger.check.types import Pair
-from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.model import ProgressFn, Side, TensorKey
 
 _INPUTS: Final = "inputs."
@@ -37,7 +37,7 @@ class SharedBatch:
 
 
 def shared_batches(
-    run: Run, pairs: Sequence[Pair], groups: Sequence[tuple[int, ...]], progress: ProgressFn
+    run: DiagnosedRun, pairs: Sequence[Pair], groups: Sequence[tuple[int, ...]], progress: ProgressFn
 ) -> Iterator[SharedBatch]:
     """Yields for each group of data-parallel ranks the first batch that several of them read.
 
@@ -58,7 +58,7 @@ def shared_batches(
             yield SharedBatch(read[ranks[0], step][0][0], ranks, len({step for step, _ in found}))
 
 
-def _batch(run: Run, rank: int, step: int, progress: ProgressFn) -> list[tuple[TensorKey, Content]]:
+def _batch(run: DiagnosedRun, rank: int, step: int, progress: ProgressFn) -> list[tuple[TensorKey, Content]]:
     """Returns what goes into the model in a step; nothing where that is not known by bytes, or says nothing."""
     flow = run.flow(rank, progress)
     table, nodes = flow.table(step), flow.nodes

@@ -18,14 +18,14 @@ from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.plan import RequiredByStep
 from tui_debugger.diagnose.health import HealthMap, tree_indices
 from tui_debugger.diagnose.ranks.results import Replicas
-from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.graph.build import together
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn, Side, no_progress
 from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.stats.health import Codes
-from tui_debugger.stats.records import RequiredStats, State, holds_bad
+from tui_debugger.stats.records import RecordState, RequiredStats, holds_bad
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[Any]
@@ -140,7 +140,7 @@ class RankColumn:
 
 
 def rank_column(  # noqa: PLR0917 - which one
-    run: Run, map_: HealthMap, rank: int, step: int, name: str, progress: ProgressFn = no_progress
+    run: DiagnosedRun, map_: HealthMap, rank: int, step: int, name: str, progress: ProgressFn = no_progress
 ) -> RankColumn:
     """Returns a statistic of a step of one rank; measures what is not known.
 
@@ -167,7 +167,7 @@ def rank_column(  # noqa: PLR0917 - which one
         rows = np.take(measurements.records(step).rows, index)
         at = _places(map_, measurements.flow.nodes)[table.node[index]]
         rows, at = rows[at >= 0], at[at >= 0]
-        measured = rows["state"] == State.MEASURED
+        measured = rows["state"] == RecordState.MEASURED
         bad = holds_bad(rows)
         numbers[at] = np.where(measured, STATISTICS[name][1](rows), np.nan)
         unknown = ~measured | (np.isnan(numbers[at]) & ~bad & (rows["count"] > 0))
@@ -188,7 +188,9 @@ def stacked(step: int, name: str, columns: Mapping[int, RankColumn], entries: in
     )
 
 
-def rank_values(run: Run, map_: HealthMap, step: int, name: str, progress: ProgressFn = no_progress) -> RankValues:
+def rank_values(
+    run: DiagnosedRun, map_: HealthMap, step: int, name: str, progress: ProgressFn = no_progress
+) -> RankValues:
     """Returns a statistic of a step on all ranks of a map: see ``rank_column``."""
     columns: dict[int, RankColumn] = {}
     for number, rank in enumerate(map_.ranks):

@@ -183,7 +183,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Dims:
+class RankDims:
     """The dimensions of a tensor, and which part of each a rank has.
 
     Attributes:
@@ -211,7 +211,7 @@ _QUALIFIERS: Final = frozenset({"zigzag", "natural", "partial"})
 _PREFIX: Final = "dims "
 
 
-def read_dims(text: str) -> Dims | None:
+def read_dims(text: str) -> RankDims | None:
     """Returns what a text says of dimensions, with or without ``dims`` before and the place of a rank behind it.
 
     None where it says nothing, or what cannot be understood.
@@ -237,7 +237,7 @@ def read_dims(text: str) -> Dims | None:
             data_axis = what[1:]
         else:
             return None
-    return Dims(tuple(names), tuple(splits), tuple(squeezed), frozenset(replicated), data_axis) if names else None
+    return RankDims(tuple(names), tuple(splits), tuple(squeezed), frozenset(replicated), data_axis) if names else None
 
 
 _COPY: Final = re.compile(r"copy \d+ of \d+(?:, )?")

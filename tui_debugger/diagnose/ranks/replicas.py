@@ -36,12 +36,12 @@ from tui_debugger.diagnose.ranks.layout import (
     recorded_layout,
     shard_of,
 )
-from tui_debugger.diagnose.ranks.results import Difference, Kind, NotReduced, Place, Replicas
-from tui_debugger.diagnose.ranks.spread import Spread, are_alike, are_nearly_equal, is_norm, is_of_norm
-from tui_debugger.diagnose.ranks.tied import Tie, ties
+from tui_debugger.diagnose.ranks.results import Difference, NotReduced, RankTensorPlace, ReplicaKind, Replicas
+from tui_debugger.diagnose.ranks.spread import TensorSpread, are_alike, are_nearly_equal, is_norm, is_of_norm
+from tui_debugger.diagnose.ranks.tied import TiedWeights, ties
 from tui_debugger.diagnose.ranks.unequal_gradients import why_unequal
 from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
-from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
     BIAS_GRADIENT,
@@ -67,7 +67,9 @@ _SUMMAND: Final = "/local"
 """The end of what our client for PyTorch calls a tensor before a collective operation."""
 
 
-def compare_ranks(run: Run, pairs: Sequence[Pair] | None = None, progress: ProgressFn = no_progress) -> Replicas:
+def compare_ranks(
+    run: DiagnosedRun, pairs: Sequence[Pair] | None = None, progress: ProgressFn = no_progress
+) -> Replicas:
     """Compares the ranks of a run with each other.
 
     Args:
@@ -78,7 +80,7 @@ def compare_ranks(run: Run, pairs: Sequence[Pair] | None = None, progress: Progr
     Raises:
         CancelledError: from ``progress``.
     """
-    return _Comparison(run, run.pairs() if pairs is None else tuple(pairs), progress).result()
+    return _ReplicaComparison(run, run.pairs() if pairs is None else tuple(pairs), progress).result()
 
 
 Held = dict[int, Content]
@@ -86,17 +88,17 @@ Held = dict[int, Content]
 Groups = tuple[tuple[int, ...], ...]
 """Ranks that must have the same."""
 _LEFT_OUT: Final = {
-    Kind.GRADIENT: "gradients were recorded before they were reduced: they are not compared with each other",
-    Kind.COLLECTIVE: "most outputs of collective operations differ: other ranks take part, or they were recorded "
-    "before the operations were done; they are not compared",
+    ReplicaKind.GRADIENT: "gradients were recorded before they were reduced: they are not compared with each other",
+    ReplicaKind.COLLECTIVE: "most outputs of collective operations differ: other ranks take part, or they were "
+    "recorded before the operations were done; they are not compared",
 }
 
 
-class _Compared(NamedTuple):
+class _ReplicaTensor(NamedTuple):
     """A tensor of a step on ranks that must have the same; ``varied``: it is not the same all over."""
 
-    kind: Kind
-    place: Place
+    kind: ReplicaKind
+    place: RankTensorPlace
     step: int
     group: tuple[int, ...]
     parts: Groups
@@ -105,7 +107,7 @@ class _Compared(NamedTuple):
     declared: bool
 
 
-class _Nodes:
+class _ReplicaNodes:
     """The nodes of a rank that are of interest."""
 
     def __init__(self, nodes: NodeTable, *, dims: bool) -> None:
@@ -115,22 +117,22 @@ class _Nodes:
         gradient = np.array([each in _GRADIENT_TYPES for each in nodes.types])
         kinds: UInt8 = np.zeros(len(nodes), np.uint8)
         if len(nodes):
-            kinds[same[nodes.type_id]] = Kind.COLLECTIVE
-            kinds[gradient[nodes.type_id]] = Kind.GRADIENT
+            kinds[same[nodes.type_id]] = ReplicaKind.COLLECTIVE
+            kinds[gradient[nodes.type_id]] = ReplicaKind.GRADIENT
         weight = np.isin(nodes.category, [int(each) for each in TRAINABLE])
-        kinds[weight] = Kind.WEIGHT
+        kinds[weight] = ReplicaKind.WEIGHT
         for row, name in enumerate(nodes.names):
             if nodes.types[nodes.type_id[row]] == NAMED_GRADIENT and parameter_by_name(name) is Category.WEIGHT:
-                kinds[row] = Kind.GRADIENT
+                kinds[row] = ReplicaKind.GRADIENT
         rows = np.flatnonzero(weight).tolist()
         gradients = {row: own for row in rows if (own := nodes.find(gradient_of(nodes.names[row]))) >= 0}
-        kinds[[*gradients.values()]] = Kind.GRADIENT
+        kinds[[*gradients.values()]] = ReplicaKind.GRADIENT
         for row, text in nodes.placements.items():
             told = read_dims(text) if text.startswith("dims ") else None
             if (told is None and not is_whole(text)) or (told is not None and told.split_axes):
-                kinds[row] = Kind.SHARD if weight[row] and shard_of(text) else Kind.NONE
+                kinds[row] = ReplicaKind.SHARD if weight[row] and shard_of(text) else ReplicaKind.NONE
             if dims and told is not None and told.replicated:
-                kinds[row] = Kind.DECLARED
+                kinds[row] = ReplicaKind.DECLARED
         self.shards_with: dict[str, frozenset[int]] = {}
         """By weight the ranks that have parts and copies of it, as the reduction of its gradient says."""
         self.reduced_over: dict[str, tuple[int, ...]] = {}
@@ -138,8 +140,8 @@ class _Nodes:
         averaged = set[tuple[int, ...]]()
         for row, own in gradients.items():
             group, name = tuple(sorted(nodes.group_ranks.get(own, ()))), nodes.names[row]
-            if kinds[row] in (Kind.NONE, Kind.SHARD):
-                kinds[own] = Kind.NONE
+            if kinds[row] in (ReplicaKind.NONE, ReplicaKind.SHARD):
+                kinds[own] = ReplicaKind.NONE
                 self.shards_with[name] = frozenset(group)
                 averaged.add(group if self.reduces[nodes.type_id[own]] and not same[nodes.type_id[own]] else ())
                 continue
@@ -152,20 +154,22 @@ class _Nodes:
             if name.endswith(_SUMMAND):
                 whole = nodes.find(name.removesuffix(_SUMMAND))
                 if whole >= 0 and is_collective(nodes.types[nodes.type_id[whole]]):
-                    kinds[row] = Kind.NONE  # partial: what this rank puts in
+                    kinds[row] = ReplicaKind.NONE  # partial: what this rank puts in
         self.kinds = kinds
 
 
-_NODES: Final = {dims: partial(_Nodes, dims=dims) for dims in (False, True)}
+_NODES: Final = {dims: partial(_ReplicaNodes, dims=dims) for dims in (False, True)}
 
 
-def _of_interest(known: _Nodes, table: TensorTable) -> tuple[Int64, list[tuple[int, Place, Kind]]]:
+def _of_interest(
+    known: _ReplicaNodes, table: TensorTable
+) -> tuple[Int64, list[tuple[int, RankTensorPlace, ReplicaKind]]]:
     """Returns the rows of a table that may have to be equal on several ranks; of each the node, the place, the kind."""
     nodes, kinds = known.nodes, known.kinds[table.node]
-    rows = np.flatnonzero((kinds != Kind.NONE) & (table.side == int(Side.OUTPUT)))
+    rows = np.flatnonzero((kinds != ReplicaKind.NONE) & (table.side == int(Side.OUTPUT)))
     columns = (each[rows].tolist() for each in (table.node, table.slot, table.round, kinds))
     return rows, [
-        (node, Place(nodes.graph_of(node).name, nodes.names[node], slot, number), Kind(kind))
+        (node, RankTensorPlace(nodes.graph_of(node).name, nodes.names[node], slot, number), ReplicaKind(kind))
         for node, slot, number, kind in zip(*columns, strict=True)
     ]
 
@@ -182,38 +186,38 @@ def _output_of_modules(nodes: NodeTable, table: TensorTable) -> dict[str, int]:
     return {nodes.names[node].rpartition("/")[0]: row for row, node in own}
 
 
-class _Comparison:
+class _ReplicaComparison:
     """See ``compare_ranks``."""
 
-    def __init__(self, run: Run, pairs: Sequence[Pair], progress: ProgressFn) -> None:
+    def __init__(self, run: DiagnosedRun, pairs: Sequence[Pair], progress: ProgressFn) -> None:
         self._run, self._pairs, self._progress = run, pairs, progress
         self._ranks = tuple(sorted({rank for rank, _ in pairs}))
         self._steps = tuple(dict.fromkeys(step for _, step in pairs))
-        self._nodes: dict[int, _Nodes] = {}
-        self._kinds: dict[Place, Kind] = {}
-        self._own_groups: dict[Place, set[tuple[int, ...]]] = {}
+        self._nodes: dict[int, _ReplicaNodes] = {}
+        self._kinds: dict[RankTensorPlace, ReplicaKind] = {}
+        self._own_groups: dict[RankTensorPlace, set[tuple[int, ...]]] = {}
         """The groups of ranks that take part in a collective operation, as far as the run says."""
-        self._dims: dict[Place, str] = {}
-        self._held: dict[int, dict[Place, Held]] = {}
+        self._dims: dict[RankTensorPlace, str] = {}
+        self._held: dict[int, dict[RankTensorPlace, Held]] = {}
         """By step."""
         self._reduced_inputs: dict[int, dict[int, set[tuple[KnownBy, bytes]]]] = {}
         """By step and rank what went into collective operations that reduce."""
         self._notes: list[str] = []
-        self._compared: dict[Kind, int] = {}
+        self._compared: dict[ReplicaKind, int] = {}
         self._by: KnownBy | None = None
         self._unknown: dict[TensorKey, str] = {}
-        self._spreads: dict[Place, Spread] = {}
+        self._spreads: dict[RankTensorPlace, TensorSpread] = {}
         self._norms_apart: list[str] = []
-        self._beside_parts: set[Place] = set()
+        self._beside_parts: set[RankTensorPlace] = set()
         """Weights of modules that have parts on each rank: nothing tells whether they are parts, too."""
-        self._same_outputs: dict[Place, Groups] = {}
+        self._same_outputs: dict[RankTensorPlace, Groups] = {}
         """For each weight the ranks whose modules have equal outputs at the first step."""
 
     def result(self) -> Replicas:
         recorded = self._recorded_layout()
         for rank, step in self._pairs:
             self._take_in(rank, step, dims=recorded is not None)
-        self._same_outputs = {} if recorded is not None else self._by_outputs(self._first(Kind.WEIGHT))
+        self._same_outputs = {} if recorded is not None else self._by_outputs(self._first(ReplicaKind.WEIGHT))
         self._spreads = self._spreads_of_weights(declared=recorded is not None)
         layout = recorded or self._inferred_layout()
         own = self._equal_at_first(layout)
@@ -260,7 +264,7 @@ class _Comparison:
             if place not in self._kinds:
                 self._kinds[place] = kind
                 self._dims[place] = flow.nodes.placements.get(node, "")
-            if kind is Kind.COLLECTIVE and node in flow.nodes.group_ranks:
+            if kind is ReplicaKind.COLLECTIVE and node in flow.nodes.group_ranks:
                 self._own_groups.setdefault(place, set()).add(tuple(sorted(flow.nodes.group_ranks[node])))
             if content.by is KnownBy.NOTHING:
                 self._unknown[self._key(place, rank, step)] = content.error
@@ -270,65 +274,67 @@ class _Comparison:
             self._reduced_inputs.setdefault(step, {})[rank] = {(each.by, each.value) for each in contents if each.by}
 
     @staticmethod
-    def _key(place: Place, rank: int, step: int) -> TensorKey:
+    def _key(place: RankTensorPlace, rank: int, step: int) -> TensorKey:
         return TensorKey(rank, place.graph, place.node, Side.OUTPUT, place.slot, step, place.round)
 
     # -- which ranks must have the same --------------------------------------------------------------
 
-    def _first(self, kind: Kind) -> dict[Place, Held]:
+    def _first(self, kind: ReplicaKind) -> dict[RankTensorPlace, Held]:
         """Returns what each rank held when a tensor was first dumped, at a step at which most ranks did."""
-        found: dict[Place, Held] = {}
+        found: dict[RankTensorPlace, Held] = {}
         for step in self._steps:
             for place, held in self._held.get(step, {}).items():
                 if self._kinds[place] is kind and len(held) > len(found.get(place, ())):
                     found[place] = held
         return found
 
-    def _reduced_over(self, place: Place) -> Groups:
+    def _reduced_over(self, place: RankTensorPlace) -> Groups:
         """The groups of ranks over which the recorder says that the gradient of a weight is reduced."""
         found = {nodes.reduced_over.get(place.node, ()) for nodes in set(self._nodes.values())}
         return tuple(sorted(found - {()}))
 
-    def _spreads_of_weights(self, *, declared: bool) -> dict[Place, Spread]:
+    def _spreads_of_weights(self, *, declared: bool) -> dict[RankTensorPlace, TensorSpread]:
         """Returns what weights are over the ranks, by the rule for replicas (see ``spread``).
 
         Args:
             declared: the layout was recorded: weights that differ need not be looked at.
         """
-        found: dict[Place, Spread] = {}
-        apart: list[tuple[Place, Held]] = []
-        for place, held in self._first(Kind.WEIGHT).items():
+        found: dict[RankTensorPlace, TensorSpread] = {}
+        apart: list[tuple[RankTensorPlace, Held]] = []
+        for place, held in self._first(ReplicaKind.WEIGHT).items():
             if len(held) < 2 or not all(each.by for each in held.values()):
                 continue
             alike = self._same_outputs.get(place, ())
             if self._reduced_over(place) or any(set(held) <= set(group) for group in alike):
-                found[place] = Spread.REPLICATED
+                found[place] = TensorSpread.REPLICATED
             elif len(_classes(held)) > 1:
-                found[place] = Spread.INDEPENDENT
+                found[place] = TensorSpread.INDEPENDENT
                 apart.append((place, held))
             elif not all(each.constant for each in held.values()):
-                found[place] = Spread.REPLICATED
-        if any(spread is Spread.REPLICATED for spread in found.values()):
+                found[place] = TensorSpread.REPLICATED
+        if any(spread is TensorSpread.REPLICATED for spread in found.values()):
             norms = [(place, held) for place, held in apart if is_of_norm(place.node)]
             self._norms_apart = [place.node for place, held in norms if self._of_one_shape(place, held)]
         near = [
             place for place, held in apart if not declared and not is_expert(place.node) and self._alike(place, held)
         ]
-        equal = sum(spread is Spread.REPLICATED for spread in found.values())
+        equal = sum(spread is TensorSpread.REPLICATED for spread in found.values())
         # Where few weights are equal they may be parts that were drawn with one seed, or averaged now and then.
         most = equal >= _MOST * (equal + len(near))
-        found |= dict.fromkeys(near, Spread.REPLICATED if most else Spread.VARYING)
+        found |= dict.fromkeys(near, TensorSpread.REPLICATED if most else TensorSpread.VARYING)
         # Whatever was recorded of the layout: no two parts of a weight are the same but for some elements.
-        found |= dict.fromkeys((place for place, held in apart if self._nearly_equal(place, held)), Spread.REPLICATED)
-        parted = {_module(place) for place, spread in found.items() if spread is Spread.INDEPENDENT}
+        found |= dict.fromkeys(
+            (place for place, held in apart if self._nearly_equal(place, held)), TensorSpread.REPLICATED
+        )
+        parted = {_module(place) for place, spread in found.items() if spread is TensorSpread.INDEPENDENT}
         self._beside_parts = {
             place
             for place, spread in found.items()
-            if spread is not Spread.INDEPENDENT and _module(place) in parted and not self._is_proven(place)
+            if spread is not TensorSpread.INDEPENDENT and _module(place) in parted and not self._is_proven(place)
         }
         return {place: spread for place, spread in found.items() if place not in self._beside_parts}
 
-    def _is_proven(self, place: Place) -> bool:
+    def _is_proven(self, place: RankTensorPlace) -> bool:
         """Tells whether more than values says that a weight is a replica."""
         return bool(self._reduced_over(place) or self._same_outputs.get(place))
 
@@ -343,15 +349,15 @@ class _Comparison:
                     self._unknown.setdefault(self._key(place, min(own), step), why)
                     break
 
-    def _alike(self, place: Place, held: Held) -> bool:
+    def _alike(self, place: RankTensorPlace, held: Held) -> bool:
         """Tells whether a weight that differs between ranks began as one on all of them."""
         return are_alike(self._values(self._differing(place, held)))
 
-    def _nearly_equal(self, place: Place, held: Held) -> bool:
+    def _nearly_equal(self, place: RankTensorPlace, held: Held) -> bool:
         """Tells whether a weight differs between ranks in few elements."""
         return are_nearly_equal(self._values(self._differing(place, held)))
 
-    def _differing(self, place: Place, held: Held) -> list[TensorKey]:
+    def _differing(self, place: RankTensorPlace, held: Held) -> list[TensorKey]:
         """Returns the different ones of a weight; none where they were not told apart by their bytes."""
         firsts = [rank for rank, *_ in _classes(held)]
         if any(held[rank].by is not KnownBy.BYTES for rank in firsts):
@@ -365,26 +371,26 @@ class _Comparison:
         except TdbgError:
             return []
 
-    def _step_of(self, place: Place, held: Held) -> int:
+    def _step_of(self, place: RankTensorPlace, held: Held) -> int:
         return next(step for step in self._steps if self._held.get(step, {}).get(place) is held)
 
-    def _of_one_shape(self, place: Place, held: Held) -> bool:
+    def _of_one_shape(self, place: RankTensorPlace, held: Held) -> bool:
         step = self._step_of(place, held)
         keys = [self._key(place, rank, step) for rank in held]
         found = [row for key in keys for row in self._run.measure([self._run.row_of(key)], self._progress)]
         return len({None if each.meta is None else each.meta.shape for each in found}) == 1
 
-    def _must_be_equal(self, place: Place, held: Held) -> bool:
-        return self._spreads.get(place) is Spread.REPLICATED and set(held) == set(self._ranks)
+    def _must_be_equal(self, place: RankTensorPlace, held: Held) -> bool:
+        return self._spreads.get(place) is TensorSpread.REPLICATED and set(held) == set(self._ranks)
 
-    def _by_outputs(self, weights: Mapping[Place, Held]) -> dict[Place, Groups]:
+    def _by_outputs(self, weights: Mapping[RankTensorPlace, Held]) -> dict[RankTensorPlace, Groups]:
         """The ranks that have a module in common, by the weights of norms, and by those that are constant at first.
 
         Constant ones say nothing. What the module makes does: it is equal on ranks that have replicas of its input and
         of all of its weights. What a norm makes is enough, for nothing is summed up in it: its weights may have been
         dumped after they were updated.
         """
-        modules: dict[str, list[Place]] = {}
+        modules: dict[str, list[RankTensorPlace]] = {}
         for place in weights:
             modules.setdefault(place.node.rpartition(".")[0].replace(".", "/"), []).append(place)
         constant = {
@@ -407,7 +413,7 @@ class _Comparison:
             contents = self._run.contents.of(flow, step, [*rows.values()], self._progress)
             for module, content in zip(rows, contents, strict=True):
                 made.setdefault(module, {})[rank] = content
-        found: dict[Place, Groups] = {}
+        found: dict[RankTensorPlace, Groups] = {}
         for module, held in made.items():
             groups = [
                 group
@@ -418,13 +424,13 @@ class _Comparison:
         return found
 
     def _inferred_layout(self) -> ParallelLayout:
-        first = self._first(Kind.WEIGHT)
+        first = self._first(ReplicaKind.WEIGHT)
         varied = {place: held for place, held in first.items() if not all(each.constant for each in held.values())}
         varied = {place: held for place, held in varied.items() if all(each.by for each in held.values())}
         if len(self._ranks) < 2:
             return ParallelLayout(self._ranks, why="there is one rank")
         if not any(len(held) > 1 for held in varied.values()):
-            if any(kind is Kind.SHARD for kind in self._kinds.values()):
+            if any(kind is ReplicaKind.SHARD for kind in self._kinds.values()):
                 why = "each rank has its own part of the weights"
             else:
                 why = "no weight was dumped by two ranks" if first else "no weights were dumped"
@@ -433,7 +439,7 @@ class _Comparison:
         # What must be equal says nothing of how ranks share the work where it is not.
         telling = [place for place in sorted(varied) if not self._must_be_equal(place, varied[place])]
         if not any(nodes.wrapped_over for nodes in self._nodes.values()):  # parts that no wrapper puts together
-            varied |= (shards := self._first(Kind.SHARD))
+            varied |= (shards := self._first(ReplicaKind.SHARD))
             telling += sorted(shards)
         for rank in self._ranks:
             held = (varied[place].get(rank) for place in telling)
@@ -445,13 +451,13 @@ class _Comparison:
         why = f"from the weights that are equal{apart}"
         return inferred_layout(self._ranks, tuple(signatures.values()), why, axis)
 
-    def _equal_at_first(self, layout: ParallelLayout) -> dict[Place, Groups]:
+    def _equal_at_first(self, layout: ParallelLayout) -> dict[RankTensorPlace, Groups]:
         """The ranks that must have the same, for every tensor of which that does not change with the step."""
-        found: dict[Place, Groups] = {}
-        weights = self._first(Kind.WEIGHT)
+        found: dict[RankTensorPlace, Groups] = {}
+        weights = self._first(ReplicaKind.WEIGHT)
         # Where experts are called so, all other weights are the same on the ranks that share them.
         named = any(is_expert(place.node) for place in weights)
-        own = self._own_experts(weights) if layout.told_by is not ToldBy.RECORDED else set[Place]()
+        own = self._own_experts(weights) if layout.told_by is not ToldBy.RECORDED else set[RankTensorPlace]()
         for place, held in ((place, held) for place, held in weights.items() if place not in own):
             told = layout.dense_replicas if named and not is_expert(place.node) else layout.replicas
             groups = [
@@ -464,7 +470,7 @@ class _Comparison:
                 groups.append(self._ranks)
             found[place] = _united(groups, held)
         by_gradient = {gradient_of(place.node): place for place in weights}
-        for place, held in self._first(Kind.GRADIENT).items():
+        for place, held in self._first(ReplicaKind.GRADIENT).items():
             weight = by_gradient.get(place.node)
             of_weight = (
                 found.get(weight, ()) if weight is not None else [*layout.replicas, *_classes(held, varied=True)]
@@ -473,27 +479,27 @@ class _Comparison:
                 of_weight = [tuple(held)]
             found[place] = _united(of_weight, held)
         for place, kind in self._kinds.items():
-            if kind is Kind.DECLARED and (dims := read_dims(self._dims[place])) is not None:
+            if kind is ReplicaKind.DECLARED and (dims := read_dims(self._dims[place])) is not None:
                 alike: dict[tuple[int, ...], list[int]] = {}
                 for rank in layout.ranks:
                     where = layout.places.get(rank, {})
                     at = tuple(where[axis][0] for axis in layout.axes if axis in where and axis not in dims.replicated)
                     alike.setdefault(at, []).append(rank)
                 found[place] = tuple(tuple(each) for each in alike.values())
-            elif kind is Kind.SHARD:
+            elif kind is ReplicaKind.SHARD:
                 found[place] = self._same_shards(place)
-            elif kind is Kind.COLLECTIVE:
+            elif kind is ReplicaKind.COLLECTIVE:
                 members = self._own_groups.get(place)
                 found[place] = tuple(sorted(members)) if members else layout.replicas
         return found
 
-    def _own_experts(self, weights: Mapping[Place, Held]) -> set[Place]:
+    def _own_experts(self, weights: Mapping[RankTensorPlace, Held]) -> set[RankTensorPlace]:
         """The weights of experts that were drawn with one seed, where most of them are not the same in the end.
 
         Each rank has experts of its own then.
         """
         last = {place: held for step in self._steps for place, held in self._held.get(step, {}).items()}
-        drawn: dict[Place, bool] = {}
+        drawn: dict[RankTensorPlace, bool] = {}
         for place, held in weights.items():
             groups = [group for group in _classes(held, varied=True) if len(group) > 1]
             if groups and is_expert(place.node) and not self._reduced_over(place):
@@ -504,9 +510,9 @@ class _Comparison:
         self._notes.append("experts that began equal differ between ranks: each rank is taken to have its own")
         return set(drawn)
 
-    def _same_shards(self, place: Place) -> Groups:
+    def _same_shards(self, place: RankTensorPlace) -> Groups:
         """The ranks that have one shard: those with what the mesh calls copies, and those whose values begin equal."""
-        held = self._first(Kind.SHARD).get(place, {})
+        held = self._first(ReplicaKind.SHARD).get(place, {})
         shards: dict[str, dict[int, bool]] = {}
         for rank in held:
             nodes = self._nodes[rank].nodes
@@ -525,15 +531,15 @@ class _Comparison:
     def _apart(self, layout: ParallelLayout) -> tuple[str, ...]:
         if layout.told_by is ToldBy.RECORDED:
             return ()
-        own = (place.node for place, spread in self._spreads.items() if spread is Spread.INDEPENDENT)
+        own = (place.node for place, spread in self._spreads.items() if spread is TensorSpread.INDEPENDENT)
         return tuple(dict.fromkeys(own))
 
     # -- where they have not ---------------------------------------------------------------------------
 
-    def _differences(self, own: Mapping[Place, Groups]) -> list[Difference]:
+    def _differences(self, own: Mapping[RankTensorPlace, Groups]) -> list[Difference]:
         compared = [each for step in self._steps for each in self._compare(step, own)]
         if early := self._reduced_later(compared):
-            self._notes.append(_LEFT_OUT[Kind.GRADIENT])
+            self._notes.append(_LEFT_OUT[ReplicaKind.GRADIENT])
             compared = [each for each in compared if each not in early]
         for kind, left_out in _LEFT_OUT.items():
             # Gradients differ before they are reduced, outputs before an operation that nobody waits for is done, and
@@ -552,8 +558,10 @@ class _Comparison:
 
     def _with_reasons(self, differences: Sequence[Difference]) -> list[Difference]:
         """Says why reduced gradients differ at the first step at which some do; what others caused comes behind."""
-        step = next((each.key.step for each in differences if each.kind is Kind.GRADIENT), None)
-        of = {each.key.node: each for each in differences if each.kind is Kind.GRADIENT and each.key.step == step}
+        step = next((each.key.step for each in differences if each.kind is ReplicaKind.GRADIENT), None)
+        of = {
+            each.key.node: each for each in differences if each.kind is ReplicaKind.GRADIENT and each.key.step == step
+        }
 
         def gradients(name: str, rank: int) -> npt.NDArray[Any] | None:
             key = replace(of[name.removesuffix(_SUMMAND)].key, rank=rank, node=name)
@@ -574,18 +582,23 @@ class _Comparison:
             key=lambda each: (self._steps.index(each.key.step), each.key.step == step and each.key.node in caused),
         )
 
-    def _reduced_later(self, compared: Iterable[_Compared]) -> set[_Compared]:
+    def _reduced_later(self, compared: Iterable[_ReplicaTensor]) -> set[_ReplicaTensor]:
         """Gradients that differ while the update gave all ranks the same: a DTensor's is reduced in the optimizer."""
-        differing: set[_Compared] = set()
+        differing: set[_ReplicaTensor] = set()
         updated: set[tuple[str, int, tuple[int, ...]]] = set()
         for each in compared:
-            if each.kind is Kind.GRADIENT and len(each.parts) > 1:
+            if each.kind is ReplicaKind.GRADIENT and len(each.parts) > 1:
                 differing.add(each)
-            elif each.kind is Kind.WEIGHT and len(each.parts) == 1 and each.varied and is_whole(self._dims[each.place]):
+            elif (
+                each.kind is ReplicaKind.WEIGHT
+                and len(each.parts) == 1
+                and each.varied
+                and is_whole(self._dims[each.place])
+            ):
                 updated.add((gradient_of(each.place.node), each.step, each.group))
         return {each for each in differing if (each.place.node, each.step, each.group) in updated}
 
-    def _compare(self, step: int, own: Mapping[Place, Groups]) -> Iterable[_Compared]:
+    def _compare(self, step: int, own: Mapping[RankTensorPlace, Groups]) -> Iterable[_ReplicaTensor]:
         reduced = {gradient_of(name) for nodes in set(self._nodes.values()) for name in nodes.reduced_over}
         for place, held in self._held.get(step, {}).items():
             for group in own.get(place, ()):
@@ -593,9 +606,9 @@ class _Comparison:
                 if len(known) > 1 and len({each.by for each in known.values()}) == 1:
                     by, varied = next(iter(known.values())).by, not all(each.constant for each in known.values())
                     kind, declared = self._kinds[place], place.node in reduced
-                    yield _Compared(kind, place, step, tuple(known), _classes(known), by, varied, declared)
+                    yield _ReplicaTensor(kind, place, step, tuple(known), _classes(known), by, varied, declared)
 
-    def _difference(self, found: _Compared) -> Difference:
+    def _difference(self, found: _ReplicaTensor) -> Difference:
         group, parts, place = found.group, found.parts, found.place
         majority = 2 * len(parts[0]) > len(group)
         outliers = tuple(sorted(rank for part in parts[1:] for rank in part)) if majority else ()
@@ -616,10 +629,10 @@ class _Comparison:
         key = self._key(place, at, found.step)
         return Difference(found.kind, key, group, parts, outliers, equal_at, changed, astray, found.by, first)
 
-    def _astray(self, found: _Compared) -> tuple[int, ...]:
+    def _astray(self, found: _ReplicaTensor) -> tuple[int, ...]:
         """The ranks whose weight is not what its optimizer makes of it, where that of all others is."""
         astray, right = list[int](), list[int]()
-        for rank in found.group if found.kind in {Kind.WEIGHT, Kind.SHARD} else ():
+        for rank in found.group if found.kind in {ReplicaKind.WEIGHT, ReplicaKind.SHARD} else ():
             nodes = self._nodes[rank].nodes
             row = nodes.find(found.place.node, found.place.graph)
             readers = real_consumers(nodes, row) if row >= 0 else ()
@@ -633,12 +646,12 @@ class _Comparison:
 
     # -- tied weights, and batches ---------------------------------------------------------------------
 
-    def _ties(self) -> Iterable[Tie]:
+    def _ties(self) -> Iterable[TiedWeights]:
         weights: dict[int, dict[str, Held]] = {}
-        places: dict[str, Place] = {}
+        places: dict[str, RankTensorPlace] = {}
         for step, tensors in self._held.items():
             for place, held in tensors.items():
-                if self._kinds[place] is Kind.WEIGHT and not place.slot and not place.round:
+                if self._kinds[place] is ReplicaKind.WEIGHT and not place.slot and not place.round:
                     weights.setdefault(step, {})[place.node] = held
                     places[place.node] = place
 
@@ -647,10 +660,10 @@ class _Comparison:
 
         for tie in ties({step: weights[step] for step in self._steps if step in weights}, began_as_one):
             if any(tie.equal.values()):
-                self._compared[Kind.TIED] = self._compared.get(Kind.TIED, 0) + len(tie.equal)
+                self._compared[ReplicaKind.TIED] = self._compared.get(ReplicaKind.TIED, 0) + len(tie.equal)
             yield tie
 
-    def _untied(self, tied: Iterable[Tie]) -> Iterable[Difference]:
+    def _untied(self, tied: Iterable[TiedWeights]) -> Iterable[Difference]:
         for tie in (tie for tie in tied if tie.proven):
             equal_at, first = None, True
             for step, equal in tie.equal.items():
@@ -661,18 +674,20 @@ class _Comparison:
                 group = tuple(sorted((tie.embedding[0], tie.weight[0])))
                 parts = tuple((rank,) for rank in group)
                 key = self._key(place, tie.weight[0], step)
-                yield Difference(Kind.TIED, key, group, parts, equal_at=equal_at, first=first, twin=tie.embedding)
+                yield Difference(
+                    ReplicaKind.TIED, key, group, parts, equal_at=equal_at, first=first, twin=tie.embedding
+                )
                 first = False
 
-    def _not_reduced(self, step: int, own: Mapping[Place, Groups]) -> Iterable[NotReduced]:
+    def _not_reduced(self, step: int, own: Mapping[RankTensorPlace, Groups]) -> Iterable[NotReduced]:
         """The gradients of replicas that went into no collective operation of the step."""
         fed = self._reduced_inputs.get(step, {})
-        replicas = {gradient_of(place.node): place for place in own if self._kinds[place] is Kind.WEIGHT}
+        replicas = {gradient_of(place.node): place for place in own if self._kinds[place] is ReplicaKind.WEIGHT}
         reduced: dict[tuple[str, tuple[int, ...]], bool] = {}
-        keys: dict[str, tuple[Place, KnownBy]] = {}
+        keys: dict[str, tuple[RankTensorPlace, KnownBy]] = {}
         for place, held in self._held.get(step, {}).items():
             weight = replicas.get(place.node)
-            if self._kinds[place] is not Kind.GRADIENT or weight is None:
+            if self._kinds[place] is not ReplicaKind.GRADIENT or weight is None:
                 continue
             for group in own[weight]:
                 ranks = [rank for rank in group if rank in fed and rank in held and held[rank].by]
@@ -696,7 +711,7 @@ class _Comparison:
         for step in self._steps:
             counts: dict[int, int] = {}
             for place, held in self._held.get(step, {}).items():
-                if self._kinds[place] is Kind.COLLECTIVE:
+                if self._kinds[place] is ReplicaKind.COLLECTIVE:
                     for rank in held:
                         counts[rank] = counts.get(rank, 0) + 1
             if len(set(counts.values())) > 1:
@@ -729,6 +744,6 @@ def _united(groups: Iterable[Iterable[int]], held: Held) -> tuple[tuple[int, ...
     return tuple(tuple(sorted(each)) for each in found if len(each) > 1)
 
 
-def _module(place: Place) -> str:
+def _module(place: RankTensorPlace) -> str:
     """The module that a weight belongs to."""
     return place.node.rpartition(".")[0]

@@ -12,9 +12,9 @@ import numpy as np
 from tui_debugger.check.contents import BY_WORDS, KnownBy
 from tui_debugger.check.results import parts_text
 from tui_debugger.check.types import CheckResult, Pair
-from tui_debugger.check.verdicts import Judgement, Outcome
+from tui_debugger.check.verdicts import CheckJudgement, Outcome
 from tui_debugger.diagnose.ranks.results import KIND_WORDS, KINDS_WORDS, Difference, NotReduced, Replicas
-from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, UnreadablePart, Verdict, no_progress
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import contents, said_words
@@ -26,7 +26,7 @@ _MOST: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Other:
+class OtherRunDifference:
     """The first tensor of a rank that another run holds differently.
 
     Attributes:
@@ -39,7 +39,7 @@ class Other:
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
+class OtherRunRanks:
     """The results of a second run at the same ranks.
 
     Attributes:
@@ -51,20 +51,22 @@ class Against:
     """
 
     path: str
-    first: dict[int, Other | None]
+    first: dict[int, OtherRunDifference | None]
     compared: dict[int, int]
     missing: tuple[int, ...] = ()
     parts: tuple[UnreadablePart, ...] = ()
 
 
-def compare_with(run: Run, other: Run, path: str, pairs: Sequence[Pair], progress: ProgressFn = no_progress) -> Against:
+def compare_with(
+    run: DiagnosedRun, other: DiagnosedRun, path: str, pairs: Sequence[Pair], progress: ProgressFn = no_progress
+) -> OtherRunRanks:
     """Looks on every rank for the first tensor that another run holds differently, step by step in execution order.
 
     Raises:
         CancelledError: from ``progress``.
     """
     there = set(other.ranks())
-    first: dict[int, Other | None] = {}
+    first: dict[int, OtherRunDifference | None] = {}
     compared: dict[int, int] = {}
     for rank, step in pairs:
         if rank not in there or first.get(rank) is not None:
@@ -74,14 +76,16 @@ def compare_with(run: Run, other: Run, path: str, pairs: Sequence[Pair], progres
         compared[rank] = compared.get(rank, 0) + count
     missing = sorted({rank for rank, _ in pairs} - there)
     parts = other.unreadable([pair for pair in pairs if pair[0] in there])
-    return Against(path, first, compared, tuple(missing), parts)
+    return OtherRunRanks(path, first, compared, tuple(missing), parts)
 
 
 _TOGETHER: Final = 64
 """Tensors that are compared before the next are looked at."""
 
 
-def _first_other(run: Run, other: Run, rank: int, step: int, progress: ProgressFn) -> tuple[Other | None, int]:
+def _first_other(
+    run: DiagnosedRun, other: DiagnosedRun, rank: int, step: int, progress: ProgressFn
+) -> tuple[OtherRunDifference | None, int]:
     here, there = run.flow(rank, progress), other.flow(rank, progress)
     table, their = here.table(step), there.table(step)
     rows, partners = [], []
@@ -104,11 +108,11 @@ def _first_other(run: Run, other: Run, rank: int, step: int, progress: ProgressF
             if one.value != two.value:
                 node, side = int(table.node[row]), Side(int(table.side[row]))
                 key = here.nodes.key(rank, step, node, side, int(table.slot[row]), round=int(table.round[row]))
-                return Other(key, _is_batch(run, key, here.nodes.category_of(node) in PARAMETERS)), count
+                return OtherRunDifference(key, _is_batch(run, key, here.nodes.category_of(node) in PARAMETERS)), count
     return None, count
 
 
-def _is_batch(run: Run, key: TensorKey, parameter: bool) -> bool:
+def _is_batch(run: DiagnosedRun, key: TensorKey, parameter: bool) -> bool:
     meta = run.measure([run.row_of(key)])[0].meta
     return not parameter and meta is not None and meta.dtype.startswith(("int", "uint"))
 
@@ -125,7 +129,7 @@ class Subject(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RanksFinding:
     """One thing that is wrong.
 
     Attributes:
@@ -157,17 +161,17 @@ class RankReport:
         headline: that in one line.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[RanksFinding, ...]
     first_bad: dict[int, Hit]
     replicas: Replicas
-    against: Against | None
+    against: OtherRunRanks | None
     doubts: tuple[str, ...]
     outcome: Outcome
     headline: str
 
 
 def rank_report(
-    result: CheckResult, judgement: Judgement, replicas: Replicas, against: Against | None = None
+    result: CheckResult, judgement: CheckJudgement, replicas: Replicas, against: OtherRunRanks | None = None
 ) -> RankReport:
     """Puts together what is wrong with the ranks of a run, the earliest first.
 
@@ -247,7 +251,7 @@ def _first_bad(result: CheckResult) -> dict[int, Hit]:
     return first
 
 
-def _broke(first_bad: dict[int, Hit], *, several: bool) -> list[Finding]:
+def _broke(first_bad: dict[int, Hit], *, several: bool) -> list[RanksFinding]:
     if not first_bad:
         return []
     ordered = sorted(first_bad.values(), key=lambda hit: (*_when(hit), hit.key.rank))
@@ -262,7 +266,7 @@ def _broke(first_bad: dict[int, Hit], *, several: bool) -> list[Finding]:
         at = follow[0]
         behind = sorted(hit.key.rank for hit in follow)
         text += f"; {named('rank', behind)} from step {at.key.step} on, first {_place(at.key)}"
-    return [Finding(Subject.BROKE, first.key.step, ranks, first.key, text)]
+    return [RanksFinding(Subject.BROKE, first.key.step, ranks, first.key, text)]
 
 
 def _when(hit: Hit) -> tuple[int, bool, int]:
@@ -279,17 +283,17 @@ def _place(key: TensorKey) -> str:
     return clean(place_text(key))
 
 
-def _shared(replicas: Replicas) -> list[Finding]:
+def _shared(replicas: Replicas) -> list[RanksFinding]:
     found = []
     for each in replicas.shared:
         text = f"{_who(each.ranks)} read one batch at step {each.key.step}: {_place(each.key)} is the same on them"
         if each.steps > 1:
             text += f", and at {plural(each.steps - 1, 'other step')}"
-        found.append(Finding(Subject.SHARED, each.key.step, each.ranks, each.key, text))
+        found.append(RanksFinding(Subject.SHARED, each.key.step, each.ranks, each.key, text))
     return found
 
 
-def _not_reduced(replicas: Replicas) -> list[Finding]:
+def _not_reduced(replicas: Replicas) -> list[RanksFinding]:
     first: dict[str, NotReduced] = {}
     for each in replicas.not_reduced:
         first.setdefault(each.parameter, each)
@@ -302,14 +306,14 @@ def _not_reduced(replicas: Replicas) -> list[Finding]:
         )
         if later is not None:
             text += f"; the weight differs between ranks from step {later.key.step} on"
-        found.append(Finding(Subject.NOT_REDUCED, each.key.step, each.group, each.key, text))
+        found.append(RanksFinding(Subject.NOT_REDUCED, each.key.step, each.group, each.key, text))
     return found
 
 
-def _differ(replicas: Replicas) -> list[Finding]:
+def _differ(replicas: Replicas) -> list[RanksFinding]:
     told = {each.parameter for each in replicas.not_reduced}
     return [
-        Finding(
+        RanksFinding(
             Subject.DIFFERS, each.key.step, each.outliers or each.astray or each.group, each.key, difference_text(each)
         )
         for each in replicas.firsts
@@ -339,7 +343,7 @@ def difference_text(found: Difference) -> str:
     return f"{text}: {found.why}" if found.why else text
 
 
-def _others(against: Against | None) -> list[Finding]:
+def _others(against: OtherRunRanks | None) -> list[RanksFinding]:
     if against is None:
         return []
     found = {rank: other for rank, other in against.first.items() if other is not None}
@@ -359,11 +363,11 @@ def _others(against: Against | None) -> list[Finding]:
     text += f": step {step}, {_place(key)}"
     if rest:
         text += f"; {named('rank', rest)} {are(len(rest))} equal there"
-    return [Finding(Subject.BATCH if batches else Subject.OTHER, step, ranks, key, text)]
+    return [RanksFinding(Subject.BATCH if batches else Subject.OTHER, step, ranks, key, text)]
 
 
 def _headline(
-    outcome: Outcome, findings: Sequence[Finding], doubts: Sequence[str], result: CheckResult, replicas: Replicas
+    outcome: Outcome, findings: Sequence[RanksFinding], doubts: Sequence[str], result: CheckResult, replicas: Replicas
 ) -> str:
     if findings:
         more = len(findings) - 1

@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 from tui_debugger.check.contents import KnownBy
 from tui_debugger.diagnose.ranks.batches import SharedBatch
 from tui_debugger.diagnose.ranks.layout import ParallelLayout
-from tui_debugger.diagnose.ranks.spread import Spread
-from tui_debugger.diagnose.ranks.tied import Tie
+from tui_debugger.diagnose.ranks.spread import TensorSpread
+from tui_debugger.diagnose.ranks.tied import TiedWeights
 from tui_debugger.model import TensorKey
 
 
-class Kind(IntEnum):
+class ReplicaKind(IntEnum):
     """Why a tensor must be the same on several ranks."""
 
     NONE = 0
@@ -33,24 +33,24 @@ class Kind(IntEnum):
 
 
 KIND_WORDS: Final = {
-    Kind.WEIGHT: "weight",
-    Kind.GRADIENT: "reduced gradient",
-    Kind.COLLECTIVE: "output of a collective operation",
-    Kind.DECLARED: "tensor declared replicated",
-    Kind.TIED: "tied weight",
-    Kind.SHARD: "shard of weight",
+    ReplicaKind.WEIGHT: "weight",
+    ReplicaKind.GRADIENT: "reduced gradient",
+    ReplicaKind.COLLECTIVE: "output of a collective operation",
+    ReplicaKind.DECLARED: "tensor declared replicated",
+    ReplicaKind.TIED: "tied weight",
+    ReplicaKind.SHARD: "shard of weight",
 }
 KINDS_WORDS: Final = {
-    Kind.WEIGHT: "weights",
-    Kind.GRADIENT: "reduced gradients",
-    Kind.COLLECTIVE: "outputs of collective operations",
-    Kind.DECLARED: "declared replicated",
-    Kind.TIED: "tied weights",
-    Kind.SHARD: "shards of weights",
+    ReplicaKind.WEIGHT: "weights",
+    ReplicaKind.GRADIENT: "reduced gradients",
+    ReplicaKind.COLLECTIVE: "outputs of collective operations",
+    ReplicaKind.DECLARED: "declared replicated",
+    ReplicaKind.TIED: "tied weights",
+    ReplicaKind.SHARD: "shards of weights",
 }
 
 
-class Place(NamedTuple):
+class RankTensorPlace(NamedTuple):
     """A tensor as every rank calls it: the output of a node, in a round of a step."""
 
     graph: str
@@ -78,7 +78,7 @@ class Difference:
         why: a few words; empty where nothing tells.
     """
 
-    kind: Kind
+    kind: ReplicaKind
     key: TensorKey
     group: tuple[int, ...]
     parts: tuple[tuple[int, ...], ...]
@@ -138,20 +138,20 @@ class Replicas:
     layout: ParallelLayout
     differences: tuple[Difference, ...] = ()
     not_reduced: tuple[NotReduced, ...] = ()
-    compared: Mapping[Kind, int] = field(default_factory=dict)
+    compared: Mapping[ReplicaKind, int] = field(default_factory=dict)
     by: KnownBy | None = None
     unknown: tuple[tuple[TensorKey, str], ...] = ()
     apart: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    spreads: Mapping[str, Spread] = field(default_factory=dict)
+    spreads: Mapping[str, TensorSpread] = field(default_factory=dict)
     norms_apart: tuple[str, ...] = ()
-    loosened: tuple[Tie, ...] = ()
+    loosened: tuple[TiedWeights, ...] = ()
     shared: tuple[SharedBatch, ...] = ()
 
     @property
     def went_apart(self) -> tuple[str, ...]:
         """Weights that were equal on all ranks at first, and that no recorder calls replicated."""
-        return tuple(name for name, spread in self.spreads.items() if spread is Spread.VARYING)
+        return tuple(name for name, spread in self.spreads.items() if spread is TensorSpread.VARYING)
 
     @property
     def found(self) -> bool:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tui_debugger.graph.categories import plain_type
 
 
-class Spread(Enum):
+class TensorSpread(Enum):
     """What a tensor is along a dimension of a mesh of ranks."""
 
     REPLICATED = "replicated"

@@ -19,7 +19,7 @@ Held = Mapping[int, Content]
 
 
 @dataclass(frozen=True, slots=True)
-class Tie:
+class TiedWeights:
     """A weight and an embedding on other ranks that are, or were, the same.
 
     Attributes:
@@ -41,7 +41,7 @@ class Tie:
 
 def ties(
     held: Mapping[int, Mapping[str, Held]], began_as_one: Callable[[int, Sequence[tuple[int, str]]], bool]
-) -> Iterator[Tie]:
+) -> Iterator[TiedWeights]:
     """Yields the ties between ranks.
 
     Args:
@@ -63,7 +63,7 @@ def _tie(
     name: str,
     both: Mapping[int, tuple[Held, Held]],
     began_as_one: Callable[[int, Sequence[tuple[int, str]]], bool],
-) -> Tie | None:
+) -> TiedWeights | None:
     equal: dict[int, bool] = {}
     contents = set[bytes]()
     at = (0, 0)
@@ -76,5 +76,5 @@ def _tie(
             contents |= {here.value} if equal[step] else set()
     pair = (at[0], embedding), (at[1], name)
     if any(equal.values()) or (equal and began_as_one(next(iter(equal)), pair)):
-        return Tie(*pair, len(contents) > 1, equal)
+        return TiedWeights(*pair, len(contents) > 1, equal)
     return None

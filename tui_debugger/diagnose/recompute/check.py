@@ -23,8 +23,8 @@ from tui_debugger.diagnose.recompute import (
 from tui_debugger.diagnose.recompute.judge import (
     NOT_UPDATED,
     Expected,
-    Judge,
     OutputCheck,
+    OutputJudge,
     in_single_precision,
 )
 from tui_debugger.diagnose.recompute.kernel_checks import kernel_checks_of
@@ -39,8 +39,8 @@ from tui_debugger.diagnose.recompute.outcomes import (
     why,
 )
 from tui_debugger.diagnose.recompute.parts import PART, checked_by_kernel, difference_of, in_parts, is_narrow, parts_of
-from tui_debugger.diagnose.recompute.probing import Probed
-from tui_debugger.diagnose.recompute.reader import Reader, bound, called
+from tui_debugger.diagnose.recompute.probing import ProbedOutput
+from tui_debugger.diagnose.recompute.reader import RecordedNode, bound, called
 from tui_debugger.diagnose.recompute.table import (
     ALL_REDUCE,
     ATEN,
@@ -51,7 +51,7 @@ from tui_debugger.diagnose.recompute.table import (
     find_operator,
 )
 from tui_debugger.diagnose.recompute.trained import of_training
-from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
     is_backward,
@@ -70,7 +70,7 @@ _ALL_REDUCE: Final = "allreduce"
 
 
 def check_operator(
-    run: Run,
+    run: DiagnosedRun,
     rank: int,
     step: int,
     row: int,
@@ -102,7 +102,7 @@ def check_operator(
         return NotChecked(f"{what} not known: {op_type}")
     kind = operator.kind if operator is not None else ALL_REDUCE
     try:
-        reader = Reader(run, at, operator.writes if operator is not None else (), instead)
+        reader = RecordedNode(run, at, operator.writes if operator is not None else (), instead)
         found = reader.outputs()
         if not found:
             raise CannotBindError(reader.why_no_output())
@@ -117,7 +117,7 @@ def check_operator(
 def _require_these_values(
     operator: Operator,
     call: CallArguments,
-    reader: Reader,
+    reader: RecordedNode,
     found: Mapping[int, TensorRow],
     outputs: Sequence[OutputCheck],
 ) -> None:
@@ -142,7 +142,7 @@ def _require_these_values(
         expected = [each[check.slot] if isinstance(each, tuple) else each for each in choices]
         out = reader.output(check.slot, found[check.slot])
         expected = [each.function(out.shape) if isinstance(each, ByShape) else each for each in expected]
-        wholes = [each.exact() if isinstance(each, Probed) else each for each in expected]
+        wholes = [each.exact() if isinstance(each, ProbedOutput) else each for each in expected]
         if not any(isinstance(each, Expected) and fits_mostly(each, out, SURELY_MEANT) for each in wholes):
             raise CannotBindError("most of its output does not fit: what was recorded may be of another call")
 
@@ -162,7 +162,7 @@ def _operator(op_type: str, call: CallArguments) -> Operator | None:
 
 
 def _computed(
-    operator: Operator, call: CallArguments, reader: Reader, found: Mapping[int, TensorRow]
+    operator: Operator, call: CallArguments, reader: RecordedNode, found: Mapping[int, TensorRow]
 ) -> tuple[OutputCheck, ...]:
     """Binds the arguments, computes, and judges."""
     args, named = bound(operator, call, reader)
@@ -174,14 +174,14 @@ def _computed(
     by_kernel = kernel_checks_of(operator, args, named, out) if len(outputs) == 1 else ()
     parts = parts_of(operator, args, named, out) if operator.split and len(outputs) == 1 else None
     if (
-        checked := checked_by_kernel(by_kernel, parts, Judge(out.dtype, out.shape, reader.widest), slot, out)
+        checked := checked_by_kernel(by_kernel, parts, OutputJudge(out.dtype, out.shape, reader.widest), slot, out)
     ) is not None:
         return (checked,)
     if parts is not None:
         check = in_parts(operator, parts, reader.widest, slot, out, by_kernel)
         return (replace(check, difference=difference_of(operator, args, named, out)) if check.wrong else check,)
     if operator.single and len(outputs) == 1 and out.size > PART and is_narrow((out, *args, *named.values())):
-        judge = Judge(out.dtype, out.shape, reader.widest)
+        judge = OutputJudge(out.dtype, out.shape, reader.widest)
         with in_single_precision():
             made = called(operator, args, named)
         if isinstance(made, Expected) and judge.take_right(made, out):
@@ -225,7 +225,9 @@ _IN_PLACE: Final = frozenset(
 )
 
 
-def _overwritten(reader: Reader, positional: Sequence[Any], outputs: Mapping[int, Array], call: CallArguments) -> bool:
+def _overwritten(
+    reader: RecordedNode, positional: Sequence[Any], outputs: Mapping[int, Array], call: CallArguments
+) -> bool:
     """Tells whether the call wrote over its input before that was recorded: then they are the same."""
     leaf = reader.run.nodes(reader.rank).names[reader.row].rpartition("/")[2]
     function = next((part for part in reversed(leaf.split(".")) if not part.isdigit()), "")
@@ -244,7 +246,7 @@ def _overwritten(reader: Reader, positional: Sequence[Any], outputs: Mapping[int
 # -- between ranks -----------------------------------------------------------------------------------------
 
 
-def _all_reduce(reader: Reader, call: CallArguments, found: Mapping[int, TensorRow]) -> tuple[OutputCheck, ...]:
+def _all_reduce(reader: RecordedNode, call: CallArguments, found: Mapping[int, TensorRow]) -> tuple[OutputCheck, ...]:
     """Holds the output of an all-reduce against the inputs of all ranks of its group."""
     if call.keywords.get("async_op") is True or call.positional[3:4] == (True,):
         raise CannotBindError("asynchronous: the output was recorded before it was there")
@@ -261,7 +263,7 @@ def _all_reduce(reader: Reader, call: CallArguments, found: Mapping[int, TensorR
         row = run.nodes(rank).find(name, nodes.graph_of(reader.row).name) if rank in run.ranks() else -1
         if row < 0 or reader.step not in run.steps(rank):
             raise CannotBindError(f"input of rank {rank} was not dumped")
-        inputs.append(Reader(run, (rank, reader.step, row, reader.round)).input(0))
+        inputs.append(RecordedNode(run, (rank, reader.step, row, reader.round)).input(0))
     reduction = _reduction(call)
     result = updates.all_reduced(inputs, reduction)
     outputs = {slot: reader.output(slot, row) for slot, row in found.items()}

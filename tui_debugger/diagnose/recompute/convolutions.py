@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64, Int64
-from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, Judge, doubles, unit_of
+from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, OutputJudge, doubles, unit_of
 from tui_debugger.diagnose.recompute.probing import (
     LARGE,
     ROWS_SIZE,
-    Block,
-    Probed,
+    ProbedBlock,
+    ProbedOutput,
     block_of,
     group_of,
     looked_closer,
@@ -89,7 +89,7 @@ _Images = Callable[[int, bool], tuple[Float64, Float64]]
 """What sums of filters make of an image, by its number, and their squares if those are needed."""
 
 
-class LargeConvolution(Probed):
+class LargeConvolution(ProbedOutput):
     """A convolution that is held against random vectors, as ``LargeProduct``.
 
     Channels of the output take the place of outputs of a row: a few sums of filters are convolved in place of all.
@@ -108,7 +108,7 @@ class LargeConvolution(Probed):
         """All of it."""
         return convolution(self.input, self.weight, self.bias, *self.how, 1)
 
-    def judge(self, judge: Judge, found: Array) -> bool:
+    def judge(self, judge: OutputJudge, found: Array) -> bool:
         """Takes in the output; returns False, and nothing has happened, where it cannot be probed."""
         unit = unit_of(found.dtype)
         if unit is None or found.shape != self.shape or min(found.shape) < 1:
@@ -123,7 +123,7 @@ class LargeConvolution(Probed):
         made_of = (self._in_planes if probes.multiplies(self.input) else self._in_images)(sums, squares)
         inside = ACCUMULATED * math.sqrt(len(sums) + 1)
 
-        def block(at: int, *, whole: bool) -> Block:
+        def block(at: int, *, whole: bool) -> ProbedBlock:
             made, their_squares = made_of(at, whole)
             seen, value = probes.of_channels(found[at].reshape(channels, -1))
             size = their_squares + added_squares[:, None]

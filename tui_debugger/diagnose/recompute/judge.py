@@ -164,7 +164,7 @@ def wide(array: Array) -> Array:
 
 
 @dataclass(slots=True)
-class Judge:
+class OutputJudge:
     """Takes in an output part by part.
 
     Attributes:

@@ -18,7 +18,7 @@ from tui_debugger.arrays import Array, Float32, Float64
 from tui_debugger.diagnose.recompute.judge import ACCUMULATED, SURE, smallest, unit_of
 from tui_debugger.diagnose.recompute.table import Operator
 from tui_debugger.stats.kernel import available, expected, kind_of, native, probes
-from tui_debugger.stats.kernel.expected import ByRow, Call, Elementwise, Limits, Operand, Scaled
+from tui_debugger.stats.kernel.expected import ByRow, Elementwise, ErrorLimits, KernelOperand, OperatorCall, ScaledTerms
 from tui_debugger.stats.kernel.probes import PROBES
 
 _LIMIT: Final = SURE[np.dtype(np.float64)]
@@ -48,7 +48,7 @@ class KernelCheck:
         width: elements of the output that the kernel counts as one: those of a row.
     """
 
-    call: Call
+    call: OperatorCall
     unit: float
     width: int = 1
 
@@ -74,7 +74,7 @@ def kernel_checks_of(
         return ()
     if not _is_plain(out):
         return ()
-    return describe(_Given(operator, args, named, out, unit))
+    return describe(_RecordedCall(operator, args, named, out, unit))
 
 
 def _is_plain(array: Array) -> bool:
@@ -82,7 +82,7 @@ def _is_plain(array: Array) -> bool:
     return array.flags.c_contiguous and kind_of(array.dtype) is not None
 
 
-class _Given:
+class _RecordedCall:
     """A call and its output."""
 
     def __init__(
@@ -94,13 +94,13 @@ class _Given:
         """An argument by its place or its name."""
         return self.args[at] if len(self.args) > at else self.named.get(name, default)
 
-    def limits(self, terms: float = 1.0) -> Limits:
+    def limits(self, terms: float = 1.0) -> ErrorLimits:
         """Returns what rounding explains."""
         inside = min(ACCUMULATED, self.unit) * math.sqrt(max(terms, 1.0))
         value = _LIMIT * self.unit - expected.ERROR
-        return Limits(value, _LIMIT * inside, _LIMIT * self.unit, smallest(self.out.dtype))
+        return ErrorLimits(value, _LIMIT * inside, _LIMIT * self.unit, smallest(self.out.dtype))
 
-    def operand(self, value: Any) -> Operand | None:
+    def operand(self, value: Any) -> KernelOperand | None:
         """An input by element."""
         if isinstance(value, (bool, complex)) or not isinstance(value, (int, float, np.ndarray)):
             return None
@@ -108,20 +108,20 @@ class _Given:
         if not _is_plain(array) or (unit_of(array.dtype) is None and array.dtype != np.bool_):
             return None
         if array.shape == self.out.shape:
-            return Operand(array)
+            return KernelOperand(array)
         if array.size == 1:
-            return Operand(array.reshape(1), 1, 1)
+            return KernelOperand(array.reshape(1), 1, 1)
         shape, whole = [1] * (self.out.ndim - array.ndim) + list(array.shape), self.out.shape
         inner = [at for at, size in enumerate(shape) if size != 1]
         if len(shape) != len(whole) or tuple(shape[inner[0] : inner[-1] + 1]) != whole[inner[0] : inner[-1] + 1]:
             return None
-        return Operand(array, math.prod(whole[inner[-1] + 1 :]), array.size)
+        return KernelOperand(array, math.prod(whole[inner[-1] + 1 :]), array.size)
 
     def elementwise(
         self,
         operator: Elementwise,
         values: Sequence[Any],
-        limits: Limits | None = None,
+        limits: ErrorLimits | None = None,
         bounds: tuple[float, float] = (0.0, 0.0),
     ) -> tuple[KernelCheck, ...]:
         """An operator by element."""
@@ -134,18 +134,18 @@ class _Given:
 
 
 KernelChecks = Sequence["KernelCheck | AttentionCheck"]
-Described = Callable[[_Given], KernelChecks]
+Described = Callable[[_RecordedCall], KernelChecks]
 
 
 def _unary(operator: Elementwise) -> Described:
-    def describe(given: _Given) -> tuple[KernelCheck, ...]:
+    def describe(given: _RecordedCall) -> tuple[KernelCheck, ...]:
         return given.elementwise(operator, given.args[:1]) if np.shape(given.args[0]) == given.out.shape else ()
 
     return describe
 
 
 def _binary(operator: Elementwise) -> Described:
-    def describe(given: _Given) -> tuple[KernelCheck, ...]:
+    def describe(given: _RecordedCall) -> tuple[KernelCheck, ...]:
         if len(given.args) != 2 or given.named:
             return ()
         turned = given.operator.function.__name__ == "rdiv"
@@ -154,7 +154,7 @@ def _binary(operator: Elementwise) -> Described:
     return describe
 
 
-def _sum_of_two(given: _Given, sign: int = 1) -> tuple[KernelCheck, ...]:
+def _sum_of_two(given: _RecordedCall, sign: int = 1) -> tuple[KernelCheck, ...]:
     if len(given.args) != 2 or set(given.named) - {"alpha"}:
         return ()
     sign *= given.named.get("alpha", 1) if given.named.get("alpha", 1) in {1, -1} else 0
@@ -169,11 +169,11 @@ def _sum_of_two(given: _Given, sign: int = 1) -> tuple[KernelCheck, ...]:
     return given.elementwise(Elementwise.ADD if sign > 0 else Elementwise.SUBTRACT, (one, other), limits)
 
 
-def _difference_of_two(given: _Given) -> tuple[KernelCheck, ...]:
+def _difference_of_two(given: _RecordedCall) -> tuple[KernelCheck, ...]:
     return _sum_of_two(given, -1)
 
 
-def _gelu(given: _Given) -> KernelChecks:
+def _gelu(given: _RecordedCall) -> KernelChecks:
     if given.operator.function.__name__ != "gelu":  # the form was not recorded
         return (*_unary(Elementwise.GELU)(given), *_unary(Elementwise.GELU_TANH)(given))
     form = given.argument(1, "approximate", "none")
@@ -181,7 +181,7 @@ def _gelu(given: _Given) -> KernelChecks:
     return _unary(operators[form])(given) if form in operators else ()
 
 
-def _clamp(given: _Given) -> tuple[KernelCheck, ...]:
+def _clamp(given: _RecordedCall) -> tuple[KernelCheck, ...]:
     cut = given.operator.kind == "hardtanh"
     low = given.argument(1, "min_val" if cut else "min", -1.0 if cut else None)
     high = given.argument(2, "max_val" if cut else "max", 1.0 if cut else None)
@@ -191,14 +191,14 @@ def _clamp(given: _Given) -> tuple[KernelCheck, ...]:
     return given.elementwise(Elementwise.CLAMP, given.args[:1], None, (float(low), float(high)))
 
 
-def _leaky_relu(given: _Given) -> tuple[KernelCheck, ...]:
+def _leaky_relu(given: _RecordedCall) -> tuple[KernelCheck, ...]:
     slope = given.argument(1, "negative_slope", 0.01)
     if not isinstance(slope, (int, float)):
         return ()
     return given.elementwise(Elementwise.LEAKY_RELU, given.args[:1], None, (float(slope), 0.0))
 
 
-def _dropout(given: _Given) -> tuple[KernelCheck, ...]:
+def _dropout(given: _RecordedCall) -> tuple[KernelCheck, ...]:
     chance, training = given.argument(1, "p", 0.5), given.argument(2, "training", True)
     if not isinstance(chance, (int, float)) or not 0 <= chance < 1:
         return ()
@@ -207,7 +207,7 @@ def _dropout(given: _Given) -> tuple[KernelCheck, ...]:
     return given.elementwise(Elementwise.DROPOUT, given.args[:1], None, (1.0 - chance, 0.0))
 
 
-def _where(given: _Given) -> tuple[KernelCheck, ...]:
+def _where(given: _RecordedCall) -> tuple[KernelCheck, ...]:
     if len(given.args) != 3:
         return ()
     condition, one, other = given.args
@@ -216,17 +216,17 @@ def _where(given: _Given) -> tuple[KernelCheck, ...]:
     return _chosen(given, condition, one, other)
 
 
-def _masked_fill(given: _Given) -> tuple[KernelCheck, ...]:
+def _masked_fill(given: _RecordedCall) -> tuple[KernelCheck, ...]:
     return _chosen(given, given.args[1], given.args[2], given.args[0]) if len(given.args) == 3 else ()
 
 
-def _chosen(given: _Given, condition: Any, one: Any, other: Any) -> tuple[KernelCheck, ...]:
+def _chosen(given: _RecordedCall, condition: Any, one: Any, other: Any) -> tuple[KernelCheck, ...]:
     if getattr(condition, "dtype", None) != np.bool_:
         return ()
     return given.elementwise(Elementwise.WHERE, (one, other, condition))
 
 
-def _along(given: _Given, axes: Sequence[int]) -> tuple[Array, int] | None:
+def _along(given: _RecordedCall, axes: Sequence[int]) -> tuple[Array, int] | None:
     """The input of an operator along its last dimensions, and how many elements these have."""
     values = given.args[0]
     if not isinstance(values, np.ndarray) or not _is_plain(values) or unit_of(values.dtype) is None or not values.size:
@@ -245,7 +245,7 @@ def _axes(dim: Any, ndim: int) -> tuple[int, ...] | None:
 
 
 def _softmax(operator: ByRow) -> Described:
-    def describe(given: _Given) -> tuple[KernelCheck, ...]:
+    def describe(given: _RecordedCall) -> tuple[KernelCheck, ...]:
         values = given.args[0]
         axes = _axes(given.argument(1, "dim"), np.ndim(values))
         found = _along(given, axes) if axes is not None and len(axes) == 1 else None
@@ -257,17 +257,17 @@ def _softmax(operator: ByRow) -> Described:
 
 
 def _rows(
-    given: _Given,
+    given: _RecordedCall,
     operator: ByRow,
     found: tuple[Array, int],
-    limits: Limits,
-    scaled: Scaled | None = None,
+    limits: ErrorLimits,
+    scaled: ScaledTerms | None = None,
 ) -> KernelCheck:
     call = expected.by_row(operator, found, given.out, limits, scaled)
     return KernelCheck(call, given.unit, found[1] if operator < ByRow.SUM else 1)
 
 
-def _layer_norm(given: _Given) -> tuple[KernelCheck, ...]:
+def _layer_norm(given: _RecordedCall) -> tuple[KernelCheck, ...]:
     name = given.operator.function.__name__
     if name == "layer_norm":
         shape, factors = given.argument(1, "normalized_shape"), _scale_and_shift(given, 2)
@@ -281,11 +281,11 @@ def _layer_norm(given: _Given) -> tuple[KernelCheck, ...]:
     return ()
 
 
-def _scale_and_shift(given: _Given, at: int) -> tuple[Any, Any]:
+def _scale_and_shift(given: _RecordedCall, at: int) -> tuple[Any, Any]:
     return given.argument(at, "weight"), given.argument(at + 1, "bias")
 
 
-def _rms_norm(given: _Given) -> tuple[KernelCheck, ...]:
+def _rms_norm(given: _RecordedCall) -> tuple[KernelCheck, ...]:
     if given.operator.function.__name__ != "rms_norm":
         return ()
     shape, scale = given.argument(1, "normalized_shape"), given.argument(2, "weight")
@@ -293,7 +293,7 @@ def _rms_norm(given: _Given) -> tuple[KernelCheck, ...]:
 
 
 def _normalised(
-    given: _Given, operator: ByRow, shape: Any, scale_and_shift: tuple[Any, Any], epsilons: Sequence[Any]
+    given: _RecordedCall, operator: ByRow, shape: Any, scale_and_shift: tuple[Any, Any], epsilons: Sequence[Any]
 ) -> tuple[KernelCheck, ...]:
     values = given.args[0]
     shape = (shape,) if isinstance(shape, int) else shape
@@ -308,7 +308,7 @@ def _normalised(
         return ()
     one, other = (np.ascontiguousarray(np.broadcast_to(each, shape)) for each in factors)
     limits = given.limits(found[1] / VARIANCE_SHARE)
-    return tuple([_rows(given, operator, found, limits, Scaled(one, other, each)) for each in epsilons])
+    return tuple([_rows(given, operator, found, limits, ScaledTerms(one, other, each)) for each in epsilons])
 
 
 VARIANCE_SHARE: Final = 16
@@ -316,7 +316,7 @@ VARIANCE_SHARE: Final = 16
 
 
 def _reduced(operator: ByRow) -> Described:
-    def describe(given: _Given) -> tuple[KernelCheck, ...]:
+    def describe(given: _RecordedCall) -> tuple[KernelCheck, ...]:
         values, dim = given.args[0], given.argument(1, "dim")
         every = dim is None or np.size(dim) == 0
         axes = tuple(range(np.ndim(values))) if every else _axes(dim, np.ndim(values))
@@ -439,7 +439,7 @@ def signs_of(width: int) -> Float32:
     return signs
 
 
-def _attention(given: _Given) -> tuple[AttentionCheck, ...]:
+def _attention(given: _RecordedCall) -> tuple[AttentionCheck, ...]:
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
     query, key, value, mask, chance, causal, scale, grouped = (
         given.argument(at, name) for at, name in enumerate(names)

@@ -14,11 +14,11 @@ from tui_debugger.arrays import Array
 from tui_debugger.diagnose.recompute.judge import (
     ACCUMULATED,
     Expected,
-    Judge,
     OutputCheck,
+    OutputJudge,
     unit_of,
 )
-from tui_debugger.diagnose.recompute.probing import MOST_TO_TELL, Probed
+from tui_debugger.diagnose.recompute.probing import MOST_TO_TELL, ProbedOutput
 from tui_debugger.diagnose.runs.kinds import MOST, kind_of_difference
 from tui_debugger.errors import TdbgError
 
@@ -79,9 +79,9 @@ def badness(checks: Sequence[OutputCheck]) -> tuple[bool, float]:
 def shape_of(result: Any) -> Any:
     """The shapes of what is expected, for people."""
     return [
-        each.shape if isinstance(each, Probed) else np.shape(each.value)
+        each.shape if isinstance(each, ProbedOutput) else np.shape(each.value)
         for each in (result if isinstance(result, tuple) else (result,))
-        if isinstance(each, Expected | Probed)
+        if isinstance(each, Expected | ProbedOutput)
     ]
 
 
@@ -93,7 +93,7 @@ def judged(
     Args:
         result: of the operator.
         outputs: by slot.
-        widest: see ``Judge``.
+        widest: see ``OutputJudge``.
         reshaped: outputs may have another shape of the same size: a compiler took out what reshaped them.
     """
     expected = result if isinstance(result, tuple) else (result,)
@@ -102,8 +102,8 @@ def judged(
         each = expected[slot] if slot < len(expected) else None
         if each is None:
             continue
-        if isinstance(each, Probed):
-            judge = Judge(found.dtype, found.shape, widest)
+        if isinstance(each, ProbedOutput):
+            judge = OutputJudge(found.dtype, found.shape, widest)
             if each.judge(judge, np.asarray(found)):
                 check = judge.result(slot)
                 told = check.wrong and found.size <= MOST and each.work <= MOST_TO_TELL
@@ -146,7 +146,7 @@ def fitted_to(expected: Expected, shape: tuple[int, ...], *, reshaped: bool) -> 
 
 
 def _judge(expected: Expected, found: Array, slot: int, widest: float) -> OutputCheck:
-    judge = Judge(found.dtype, found.shape, widest)
+    judge = OutputJudge(found.dtype, found.shape, widest)
     judge.take(expected, np.asarray(found))
     check = judge.result(slot)
     return replace(check, difference=difference(expected, np.asarray(found))) if check.wrong else check

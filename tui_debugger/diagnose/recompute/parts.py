@@ -12,8 +12,8 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.diagnose.recompute.judge import (
     Expected,
-    Judge,
     OutputCheck,
+    OutputJudge,
     in_single_precision,
     unit_of,
 )
@@ -182,7 +182,7 @@ def _cut(
 def checked_by_kernel(
     by_kernel: Sequence[KernelCheck | AttentionCheck],
     parts: Callable[[], Iterator[Part]] | None,
-    judge: Judge,
+    judge: OutputJudge,
     slot: int,
     found: Array,
 ) -> OutputCheck | None:
@@ -210,20 +210,22 @@ def in_parts(  # noqa: PLR0917 - one call
 ) -> OutputCheck:
     """Computes and judges part by part; of several forms that may have been meant the one that fits best."""
     if len(by_kernel) == 1:
-        return _checked_by_kernel_in_parts(operator, parts, Judge(found.dtype, found.shape, widest), slot, by_kernel[0])
-    judges: list[Judge] = []
+        return _checked_by_kernel_in_parts(
+            operator, parts, OutputJudge(found.dtype, found.shape, widest), slot, by_kernel[0]
+        )
+    judges: list[OutputJudge] = []
     single = operator.single and found.dtype.itemsize <= 2 and unit_of(found.dtype) is not None
     for start, out, args, named in parts():
         if single and len(judges) <= 1 and is_narrow((*args, *named.values())):
             with in_single_precision():
-                judges = judges or [Judge(found.dtype, found.shape, widest)]
+                judges = judges or [OutputJudge(found.dtype, found.shape, widest)]
                 expected = called(operator, args, named)
             if isinstance(expected, Expected) and judges[0].take_right(expected, out):
                 continue
         result = called(operator, args, named)
         choices = result.choices if isinstance(result, Alternatives) else (result,)
         if len(judges) != len(choices):  # one was enough so far, for parts that are right in every form
-            judges = [*judges, *(Judge(found.dtype, found.shape, widest) for _ in choices)][: len(choices)]
+            judges = [*judges, *(OutputJudge(found.dtype, found.shape, widest) for _ in choices)][: len(choices)]
         for judge, each in zip(judges, choices, strict=True):
             fitted = fitted_to(each, out.shape, reshaped=True)
             if fitted is None:
@@ -236,7 +238,7 @@ def in_parts(  # noqa: PLR0917 - one call
 def _checked_by_kernel_in_parts(
     operator: Operator,
     parts: Callable[[], Iterator[Part]],
-    judge: Judge,
+    judge: OutputJudge,
     slot: int,
     kernel_check: KernelCheck | AttentionCheck,
 ) -> OutputCheck:

@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tui_debugger.arrays import Array, Float32, Float64
-from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, Judge
+from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, OutputJudge
 from tui_debugger.diagnose.recompute.kernel_checks import signs_of
 from tui_debugger.stats.kernel import is_known, native
 from tui_debugger.stats.kernel import probes as compiled
 from tui_debugger.stats.kernel.probes import PROBES, RightFactor
-from tui_debugger.stats.kernel.probes import Probed as Distances
+from tui_debugger.stats.kernel.probes import ProbeErrors as Distances
 
 LARGE: Final = 1 << 23
 """Multiplications from which a product is held against random vectors."""
@@ -31,7 +31,7 @@ MOST_TO_TELL: Final = 1 << 32
 """Multiplications beyond which it is not told how a wrong output follows from the right one: seconds of one core."""
 
 
-class Probed(ABC):
+class ProbedOutput(ABC):
     """An expected output that is checked with random vectors.
 
     Attributes:
@@ -47,11 +47,11 @@ class Probed(ABC):
         """All of it, computed."""
 
     @abstractmethod
-    def judge(self, judge: Judge, found: Array) -> bool:
+    def judge(self, judge: OutputJudge, found: Array) -> bool:
         """Takes in the output; returns False, and nothing has happened, where it cannot be probed."""
 
 
-class Block(NamedTuple):
+class ProbedBlock(NamedTuple):
     """A part of an output that was held against random vectors.
 
     Attributes:
@@ -78,7 +78,7 @@ def block_of(
     unit_and_value: tuple[float, Float64],
     inside_and_size: tuple[float, Float64],
     exact: Callable[[Array | None], tuple[Expected, Array]],
-) -> Block:
+) -> ProbedBlock:
     """A block of squared errors, what explains them, and squared norms of values and sizes: by row and group."""
     error, explained = error_and_explained
     with np.errstate(all="ignore"):
@@ -87,12 +87,12 @@ def block_of(
     beyond = np.flatnonzero((ratios > _PASSED).any(axis=1))
     whole, value, size = (float(each.sum()) for each in (error, unit_and_value[1], inside_and_size[1]))
     if not all(map(math.isfinite, (whole, value, size, ratio))):
-        return Block(start, math.inf, beyond, 0.0, 0.0, 0.0, exact)
+        return ProbedBlock(start, math.inf, beyond, 0.0, 0.0, 0.0, exact)
     value, size = unit_and_value[0] * math.sqrt(value), inside_and_size[0] * math.sqrt(size)
-    return Block(start, ratio, beyond, math.sqrt(whole), value, size, exact)
+    return ProbedBlock(start, ratio, beyond, math.sqrt(whole), value, size, exact)
 
 
-def take_blocks(judge: Judge, blocks: Sequence[Block]) -> None:
+def take_blocks(judge: OutputJudge, blocks: Sequence[ProbedBlock]) -> None:
     """Takes in what is right by its norms; computes the others, the worst first, until the output is surely wrong."""
     explained = math.sqrt(sum((each.value + each.size) ** 2 for each in blocks))
     for each in sorted(blocks, key=lambda block: -block.ratio):
@@ -108,7 +108,7 @@ def passes(error: Float64, explained: Float64) -> bool:
     return bool(np.all(error <= np.square(_PASSED * explained)))
 
 
-def looked_closer(made: Callable[..., Block], unit: float) -> Block:
+def looked_closer(made: Callable[..., ProbedBlock], unit: float) -> ProbedBlock:
     """Returns a block that is known as well as it has to be.
 
     ``made(whole=False)`` leaves out the sizes of terms: where the output has 16 bits, its own rounding explains nearly
@@ -119,12 +119,12 @@ def looked_closer(made: Callable[..., Block], unit: float) -> Block:
     return made(whole=True)
 
 
-def _few_are_right(block: Block, judge: Judge) -> bool:
+def _few_are_right(block: ProbedBlock, judge: OutputJudge) -> bool:
     """Tells whether there are few rows beyond, and all of them are right: by chance, of so many, some are."""
     if len(block.beyond) > _FEW:
         return False
     made, found = block.exact(block.beyond)
-    alone = Judge(found.dtype, found.shape, judge.widest)
+    alone = OutputJudge(found.dtype, found.shape, judge.widest)
     alone.take(made, found)
     return not alone.result(0).wrong
 

@@ -15,12 +15,12 @@ from typing import Any, Final
 import numpy as np
 
 from tui_debugger.arrays import Array, Float64
-from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, Judge, doubles, unit_of
+from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, OutputJudge, doubles, unit_of
 from tui_debugger.diagnose.recompute.probing import (
     LARGE,
     ROWS_SIZE,
-    Block,
-    Probed,
+    ProbedBlock,
+    ProbedOutput,
     block_of,
     group_of,
     passes,
@@ -59,7 +59,7 @@ def product_of(
     return Expected(value, np.sqrt(squares), terms, partial=partial, peak=peak_of(left, right), cast=True)
 
 
-class LargeProduct(Probed):
+class LargeProduct(ProbedOutput):
     """A product of matrices that is held against random vectors: n² operations in place of n³.
 
     Outputs of a row are taken in groups (``group_of``). The error of a group is multiplied by ``PROBES`` vectors of
@@ -80,14 +80,14 @@ class LargeProduct(Probed):
         made: Expected = product_of(self.left, self.right, self.bias, self.alpha, self.beta, exact=True)
         return made
 
-    def judge(self, judge: Judge, found: Array) -> bool:
+    def judge(self, judge: OutputJudge, found: Array) -> bool:
         """Takes in the output; returns False, and nothing has happened, where it cannot be probed."""
         unit = unit_of(found.dtype)
         bias = None if self.bias is None else np.asarray(self.bias)
         if unit is None or found.shape != self.shape or (bias is not None and bias.shape not in {self.shape[-1:], ()}):
             return False
         rows, width = self.shape[-2:]
-        blocks: list[Block] = []
+        blocks: list[ProbedBlock] = []
         if self.right.ndim == 2:
             flat = self.left.reshape(-1, self.left.shape[-1]), found.reshape(-1, width)
             blocks += self._blocks((flat[0], self.right, bias), flat[1], 0, judge.widest)
@@ -102,7 +102,7 @@ class LargeProduct(Probed):
 
     def _blocks(
         self, factors: tuple[Array, Array, Array | None], found: Array, start: int, widest: float
-    ) -> Iterator[Block]:
+    ) -> Iterator[ProbedBlock]:
         left, right, bias = factors
         terms, width = right.shape
         unit = unit_of(found.dtype) or 0.0

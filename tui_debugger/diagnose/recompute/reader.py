@@ -17,16 +17,16 @@ from tui_debugger.diagnose.recompute.judge import (
 from tui_debugger.diagnose.recompute.table import (
     ATEN,
     CannotBindError,
-    Missing,
+    MissingArgument,
     Operator,
 )
-from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.graph.table import real_inputs
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.sources.base import NOT_RECORDED, Argument, CallArguments, OtherArgument, TensorSlot
 
 
-class Reader:
+class RecordedNode:
     """The recorded tensors of one node.
 
     Attributes:
@@ -37,7 +37,7 @@ class Reader:
 
     def __init__(
         self,
-        run: Run,
+        run: DiagnosedRun,
         at: tuple[int, int, int, int],
         writes: tuple[int, ...] = (),
         instead: Mapping[tuple[str, int], Array] | None = None,
@@ -97,7 +97,7 @@ class Reader:
             return None
         if call.doubt:
             raise CannotBindError(call.doubt)
-        reader = Reader(self.run, (self.rank, self.step, producer, self.round), depth=self.depth + 1)
+        reader = RecordedNode(self.run, (self.rank, self.step, producer, self.round), depth=self.depth + 1)
         result = called(operator, *bound(operator, call, reader))
         found = result[made] if isinstance(result, tuple) and made < len(result) else result
         return np.asarray(found.value) if isinstance(found, Expected) and found.exact else None
@@ -134,18 +134,18 @@ class Reader:
         return flow.key(at)
 
     def argument(self, value: Argument) -> Any:
-        """An argument with its tensors read, ``Missing`` where they were not recorded."""
+        """An argument with its tensors read, ``MissingArgument`` where they were not recorded."""
         if isinstance(value, TensorSlot):
             try:
                 return self.input(value.slot)
             except CannotBindError as error:
-                return Missing(str(error))
+                return MissingArgument(str(error))
         if isinstance(value, tuple):
             return tuple([self.argument(each) for each in value])
         if isinstance(value, dict):
             return {key: self.argument(each) for key, each in value.items()}
         if isinstance(value, OtherArgument) and value.kind == NOT_RECORDED:
-            return Missing(f"an argument {value.text}")
+            return MissingArgument(f"an argument {value.text}")
         return Ellipsis if isinstance(value, OtherArgument) and value.kind == "ellipsis" else value
 
     def outputs(self) -> dict[int, TensorRow]:
@@ -166,7 +166,7 @@ class Reader:
         return ONLY_STATISTICS if any(each.recorded for each in out) else NO_OUTPUT
 
 
-def bound(operator: Operator, call: CallArguments, reader: Reader) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def bound(operator: Operator, call: CallArguments, reader: RecordedNode) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments with which an operator is computed.
 
     Raises:

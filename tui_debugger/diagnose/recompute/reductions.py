@@ -11,9 +11,9 @@ import numpy as np
 
 from tui_debugger.arrays import Array, Float64
 from tui_debugger.diagnose.recompute.elementwise import sigmoid_of
-from tui_debugger.diagnose.recompute.judge import Expected, Judge, doubles, is_float, wide
+from tui_debugger.diagnose.recompute.judge import Expected, OutputJudge, doubles, is_float, wide
 from tui_debugger.diagnose.recompute.kernel_checks import USUAL_EPSILONS, VARIANCE_SHARE
-from tui_debugger.diagnose.recompute.probing import Probed
+from tui_debugger.diagnose.recompute.probing import ProbedOutput
 from tui_debugger.diagnose.recompute.table import Alternatives, ByShape, CannotBindError, call, graph, module
 from tui_debugger.stats.kernel import expected, is_known, native
 
@@ -195,7 +195,7 @@ def std(
     return Expected(value, size, found.terms)
 
 
-class Largest(Probed):
+class LargestIndices(ProbedOutput):
     """Indices of the largest elements along a dimension: of several that are equal any may be meant."""
 
     def __init__(self, x: Array, dim: int) -> None:
@@ -207,7 +207,7 @@ class Largest(Probed):
         """The first one of each."""
         return Expected(np.argmax(self.x, axis=self.dim), exact=True)
 
-    def judge(self, judge: Judge, found: Array) -> bool:
+    def judge(self, judge: OutputJudge, found: Array) -> bool:
         """Looks whether the elements at the indices are as large as the largest."""
         if found.dtype.kind not in "iu" or found.size != math.prod(self.shape):
             return False
@@ -228,8 +228,8 @@ def argmax(input: Array, dim: Any = None, keepdim: Any = False) -> Any:
     """Returns the index of the largest element; the third argument of MindSpore's operator is a type."""
     del keepdim
     if dim is None:
-        return Largest(np.reshape(input, -1), 0)
-    return Largest(input, _dim(dim, input.ndim))
+        return LargestIndices(np.reshape(input, -1), 0)
+    return LargestIndices(input, _dim(dim, input.ndim))
 
 
 @call("norm", "norm", "vector_norm", "linalg_norm", "linalg_vector_norm")

@@ -59,7 +59,7 @@ class UnlikeError(CannotBindError):
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingArgument:
     """An argument that was not recorded.
 
     Attributes:
@@ -150,7 +150,7 @@ class Operator:
                 bound.arguments[name] = value
         for name, value in list(bound.arguments.items()):
             for each in value if isinstance(value, tuple) else (value,):
-                if isinstance(each, Missing) and name not in self.unneeded:
+                if isinstance(each, MissingArgument) and name not in self.unneeded:
                     raise CannotBindError(each.reason)
         bound = _reordered(signature, bound)
         return bound.args, bound.kwargs

@@ -23,19 +23,19 @@ from tui_debugger.diagnose.recompute.back_through import (
 )
 from tui_debugger.diagnose.recompute.judge import unit_of
 from tui_debugger.diagnose.recompute.outcomes import SURELY_MEANT, NotChecked, OperatorCheck, fits_mostly, judged, why
-from tui_debugger.diagnose.recompute.probing import Probed
+from tui_debugger.diagnose.recompute.probing import ProbedOutput
 from tui_debugger.diagnose.recompute.products import product_of
-from tui_debugger.diagnose.recompute.reader import Reader
+from tui_debugger.diagnose.recompute.reader import RecordedNode
 from tui_debugger.diagnose.recompute.table import (
     GRADIENTS,
     LINEAR_GRADIENT,
     UPDATE_OF_OPTIMIZER,
     WEIGHT_GRADIENT,
     CannotBindError,
-    Missing,
+    MissingArgument,
     UnlikeError,
 )
-from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
     BACKWARD,
@@ -47,7 +47,7 @@ from tui_debugger.sources.base import CallArguments, TensorSlot
 
 
 def of_training(
-    run: Run,
+    run: DiagnosedRun,
     at: tuple[int, int, int, int],
     call: CallArguments | None,
     instead: Mapping[tuple[str, int], Array] | None,
@@ -63,14 +63,14 @@ def of_training(
     rank, _, row, _ = at
     op_type = run.nodes(rank).op_type(row)
     if op_type in LINEAR_BACKWARD and (forward := forward_of(run, rank, row)) >= 0:
-        return linear_gradient(Reader(run, at, instead=instead), forward)
+        return linear_gradient(RecordedNode(run, at, instead=instead), forward)
     if call is not None and UNCHANGED in call.keywords and not is_collective(op_type):
         return came_back(run, at, call, instead)
     return update(run, at, call, instead) if call is not None and op_type == OPTIMIZER_UPDATE else None
 
 
 def update(
-    run: Run,
+    run: DiagnosedRun,
     at: tuple[int, int, int, int],
     call: CallArguments,
     instead: Mapping[tuple[str, int], Array] | None,
@@ -80,13 +80,13 @@ def update(
     try:
         slots = {key: each.slot for key, each in call.keywords.items() if isinstance(each, TensorSlot)}
         written = [slots[each] for each in ("parameter", *updates.STATES.get(name, ())) if each in slots]
-        reader = Reader(run, at, tuple(written), instead, own=True)
+        reader = RecordedNode(run, at, tuple(written), instead, own=True)
         found = reader.outputs()
         if 0 not in found:
             raise CannotBindError("the weight after the update was not dumped")
         named = {key: reader.argument(each) for key, each in call.keywords.items()}
         for each in named.values():
-            if isinstance(each, Missing):
+            if isinstance(each, MissingArgument):
                 raise CannotBindError(each.reason)
         outputs = {slot: reader.output(slot, row) for slot, row in found.items()}
         before = [reader.input(slot) for slot in written]
@@ -108,7 +108,7 @@ def update(
 
 
 def came_back(
-    run: Run,
+    run: DiagnosedRun,
     at: tuple[int, int, int, int],
     call: CallArguments,
     instead: Mapping[tuple[str, int], Array] | None,
@@ -130,9 +130,10 @@ def came_back(
             raise CannotBindError("what reads it is no module of PyTorch's own, or reads it with others")
         source = gradient_into(nodes, row, reader)
         own, module = (
-            Reader(run, (rank, step, each, round_), (), instead if each == row else None) for each in (row, reader)
+            RecordedNode(run, (rank, step, each, round_), (), instead if each == row else None)
+            for each in (row, reader)
         )
-        found, came = own.outputs(), Reader(run, (rank, step, source, round_))
+        found, came = own.outputs(), RecordedNode(run, (rank, step, source, round_))
         if 0 not in found or 0 not in (made := came.outputs()):
             raise CannotBindError(own.why_no_output() if 0 not in found else came.why_no_output())
         gradient = came.output(0, made[0])
@@ -149,7 +150,7 @@ def came_back(
             raise CannotBindError("shapes do not fit")
         if checks[0].wrong:
             doubt = call.doubt or ran.doubt
-            whole = expected.exact() if isinstance(expected, Probed) else expected
+            whole = expected.exact() if isinstance(expected, ProbedOutput) else expected
             if doubt or not fits_mostly(whole, out, SURELY_MEANT):
                 raise CannotBindError(doubt or "most of it does not fit: something else may have come to it")
         return OperatorCheck(kind, checks, own.nbytes + module.nbytes)
@@ -200,14 +201,14 @@ _GRADIENTS: Final = "Gradients/"
 """The prefixes of the names of backward nodes."""
 
 
-def forward_of(run: Run, rank: int, row: int) -> int:
+def forward_of(run: DiagnosedRun, rank: int, row: int) -> int:
     """The node of the forward pass that a node of the backward pass belongs to; -1 where there is none."""
     nodes = run.nodes(rank)
     name = nodes.names[row]
     return nodes.find(name.removeprefix(_GRADIENTS), nodes.graph_of(row).name) if name.startswith(_GRADIENTS) else -1
 
 
-def linear_gradient(reader: Reader, forward: int) -> OperatorCheck | NotChecked:
+def linear_gradient(reader: RecordedNode, forward: int) -> OperatorCheck | NotChecked:
     """Holds the gradient of a linear module's input against that of its output times the weight."""
     try:
         call = reader.run.arguments(reader.rank, reader.step, forward, reader.round)
@@ -217,7 +218,7 @@ def linear_gradient(reader: Reader, forward: int) -> OperatorCheck | NotChecked:
         found = reader.outputs()
         if not found:
             raise CannotBindError(reader.why_no_output())
-        module = Reader(reader.run, (reader.rank, reader.step, forward, reader.round))
+        module = RecordedNode(reader.run, (reader.rank, reader.step, forward, reader.round))
         came, values = reader.input(0), module.input(weight.slot)
         widest = min(reader.widest, module.widest)
         outputs = {slot: _narrowed(reader.output(slot, row), came) for slot, row in found.items() if slot == 0}

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tui_debugger.arrays import Array
-from tui_debugger.diagnose.runs.conversions import Conversion
+from tui_debugger.diagnose.runs.conversions import WeightConversion
 from tui_debugger.diagnose.runs.distance import Distance, distance, unit_of
 from tui_debugger.diagnose.runs.kinds import kind_of_difference
 from tui_debugger.diagnose.runs.scaled import Wide
@@ -61,7 +61,7 @@ def adapters(names: Iterable[str], others: Iterable[str]) -> list[Adapter]:
     return found
 
 
-def merged_weights(kept: Mapping[str, Array], other: Mapping[str, Array], side: int) -> Iterator[Conversion]:
+def merged_weights(kept: Mapping[str, Array], other: Mapping[str, Array], side: int) -> Iterator[WeightConversion]:
     """Yields the merged weights of a run, as far as values prove that they are.
 
     Args:
@@ -120,19 +120,19 @@ class _Merge:
         """Returns how far the weight is from what the base and its update make."""
         return distance(*self._both(factor), self._types)
 
-    def judged(self, factor: float) -> Conversion:
+    def judged(self, factor: float) -> WeightConversion:
         """Returns how the weight was merged, where the factor of most others is known."""
         of, apart, here, there = self._of, self.apart(factor), "BA"[self._side], "AB"[self._side]
         sources = of.base, of.down, of.up
         if _is_near(apart) and abs(self.factor - factor) <= self.unsure:
             text = f"made of {of.base} + {factor:.4g} × the product of {of.up} and {of.down}"
-            return Conversion(of.merged, sources, "", text, apart, self._side)
+            return WeightConversion(of.merged, sources, "", text, apart, self._side)
         if _is_near(self.apart(self.factor)):
             text = f"{of.merged} of {there} has its update {self.factor:.4g} times, most others {factor:.4g} times"
         else:
             kind = kind_of_difference(*self._both(factor), apart.unit)[1]
             text = f"{of.merged} of {there} is not what {of.base} of {here} and its update make: {kind}"
-        return Conversion(of.merged, sources, of.base, text, apart, self._side)
+        return WeightConversion(of.merged, sources, of.base, text, apart, self._side)
 
 
 def _is_near(found: Distance) -> bool:

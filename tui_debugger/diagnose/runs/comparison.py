@@ -11,12 +11,21 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.diagnose.ranks.layout import ParallelLayout, recorded_layout
-from tui_debugger.diagnose.run import Run, ranks_of
+from tui_debugger.diagnose.run import DiagnosedRun, ranks_of
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
-from tui_debugger.diagnose.runs.judge import Earlier, StepJudge
+from tui_debugger.diagnose.runs.judge import EarlierJudgements, StepJudge
 from tui_debugger.diagnose.runs.logged import logged_differences, saved_differences
 from tui_debugger.diagnose.runs.matching import Rule
-from tui_debugger.diagnose.runs.results import Finding, Judged, Judgement, Kind, Options, Place, RunsReport, StepReport
+from tui_debugger.diagnose.runs.results import (
+    DiffFinding,
+    DiffKind,
+    JudgedNode,
+    NodeJudgement,
+    Options,
+    RunsReport,
+    StepPlace,
+    StepReport,
+)
 from tui_debugger.diagnose.runs.step import Asked, Noise, RunTensors
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import PARAMETERS, Category, Progress, ProgressFn, no_progress
@@ -33,12 +42,12 @@ _MOST_DOUBTS: Final = 1000
 
 
 def compare_runs(
-    a: Run,
-    b: Run,
+    a: DiagnosedRun,
+    b: DiagnosedRun,
     options: Options | None = None,
     progress: ProgressFn = no_progress,
     *,
-    repeat: Run | None = None,
+    repeat: DiagnosedRun | None = None,
     so_far: Callable[[RunsReport], None] = lambda _: None,
 ) -> RunsReport:
     """Compares two runs.
@@ -57,17 +66,19 @@ def compare_runs(
     """
     options = options or Options()
     if repeat is None:
-        return _Comparison(a, b, options, progress).run(so_far)
+        return _TwoRunComparison(a, b, options, progress).run(so_far)
     kept = Options(only_steps=options.only_steps, only_ranks=options.only_ranks)
-    floor = _Comparison(a, repeat, kept, progress)
+    floor = _TwoRunComparison(a, repeat, kept, progress)
     floor.run(lambda _: None)
-    comparison = _Comparison(a, b, options, progress, floor.found)
+    comparison = _TwoRunComparison(a, b, options, progress, floor.found)
     comparison.notes += floor.noise_notes()
     return comparison.run(so_far)
 
 
-class _Comparison:
-    def __init__(self, a: Run, b: Run, options: Options, progress: ProgressFn, noise: Noise | None = None) -> None:
+class _TwoRunComparison:
+    def __init__(
+        self, a: DiagnosedRun, b: DiagnosedRun, options: Options, progress: ProgressFn, noise: Noise | None = None
+    ) -> None:
         self.runs = a, b
         self.noise = noise
         self.found: dict[tuple[int, int, int], Distance] = {}
@@ -76,7 +87,7 @@ class _Comparison:
         self.doubts: list[str] = []
         self._alone: dict[tuple[str, int], list[int]] = {}
         """Ranks by what only one run has: which run, and the step."""
-        self.findings: list[Finding] = []
+        self.findings: list[DiffFinding] = []
         self.steps: list[StepReport] = []
         self.asked = 0
         self.apart: set[Group] = set()
@@ -85,7 +96,7 @@ class _Comparison:
     def run(self, so_far: Callable[[RunsReport], None]) -> RunsReport:
         groups = self._groups()
         places = {
-            Place(one[0], other[0], *steps): (one, other)
+            StepPlace(one[0], other[0], *steps): (one, other)
             for one, other in groups
             for steps in self._steps(one[0], other[0])
         }
@@ -101,7 +112,7 @@ class _Comparison:
             steps = [place[2:] for place, of in places.items() if of == group]
             for each, both in self._staged(group, steps):
                 files[each] = both
-                places.update({Place(each[0][0], each[1][0], *pair): each for pair in steps})
+                places.update({StepPlace(each[0][0], each[1][0], *pair): each for pair in steps})
         self.asked = len(places)
         judges: dict[Group, StepJudge] = {}
         turn = {place: number for number, place in enumerate(sorted(places, key=lambda each: each.step_a))}
@@ -111,7 +122,7 @@ class _Comparison:
             self.progress(Progress(number, len(places), f"step {place.step_a}{so_late}"))
             group = places[place]
             others = [each for of, each in judges.items() if of != group]
-            earlier = Earlier(judges.get(group), others, self.noise)
+            earlier = EarlierJudgements(judges.get(group), others, self.noise)
             files[group] = self._left(files[group], place)
             judge = StepJudge(Asked(files[group], place, self.options, self.progress), earlier)
             self.steps.append(replace(judge.report(), ranks=group))
@@ -147,7 +158,9 @@ class _Comparison:
                 return
             place = next(step.place for step in reversed(self.steps) if step.place[:2] == ranks)
             both = (first.name, first.name), (None, None)
-            self.findings.append(Finding(Kind.LOGGED, place, 0.0, -1, -1, *both[0], both[1], None, text=first.text))
+            self.findings.append(
+                DiffFinding(DiffKind.LOGGED, place, 0.0, -1, -1, *both[0], both[1], None, text=first.text)
+            )
             return
 
     def _compare_saved_numbers(self) -> None:
@@ -166,10 +179,12 @@ class _Comparison:
             if self.findings:
                 self.notes.append(f"{name} at step {place.step_a}: {text}")
                 return
-            self.findings.append(Finding(Kind.SAVED, place, 0.0, -1, -1, name, name, (None, None), None, text=text))
+            self.findings.append(
+                DiffFinding(DiffKind.SAVED, place, 0.0, -1, -1, name, name, (None, None), None, text=text)
+            )
             return
 
-    def _when(self, found: Finding) -> tuple[int, bool, float, int]:
+    def _when(self, found: DiffFinding) -> tuple[int, bool, float, int]:
         """Returns what findings are sorted by: the step, the forward pass before the backward one, the order in it."""
         side, row = (0, found.row_a) if found.row_a >= 0 else (1, found.row_b)
         nodes = self.runs[side].nodes(found.place[side])
@@ -278,7 +293,7 @@ class _Comparison:
                 covered |= names
         return found
 
-    def _left(self, files: tuple[RunTensors, RunTensors], place: Place) -> tuple[RunTensors, RunTensors]:
+    def _left(self, files: tuple[RunTensors, RunTensors], place: StepPlace) -> tuple[RunTensors, RunTensors]:
         """Notes which nodes of a step other stages have already been compared with."""
         for side, of in enumerate(files):
             if files[1 - side].only is not None:
@@ -317,7 +332,7 @@ class _Comparison:
                     each
                     for each in self.findings
                     if each.place != step.place
-                    or each.kind is not Kind.REGION
+                    or each.kind is not DiffKind.REGION
                     or (each.row_a, each.row_b)[side] not in every - matched[place]
                 ]
 
@@ -462,7 +477,7 @@ class _Comparison:
             for name, why in step.failed:
                 self.doubts.append(f"{where}: {name}: {why}")
             for judged in step.judged:
-                if judged.judgement is Judgement.UNPROVEN and not judged.match.doubtful:
+                if judged.judgement is NodeJudgement.UNPROVEN and not judged.match.doubtful:
                     self.doubts.append(
                         f"{where}: {self._name(step, judged)} differs, and not all of its inputs are known"
                     )
@@ -521,7 +536,7 @@ class _Comparison:
         for step in self.steps:
             yield from step.compared.items()
 
-    def _name(self, step: StepReport, judged: Judged) -> str:
+    def _name(self, step: StepReport, judged: JudgedNode) -> str:
         return self.runs[0].nodes(step.place.rank_a).names[judged.match.a]
 
 

@@ -61,7 +61,7 @@ class _Name(NamedTuple):
         return (*self.template.split("*")[: at + 1], self.template.partition(OF_RANK)[2])
 
 
-class _Source(NamedTuple):
+class _SourceRow(NamedTuple):
     """A row of a weight, told from the weight that it is for.
 
     Attributes:
@@ -77,7 +77,7 @@ class _Source(NamedTuple):
     row: int
 
 
-class _Place(NamedTuple):
+class _RowPlace(NamedTuple):
     name: str
     swapped: bool
     row: int
@@ -93,12 +93,12 @@ class Learned:
         turned: some that are not square are transposed.
     """
 
-    layouts: dict[tuple[str, str, tuple[int, ...]], tuple[bool, list[_Source | None]]] = field(default_factory=dict)
+    layouts: dict[tuple[str, str, tuple[int, ...]], tuple[bool, list[_SourceRow | None]]] = field(default_factory=dict)
     turned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Conversion:
+class WeightConversion:
     """A weight of one run that weights of the other one make.
 
     Attributes:
@@ -130,7 +130,7 @@ def conversions(
     fp8: tuple[str, str] = ("", ""),
     scales: Mapping[str, Wide] | None = None,
     learned: Learned | None = None,
-) -> list[Conversion]:
+) -> list[WeightConversion]:
     """Returns which weights of one run are made of which of the other, as far as values prove it.
 
     A weight of which only some rows are found is in no result: neither is what is made of it.
@@ -176,8 +176,8 @@ class _Conversions:
         self.learned = Learned()
         types = {name_of(each.dtype): each.dtype for each in (*a.values(), *b.values()) if each.dtype.kind not in "biu"}
         self.coarse = types[max(types, key=lambda name: (unit_of((name,)), name))] if types else None
-        self.places: dict[int, list[_Place]] = defaultdict(list)
-        self.layouts: dict[str, list[_Source | None] | None] = {}
+        self.places: dict[int, list[_RowPlace]] = defaultdict(list)
+        self.layouts: dict[str, list[_SourceRow | None] | None] = {}
         self.by_name = {parsed(name): name for name in a}
         self.vectors: dict[bytes, list[str]] = defaultdict(list)
         self.used: dict[str, set[tuple[bool, int]]] = defaultdict(set)
@@ -189,15 +189,15 @@ class _Conversions:
                     self.vectors[content].append(name)
                     (row,) = digests(array[np.newaxis], self.coarse, signs=any(fp8)).rows  # it may be one of a stack
                     if row is not None:
-                        self.places[row].append(_Place(name, False, 0))
+                        self.places[row].append(_RowPlace(name, False, 0))
                 continue
             both = digests(array, self.coarse, signs=any(fp8))
             for swapped, of in ((False, both.rows), (True, both.columns)):
                 for row, digest in enumerate(of):
                     if digest is not None:
-                        self.places[digest].append(_Place(name, swapped, row))
+                        self.places[digest].append(_RowPlace(name, swapped, row))
 
-    def found(self, learned: Learned) -> list[Conversion]:
+    def found(self, learned: Learned) -> list[WeightConversion]:
         """Returns the conversions that are proven; what other ranks have taught may be learned, and is added to."""
         self.learned = learned
         self.learned.turned |= any(map(self._is_turned, self.digests))
@@ -219,7 +219,7 @@ class _Conversions:
         whole += self._constant(whole) if whole or self.learned.layouts else ()
         return [*whole, *self._left(whole)] if whole else []
 
-    def _constant(self, found: Sequence[Conversion]) -> Iterator[Conversion]:
+    def _constant(self, found: Sequence[WeightConversion]) -> Iterator[WeightConversion]:
         """Yields norms of one value, such as new ones, of which each layer has as many in both runs.
 
         Other constants prove nothing: zeros may be of any bias.
@@ -242,9 +242,9 @@ class _Conversions:
                 for pair in zip(sources, names, strict=True)
             ):
                 text = f"made of {source} or of another one with the same values"
-                yield Conversion(name, (source,), "", text, distance(self.a[source], self.b[name]))
+                yield WeightConversion(name, (source,), "", text, distance(self.a[source], self.b[name]))
 
-    def _left(self, found: Sequence[Conversion]) -> Iterator[Conversion]:
+    def _left(self, found: Sequence[WeightConversion]) -> Iterator[WeightConversion]:
         """Yields weights that are left, and are others of the same layer times a number; or that are the last ones."""
         used = {name for each in found for name in (each.made, *each.sources)}
         names = [[name for name in sorted(of) if name not in used] for of in (self.a, self.b)]
@@ -266,7 +266,7 @@ class _Conversions:
                     if one.shape != self.b[name].shape:
                         both = (one, other) if self.sides == "AB" else (other, one)
                         text += f": {kind_of_difference(*both, unit_of(types))[1]}"
-                    yield Conversion(name, (source,), source, text, distance(one, other, types))
+                    yield WeightConversion(name, (source,), source, text, distance(one, other, types))
                     names[0].remove(source)
                     break
 
@@ -318,7 +318,7 @@ class _Conversions:
         """Returns the numbers in a name of the second run, as the first one counts."""
         return self._shifted(parsed(name), self.shifts)
 
-    def _of_group(self, names: Sequence[str]) -> Iterator[Conversion]:
+    def _of_group(self, names: Sequence[str]) -> Iterator[WeightConversion]:
         """Yields the conversions to weights of one name but for its numbers."""
         shapes = {self.b[name].shape for name in names}
         if len(shapes) > 1:
@@ -328,7 +328,7 @@ class _Conversions:
         vectors = self.b[names[0]].ndim < 2
         template = parsed(names[0]).template
         for swapped in (False,) if vectors else (False, True):
-            places: dict[str, Sequence[_Place | None]] = {
+            places: dict[str, Sequence[_RowPlace | None]] = {
                 name: [None] * len(self.b[name])
                 if vectors
                 else self._located(name, self.digests[name].columns if swapped else self.digests[name].rows)
@@ -350,15 +350,15 @@ class _Conversions:
                     yield conversion
             return
 
-    def _is_at_home(self, name: str, place: _Place | None) -> bool:
+    def _is_at_home(self, name: str, place: _RowPlace | None) -> bool:
         """Tells whether a row of a weight is of the same layer: others alone prove nothing of it."""
         if place is None:
             return False
         return all(own == there for own, there in zip(self._numbers(name), parsed(place.name).numbers, strict=False))
 
     def _learned(
-        self, names: Sequence[str], sources: list[_Source | None] | None, *, swapped: bool
-    ) -> list[_Source | None] | None:
+        self, names: Sequence[str], sources: list[_SourceRow | None] | None, *, swapped: bool
+    ) -> list[_SourceRow | None] | None:
         """Returns what the rows of weights are made of, where one weight alone does not prove it: as on other ranks."""
         name, shape = names[0], self.b[names[0]].shape
         key = self.sides, parsed(name).template.partition(OF_RANK)[0], shape
@@ -380,7 +380,7 @@ class _Conversions:
         self.learned.layouts.setdefault(key, (swapped, sources))
         return sources
 
-    def _as_named(self, name: str, sources: list[_Source | None]) -> list[_Source | None] | None:
+    def _as_named(self, name: str, sources: list[_SourceRow | None]) -> list[_SourceRow | None] | None:
         """Returns the sources of a weight that one weight makes, where names do not say another one; else these.
 
         What both runs have by one name is the same weight, and no key is a value; None where only such words tell.
@@ -395,7 +395,7 @@ class _Conversions:
         words = [_USUAL_ORDER.search(each) for each in (own, template)]
         return sources if None in words or _place_of(own) == _place_of(template) else None
 
-    def _takes_wholes(self, sources: Sequence[_Source | None], name: str) -> bool:
+    def _takes_wholes(self, sources: Sequence[_SourceRow | None], name: str) -> bool:
         """Tells whether a weight is made of all rows of others: then it is no part of a rank."""
         rows: dict[tuple[str | None, bool], set[int]] = defaultdict(set)
         for each in sources:
@@ -406,7 +406,7 @@ class _Conversions:
             for (whole, turned), own in rows.items()
         )
 
-    def _of_vectors(self, template: str, names: Sequence[str]) -> list[_Source | None] | None:
+    def _of_vectors(self, template: str, names: Sequence[str]) -> list[_SourceRow | None] | None:
         """Returns what vectors are made of: as the weights beside them, or whole ones. One number proves nothing."""
         count = len(self.b[names[0]])
         head, _, last = template.rpartition("bias")
@@ -426,18 +426,18 @@ class _Conversions:
         if not votes or count < _LEAST:
             return None
         source, inner = votes.most_common(1)[0][0]
-        return [_Source(source, inner, False, row) for row in range(count)]
+        return [_SourceRow(source, inner, False, row) for row in range(count)]
 
     def _content(self, vector: Array) -> bytes:
         """Returns the elements of a vector as the coarser type has them; nothing of elements that are all alike."""
         cast = vector if self.coarse is None or vector.dtype.kind in "biu" else vector.astype(self.coarse)
         return b"" if not cast.size or bool((cast == cast[0]).all()) else cast.tobytes()
 
-    def _located(self, name: str, rows: Sequence[int | None]) -> list[_Place | None]:
+    def _located(self, name: str, rows: Sequence[int | None]) -> list[_RowPlace | None]:
         """Returns where the first run has each row of a weight; of several places the one behind the last row."""
         own = self._numbers(name)
-        found: list[_Place | None] = []
-        last: _Place | None = None
+        found: list[_RowPlace | None] = []
+        last: _RowPlace | None = None
         for digest in rows:
             places = self.places.get(digest, []) if digest is not None else []
             following = [each for each in places if last is not None and each == last._replace(row=last.row + 1)]
@@ -446,7 +446,9 @@ class _Conversions:
             found.append(last)
         return found
 
-    def _agreed(self, places: Mapping[str, Sequence[_Place | None]], *, swapped: bool) -> list[_Source | None] | None:
+    def _agreed(
+        self, places: Mapping[str, Sequence[_RowPlace | None]], *, swapped: bool
+    ) -> list[_SourceRow | None] | None:
         """Returns what each row is made of, by most of the weights; None where too little of it is known."""
         count = len(next(iter(places.values())))
         found = [[self._source(name, place) for place in of] for name, of in places.items()]
@@ -464,14 +466,14 @@ class _Conversions:
         stack = self._in_stack(filled, next(iter(places)))
         return stack or (filled if _in_order(filled) else None)  # one shuffled weight proves no layout
 
-    def _source(self, name: str, place: _Place | None) -> _Source | None:
+    def _source(self, name: str, place: _RowPlace | None) -> _SourceRow | None:
         """Returns where a row of a weight is from, told from that weight."""
         if place is None:
             return None
         template, numbers = parsed(place.name)
-        return _Source(template, numbers[len(parsed(name).numbers) :], place.swapped, place.row)
+        return _SourceRow(template, numbers[len(parsed(name).numbers) :], place.swapped, place.row)
 
-    def _in_stack(self, sources: Sequence[_Source | None], name: str) -> list[_Source | None] | None:
+    def _in_stack(self, sources: Sequence[_SourceRow | None], name: str) -> list[_SourceRow | None] | None:
         """Returns what a stack of layers is made of, by most of its layers; None of what is no stack.
 
         The layers stand in the order of their numbers, and all are made alike.
@@ -493,14 +495,16 @@ class _Conversions:
         if not all(votes):
             return None
         most = [each.most_common(1)[0][0] for each in votes]
-        made: list[_Source | None] = [_Source(of, inner, swapped, row) for inner in layers for of, swapped, row in most]
+        made: list[_SourceRow | None] = [
+            _SourceRow(of, inner, swapped, row) for inner in layers for of, swapped, row in most
+        ]
         return made if all(each and self._name(each, own) for each in made) else None
 
-    def _padded(self, sources: list[_Source | None], known: int) -> list[_Source | None] | None:
+    def _padded(self, sources: list[_SourceRow | None], known: int) -> list[_SourceRow | None] | None:
         """Lets rows at the end be padding, where all before are known."""
         return sources if all(each is not None for each in sources[:known]) else None
 
-    def _filled(self, sources: list[_Source | None], name: str) -> list[_Source | None]:
+    def _filled(self, sources: list[_SourceRow | None], name: str) -> list[_SourceRow | None]:
         """Gives rows that were not found to the one weight beside that has as many rows left."""
         for row in range(1, len(sources)):
             before = sources[row - 1]
@@ -516,7 +520,7 @@ class _Conversions:
             sources[row] = source
         return sources
 
-    def _left_for(self, sources: Sequence[_Source | None], missing: Sequence[int], name: str) -> list[_Source]:
+    def _left_for(self, sources: Sequence[_SourceRow | None], missing: Sequence[int], name: str) -> list[_SourceRow]:
         """Returns the rows that are left for some that were not found; none where several weights have as many left."""
         own = self._numbers(name)
         used: dict[tuple[str, tuple[int, ...]], set[int]] = defaultdict(set)
@@ -524,7 +528,7 @@ class _Conversions:
             if each is not None:
                 used[each.template, each.inner].add(each.row)
         swapped = Counter(each.swapped for each in sources if each is not None).most_common(1)[0][0]
-        fits: list[list[_Source]] = []
+        fits: list[list[_SourceRow]] = []
         for (template, numbers), whole in self.by_name.items():
             if numbers[: len(own)] != own[: len(numbers)]:
                 continue
@@ -532,7 +536,7 @@ class _Conversions:
             rows, width = rows_and_width(self.a[whole], swapped=swapped)
             left = [row for row in range(rows) if row not in used.get((template, inner), ())]
             if len(left) == len(missing) and width == rows_and_width(self.b[name], swapped=False)[1]:
-                fits.append([_Source(template, inner, swapped, row) for row in left])
+                fits.append([_SourceRow(template, inner, swapped, row) for row in left])
         begun = [each for each in fits if (each[0].template, each[0].inner) in used]
         alike = [each for each in fits if each[0].template in {template for template, _ in used}]
         chosen = next((each for each in (begun, alike, fits) if len(each) == 1), [])
@@ -542,14 +546,14 @@ class _Conversions:
         end = rows_and_width(self.a[whole_name], swapped=last.swapped)[0] if whole_name else 0
         return [last._replace(row=row) for row in range(last.row + 1, end)][: len(missing)]  # padding may follow
 
-    def _name(self, source: _Source, own: Sequence[int]) -> str | None:
+    def _name(self, source: _SourceRow, own: Sequence[int]) -> str | None:
         """Returns the weight of the first run that a row should be of."""
         outer = source.template.count("*") - len(source.inner)
         return self.by_name.get(_Name(source.template, (*own[:outer], *source.inner)))
 
     def _made(
-        self, name: str, sources: Sequence[_Source | None], places: Sequence[_Place | None], *, swapped: bool
-    ) -> Conversion | None:
+        self, name: str, sources: Sequence[_SourceRow | None], places: Sequence[_RowPlace | None], *, swapped: bool
+    ) -> WeightConversion | None:
         """Holds a weight against what it should be; None where the first run lacks some of that."""
         own, rows = self._numbers(name), rows_of(self.b[name], swapped=swapped)
         expected = np.empty_like(rows)
@@ -580,7 +584,7 @@ class _Conversions:
         how = f"made of {', '.join(names)}{', transposed' if turned else ''}"
         apart = self._apart(expected, rows, names)
         if self._is_near(apart, expected, rows):
-            return Conversion(name, names, "", how, apart, turned=turned)
+            return WeightConversion(name, names, "", how, apart, turned=turned)
         for each in names:
             own_rows = [row for row, whole in enumerate(of) if whole == each]
             part = self._apart(expected[own_rows], rows[own_rows], names)
@@ -588,8 +592,8 @@ class _Conversions:
                 text = self._wrong_text(
                     name, each, expected[own_rows], rows[own_rows], [places[row] for row in own_rows]
                 )
-                return Conversion(name, names, each, text, part, turned=turned)
-        return Conversion(name, names, names[0], "values differ", apart)
+                return WeightConversion(name, names, each, text, part, turned=turned)
+        return WeightConversion(name, names, names[0], "values differ", apart)
 
     def _is_near(self, apart: Distance, expected: Array, held: Array) -> bool:
         """Tells whether rounding explains a distance; the rounding of others hides no single wrong element."""
@@ -609,7 +613,9 @@ class _Conversions:
             return meant_apart(both[0], both[1]).distance
         return distance(expected, held, (name_of(self.a[names[0]].dtype), name_of(held.dtype)))
 
-    def _wrong_text(self, name: str, source: str, expected: Array, held: Array, places: Sequence[_Place | None]) -> str:
+    def _wrong_text(
+        self, name: str, source: str, expected: Array, held: Array, places: Sequence[_RowPlace | None]
+    ) -> str:
         """Returns how the part of a weight is wrong that should be of one source."""
         here, there = self.sides[0], self.sides[1]
         if expected.shape[0] == expected.shape[1]:
@@ -628,7 +634,7 @@ class _Conversions:
         kind = kind_of_difference(*both, unit_of((name_of(expected.dtype), name_of(held.dtype))))[1]
         return f"the part of {name} of {there} that {source} of {here} makes: {kind}"
 
-    def _whole_only(self, made: list[Conversion]) -> list[Conversion]:
+    def _whole_only(self, made: list[WeightConversion]) -> list[WeightConversion]:
         """Leaves out what is made of weights of which rows are nowhere in the second run, unless these are padding."""
         short = {
             name
@@ -655,7 +661,7 @@ def _some(of: Sequence[int | None]) -> Sequence[int | None]:
     return of[:: max(len(of) // _MOST_ASKED, 1)]
 
 
-def _oddness(sources: Sequence[_Source | None], *, swapped: bool) -> int:
+def _oddness(sources: Sequence[_SourceRow | None], *, swapped: bool) -> int:
     """Returns how many rows of a weight are not as they usually are: not transposed, in order, gate before up."""
     last: dict[tuple[str, tuple[int, ...]], int] = {}
     first: dict[tuple[int, ...], int] = {}
@@ -672,7 +678,7 @@ def _oddness(sources: Sequence[_Source | None], *, swapped: bool) -> int:
     return odd
 
 
-def _order(sources: Sequence[_Source | None]) -> list[tuple[str, bool]]:
+def _order(sources: Sequence[_SourceRow | None]) -> list[tuple[str, bool]]:
     """Returns the sources of rows in the order of their first rows, and whether they are transposed."""
     return list(dict.fromkeys((each.template, each.swapped) for each in sources if each is not None))
 
@@ -692,7 +698,7 @@ def _span(rows: list[int]) -> slice | list[int]:
     return slice(rows[0], rows[-1] + 1) if rows == list(range(rows[0], rows[0] + len(rows))) else rows
 
 
-def _in_order(sources: Sequence[_Source | None]) -> bool:
+def _in_order(sources: Sequence[_SourceRow | None]) -> bool:
     """Tells whether all rows of each weight stand in their order."""
     last: dict[tuple[object, ...], int] = {}
     for each in sources:

@@ -22,19 +22,19 @@ from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
 from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Distance, error_over_expected
-from tui_debugger.diagnose.runs.matching import GRADIENTS, Match
+from tui_debugger.diagnose.runs.matching import GRADIENTS, NodeMatch
 from tui_debugger.diagnose.runs.other_ranks import OtherRanks
 from tui_debugger.diagnose.runs.rescaled import without_rescaled
 from tui_debugger.diagnose.runs.results import (
     COVERED,
     NO_OUTPUT,
-    Finding,
-    Judged,
-    Judgement,
-    Kind,
+    DiffFinding,
+    DiffKind,
+    JudgedNode,
+    NodeJudgement,
     StepReport,
 )
-from tui_debugger.diagnose.runs.step import Asked, Entry, Feed, Noise, PairKey
+from tui_debugger.diagnose.runs.step import Asked, Feed, NodePair, Noise, PairKey
 from tui_debugger.diagnose.runs.unmatched import BLAMED
 from tui_debugger.diagnose.runs.updates import ParameterCauses
 from tui_debugger.graph.categories import (
@@ -63,7 +63,7 @@ _GRADIENT: Final = re.compile(r"Grad(?=#\d+$|$)")
 _NO_INPUTS: Final = "it differs by more than anything before it; what goes into it was not recorded"
 
 
-class Earlier(NamedTuple):
+class EarlierJudgements(NamedTuple):
     """The judgements of earlier steps.
 
     Attributes:
@@ -77,7 +77,7 @@ class Earlier(NamedTuple):
     noise: Noise | None = None
 
 
-class _Given(NamedTuple):
+class _NodeInputs(NamedTuple):
     """The inputs of a node in both runs.
 
     Attributes:
@@ -105,7 +105,7 @@ def _far(distance: Distance) -> float:
 class StepJudge(ParameterCauses):
     """Judges one step of one rank."""
 
-    def __init__(self, asked: Asked, earlier: Earlier) -> None:
+    def __init__(self, asked: Asked, earlier: EarlierJudgements) -> None:
         super().__init__(asked, earlier.before)
         self.before: StepJudge | None = earlier.before
         self.others = earlier.others
@@ -144,7 +144,7 @@ class StepJudge(ParameterCauses):
         self._name_first_known(judged, entries)
         judged = self._without_rescaled(judged)
         agreed, covered = self.covered(judged)
-        unjudged = Judgement.NOT_COMPARED
+        unjudged = NodeJudgement.NOT_COMPARED
         judged = [
             replace(each, why=COVERED)
             if each.judgement is unjudged and each.why != NO_OUTPUT and each.match.a in covered
@@ -157,14 +157,14 @@ class StepJudge(ParameterCauses):
         told = self.place, tuple(judged), one_sided, dict(compared), failed, doubtful
         return StepReport(*told, joined=joined, converted=tuple(self.converted), covered=bare)
 
-    def _name_first_known(self, judged: Sequence[Judged], entries: Sequence[Entry]) -> None:
+    def _name_first_known(self, judged: Sequence[JudgedNode], entries: Sequence[NodePair]) -> None:
         """Makes NaN or infinities of one run only a finding, though not all that went into the node is known.
 
         They are no rounding of what is unknown. Only the first is named, and only where nothing else was found yet.
         """
         before = self.before
         self.found_before = before is not None and (before.found_before or bool(before.findings))
-        odd = [each for each in judged if each.judgement is Judgement.UNPROVEN and each.worst and each.worst.odd]
+        odd = [each for each in judged if each.judgement is NodeJudgement.UNPROVEN and each.worst and each.worst.odd]
         if self.findings or self.found_before or not odd:
             return
         first = odd[0]
@@ -172,19 +172,19 @@ class StepJudge(ParameterCauses):
         at = next((one, other) for slot, one, other in entry.outputs if slot == first.slot)
         text = "NaN or infinities in one run only: the first known ones, not all that goes into it was recorded"
         self.findings.append(
-            self._finding(Kind.INPUT, entry, at, first.worst, given=first.dx, times=first.times, text=text)
+            self._finding(DiffKind.INPUT, entry, at, first.worst, given=first.dx, times=first.times, text=text)
         )
 
-    def _without_rescaled(self, judged: list[Judged]) -> list[Judged]:
+    def _without_rescaled(self, judged: list[JudgedNode]) -> list[JudgedNode]:
         """Takes back findings of gradients that are those of the first run times one factor for all of them."""
         names = self.flows[0].nodes.names
         gradients = {gradient_of(names[row]) for row in self.matching.to_b if self.sides[0].is_parameter(row)}
-        found = [each for each in self.findings if each.kind is Kind.INTRODUCED and each.name in gradients]
+        found = [each for each in self.findings if each.kind is DiffKind.INTRODUCED and each.name in gradients]
         kept = without_rescaled(found, (self.files[0].run, self.files[1].run))
         rows = {each.row_a for each in found} - {each.row_a for each in kept}
         if rows:
             self.findings = [each for each in self.findings if each not in found] + kept
-        passed = Judgement.INHERITED
+        passed = NodeJudgement.INHERITED
         return [replace(each, judgement=passed) if each.match.a in rows else each for each in judged]
 
     def forget(self) -> None:
@@ -194,7 +194,7 @@ class StepJudge(ParameterCauses):
             self.before.before = None
 
     def _failed(
-        self, entries: Sequence[Entry], agreed: set[int], covered: set[int]
+        self, entries: Sequence[NodePair], agreed: set[int], covered: set[int]
     ) -> tuple[tuple[tuple[str, str], ...], int]:
         """Returns what could not be compared and why, and how many tensors needed not be."""
         found: dict[str, str] = {}
@@ -234,10 +234,10 @@ class StepJudge(ParameterCauses):
             found[behind[0]] += f", and so do {plural(len(behind) - 1, 'tensor')} behind it"
         return tuple(found.items()), len(bare)
 
-    def _other_shape_is_found(self, entry: Entry) -> bool:
+    def _other_shape_is_found(self, entry: NodePair) -> bool:
         """Tells whether a finding says already that a parameter has another shape in the other run."""
         return any(
-            each.kind is Kind.PARAMETER
+            each.kind is DiffKind.PARAMETER
             and each.row_a == entry.match.a
             and each.distance is not None
             and not each.distance.compared
@@ -257,7 +257,7 @@ class StepJudge(ParameterCauses):
                     found[holder.row] = row
         return found
 
-    def _judge(self, entry: Entry, updates: Mapping[int, int]) -> Judged:
+    def _judge(self, entry: NodePair, updates: Mapping[int, int]) -> JudgedNode:
         match, a = entry.match, entry.match.a
         outputs = [(slot, found) for slot, one, other in entry.outputs if (found := self.distance(one, other))]
         compared = [(slot, found) for slot, found in outputs if found.compared]
@@ -265,13 +265,13 @@ class StepJudge(ParameterCauses):
             return self._judge_parameter(entry, compared)
         given = self._given(entry)
         if self.sides[0].is_parameter(a):
-            given = _Given(max(given.dx, self.dx_of.get(updates[a], math.inf)), given.element, given.unit, False)
+            given = _NodeInputs(max(given.dx, self.dx_of.get(updates[a], math.inf)), given.element, given.unit, False)
         self.dx_of[a] = given.dx
         outputs, why = self._finish(entry, outputs, given)
         compared = [(slot, found) for slot, found in outputs if found.compared]
         if not compared:
             why = outputs[0][1].why if outputs else NO_OUTPUT
-            return Judged(match, Judgement.NOT_COMPARED, entry.order, given.dx, 0.0, 0.0, None, why=why)
+            return JudgedNode(match, NodeJudgement.NOT_COMPARED, entry.order, given.dx, 0.0, 0.0, None, why=why)
         given = given._replace(unit=max(given.unit, *(found.unit for _, found in compared)))
         slot, worst = max(compared, key=lambda each: self._times(entry, each[1], given))
         self.dy_of[a] = dy = max(found.relative for _, found in compared)
@@ -280,23 +280,23 @@ class StepJudge(ParameterCauses):
         wrong = -1
         if (times > SUSPICIOUS or why) and self.options.tolerance is None:
             judgement, wrong = self._recomputed(entry, judgement, slot, worst)
-        if judgement is Judgement.UNPROVEN and self._diverges(entry, worst, times):
-            judgement = Judgement.INHERITED
+        if judgement is NodeJudgement.UNPROVEN and self._diverges(entry, worst, times):
+            judgement = NodeJudgement.INHERITED
         self.most = max(self.most, dy if math.isfinite(dy) else 0.0)
         self.odd = self.odd or bool(worst.odd)
-        if judgement is Judgement.INTRODUCED and self.reads_nothing_known(entry):
-            judgement = Judgement.UNPROVEN
-        if judgement is Judgement.INTRODUCED and is_collective(self.flows[0].nodes.op_type(a)):
+        if judgement is NodeJudgement.INTRODUCED and self.reads_nothing_known(entry):
+            judgement = NodeJudgement.UNPROVEN
+        if judgement is NodeJudgement.INTRODUCED and is_collective(self.flows[0].nodes.op_type(a)):
             judgement = self._after_exchange(a)
-        if judgement is Judgement.INTRODUCED and self._changed_parameter(entry, slot, worst):
-            judgement = Judgement.INHERITED
-        if judgement is Judgement.INTRODUCED:
+        if judgement is NodeJudgement.INTRODUCED and self._changed_parameter(entry, slot, worst):
+            judgement = NodeJudgement.INHERITED
+        if judgement is NodeJudgement.INTRODUCED:
             finding = self._introduced(entry, slot, worst, given.dx, times)
             self.findings.append(replace(finding, side=wrong))
-        return Judged(match, judgement, entry.order, given.dx, dy, times, worst, slot, why)
+        return JudgedNode(match, judgement, entry.order, given.dx, dy, times, worst, slot, why)
 
     def _finish(
-        self, entry: Entry, outputs: list[tuple[int, Distance]], given: _Given
+        self, entry: NodePair, outputs: list[tuple[int, Distance]], given: _NodeInputs
     ) -> tuple[list[tuple[int, Distance]], str]:
         """Returns the outputs as they are where both runs have done the same.
 
@@ -328,28 +328,30 @@ class StepJudge(ParameterCauses):
                     return [(slot, found)], f"compared with what {name} of {'AB'[side]} makes of it"
         return outputs, ""
 
-    def _judgement(self, entry: Entry, given: _Given, times: float, worst: Distance) -> Judgement:
+    def _judgement(self, entry: NodePair, given: _NodeInputs, times: float, worst: Distance) -> NodeJudgement:
         if not worst.relative:
-            return Judgement.SAME
+            return NodeJudgement.SAME
         if times <= INTRODUCED:
-            return Judgement.ROUNDING if worst.relative <= INTRODUCED * given.unit else Judgement.INHERITED
+            return NodeJudgement.ROUNDING if worst.relative <= INTRODUCED * given.unit else NodeJudgement.INHERITED
         if entry.match.a in self.containers[0] or entry.match.b in self.containers[1]:
-            return Judgement.INSIDE
+            return NodeJudgement.INSIDE
         if (
             (given.vague and not worst.odd)
             or (worst.exact and given.dx > 0)
             or self._is_lenient(entry, given.dx, worst)
         ):
-            return Judgement.INHERITED
-        return Judgement.UNPROVEN if given.unknown else Judgement.INTRODUCED
+            return NodeJudgement.INHERITED
+        return NodeJudgement.UNPROVEN if given.unknown else NodeJudgement.INTRODUCED
 
-    def _recomputed(self, entry: Entry, judgement: Judgement, slot: int, worst: Distance) -> tuple[Judgement, int]:
+    def _recomputed(
+        self, entry: NodePair, judgement: NodeJudgement, slot: int, worst: Distance
+    ) -> tuple[NodeJudgement, int]:
         """Returns what a node is after both sides were recomputed from their own inputs, and which side is wrong.
 
         Where one side is wrong the difference begins here, whatever is known of its inputs. Where both are right it
         does not, unless they were asked for something else: other arguments, or random numbers.
         """
-        if judgement is Judgement.INSIDE or not self._is_operator(entry):
+        if judgement is NodeJudgement.INSIDE or not self._is_operator(entry):
             return judgement, -1
         checks = [
             [
@@ -362,7 +364,7 @@ class StepJudge(ParameterCauses):
         ]
         wrong = [any(isinstance(each, OperatorCheck) and each.wrong for each in of) for of in checks]
         if wrong[0] != wrong[1]:
-            return Judgement.INTRODUCED, wrong.index(True)
+            return NodeJudgement.INTRODUCED, wrong.index(True)
         judged = [
             all(isinstance(each, OperatorCheck) and slot in {output.slot for output in each.outputs} for each in of)
             for of in checks
@@ -370,23 +372,23 @@ class StepJudge(ParameterCauses):
         update = update_of(self.flows[0].nodes.op_type(entry.match.a)) is not None  # judged by what it wrote over
         if update or any(wrong) or not all(judged) or self._is_random(entry) or self._other_arguments(entry):
             return judgement, -1
-        if judgement in {Judgement.INTRODUCED, Judgement.UNPROVEN} and math.isfinite(worst.relative):
-            return Judgement.INHERITED, -1
+        if judgement in {NodeJudgement.INTRODUCED, NodeJudgement.UNPROVEN} and math.isfinite(worst.relative):
+            return NodeJudgement.INHERITED, -1
         return judgement, -1
 
-    def _after_exchange(self, row: int) -> Judgement:
+    def _after_exchange(self, row: int) -> NodeJudgement:
         """Returns what a collective operation is that makes more than it was given on this rank."""
         runs = self.files[0].run, self.files[1].run
         alike = OtherRanks(runs, self.place, self.progress).put_in_alike(self.flows[0], row)
-        return {True: Judgement.INTRODUCED, False: Judgement.INHERITED, None: Judgement.UNPROVEN}[alike]
+        return {True: NodeJudgement.INTRODUCED, False: NodeJudgement.INHERITED, None: NodeJudgement.UNPROVEN}[alike]
 
-    def _is_operator(self, entry: Entry) -> bool:
+    def _is_operator(self, entry: NodePair) -> bool:
         return not (self.sides[0].is_parameter(entry.match.a) or self.sides[0].backward(entry.match.a))
 
-    def _is_random(self, entry: Entry) -> bool:
+    def _is_random(self, entry: NodePair) -> bool:
         return is_random(self.flows[0].nodes.op_type(entry.match.a))
 
-    def _is_lenient(self, entry: Entry, dx: float, worst: Distance) -> bool:
+    def _is_lenient(self, entry: NodePair, dx: float, worst: Distance) -> bool:
         """Tells whether an optimizer may have made a full step of a gradient that is noise: Adam does."""
         row = entry.match.a
         nodes = self.flows[0].nodes
@@ -394,7 +396,7 @@ class StepJudge(ParameterCauses):
             return False
         return worst.relative <= 10 * math.sqrt(dx)
 
-    def _times(self, entry: Entry, found: Distance, given: _Given) -> float:
+    def _times(self, entry: NodePair, found: Distance, given: _NodeInputs) -> float:
         """Returns error over what is expected, for one output.
 
         A sum may be so much smaller than what it is made of that rounding alone makes all of it: then the size of what
@@ -409,7 +411,7 @@ class StepJudge(ParameterCauses):
             return times
         return max(times, INTRODUCED * error_over_expected(found.element, given.element, given.unit) / ONE_ELEMENT)
 
-    def _is_sum(self, entry: Entry, found: Distance) -> bool:
+    def _is_sum(self, entry: NodePair, found: Distance) -> bool:
         """Tells whether an output is a sum of inputs, or of parts of one, as the gradient of a bias is."""
         row = entry.match.a
         if self.sides[0].type_of(row) in _SUMS | _PRODUCTS or self.flows[0].nodes.op_type(row) in PARAMETER_GRADIENTS:
@@ -417,7 +419,7 @@ class StepJudge(ParameterCauses):
         counts = [each.count for feed in entry.feeds if (each := self.distance(*feed.at)) is not None]
         return self.sides[0].backward(row) and found.count < max(counts, default=0)
 
-    def _uncancelled(self, entry: Entry, found: Distance, given: _Given) -> float:
+    def _uncancelled(self, entry: NodePair, found: Distance, given: _NodeInputs) -> float:
         """Returns how far an output may be off, by the size of what it is made of."""
         feeds = [(self._size(feed), each.count) for feed in entry.feeds if (each := self.distance(*feed.at))]
         if self.sides[0].type_of(entry.match.a) in _PRODUCTS and len(feeds) >= 2:
@@ -429,7 +431,7 @@ class StepJudge(ParameterCauses):
         together = math.sqrt(max(parts / max(found.count, 1), 1))  # input errors may add up instead of cancelling
         return (given.dx * together + given.unit) * whole
 
-    def _summed(self, entry: Entry) -> Sequence[Feed]:
+    def _summed(self, entry: NodePair) -> Sequence[Feed]:
         """Returns the inputs that a sum is made of: of the backward pass the gradients, not what they belong to."""
         if not self.sides[0].backward(entry.match.a):
             return entry.feeds
@@ -442,7 +444,7 @@ class StepJudge(ParameterCauses):
             return 0.0
         return distance.size or self.files[0].size(feed.at[0])
 
-    def _diverges(self, entry: Entry, worst: Distance, times: float) -> bool:
+    def _diverges(self, entry: NodePair, worst: Distance, times: float) -> bool:
         """Tells whether a node reads what only one run made: the difference begins there."""
         feeds = [feed for feed in entry.feeds if min(feed.holders) < 0 and self.is_one_sided(feed)]
         for feed in feeds:
@@ -452,7 +454,7 @@ class StepJudge(ParameterCauses):
                 self.findings.append(self._region_finding(entry, feed, worst, region, times))
         return bool(feeds)
 
-    def _changed_parameter(self, entry: Entry, slot: int, worst: Distance) -> bool:
+    def _changed_parameter(self, entry: NodePair, slot: int, worst: Distance) -> bool:
         """Tells whether a node only shows that a parameter is not what the step before left: a view of a weight."""
         if len(entry.feeds) != 1 or not self.keeps_values(entry):
             return False
@@ -465,7 +467,7 @@ class StepJudge(ParameterCauses):
 
     # -- what goes in ------------------------------------------------------------------------------
 
-    def _given(self, entry: Entry) -> _Given:
+    def _given(self, entry: NodePair) -> _NodeInputs:
         """Looks at all inputs.
 
         What differs at an input, and nothing made it differ, becomes a finding.
@@ -494,7 +496,7 @@ class StepJudge(ParameterCauses):
                 dx = math.inf  # NaN may have come from any tensor before
             ex = math.inf if dx else ex
         vague = vague or (dx > INTRODUCED * unit and self.is_composite(entry))
-        return _Given(dx, ex, unit, unknown, vague)
+        return _NodeInputs(dx, ex, unit, unknown, vague)
 
     def _drawn(self, feed: Feed) -> float:
         """Returns how far apart random numbers are that an operator of the forward pass keeps for its gradient."""
@@ -507,7 +509,7 @@ class StepJudge(ParameterCauses):
             found = max(found, self.dy_of.get(forward if side == 0 else self.matching.to_a.get(forward, -1), 0.0))
         return found
 
-    def _is_without_inputs(self, entry: Entry) -> bool:
+    def _is_without_inputs(self, entry: NodePair) -> bool:
         """Tells whether nobody recorded what goes into a node: what differed before it may be that."""
         if entry.feeds:
             return False
@@ -517,7 +519,7 @@ class StepJudge(ParameterCauses):
             for flow, row in zip(self.flows, (entry.match.a, entry.match.b), strict=True)
         )
 
-    def _look_at_input(self, entry: Entry, feed: Feed, distance: Distance) -> None:
+    def _look_at_input(self, entry: NodePair, feed: Feed, distance: Distance) -> None:
         unit = distance.unit
         holders = feed.holders
         elsewhere = not feed.own and not self._read_other_nodes(feed)
@@ -527,7 +529,7 @@ class StepJudge(ParameterCauses):
         if any(flow.is_constant(row) for flow, row in zip(self.flows, holders, strict=True)):
             if self.is_constant(feed):
                 text = "a constant that goes into it differs"
-                self.findings.append(self._finding(Kind.ARGUMENT, entry, feed.at, distance, text=text))
+                self.findings.append(self._finding(DiffKind.ARGUMENT, entry, feed.at, distance, text=text))
             return
         parameter = next(
             (holders[side] for side in (0, 1) if holders[side] >= 0 and self.sides[side].is_parameter(holders[side])),
@@ -555,7 +557,7 @@ class StepJudge(ParameterCauses):
         parameters = [of.is_parameter(row) for of, row in zip(self.sides, feed.holders, strict=True)]
         return all(parameters) or (not any(parameters) and self.is_one_sided(feed))
 
-    def _parameter_behind(self, entry: Entry, feed: Feed, distance: Distance) -> int:
+    def _parameter_behind(self, entry: NodePair, feed: Feed, distance: Distance) -> int:
         """Returns the parameter that has the values of an input in both runs, of those of its module first; else -1.
 
         Parameters that were alike at first cannot be told apart by what they hold: no edge leads to them.
@@ -588,7 +590,7 @@ class StepJudge(ParameterCauses):
                     found[_digest(own)].append(row)
         return found
 
-    def _cause_of_input(self, entry: Entry, feed: Feed, distance: Distance) -> None:
+    def _cause_of_input(self, entry: NodePair, feed: Feed, distance: Distance) -> None:
         """An input that no recorded node made: it is the cause unless something before it differs as much."""
         odd_before = any(math.isinf(each) for each in self.dy_of.values())
         times = error_over_expected(distance.relative, self.most, distance.unit)
@@ -598,9 +600,9 @@ class StepJudge(ParameterCauses):
         elif times <= INTRODUCED:
             return
         text = "an input differs that no recorded node made"
-        self.findings.append(self._finding(Kind.INPUT, entry, feed.at, distance, times=times, text=text))
+        self.findings.append(self._finding(DiffKind.INPUT, entry, feed.at, distance, times=times, text=text))
 
-    def _cause_between(self, entry: Entry, feed: Feed, distance: Distance) -> None:
+    def _cause_between(self, entry: NodePair, feed: Feed, distance: Distance) -> None:
         """An input that some node made: what happened between that node and this one."""
         region, boundary = self.region(feed)
         if boundary is None:
@@ -620,10 +622,10 @@ class StepJudge(ParameterCauses):
         self.findings.append(self._region_finding(entry, feed, distance, region, times))
 
     def _region_finding(
-        self, entry: Entry, feed: Feed, distance: Distance, region: Sequence[tuple[int, int]], times: float
-    ) -> Finding:
+        self, entry: NodePair, feed: Feed, distance: Distance, region: Sequence[tuple[int, int]], times: float
+    ) -> DiffFinding:
         """The finding for what nodes without a partner made; it names the first of them that is bad, or the last."""
-        base = self._finding(Kind.REGION, entry, feed.at, distance, times=times)
+        base = self._finding(DiffKind.REGION, entry, feed.at, distance, times=times)
         if not region:
             return replace(base, text="it differs from what its producer made: something in between was not recorded")
         region = sorted(region, key=lambda each: (each[0], int(self.flows[each[0]].nodes.order[each[1]])))
@@ -644,26 +646,26 @@ class StepJudge(ParameterCauses):
 
     # -- parameters --------------------------------------------------------------------------------
 
-    def _judge_parameter(self, entry: Entry, compared: Sequence[tuple[int, Distance]]) -> Judged:
+    def _judge_parameter(self, entry: NodePair, compared: Sequence[tuple[int, Distance]]) -> JudgedNode:
         """A parameter is judged where it is read first; what nobody reads is judged here."""
         match, order = entry.match, entry.order
         if not compared:
             shaped = self.other_shape(entry)
             if shaped is None:
-                return Judged(match, Judgement.NOT_COMPARED, order, 0.0, 0.0, 0.0, None, why=NO_OUTPUT)
+                return JudgedNode(match, NodeJudgement.NOT_COMPARED, order, 0.0, 0.0, 0.0, None, why=NO_OUTPUT)
             self.findings.append(shaped)
             self.causes[match.a] = False
-            return Judged(match, Judgement.INTRODUCED, order, 0.0, math.inf, math.inf, shaped.distance)
+            return JudgedNode(match, NodeJudgement.INTRODUCED, order, 0.0, math.inf, math.inf, shaped.distance)
         slot, worst = compared[0]
         differs = worst.relative > INTRODUCED * worst.unit
         if differs and match.a not in self.causes:
             self._cause_of_parameter(match.a, worst)
         self.dy_of[match.a] = worst.relative
-        judgement = Judgement.SAME if not worst.relative else Judgement.ROUNDING
+        judgement = NodeJudgement.SAME if not worst.relative else NodeJudgement.ROUNDING
         if differs:
-            judgement = Judgement.INHERITED if self.causes.get(match.a) else Judgement.INTRODUCED
-            judgement = Judgement.UNPROVEN if match.a in self.unproven else judgement
-        return Judged(
+            judgement = NodeJudgement.INHERITED if self.causes.get(match.a) else NodeJudgement.INTRODUCED
+            judgement = NodeJudgement.UNPROVEN if match.a in self.unproven else judgement
+        return JudgedNode(
             match,
             judgement,
             order,
@@ -676,7 +678,7 @@ class StepJudge(ParameterCauses):
 
     # -- modules and regions -----------------------------------------------------------------------
 
-    def _look_into_containers(self, judged: Sequence[Judged], entries: Mapping[int, Entry]) -> list[Judged]:
+    def _look_into_containers(self, judged: Sequence[JudgedNode], entries: Mapping[int, NodePair]) -> list[JudgedNode]:
         """Judges modules by what runs inside of them.
 
         Where all of that is known the output may differ by what any of it differs. Where it is not, a module whose
@@ -686,7 +688,7 @@ class StepJudge(ParameterCauses):
         result = []
         for each in judged:
             entry, worst = entries[each.match.a], each.worst
-            if worst is None or each.judgement not in {Judgement.INSIDE, Judgement.INHERITED}:
+            if worst is None or each.judgement not in {NodeJudgement.INSIDE, NodeJudgement.INHERITED}:
                 result.append(each)
                 continue
             own = [found for feed in entry.feeds if feed.own and (found := self.distance(*feed.at))]
@@ -696,8 +698,8 @@ class StepJudge(ParameterCauses):
                 times = error_over_expected(each.dy, dx, worst.unit)
                 if own and times > INTRODUCED * max(len(inner), 1) and all(found.compared for found in own):
                     finding = self._introduced(entry, each.slot, worst, dx, times)
-                    self._found_inside(replace(finding, kind=Kind.REGION, text=self._inside_text(inner)), each)
-            elif each.judgement is Judgement.INSIDE:
+                    self._found_inside(replace(finding, kind=DiffKind.REGION, text=self._inside_text(inner)), each)
+            elif each.judgement is NodeJudgement.INSIDE:
                 inside = self.containers[0].get(each.match.a, ())
                 dx = max([dx, *(max(self.dx_of.get(row, 0.0), self.dy_of.get(row, 0.0)) for row in inside)])
                 times = error_over_expected(each.dy, dx, worst.unit)
@@ -705,12 +707,12 @@ class StepJudge(ParameterCauses):
                     finding = self._introduced(entry, each.slot, worst, dx, times)
                     text = "its inputs agree, and so does what runs inside; its output does not"
                     self.findings.append(replace(finding, text=finding.text or text))
-                    result.append(replace(each, judgement=Judgement.INTRODUCED, times=times))
+                    result.append(replace(each, judgement=NodeJudgement.INTRODUCED, times=times))
                     continue
             result.append(each)
         return result
 
-    def _inner(self, match: Match) -> list[str]:
+    def _inner(self, match: NodeMatch) -> list[str]:
         names = [
             self.flows[0].nodes.names[row] for row in self.containers[0].get(match.a, ()) if row in self.matching.only_a
         ]
@@ -722,17 +724,17 @@ class StepJudge(ParameterCauses):
         only = f"; only one run has {', '.join(inner[:5])}" if inner else ""
         return f"its inputs agree and its output does not; what runs inside cannot be compared{only}"
 
-    def _opaque(self, each: Judged, verdicts: dict[int, Judgement]) -> bool:
+    def _opaque(self, each: JudgedNode, verdicts: dict[int, NodeJudgement]) -> bool:
         """Tells whether a module holds calls that could not be judged."""
         match = each.match
         if match.a not in self.containers[0] and match.b not in self.containers[1]:
             return False
-        unjudged = {Judgement.NOT_COMPARED, Judgement.UNPROVEN}
+        unjudged = {NodeJudgement.NOT_COMPARED, NodeJudgement.UNPROVEN}
         return bool(self._inner(match)) or any(
             verdicts.get(row) in unjudged for row in self.containers[0].get(match.a, ()) if self._dumped(0, row)
         )
 
-    def _found_inside(self, finding: Finding, each: Judged) -> None:
+    def _found_inside(self, finding: DiffFinding, each: JudgedNode) -> None:
         inside = set(self.containers[0].get(each.match.a, ()))
         if not any(found.row_a in inside or found.consumer in self._names(inside) for found in self.findings):
             self.findings.append(finding)
@@ -742,16 +744,16 @@ class StepJudge(ParameterCauses):
 
     # -- findings ----------------------------------------------------------------------------------
 
-    def _introduced(self, entry: Entry, slot: int, worst: Distance | None, dx: float, times: float) -> Finding:
+    def _introduced(self, entry: NodePair, slot: int, worst: Distance | None, dx: float, times: float) -> DiffFinding:
         at = next((one, other) for number, one, other in entry.outputs if number == slot)
-        kind, text = Kind.INTRODUCED, _NO_INPUTS if self._is_without_inputs(entry) else ""
+        kind, text = DiffKind.INTRODUCED, _NO_INPUTS if self._is_without_inputs(entry) else ""
         if self._is_random(entry):
             idle = [self._is_identity(side, row) for side, row in enumerate((entry.match.a, entry.match.b))]
-            kind, text = Kind.RANDOM, "a random operator whose inputs agree: the runs have other random streams"
+            kind, text = DiffKind.RANDOM, "a random operator whose inputs agree: the runs have other random streams"
             if idle[0] != idle[1]:
                 text = f"it is switched off in {'AB'[idle.index(True)]}, where its output is its input"
         elif arguments := self._other_arguments(entry):
-            kind, text = Kind.ARGUMENT, f"it is called with other arguments: {arguments}"
+            kind, text = DiffKind.ARGUMENT, f"it is called with other arguments: {arguments}"
         elif left := self.left_before(entry):
             self.suspected |= left
             text = text or (
@@ -760,7 +762,7 @@ class StepJudge(ParameterCauses):
             )
         return self._finding(kind, entry, at, worst, given=dx, times=times, text=text)
 
-    def _other_arguments(self, entry: Entry) -> str:
+    def _other_arguments(self, entry: NodePair) -> str:
         """Returns which plain arguments of a call differ: a number such as eps; empty where none is known to."""
         rows = entry.match.a, entry.match.b
         calls = [

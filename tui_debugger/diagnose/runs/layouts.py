@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Array
-from tui_debugger.diagnose.ranks.layout import Dims as RecordedDims
 from tui_debugger.diagnose.ranks.layout import Place, Split, same_ranks
+from tui_debugger.diagnose.ranks.layout import RankDims as RecordedDims
 from tui_debugger.errors import TdbgError
 
 _FUSED: Final = (2, 3)
@@ -41,7 +41,7 @@ class PartRelation(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PartsLayout:
     """The way in which parts of several ranks make a whole.
 
     Attributes:
@@ -98,16 +98,16 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Dims:
+class GivenDims:
     """The layouts that the user gave.
 
     Attributes:
         rules: patterns of node names, each with a layout. The first one that fits counts.
     """
 
-    rules: tuple[tuple[str, Layout], ...] = ()
+    rules: tuple[tuple[str, PartsLayout], ...] = ()
 
-    def of(self, name: str) -> Layout | None:
+    def of(self, name: str) -> PartsLayout | None:
         """Returns the layout of a node's tensors; None where nothing is said."""
         return next((layout for pattern, layout in self.rules if fnmatchcase(name, pattern)), None)
 
@@ -115,7 +115,7 @@ class Dims:
 _HOW: Final = re.compile(r"(replicated|sum|mean|flat|(\d)(?::(zigzag|\d+))?)")
 
 
-def parse_dims(text: str) -> tuple[str, Layout]:
+def parse_dims(text: str) -> tuple[str, PartsLayout]:
     """Parses ``PATTERN=HOW``: ``replicated``, ``sum``, ``mean``, ``flat``, ``0``, ``1:zigzag`` or ``0:3``.
 
     Raises:
@@ -129,10 +129,10 @@ def parse_dims(text: str) -> tuple[str, Layout]:
         )
         raise TdbgError(f"{text!r} does not say how ranks share a tensor", where=f"--dims {text}", hint=hint)
     if found[2] is None:
-        return pattern, Layout(flat=True) if how == "flat" else Layout(among=PartRelation(how))
+        return pattern, PartsLayout(flat=True) if how == "flat" else PartsLayout(among=PartRelation(how))
     if found[3] == "zigzag":
-        return pattern, Layout((int(found[2]),), zigzag=True)
-    return pattern, Layout((int(found[2]),), groups=int(found[3] or 1))
+        return pattern, PartsLayout((int(found[2]),), zigzag=True)
+    return pattern, PartsLayout((int(found[2]),), groups=int(found[3] or 1))
 
 
 # -- which layouts there may be, and what they make -----------------------------------------------
@@ -155,27 +155,29 @@ class TensorKind(NamedTuple):
         return (PartRelation.REPLICAS,) if self.weight else tuple(PartRelation)
 
 
-def possible_layouts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], of: TensorKind) -> Iterator[Layout]:
+def possible_layouts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], of: TensorKind) -> Iterator[PartsLayout]:
     """Yields the layouts that shapes allow, likely ones first."""
     ranks = len(parts)
     if all(part == whole for part in parts):
-        yield from (Layout(among=among) for among in of.among)
+        yield from (PartsLayout(among=among) for among in of.among)
         return
     if len({len(part) for part in parts}) == 1 and len(parts[0]) == len(whole):
         yield from _cuts(whole, parts, ranks, of)
     if all(len(part) == 1 for part in parts):
         total = sum(part[0] for part in parts)
         if math.prod(whole) <= total < math.prod(whole) + max(part[0] for part in parts) * ranks:
-            yield Layout(flat=True)
+            yield PartsLayout(flat=True)
 
 
-def _cuts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], ranks: int, of: TensorKind) -> Iterator[Layout]:
+def _cuts(
+    whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], ranks: int, of: TensorKind
+) -> Iterator[PartsLayout]:
     axes = tuple(axis for axis, size in enumerate(whole) if any(part[axis] != size for part in parts))
     if not 0 < len(axes) <= _MOST_DIMENSIONS:
         return
     if len(set(parts)) > 1:
         if len(axes) == 1 and sum(part[axes[0]] for part in parts) == whole[axes[0]]:
-            yield Layout(axes)
+            yield PartsLayout(axes)
         return
     counts = [whole[axis] // parts[0][axis] if parts[0][axis] else 0 for axis in axes]
     even = all(count * parts[0][axis] == whole[axis] for axis, count in zip(axes, counts, strict=True))
@@ -186,17 +188,17 @@ def _cuts(whole: tuple[int, ...], parts: Sequence[tuple[int, ...]], ranks: int, 
     for factor in factors:
         for among in of.among if ranks > slices else (PartRelation.REPLICAS,):
             for strided in (False, True) if ranks > slices else (False,):
-                yield Layout(axes, among=among, strided=strided, factor=factor)
+                yield PartsLayout(axes, among=among, strided=strided, factor=factor)
                 if len(axes) == 1:
                     width = parts[0][axes[0]]
                     if not width % 2 and slices > 1:
-                        yield Layout(axes, zigzag=True, among=among, strided=strided, factor=factor)
+                        yield PartsLayout(axes, zigzag=True, among=among, strided=strided, factor=factor)
                     groups = [each for each in (*_FUSED, width) if each > 1 and not width % each]
                     for each in dict.fromkeys(groups):
-                        yield Layout(axes, groups=each, among=among, strided=strided, factor=factor)
+                        yield PartsLayout(axes, groups=each, among=among, strided=strided, factor=factor)
 
 
-def wholes_of(layout: Layout, parts: Sequence[Array], shape: tuple[int, ...]) -> list[Array] | None:
+def wholes_of(layout: PartsLayout, parts: Sequence[Array], shape: tuple[int, ...]) -> list[Array] | None:
     """Returns what parts make: of replicas one array each; None where they do not fit."""
     if layout.flat:
         row = np.concatenate([part.reshape(-1) for part in parts])
@@ -220,7 +222,7 @@ def wholes_of(layout: Layout, parts: Sequence[Array], shape: tuple[int, ...]) ->
     return [each.astype(np.float64) / layout.factor for each in whole] if layout.factor > 1 else whole
 
 
-def _copies(layout: Layout, ranks: int, slices: int) -> list[list[int]]:
+def _copies(layout: PartsLayout, ranks: int, slices: int) -> list[list[int]]:
     """Returns the ranks of each copy of a whole, in the order of its slices."""
     each = ranks // slices
     return [
@@ -229,7 +231,7 @@ def _copies(layout: Layout, ranks: int, slices: int) -> list[list[int]]:
     ]
 
 
-def _number_of_slices(layout: Layout, parts: Sequence[Array], shape: tuple[int, ...]) -> int:
+def _number_of_slices(layout: PartsLayout, parts: Sequence[Array], shape: tuple[int, ...]) -> int:
     """Returns how many slices a whole has; 0 where parts are no slices of it."""
     if len({part.shape for part in parts}) > 1:
         return len(parts)
@@ -245,7 +247,7 @@ def _sum(terms: Sequence[Array]) -> npt.NDArray[Any]:
     return total
 
 
-def _put_together(layout: Layout, slices: Sequence[Array], shape: tuple[int, ...]) -> Array | None:
+def _put_together(layout: PartsLayout, slices: Sequence[Array], shape: tuple[int, ...]) -> Array | None:
     if not layout.axes:
         return slices[0]
     if len(layout.axes) == 2:
@@ -260,7 +262,7 @@ def _put_together(layout: Layout, slices: Sequence[Array], shape: tuple[int, ...
     return np.concatenate([of[number] for number, turn in enumerate(turns) for of in turn], axis)
 
 
-def fits(layout: Layout, parts: Sequence[Array], shape: tuple[int, ...]) -> bool:
+def fits(layout: PartsLayout, parts: Sequence[Array], shape: tuple[int, ...]) -> bool:
     """Tells whether parts may make a whole of a shape by a layout."""
     if layout.flat:
         return all(part.ndim == 1 for part in parts)
@@ -298,7 +300,7 @@ def possible_shapes(parts: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...
 # -- what the recorder says ---------------------------------------------------------------------
 
 
-class Recorded(NamedTuple):
+class RecordedParts(NamedTuple):
     """The facts that the recorder wrote about the parts of a tensor.
 
     Attributes:
@@ -337,7 +339,7 @@ class Parts:
         """Returns the parts as they are."""
         return cls(list(parts), parts, [(rank,) for rank in range(len(parts))])
 
-    def positions(self, layout: Layout, order: Sequence[int], shape: tuple[int, ...]) -> list[list[int]]:
+    def positions(self, layout: PartsLayout, order: Sequence[int], shape: tuple[int, ...]) -> list[list[int]]:
         """Returns the positions of the ranks that have each copy of a whole, in the order of its slices.
 
         Args:
@@ -352,7 +354,7 @@ class Parts:
         ]
 
 
-def put_together_as_recorded(parts: Sequence[Array], recorded: Recorded) -> Parts | None:
+def put_together_as_recorded(parts: Sequence[Array], recorded: RecordedParts) -> Parts | None:
     """Returns what parts make by what was recorded of them; None where that does not say it, or does not fit.
 
     What is left are replicas, and what ranks have of which nothing was recorded: shares of a batch.
@@ -421,7 +423,7 @@ def _along_axes(
                 continue
             shape = list(slices[0].shape)
             shape[dimension] *= len(slices)
-            joined = _put_together(Layout((dimension,), zigzag=split.zigzag), slices, tuple(shape))
+            joined = _put_together(PartsLayout((dimension,), zigzag=split.zigzag), slices, tuple(shape))
             if joined is None:
                 return None
             left[rest] = joined

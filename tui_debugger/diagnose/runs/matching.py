@@ -113,7 +113,7 @@ def parse_substitution(text: str) -> tuple[re.Pattern[str], str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class NodeMatch:
     """Two nodes that are the same one.
 
     Attributes:
@@ -132,7 +132,7 @@ class Match:
 
 
 @dataclass(frozen=True)
-class Matching:
+class RunMatching:
     """The nodes of two runs.
 
     Attributes:
@@ -140,7 +140,7 @@ class Matching:
         only_a, only_b: rows without a partner, in execution order; parts of fused operators are left out.
     """
 
-    matches: tuple[Match, ...]
+    matches: tuple[NodeMatch, ...]
     only_a: tuple[int, ...]
     only_b: tuple[int, ...]
 
@@ -237,7 +237,7 @@ class NodesOfRun:
         return sorted({node for node, _ in real_consumers(self.nodes, row) if node in self.place})
 
 
-def match_nodes(a: NodesOfRun, b: NodesOfRun, maps: NameMaps | None = None, *, ranks: int = 1) -> Matching:
+def match_nodes(a: NodesOfRun, b: NodesOfRun, maps: NameMaps | None = None, *, ranks: int = 1) -> RunMatching:
     """Finds out which nodes of two runs are the same.
 
     Args:
@@ -252,14 +252,14 @@ def match_nodes(a: NodesOfRun, b: NodesOfRun, maps: NameMaps | None = None, *, r
 class _Matcher:
     def __init__(self, a: NodesOfRun, b: NodesOfRun, maps: NameMaps, ranks: int) -> None:
         self.a, self.b, self.maps, self.ranks = a, b, maps, ranks
-        self.found: dict[int, Match] = {}
+        self.found: dict[int, NodeMatch] = {}
         self.to_b: dict[int, int] = {}
         self.to_a: dict[int, int] = {}
         self.within_a: set[int] = set()
         self.within_b: set[int] = set()
         self.graphs = _matching_graphs(a, b)
 
-    def run(self) -> Matching:
+    def run(self) -> RunMatching:
         self._take_given()
         self._by_key(Rule.NAME, lambda side, row: (side.kind(row), side.name(row)), parameters=True)
         self._by_key(Rule.NORMALISED, _full_key, parameters=True)
@@ -275,7 +275,7 @@ class _Matcher:
         self._align()
         self._by_inputs()
         matches = sorted(self.found.values(), key=lambda match: self.a.place[match.a])
-        return Matching(tuple(matches), tuple(self._left_a()), tuple(self._left_b()))
+        return RunMatching(tuple(matches), tuple(self._left_a()), tuple(self._left_b()))
 
     # -- the book ----------------------------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class _Matcher:
     def _left_b(self) -> list[int]:
         return [row for row in self.b.rows if row not in self.to_a and row not in self.within_b]
 
-    def _add(self, match: Match) -> None:
+    def _add(self, match: NodeMatch) -> None:
         self.found[match.a] = match
         self.to_b[match.a], self.to_a[match.b] = match.b, match.a
         self.within_a.update(match.within_a)
@@ -317,7 +317,7 @@ class _Matcher:
         for one, other in self.maps.pairs.items():
             a, b = self.a.nodes.find(one), self.b.nodes.find(other)
             if a in self.a.place and b in self.b.place:
-                self._add(Match(a, b, Rule.GIVEN))
+                self._add(NodeMatch(a, b, Rule.GIVEN))
 
     def _by_key(
         self, rule: Rule, key: Callable[[NodesOfRun, int], Hashable | None], *, parameters: bool = False
@@ -334,7 +334,7 @@ class _Matcher:
             if len(rows) > 1 and not all(self._same_shapes(*pair) for pair in pairs):
                 continue
             for a, b in pairs:
-                self._add(Match(a, b, rule))
+                self._add(NodeMatch(a, b, rule))
 
     def _by_suffix(self, *, parameters: bool = False) -> None:
         """Pairs nodes whose names differ by what stands before: a wrapper around the model, another scope."""
@@ -357,11 +357,11 @@ class _Matcher:
         for row in self._left_a():
             chain = self._chain(row, self.a, self.b, self.to_b)
             if chain:
-                self._add(Match(row, chain[-1], Rule.FUSED, within_b=chain[:-1]))
+                self._add(NodeMatch(row, chain[-1], Rule.FUSED, within_b=chain[:-1]))
         for row in self._left_b():
             chain = self._chain(row, self.b, self.a, self.to_a)
             if chain:
-                self._add(Match(chain[-1], row, Rule.FUSED, within_a=chain[:-1]))
+                self._add(NodeMatch(chain[-1], row, Rule.FUSED, within_a=chain[:-1]))
 
     def _chain(self, row: int, own: NodesOfRun, other: NodesOfRun, partner: Mapping[int, int]) -> tuple[int, ...]:
         name = own.type_of(row).removesuffix("fusion").removeprefix("fused")
@@ -389,7 +389,7 @@ class _Matcher:
             weight = _updated(self.a, row)
             other = by_weight.get(self.to_b[weight]) if weight is not None and weight in self.to_b else None
             if other is not None and other not in self.to_a:
-                self._add(Match(row, other, Rule.UPDATE))
+                self._add(NodeMatch(row, other, Rule.UPDATE))
 
     def _take_gradients(self) -> None:
         """Pairs what was recorded of the gradients of parameters by the parameter that they belong to."""
@@ -398,7 +398,7 @@ class _Matcher:
             names = self.a.nodes.names[row], self.b.nodes.names[self.to_b[row]]
             a, b = self.a.nodes.find(gradient_of(names[0])), self.b.nodes.find(gradient_of(names[1]))
             if a in self.a.place and b in self.b.place and a not in self.to_b and b not in self.to_a:
-                self._add(Match(a, b, Rule.GRADIENT))
+                self._add(NodeMatch(a, b, Rule.GRADIENT))
 
     def _by_inputs(self) -> None:
         """Pairs nodes of one type and shape that agreed nodes feed, where only one fits."""
@@ -409,7 +409,7 @@ class _Matcher:
             for row in self._left_a():
                 fits = self._common_consumers(row, left)
                 if len(fits) == 1 and len(self._rivals(row, fits[0])) == 1:
-                    self._add(Match(row, fits[0], Rule.INPUTS))
+                    self._add(NodeMatch(row, fits[0], Rule.INPUTS))
                     left.discard(fits[0])
                     changed = True
 
@@ -443,7 +443,7 @@ class _Matcher:
             if not rows or not others:
                 continue
             for a, b in self._aligned(rows, others):
-                self._add(Match(a, b, Rule.ALIGNED, doubtful=self._is_doubtful(a, b, rows, others)))
+                self._add(NodeMatch(a, b, Rule.ALIGNED, doubtful=self._is_doubtful(a, b, rows, others)))
 
     def _aligned(self, rows: Sequence[int], others: Sequence[int]) -> list[tuple[int, int]]:
         if len(rows) * len(others) > _MOST_CELLS:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from tui_debugger.check.contents import Content, KnownBy
-from tui_debugger.check.flow import Flow
-from tui_debugger.diagnose.run import Run
-from tui_debugger.diagnose.runs.results import Place
+from tui_debugger.check.flow import DataFlow
+from tui_debugger.diagnose.run import DiagnosedRun
+from tui_debugger.diagnose.runs.results import StepPlace
 from tui_debugger.graph.table import real_inputs
 from tui_debugger.model import PARAMETERS, ProgressFn, Side
 
@@ -19,10 +19,10 @@ _DEEPEST: Final = 8
 class OtherRanks:
     """The same step on the other ranks of two runs."""
 
-    def __init__(self, runs: tuple[Run, Run], place: Place, progress: ProgressFn) -> None:
+    def __init__(self, runs: tuple[DiagnosedRun, DiagnosedRun], place: StepPlace, progress: ProgressFn) -> None:
         self._runs, self._place, self._progress = runs, place, progress
 
-    def put_in_alike(self, flow: Flow, row: int) -> bool | None:
+    def put_in_alike(self, flow: DataFlow, row: int) -> bool | None:
         """Tells whether all other ranks put the same into a collective operation in both runs; None: not known.
 
         Args:
@@ -48,12 +48,12 @@ class OtherRanks:
             found.append(self._made_of_the_same(flows, at, 0) if at >= 0 else None)
         return _all_of(found)
 
-    def _made_of_the_same(self, flows: tuple[Flow, Flow], row: int, depth: int) -> bool | None:
+    def _made_of_the_same(self, flows: tuple[DataFlow, DataFlow], row: int, depth: int) -> bool | None:
         nodes = flows[0].nodes
         inputs = [] if depth > _DEEPEST else real_inputs(nodes, row)
         return _all_of([self._is_alike(flows, of, slot, depth) for of, slot in inputs] or [None])
 
-    def _is_alike(self, flows: tuple[Flow, Flow], row: int, slot: int, depth: int) -> bool | None:
+    def _is_alike(self, flows: tuple[DataFlow, DataFlow], row: int, slot: int, depth: int) -> bool | None:
         """Tells whether a tensor of a rank is the same in both runs: by itself, else by what it was made of."""
         if row < 0:
             return None
@@ -69,7 +69,7 @@ class OtherRanks:
                 return True
         return self._made_of_the_same(flows, row, depth + 1)
 
-    def _content(self, side: int, flow: Flow, row: int, slot: int) -> Content | None:
+    def _content(self, side: int, flow: DataFlow, row: int, slot: int) -> Content | None:
         step = (self._place.step_a, self._place.step_b)[side]
         index = flow.located(step, row, Side.OUTPUT, slot).index if row >= 0 else -1
         if index < 0:

@@ -14,14 +14,14 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.adapters import adapters, merged_weights
-from tui_debugger.diagnose.runs.conversions import OF_RANK, Conversion, Learned, conversions, parsed
+from tui_debugger.diagnose.runs.conversions import OF_RANK, Learned, WeightConversion, conversions, parsed
 from tui_debugger.diagnose.runs.distance import INTRODUCED, Distance, not_compared
 from tui_debugger.diagnose.runs.kinds import kind_of_difference
-from tui_debugger.diagnose.runs.matching import Matching, Rule, renamed_scope
-from tui_debugger.diagnose.runs.results import Finding, Kind, OneSided
+from tui_debugger.diagnose.runs.matching import Rule, RunMatching, renamed_scope
+from tui_debugger.diagnose.runs.results import DiffFinding, DiffKind, OneSided
 from tui_debugger.diagnose.runs.scaled import (
     OF_ACTIVATIONS,
-    Scaled,
+    ScaledWeight,
     Wide,
     cast_apart,
     may_be_scaled,
@@ -30,7 +30,7 @@ from tui_debugger.diagnose.runs.scaled import (
     scaled,
 )
 from tui_debugger.diagnose.runs.shards import NEAR
-from tui_debugger.diagnose.runs.step import Asked, Entry
+from tui_debugger.diagnose.runs.step import Asked, NodePair
 from tui_debugger.diagnose.runs.unmatched import UnmatchedNodes
 from tui_debugger.diagnose.runs.unrecorded import UnrecordedTensors
 from tui_debugger.model import Side
@@ -67,17 +67,17 @@ class ParameterPairs(UnmatchedNodes):
 
     def __init__(self, asked: Asked, before: UnrecordedTensors | None) -> None:
         super().__init__(asked, before)
-        self.findings: list[Finding] = []
+        self.findings: list[DiffFinding] = []
         self.proven: set[_Renamed] = set()
         self.unproven: set[int] = set()
-        self.converted: list[Conversion] = []
+        self.converted: list[WeightConversion] = []
         self.others: Sequence[ParameterPairs] = ()
         self.learned = Learned()
-        self.scaled: tuple[dict[int, Scaled], dict[int, Scaled]] = {}, {}
+        self.scaled: tuple[dict[int, ScaledWeight], dict[int, ScaledWeight]] = {}, {}
         self.fused: tuple[dict[int, tuple[Array, Wide]], dict[int, tuple[Array, Wide]]] = {}, {}
         self.scale_texts: dict[int, str] = {}
 
-    def with_proof(self, entries: Sequence[Entry]) -> list[Entry]:
+    def with_proof(self, entries: Sequence[NodePair]) -> list[NodePair]:
         """Returns the pairs without those of parameters that values prove to be others; the unproven are doubtful."""
         found = self._prove_renames(self._with_scales(entries))
         self._look_at_casts(found)
@@ -88,7 +88,7 @@ class ParameterPairs(UnmatchedNodes):
             self._doubt_numbers(found)
         return found
 
-    def _doubt_numbers(self, entries: Sequence[Entry]) -> None:
+    def _doubt_numbers(self, entries: Sequence[NodePair]) -> None:
         """Compares no layer that differs where only one run has others like it: a stage may count them from zero."""
         names = [{name for rank in files.run.ranks() for name in files.run.nodes(rank).names} for files in self.files]
         others = {parsed(name).template for name in names[0] ^ names[1]}
@@ -101,7 +101,7 @@ class ParameterPairs(UnmatchedNodes):
                 key = (one.step, one.index), (other.step, other.index)
                 self.distances[key] = not_compared(_COUNTED, found.shapes if found is not None else ())
 
-    def _with_scales(self, entries: Sequence[Entry]) -> list[Entry]:
+    def _with_scales(self, entries: Sequence[NodePair]) -> list[NodePair]:
         """Compares weights that are kept beside scales as they are meant; returns the pairs without the scales."""
         scales = self._find_scales(0), self._find_scales(1)
         if not any(scales):
@@ -122,16 +122,18 @@ class ParameterPairs(UnmatchedNodes):
             )
             if unread or sides[0] is None or sides[1] is None:
                 self.distances[key] = not_compared("the shape of its scale does not fit", found.shapes, found.types)
-            elif any(isinstance(each, Scaled) for each in sides):
+            elif any(isinstance(each, ScaledWeight) for each in sides):
                 apart = meant_apart(sides[0], sides[1])
                 self.distances[key] = apart.distance
                 if apart.distance.relative > INTRODUCED * apart.distance.unit:
-                    whole = [each.whole() if isinstance(each, Scaled) else each for each in sides if each is not None]
+                    whole = [
+                        each.whole() if isinstance(each, ScaledWeight) else each for each in sides if each is not None
+                    ]
                     kind = kind_of_difference(whole[0], whole[1])[1]
                     self.scale_texts[rows[0]] = apart.text or f"as its scale means it: {kind}"
         return [each for each in entries if each.match.a not in scales[0] or each.match.b not in scales[1]]
 
-    def _look_at_casts(self, entries: Sequence[Entry]) -> None:
+    def _look_at_casts(self, entries: Sequence[NodePair]) -> None:
         """Finds single wrong elements of weights that one run keeps in a smaller type."""
         for entry in entries if self.options.tolerance is None else ():
             if not self.sides[0].is_parameter(entry.match.a) or len(entry.outputs) != 1:
@@ -182,7 +184,7 @@ class ParameterPairs(UnmatchedNodes):
         at = self.flows[side].located(self.steps[side], row, Side.OUTPUT, slots[0]) if len(slots) == 1 else None
         return at if at is not None and at.index >= 0 else None
 
-    def _convert(self, entries: Sequence[Entry]) -> set[int]:
+    def _convert(self, entries: Sequence[NodePair]) -> set[int]:
         """Finds out which parameters without a proven partner make which; returns those whose pairs are given up."""
         self.learned = next((each.learned for each in self.others), self.learned)
         split = [side for side in (0, 1) if self.files[side].mates]
@@ -225,7 +227,7 @@ class ParameterPairs(UnmatchedNodes):
         return self._give_up({a for a, b in given_up.items() if a in used[0] or b in used[1]}, entries)
 
     def _may_be_renumbered(
-        self, parted: Sequence[int], entries: Sequence[Entry], others: Collection[int]
+        self, parted: Sequence[int], entries: Sequence[NodePair], others: Collection[int]
     ) -> dict[int, int]:
         """Returns pairs by name that differ, where the other run has more: a stage, or a run, may count from zero."""
         alone = self.matching.only_a, self.matching.only_b
@@ -241,7 +243,7 @@ class ParameterPairs(UnmatchedNodes):
         rows: Sequence[Sequence[int]],
         split: Sequence[int],
         by_name: tuple[Collection[int], Collection[int]],
-    ) -> list[Conversion]:
+    ) -> list[WeightConversion]:
         """Returns which weights make which.
 
         Args:
@@ -271,7 +273,7 @@ class ParameterPairs(UnmatchedNodes):
         return [*found, *(each for each in made if not self._is_foreign(each))]
 
     def _book(
-        self, found: Sequence[Conversion], weights: Sequence[Mapping[str, tuple[int, Array]]]
+        self, found: Sequence[WeightConversion], weights: Sequence[Mapping[str, tuple[int, Array]]]
     ) -> tuple[set[int], set[int]]:
         """Writes down what was found, with the findings; returns the rows of both runs that it explains."""
         used: tuple[set[int], set[int]] = set(), set()
@@ -290,14 +292,14 @@ class ParameterPairs(UnmatchedNodes):
                 self.blamed.update({(0, pair[0]), (1, pair[1])})
         return used
 
-    def _give_up(self, given_up: set[int], entries: Sequence[Entry]) -> set[int]:
+    def _give_up(self, given_up: set[int], entries: Sequence[NodePair]) -> set[int]:
         """Takes pairs of parameters back, and returns them."""
         for entry in entries:
             for _, one, other in entry.outputs if entry.match.a in given_up else ():
                 self.distances.pop(((one.step, one.index), (other.step, other.index)), None)
         if given_up:
             gone = [match for match in self.matching.matches if match.a in given_up]
-            self.matching = Matching(
+            self.matching = RunMatching(
                 tuple(match for match in self.matching.matches if match.a not in given_up),
                 (*self.matching.only_a, *(match.a for match in gone)),
                 (*self.matching.only_b, *(match.b for match in gone)),
@@ -312,12 +314,14 @@ class ParameterPairs(UnmatchedNodes):
         found = {tables[0].find(each.merged) for each in adapters(names[1], names[0])}
         return found | {tables[0].find(each.base) for each in adapters(names[0], names[1])}
 
-    def _without_straight(self, found: Sequence[Conversion], entries: Sequence[Entry]) -> list[Conversion]:
+    def _without_straight(
+        self, found: Sequence[WeightConversion], entries: Sequence[NodePair]
+    ) -> list[WeightConversion]:
         """Leaves out square matrices that are not transposed while all others are: nothing tells which is right.
 
         Embeddings, and the head that may be tied to one, keep their layout in all programs.
         """
-        squares: dict[str, Entry] = {}
+        squares: dict[str, NodePair] = {}
         for entry in entries:
             name = self.flows[0].nodes.names[entry.match.a]
             distances = [self.distance(one, other) for _, one, other in entry.outputs]
@@ -370,7 +374,7 @@ class ParameterPairs(UnmatchedNodes):
             return False
         return bool(np.array_equal(one, two)) and bool((one != one.flat[0]).any())
 
-    def _is_foreign(self, found: Conversion) -> bool:
+    def _is_foreign(self, found: WeightConversion) -> bool:
         """Tells whether a parameter has the values of one of another name, though both runs name parameters alike."""
         if len(found.sources) > 1 or found.turned or not self._named_alike:
             return False
@@ -410,7 +414,7 @@ class ParameterPairs(UnmatchedNodes):
         kept |= {row: values for row, (values, _) in self.fused[side].items()}
         return next((name_of(kept[row].dtype) for row in rows if row in kept), "")
 
-    def _unlike_shapes(self, entry: Entry) -> Distance | None:
+    def _unlike_shapes(self, entry: NodePair) -> Distance | None:
         """Returns the distance of a parameter that has another shape in the other run; None where it has the same."""
         for _, one, other in entry.outputs:
             found = self.distance(one, other)
@@ -418,23 +422,23 @@ class ParameterPairs(UnmatchedNodes):
                 return found
         return None
 
-    def _differs(self, entry: Entry) -> bool:
+    def _differs(self, entry: NodePair) -> bool:
         """Tells whether a parameter of several ranks differs: one of them may count its layers from zero."""
         distances = [found for _, one, other in entry.outputs if (found := self.distance(one, other)) is not None]
         return any(found.compared and found.relative > INTRODUCED * found.unit for found in distances)
 
-    def _is_square(self, entry: Entry) -> bool:
+    def _is_square(self, entry: NodePair) -> bool:
         """Tells whether a parameter has the same shape when it is transposed."""
         distances = [found for _, one, other in entry.outputs if (found := self.distance(one, other)) is not None]
         return any(len(shape) == 2 and shape[0] == shape[1] for found in distances for shape in found.shapes)
 
-    def _difference(self, a: int, b: int, text: str, distance: Distance | None, order: float) -> Finding:
+    def _difference(self, a: int, b: int, text: str, distance: Distance | None, order: float) -> DiffFinding:
         name, other = (self.flows[side].nodes.names[row] if row >= 0 else "" for side, row in enumerate((a, b)))
         keys = [self.output_key(side, row) if row >= 0 else None for side, row in enumerate((a, b))]
-        kind = Kind.PARAMETER if b >= 0 else Kind.MISSING
-        return Finding(kind, self.place, order, a, b, name, other, (keys[0], keys[1]), distance, text=text)
+        kind = DiffKind.PARAMETER if b >= 0 else DiffKind.MISSING
+        return DiffFinding(kind, self.place, order, a, b, name, other, (keys[0], keys[1]), distance, text=text)
 
-    def _prove_renames(self, entries: Sequence[Entry]) -> list[Entry]:
+    def _prove_renames(self, entries: Sequence[NodePair]) -> list[NodePair]:
         """Finds out which pairs of parameters nothing but the end of their names speaks for; these become doubtful.
 
         A renamed scope is proven where values of one of its parameters agree. A parameter that is constant, such as a
@@ -455,7 +459,7 @@ class ParameterPairs(UnmatchedNodes):
             for entry in entries
         ]
 
-    def _have_telling_values(self, entry: Entry) -> bool:
+    def _have_telling_values(self, entry: NodePair) -> bool:
         """Tells whether a parameter has values in both runs that agree and that are not all nearly the same.
 
         The scales of norms are near one in all layers.
@@ -469,7 +473,7 @@ class ParameterPairs(UnmatchedNodes):
                 return True
         return False
 
-    def other_shape(self, entry: Entry) -> Finding | None:
+    def other_shape(self, entry: NodePair) -> DiffFinding | None:
         """Returns the difference that a whole parameter of another shape is; None of what may be a part of one."""
         rows = entry.match.a, entry.match.b
         if rows[0] in self.unproven or any(map(self._may_be_part, (0, 1), rows)):

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.diagnose.runs.kinds import factor_between
-from tui_debugger.diagnose.runs.results import Finding
+from tui_debugger.diagnose.runs.results import DiffFinding
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text.numbers import plural
 
@@ -21,7 +21,7 @@ _MANY: Final = 3
 """Gradients that have to have one factor before that counts for one of all."""
 
 
-def without_rescaled(found: Sequence[Finding], runs: tuple[Run, Run]) -> list[Finding]:
+def without_rescaled(found: Sequence[DiffFinding], runs: tuple[DiagnosedRun, DiagnosedRun]) -> list[DiffFinding]:
     """Returns the findings of gradients that no factor of all of them explains.
 
     Args:
@@ -56,7 +56,7 @@ def of_one_factor(factors: Mapping[T, float | None], unit: float) -> tuple[set[T
     return (same if len(same) >= max(_MANY, len(factors) / 2) else set()), usual
 
 
-def _factor(finding: Finding, runs: tuple[Run, Run]) -> float | None:
+def _factor(finding: DiffFinding, runs: tuple[DiagnosedRun, DiagnosedRun]) -> float | None:
     """Returns the factor between both tensors of a finding; None where there is none."""
     if finding.distance is None or None in finding.keys:
         return None

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from tui_debugger.diagnose.run import Run
-from tui_debugger.diagnose.runs.conversions import Conversion
+from tui_debugger.diagnose.run import DiagnosedRun
+from tui_debugger.diagnose.runs.conversions import WeightConversion
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance, Tolerance
-from tui_debugger.diagnose.runs.layouts import Dims
-from tui_debugger.diagnose.runs.matching import Match, NameMaps
+from tui_debugger.diagnose.runs.layouts import GivenDims
+from tui_debugger.diagnose.runs.matching import NameMaps, NodeMatch
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import TensorKey
 
@@ -22,7 +22,7 @@ COVERED: Final = "neither run recorded it; all that it is made from and all that
 """Why a node was not compared that needs no comparison."""
 
 
-class Judgement(IntEnum):
+class NodeJudgement(IntEnum):
     """The facts that are known of a node at a step."""
 
     NOT_COMPARED = 0
@@ -40,7 +40,7 @@ class Judgement(IntEnum):
     """Its inputs agree and its outputs do not."""
 
 
-class Kind(IntEnum):
+class DiffKind(IntEnum):
     """The kinds of findings; the value only counts."""
 
     INTRODUCED = 0
@@ -79,10 +79,10 @@ class Options:
     only_steps: frozenset[int] | None = None
     only_ranks: frozenset[int] | None = None
     tolerance: Tolerance | None = None
-    dims: Dims = field(default_factory=Dims)
+    dims: GivenDims = field(default_factory=GivenDims)
 
 
-class Place(NamedTuple):
+class StepPlace(NamedTuple):
     """A step of a rank of both runs."""
 
     rank_a: int
@@ -92,7 +92,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DiffFinding:
     """A place where a difference begins.
 
     Attributes:
@@ -111,8 +111,8 @@ class Finding:
         side: 0, 1 where one of the runs is known to be wrong; -1 where that is not known.
     """
 
-    kind: Kind
-    place: Place
+    kind: DiffKind
+    place: StepPlace
     order: float
     row_a: int
     row_b: int
@@ -128,7 +128,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedNode:
     """A node that both runs have, at a step.
 
     Attributes:
@@ -142,8 +142,8 @@ class Judged:
         why: what kept it from being compared.
     """
 
-    match: Match
-    judgement: Judgement
+    match: NodeMatch
+    judgement: NodeJudgement
     order: float
     dx: float
     dy: float
@@ -189,15 +189,15 @@ class StepReport:
         covered: tensors that neither run recorded, and all around them agrees.
     """
 
-    place: Place
-    judged: tuple[Judged, ...]
+    place: StepPlace
+    judged: tuple[JudgedNode, ...]
     one_sided: tuple[OneSided, ...]
     compared: dict[ComparedBy, int]
     failed: tuple[tuple[str, str], ...]
-    doubtful: tuple[Match, ...]
+    doubtful: tuple[NodeMatch, ...]
     ranks: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     joined: Mapping[str, int] = field(default_factory=dict)
-    converted: tuple[Conversion, ...] = ()
+    converted: tuple[WeightConversion, ...] = ()
     covered: int = 0
 
 
@@ -215,16 +215,16 @@ class RunsReport:
         cancelled: the comparison was stopped before all of them were compared.
     """
 
-    runs: tuple[Run, Run]
+    runs: tuple[DiagnosedRun, DiagnosedRun]
     steps: tuple[StepReport, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[DiffFinding, ...]
     doubts: tuple[str, ...]
     notes: tuple[str, ...] = ()
     asked: int = 0
     cancelled: bool = False
 
     @property
-    def headline(self) -> Finding | None:
+    def headline(self) -> DiffFinding | None:
         """The first difference that something introduced."""
         return self.findings[0] if self.findings else None
 

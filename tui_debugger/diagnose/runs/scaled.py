@@ -55,7 +55,7 @@ def may_be_scaled(dtype: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Scaled:
+class ScaledWeight:
     """A weight and its scales.
 
     Attributes:
@@ -136,7 +136,7 @@ class Rounded:
         return (self.shape[0], *(1 for _ in self.shape[1:]))
 
     def rows(self, first: int, last: int) -> tuple[Wide, Wide]:
-        """Returns what ``Scaled.rows`` does."""
+        """Returns what ``ScaledWeight.rows`` does."""
         meant = self.values[first:last].astype(np.float64)
         return meant, np.maximum(np.abs(meant) * self.unit, self.least)
 
@@ -174,7 +174,7 @@ def cast_apart(a: Array, b: Array) -> Apart | None:
     return meant_apart(kept if small is a else a, kept if small is b else b)
 
 
-def scaled(values: Array, scales: Array) -> Scaled | None:
+def scaled(values: Array, scales: Array) -> ScaledWeight | None:
     """Returns a weight with its scales; None where these do not fit it."""
     blocks = _blocks(values.shape, scales.shape)
     if not values.size or blocks is None or scales.dtype.kind in "bc":
@@ -183,7 +183,7 @@ def scaled(values: Array, scales: Array) -> Scaled | None:
         spread = scales.reshape((1,) * values.ndim)
     else:
         spread = scales.reshape((*scales.shape, *(1,) * (values.ndim - scales.ndim)))
-    return Scaled(values, spread.astype(np.float64), blocks)
+    return ScaledWeight(values, spread.astype(np.float64), blocks)
 
 
 def _blocks(shape: tuple[int, ...], scales: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -228,12 +228,14 @@ class Apart:
     text: str
 
 
-def meant_apart(a: Array | Scaled | Rounded, b: Array | Scaled | Rounded) -> Apart:
+def meant_apart(a: Array | ScaledWeight | Rounded, b: Array | ScaledWeight | Rounded) -> Apart:
     """Compares two weights of one shape as they are meant, at least one of them scaled."""
-    types = tuple(name_of((each.values if isinstance(each, Scaled | Rounded) else each).dtype) for each in (a, b))
-    grid = max((each for each in (a, b) if isinstance(each, Scaled | Rounded)), key=lambda each: math.prod(each.counts))
+    types = tuple(name_of((each.values if isinstance(each, ScaledWeight | Rounded) else each).dtype) for each in (a, b))
+    grid = max(
+        (each for each in (a, b) if isinstance(each, ScaledWeight | Rounded)), key=lambda each: math.prod(each.counts)
+    )
     sides = tuple(map(_reader, (a, b)))
-    found = _Groups(grid.blocks, grid.counts)
+    found = _ScaleGroups(grid.blocks, grid.counts)
     for first, last in pieces(a.shape):
         found.look(first, *(read(first, last) for read in sides))
     relative = math.sqrt(found.square / size) if (size := max(found.squares)) else 0.0
@@ -258,8 +260,8 @@ def meant_apart(a: Array | Scaled | Rounded, b: Array | Scaled | Rounded) -> Apa
     return Apart(distance, text)
 
 
-def _reader(of: Array | Scaled | Rounded) -> Callable[[int, int], tuple[Wide, Wide]]:
-    if isinstance(of, Scaled | Rounded):
+def _reader(of: Array | ScaledWeight | Rounded) -> Callable[[int, int], tuple[Wide, Wide]]:
+    if isinstance(of, ScaledWeight | Rounded):
         return of.rows
     unit = unit_of((name_of(of.dtype),))
 
@@ -270,7 +272,7 @@ def _reader(of: Array | Scaled | Rounded) -> Callable[[int, int], tuple[Wide, Wi
     return read
 
 
-class _Groups:
+class _ScaleGroups:
     """Sums over the elements that share a scale.
 
     Attributes:

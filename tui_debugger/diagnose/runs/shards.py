@@ -24,11 +24,11 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.diagnose.runs.distance import Distance, Tolerance, distance, not_compared
 from tui_debugger.diagnose.runs.layouts import (
-    Dims,
-    Layout,
+    GivenDims,
     PartRelation,
     Parts,
-    Recorded,
+    PartsLayout,
+    RecordedParts,
     TensorKind,
     fits,
     possible_layouts,
@@ -58,16 +58,16 @@ class Joiner:
     """Compares wholes with parts, and remembers which layouts were proven.
 
     Attributes:
-        counts: how many tensors were put together, by ``Layout.word``.
+        counts: how many tensors were put together, by ``PartsLayout.word``.
     """
 
-    def __init__(self, dims: Dims, tolerance: Tolerance | None = None) -> None:
+    def __init__(self, dims: GivenDims, tolerance: Tolerance | None = None) -> None:
         self._dims, self._tolerance = dims, tolerance
         self.counts: Counter[str] = Counter()
-        self._proven: Counter[tuple[Any, Layout]] = Counter()
-        self._of_tensor: dict[tuple[str, Any], Layout] = {}
-        self._proven_both: Counter[tuple[Any, _Option]] = Counter()
-        self._of_both_sides: dict[tuple[str, Any], _Option] = {}
+        self._proven: Counter[tuple[Any, PartsLayout]] = Counter()
+        self._of_tensor: dict[tuple[str, Any], PartsLayout] = {}
+        self._proven_both: Counter[tuple[Any, _ShardOption]] = Counter()
+        self._of_both_sides: dict[tuple[str, Any], _ShardOption] = {}
         self._alike: set[tuple[str, Any]] = set()
 
     def compare(
@@ -78,7 +78,7 @@ class Joiner:
         *,
         backward: bool,
         weight: bool = False,
-        recorded: tuple[Recorded, Recorded] = (Recorded(), Recorded()),
+        recorded: tuple[RecordedParts, RecordedParts] = (RecordedParts(), RecordedParts()),
     ) -> Distance:
         """Compares the parts that ranks of both runs have of one tensor.
 
@@ -130,7 +130,7 @@ class Joiner:
         self,
         sides: tuple[Parts, Parts],
         tensor: str,
-        given: Layout | None,
+        given: PartsLayout | None,
         both: tuple[str, str],
         of: TensorKind,
     ) -> Distance:
@@ -138,7 +138,7 @@ class Joiner:
         many = 0 if len(sides[0].arrays) > 1 else 1
         whole, parts = sides[1 - many].arrays[0], sides[many].arrays
         known = whole.shape, tuple(part.shape for part in parts)
-        given = Layout() if given is None and sides[many].replicas else given
+        given = PartsLayout() if given is None and sides[many].replicas else given
         layouts = [given] if given is not None else list(possible_layouts(*known, of))
         made = {layout: wholes for layout in layouts if (wholes := wholes_of(layout, parts, whole.shape)) is not None}
         if not made:
@@ -155,14 +155,14 @@ class Joiner:
         worst = max(range(len(found)), key=lambda at: found[at].relative)
         result = _of_terms(found[worst], layout, parts)
         made_of = ([whole], made[layout]) if many else (made[layout], [whole])
-        option = _Option.in_order(whole.shape, (Layout(), layout) if many else (layout, Layout()), sides)
+        option = _ShardOption.in_order(whole.shape, (PartsLayout(), layout) if many else (layout, PartsLayout()), sides)
         return replace(self._with_unlike(result, option, sides, made_of, both), joined=layout.text(len(parts)))
 
     def _of_both(
         self,
         sides: tuple[Parts, Parts],
         tensor: str,
-        given: Layout | None,
+        given: PartsLayout | None,
         both: tuple[str, str],
         of: TensorKind,
     ) -> Distance:
@@ -196,12 +196,12 @@ class Joiner:
     def _best_of_both(
         self,
         sides: tuple[Parts, Parts],
-        options: Sequence[_Option],
+        options: Sequence[_ShardOption],
         key: tuple[str, Any],
         of: TensorKind,
         *,
         certain: bool,
-    ) -> tuple[_Option, tuple[list[Array], list[Array]]] | None:
+    ) -> tuple[_ShardOption, tuple[list[Array], list[Array]]] | None:
         """Returns the layouts that are proven, or believed, with the wholes; None where that cannot be told."""
         made = _Wholes(sides)
         believed = [option for option in options if self._proven_both[key[1], option]]
@@ -226,7 +226,7 @@ class Joiner:
             if len(good) == 1 or scores[best] <= _ROUNDING**2:
                 self._keep(key, best, sides)
             return best, next(wholes for _, option, wholes in near if option == best)
-        replicas = next((option for option in options if option.layouts == (Layout(), Layout())), None)
+        replicas = next((option for option in options if option.layouts == (PartsLayout(), PartsLayout())), None)
         wholes = made.of(replicas) if replicas is not None else None
         if replicas is not None and wholes is not None and (key in self._alike or all(map(_are_alike, wholes))):
             return replicas, wholes
@@ -237,11 +237,11 @@ class Joiner:
     def _known_of_both(
         self,
         sides: tuple[Parts, Parts],
-        options: Sequence[_Option],
+        options: Sequence[_ShardOption],
         key: tuple[str, Any],
         made: _Wholes,
-        believed: Sequence[_Option],
-    ) -> tuple[_Option, tuple[list[Array], list[Array]]] | None:
+        believed: Sequence[_ShardOption],
+    ) -> tuple[_ShardOption, tuple[list[Array], list[Array]]] | None:
         """Returns the layouts that were proven at an earlier step, or for other tensors, where these fit exactly."""
         known = self._of_both_sides.get(key)
         if known is not None and known in options and (wholes := made.of(known)) is not None:
@@ -253,11 +253,11 @@ class Joiner:
                 return option, wholes
         return None
 
-    def _keep(self, key: tuple[str, Any], option: _Option, sides: tuple[Parts, Parts]) -> None:
+    def _keep(self, key: tuple[str, Any], option: _ShardOption, sides: tuple[Parts, Parts]) -> None:
         """Remembers the layouts of a tensor for later steps, where its values tell that it has no others."""
         if option.tells(sides):
             self._of_both_sides[key] = option
-        elif option.layouts == (Layout(), Layout()) and _tells(sides[0].arrays[0]):
+        elif option.layouts == (PartsLayout(), PartsLayout()) and _tells(sides[0].arrays[0]):
             self._alike.add(key)
 
     def _apart(self, one: Array, other: Array, types: tuple[str, str]) -> Distance:
@@ -266,7 +266,7 @@ class Joiner:
     def _with_unlike(
         self,
         found: Distance,
-        option: _Option,
+        option: _ShardOption,
         sides: tuple[Parts, Parts],
         wholes: tuple[list[Array], list[Array]],
         types: tuple[str, str],
@@ -294,14 +294,14 @@ class Joiner:
         return replace(found, unlike=unlike, replicas=both)
 
     def _best(
-        self, whole: Array, made: dict[Layout, list[Array]], key: tuple[str, Any], of: TensorKind
-    ) -> Layout | None:
+        self, whole: Array, made: dict[PartsLayout, list[Array]], key: tuple[str, Any], of: TensorKind
+    ) -> PartsLayout | None:
         """Returns the layout that is proven, or believed; None where that cannot be told."""
         if not whole.size:
             return next(iter(made))
         if key in self._of_tensor and self._of_tensor[key] in made:
             return self._of_tensor[key]  # another order at a later step is a difference, not another layout
-        scores: dict[Layout, float] = {}
+        scores: dict[PartsLayout, float] = {}
         for layout in sorted(made, key=lambda each: -self._proven[key[1], each]):
             scores[layout] = max(_far(whole, each) for each in made[layout])
             if scores[layout] <= NEAR and whole.size > _MOST:
@@ -324,22 +324,22 @@ class Joiner:
         self._proven[key[1], best] += 1
         if len(near) == 1 or (clear and best is order[0]):
             self._of_tensor[key] = best
-        if best == Layout() and _tells(whole):
+        if best == PartsLayout() and _tells(whole):
             self._alike.add(key)
         return best
 
-    def _most_plausible(self, made: dict[Layout, list[Array]], key: tuple[str, Any]) -> Layout | None:
+    def _most_plausible(self, made: dict[PartsLayout, list[Array]], key: tuple[str, Any]) -> PartsLayout | None:
         """Returns the layout of a tensor that is far from the whole in every one: by its ranks, or by other tensors."""
-        replicas = made.get(Layout(), ())
+        replicas = made.get(PartsLayout(), ())
         if replicas and (key in self._alike or _are_alike(replicas)):
-            return Layout()
+            return PartsLayout()
         if len(made) == 1 and self._of_ranks(next(iter(made))):
             return next(iter(made))
         cuts = [layout for layout in made if layout.axes or layout.flat]  # shapes do not tell replicas from terms
         proven = [layout for layout in cuts if self._proven[key[1], layout]]
         return proven[0] if len(proven) == 1 else None
 
-    def _of_ranks(self, layout: Layout) -> bool:
+    def _of_ranks(self, layout: PartsLayout) -> bool:
         """Tells whether some tensor was proven to be put together in the order of ranks, and none in another one."""
         plain = {each for (_, each), _ in self._proven.items() if each.axes}
         return layout.axes != () and bool(plain) and all(not each.zigzag and each.groups == 1 for each in plain)
@@ -396,7 +396,7 @@ def _far(whole: Array, joined: Array) -> float:
         return float(np.linalg.norm((x - y)[finite])) / size if size else 0.0
 
 
-def _of_terms(found: Distance, layout: Layout, parts: Sequence[Array]) -> Distance:
+def _of_terms(found: Distance, layout: PartsLayout, parts: Sequence[Array]) -> Distance:
     """Returns a distance of what was summed up, by the size of the terms where that is larger: they may cancel."""
     if layout.among is PartRelation.REPLICAS or not math.isfinite(found.relative) or not found.size:
         return found
@@ -408,7 +408,7 @@ def _of_terms(found: Distance, layout: Layout, parts: Sequence[Array]) -> Distan
 
 
 @dataclass(frozen=True, slots=True)
-class _Option:
+class _ShardOption:
     """A way in which the parts of both sides may make one whole.
 
     Attributes:
@@ -418,11 +418,13 @@ class _Option:
     """
 
     shape: tuple[int, ...]
-    layouts: tuple[Layout, Layout]
+    layouts: tuple[PartsLayout, PartsLayout]
     orders: tuple[tuple[int, ...], tuple[int, ...]]
 
     @classmethod
-    def in_order(cls, shape: tuple[int, ...], layouts: tuple[Layout, Layout], sides: tuple[Parts, Parts]) -> _Option:
+    def in_order(
+        cls, shape: tuple[int, ...], layouts: tuple[PartsLayout, PartsLayout], sides: tuple[Parts, Parts]
+    ) -> _ShardOption:
         """Returns the one that takes the parts of both sides as they come."""
         return cls(shape, layouts, (tuple(range(len(sides[0].arrays))), tuple(range(len(sides[1].arrays)))))
 
@@ -459,16 +461,16 @@ class _Option:
         return 4 * terms + 2 * odd + any(layout.cut for layout in self.layouts)
 
 
-def _options(sides: tuple[Parts, Parts], given: Layout | None, of: TensorKind) -> Iterator[_Option]:
+def _options(sides: tuple[Parts, Parts], given: PartsLayout | None, of: TensorKind) -> Iterator[_ShardOption]:
     """Yields how parts of both sides may make wholes of one shape, likely ones first."""
     shapes = [[part.shape for part in side.arrays] for side in sides]
-    found: list[_Option] = []
+    found: list[_ShardOption] = []
     for shape in dict.fromkeys(each for own in shapes for each in possible_shapes(own)):
         own = []
         for side, parts in zip(sides, shapes, strict=True):
-            layouts: Sequence[Layout] = [given] if given is not None else list(possible_layouts(shape, parts, of))
+            layouts: Sequence[PartsLayout] = [given] if given is not None else list(possible_layouts(shape, parts, of))
             if given is None and side.replicas:
-                layouts = [layout for layout in layouts if layout == Layout()]
+                layouts = [layout for layout in layouts if layout == PartsLayout()]
             orders = _orders(side)
             own.append(
                 [
@@ -479,7 +481,7 @@ def _options(sides: tuple[Parts, Parts], given: Layout | None, of: TensorKind) -
                 ]
             )
         for one, other in product(*own):
-            option = _Option(shape, (one[0], other[0]), (one[1], other[1]))
+            option = _ShardOption(shape, (one[0], other[0]), (one[1], other[1]))
             if not option.both_terms or one[0].among is other[0].among:
                 found.append(option)
     yield from sorted(found, key=lambda each: each.unlikely)
@@ -502,9 +504,9 @@ class _Wholes:
 
     def __init__(self, sides: tuple[Parts, Parts]) -> None:
         self._sides = sides
-        self._samples: dict[tuple[int, tuple[int, ...], Layout, tuple[int, ...]], Array | None] = {}
+        self._samples: dict[tuple[int, tuple[int, ...], PartsLayout, tuple[int, ...]], Array | None] = {}
 
-    def of(self, option: _Option) -> tuple[list[Array], list[Array]] | None:
+    def of(self, option: _ShardOption) -> tuple[list[Array], list[Array]] | None:
         """Returns the wholes of both sides; None where parts do not fit."""
         found = []
         for number, side in enumerate(self._sides):
@@ -515,7 +517,7 @@ class _Wholes:
             found.append(wholes)
         return found[0], found[1]
 
-    def prove_nothing(self, option: _Option) -> bool:
+    def prove_nothing(self, option: _ShardOption) -> bool:
         """Tells whether terms may be parts of another kind, though their sums agree.
 
         Terms of one side that are terms of the other one are no terms of a sum that both make, but parts of one whole,
@@ -539,8 +541,8 @@ class _Wholes:
         return any(own.any() and _far(own, its) <= NEAR for own in terms[0] for its in terms[1])
 
     def copies(
-        self, options: Sequence[_Option], of: TensorKind
-    ) -> tuple[_Option, tuple[list[Array], list[Array]]] | None:
+        self, options: Sequence[_ShardOption], of: TensorKind
+    ) -> tuple[_ShardOption, tuple[list[Array], list[Array]]] | None:
         """Returns the likeliest layouts by which ranks have copies, some of which differ; None where there are none."""
         for option in options:
             some = self._sample(0, option), self._sample(1, option)
@@ -555,9 +557,11 @@ class _Wholes:
                     return option, wholes
         return None
 
-    def nearest(self, options: Sequence[_Option]) -> list[tuple[float, _Option, tuple[list[Array], list[Array]]]]:
+    def nearest(
+        self, options: Sequence[_ShardOption]
+    ) -> list[tuple[float, _ShardOption, tuple[list[Array], list[Array]]]]:
         """Returns those that are nearest to each other, by some elements first, with how far their wholes are apart."""
-        scores: list[tuple[float, _Option]] = []
+        scores: list[tuple[float, _ShardOption]] = []
         for option in options:
             one, other = self._sample(0, option), self._sample(1, option)
             if one is None or other is None:
@@ -577,7 +581,7 @@ class _Wholes:
                 found.append((_far_apart(*wholes), scores[at][1], wholes))
         return found
 
-    def _sample(self, number: int, option: _Option) -> Array | None:
+    def _sample(self, number: int, option: _ShardOption) -> Array | None:
         """Returns some elements of each whole of a side, the same ones for all layouts of a shape."""
         key = number, option.shape, option.layouts[number], option.orders[number]
         if key not in self._samples:

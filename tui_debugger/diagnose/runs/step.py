@@ -14,9 +14,9 @@ import numpy as np
 from tui_debugger import opener
 from tui_debugger.arrays import Array
 from tui_debugger.cache.store import DiskCache
-from tui_debugger.check.flow import Flow, Holder, Located
+from tui_debugger.check.flow import DataFlow, Holder, Located
 from tui_debugger.diagnose.ranks.layout import read_dims
-from tui_debugger.diagnose.run import Run
+from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.diagnose.runs.distance import (
     Distance,
     Tolerance,
@@ -27,9 +27,17 @@ from tui_debugger.diagnose.runs.distance import (
     pack_distance,
     unpack_distance,
 )
-from tui_debugger.diagnose.runs.layouts import Recorded
-from tui_debugger.diagnose.runs.matching import Match, Matching, NodesOfRun, Rule, Shapes, containers, match_nodes
-from tui_debugger.diagnose.runs.results import Options, Place
+from tui_debugger.diagnose.runs.layouts import RecordedParts
+from tui_debugger.diagnose.runs.matching import (
+    NodeMatch,
+    NodesOfRun,
+    Rule,
+    RunMatching,
+    Shapes,
+    containers,
+    match_nodes,
+)
+from tui_debugger.diagnose.runs.results import Options, StepPlace
 from tui_debugger.diagnose.runs.shards import Joiner
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.graph.categories import is_scratch
@@ -37,7 +45,7 @@ from tui_debugger.graph.table import NodeFlag, NodeTable
 from tui_debugger.model import Category, Progress, ProgressFn, ReadSpec, Side, TensorStats, no_progress
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.npy import open_array, read_meta
-from tui_debugger.stats.workers import Workers
+from tui_debugger.stats.workers import MeasureWorkers
 
 _BATCH: Final = 1 << 24
 """Bytes that are handed to a worker at once."""
@@ -62,7 +70,7 @@ class RunTensors:
     """
 
     def __init__(
-        self, run: Run, rank: int, steps: Iterable[int], progress: ProgressFn, mates: Sequence[RunTensors] = ()
+        self, run: DiagnosedRun, rank: int, steps: Iterable[int], progress: ProgressFn, mates: Sequence[RunTensors] = ()
     ) -> None:
         self.run, self.rank = run, rank
         self.mates = tuple(mates)
@@ -74,7 +82,7 @@ class RunTensors:
         listed = run.flow(rank, progress)
         for step in self.steps:
             listed.table(step)  # which may bring nodes that nobody knew: the flow is looked at after that
-        self.flow: Flow = run.flow(rank, progress)
+        self.flow: DataFlow = run.flow(rank, progress)
         self.sizes: dict[tuple[int, int], float] = {}
 
     @cached_property
@@ -206,7 +214,7 @@ class Feed(NamedTuple):
     own: bool
 
 
-class Entry(NamedTuple):
+class NodePair(NamedTuple):
     """A pair of nodes at a step.
 
     Attributes:
@@ -218,7 +226,7 @@ class Entry(NamedTuple):
         order: position in the execution order of the first run.
     """
 
-    match: Match
+    match: NodeMatch
     rounds: tuple[int, int]
     outputs: list[tuple[int, Located, Located]]
     missing: int
@@ -242,7 +250,7 @@ class Asked(NamedTuple):
     """
 
     files: tuple[RunTensors, RunTensors]
-    place: Place
+    place: StepPlace
     options: Options
     progress: ProgressFn
 
@@ -296,7 +304,7 @@ class StepTensors:
             ]
         return NodesOfRun(nodes, rows, lambda row: files.shapes(step, row), self.options.maps if side == 0 else None)
 
-    def _matching(self, before: StepTensors | None) -> Matching:
+    def _matching(self, before: StepTensors | None) -> RunMatching:
         if before is not None and all(
             one.rows == other.rows and one.nodes is other.nodes
             for one, other in zip(self.sides, before.sides, strict=True)
@@ -321,7 +329,7 @@ class StepTensors:
 
     # -- what belongs together ---------------------------------------------------------------------
 
-    def _entries(self) -> list[Entry]:
+    def _entries(self) -> list[NodePair]:
         return [
             self._entry(match, rounds)
             for match in self.matching.matches
@@ -333,7 +341,7 @@ class StepTensors:
         index = table.of_node(row, every=True)
         return sorted(set(table.round[index].tolist())) or [0]
 
-    def _entry(self, match: Match, rounds: tuple[int, int]) -> Entry:
+    def _entry(self, match: NodeMatch, rounds: tuple[int, int]) -> NodePair:
         slots = [
             {slot for slot in flow.slots(step, row, Side.OUTPUT, of) if not is_scratch(flow.nodes.op_type(row), slot)}
             for flow, step, row, of in zip(self.flows, self.steps, (match.a, match.b), rounds, strict=True)
@@ -348,9 +356,9 @@ class StepTensors:
         ]
         feeds = [] if self.sides[0].is_parameter(match.a) else list(self._feeds(match, rounds))
         order = float(self.flows[0].nodes.order[match.a])
-        return Entry(match, rounds, outputs, len(slots[0] ^ slots[1]), feeds, order)
+        return NodePair(match, rounds, outputs, len(slots[0] ^ slots[1]), feeds, order)
 
-    def _feeds(self, match: Match, rounds: tuple[int, int]) -> Iterator[Feed]:
+    def _feeds(self, match: NodeMatch, rounds: tuple[int, int]) -> Iterator[Feed]:
         if match.rule is Rule.FUSED:
             yield from self._feeds_of_chain(match, rounds)
             return
@@ -409,7 +417,7 @@ class StepTensors:
         rest = zip(*([*each, *[-1] * (most - len(each))] for each in left), strict=True)
         return [*known, *((one, other) for one, other in rest)]
 
-    def _feeds_of_chain(self, match: Match, rounds: tuple[int, int]) -> Iterator[Feed]:
+    def _feeds_of_chain(self, match: NodeMatch, rounds: tuple[int, int]) -> Iterator[Feed]:
         """The inputs of a fused operator, by what feeds the chain that the other run has in its stead."""
         rows = (match.a, *match.within_a), (match.b, *match.within_b)
         inputs: list[dict[int, Located | None]] = []
@@ -426,7 +434,7 @@ class StepTensors:
 
     # -- measuring ---------------------------------------------------------------------------------
 
-    def _measure(self, entries: Iterable[Entry], before: StepTensors | None) -> None:
+    def _measure(self, entries: Iterable[NodePair], before: StepTensors | None) -> None:
         wanted: dict[PairKey, tuple[Located, Located]] = {}
         for entry in entries:
             pairs = [(one, other) for _, one, other in entry.outputs]
@@ -472,12 +480,14 @@ class StepTensors:
         tensor = f"{name}:{one.side.name}{one.slot}"
         return self.joiner.compare(whole, tensor, name, backward=backward, weight=weight, recorded=recorded)
 
-    def _recorded(self, side: int, places: Sequence[tuple[RunTensors, Located]], at: Located) -> Recorded:
+    def _recorded(self, side: int, places: Sequence[tuple[RunTensors, Located]], at: Located) -> RecordedParts:
         """Returns what the recorder says of the parts of a tensor."""
         if len(places) < 2:
-            return Recorded()
+            return RecordedParts()
         told = self.files[side].flow.nodes.placements.get(at.row, "")
-        return Recorded([files.place for files, _ in places], read_dims(told) if told.startswith("dims ") else None)
+        return RecordedParts(
+            [files.place for files, _ in places], read_dims(told) if told.startswith("dims ") else None
+        )
 
     def _by_statistics(self, one: Located, other: Located) -> Distance:
         stats, metas, hashes, sums = [], [], [], False
@@ -509,7 +519,7 @@ class StepTensors:
 def measure(
     files: dict[PairKey, tuple[ReadSpec, ReadSpec]],
     tolerance: Tolerance | None,
-    workers: Workers,
+    workers: MeasureWorkers,
     progress: ProgressFn = no_progress,
     store: DiskCache | None = None,
 ) -> dict[PairKey, Distance]:

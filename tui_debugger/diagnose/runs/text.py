@@ -12,10 +12,10 @@ from tui_debugger.diagnose.runs.kinds import kind_of_difference, kind_of_update
 from tui_debugger.diagnose.runs.results import (
     COVERED,
     NO_OUTPUT,
-    Finding,
-    Judged,
-    Judgement,
-    Kind,
+    DiffFinding,
+    DiffKind,
+    JudgedNode,
+    NodeJudgement,
     Options,
     RunsReport,
     StepReport,
@@ -34,20 +34,20 @@ DESCRIBED: Final = 20
 """Findings whose values are looked at to tell what kind of difference they have."""
 
 _WHAT: Final = {
-    Kind.INTRODUCED: "its inputs agree and its output does not",
-    Kind.RANDOM: "its inputs agree and its output does not",
-    Kind.ARGUMENT: "it is called with other arguments",
-    Kind.PARAMETER: "a parameter differs",
-    Kind.INPUT: "an input differs that no recorded node made",
-    Kind.UPDATE: "a parameter was updated differently",
-    Kind.MISSING: "one run leaves out a call",
-    Kind.REGION: "what one run has in between makes the difference",
-    Kind.LOGGED: "the programs logged other numbers",
-    Kind.SAVED: "the checkpoints hold other numbers beside the tensors",
+    DiffKind.INTRODUCED: "its inputs agree and its output does not",
+    DiffKind.RANDOM: "its inputs agree and its output does not",
+    DiffKind.ARGUMENT: "it is called with other arguments",
+    DiffKind.PARAMETER: "a parameter differs",
+    DiffKind.INPUT: "an input differs that no recorded node made",
+    DiffKind.UPDATE: "a parameter was updated differently",
+    DiffKind.MISSING: "one run leaves out a call",
+    DiffKind.REGION: "what one run has in between makes the difference",
+    DiffKind.LOGGED: "the programs logged other numbers",
+    DiffKind.SAVED: "the checkpoints hold other numbers beside the tensors",
 }
 
 
-def headline_text(finding: Finding, kind: tuple[str, str]) -> str:
+def headline_text(finding: DiffFinding, kind: tuple[str, str]) -> str:
     """Returns the answer in a sentence."""
     place = finding.place
     rank = f"rank {place.rank_a} " if place.rank_a else ""
@@ -69,25 +69,27 @@ def counts_text(report: RunsReport) -> str:
     """Returns how many nodes were compared, and with what result."""
     counts = Counter(judged.judgement for step in report.steps for judged in step.judged)
     words = {
-        Judgement.SAME: "the same",
-        Judgement.ROUNDING: "differ by rounding",
-        Judgement.INHERITED: "pass a difference on",
-        Judgement.INSIDE: "differ by what runs inside",
-        Judgement.INTRODUCED: "introduce one",
-        Judgement.UNPROVEN: "differ, inputs not known",
-        Judgement.NOT_COMPARED: "not compared",
+        NodeJudgement.SAME: "the same",
+        NodeJudgement.ROUNDING: "differ by rounding",
+        NodeJudgement.INHERITED: "pass a difference on",
+        NodeJudgement.INSIDE: "differ by what runs inside",
+        NodeJudgement.INTRODUCED: "introduce one",
+        NodeJudgement.UNPROVEN: "differ, inputs not known",
+        NodeJudgement.NOT_COMPARED: "not compared",
     }
     total = plural(sum(counts.values()), "node")
     same_statistics = sum(
-        judged.judgement is Judgement.SAME and judged.worst is not None and judged.worst.how is ComparedBy.STATISTICS
+        judged.judgement is NodeJudgement.SAME
+        and judged.worst is not None
+        and judged.worst.how is ComparedBy.STATISTICS
         for step in report.steps
         for judged in step.judged
     )
-    counts[Judgement.SAME] -= same_statistics
+    counts[NodeJudgement.SAME] -= same_statistics
     none, around = (
         sum(judged.why == why for step in report.steps for judged in step.judged) for why in (NO_OUTPUT, COVERED)
     )
-    counts[Judgement.NOT_COMPARED] -= none + around
+    counts[NodeJudgement.NOT_COMPARED] -= none + around
     parts = [f"{counts[each]} {text}" for each, text in words.items() if counts[each]]
     parts += [f"{same_statistics} with the same statistics"] if same_statistics else []
     parts += [f"{around} known by all around them"] if around else []
@@ -158,7 +160,7 @@ def options_text(options: Options, repeat: str = "") -> str:
     return clean("; ".join(words))
 
 
-def difference_words(report: RunsReport, finding: Finding) -> tuple[str, str]:
+def difference_words(report: RunsReport, finding: DiffFinding) -> tuple[str, str]:
     """Returns what kind of difference a finding has: a word and a sentence."""
     if finding.keys[0] is None or finding.keys[1] is None or finding.distance is None:
         return "", ""
@@ -175,12 +177,12 @@ def difference_words(report: RunsReport, finding: Finding) -> tuple[str, str]:
     except (TdbgError, OSError):
         return "", ""
     unit = finding.distance.unit
-    if finding.kind is Kind.UPDATE and (update := _update_words(report, finding, arrays, unit))[0]:
+    if finding.kind is DiffKind.UPDATE and (update := _update_words(report, finding, arrays, unit))[0]:
         return update
     return kind_of_difference(arrays[0], arrays[1], unit)
 
 
-def _update_words(report: RunsReport, finding: Finding, now: Sequence[Array], unit: float) -> tuple[str, str]:
+def _update_words(report: RunsReport, finding: DiffFinding, now: Sequence[Array], unit: float) -> tuple[str, str]:
     """Returns what kind of difference there is between the steps that a parameter made."""
     then = []
     for run, key in zip(report.runs, finding.keys, strict=True):
@@ -237,7 +239,7 @@ def headline_lines(report: RunsReport, kinds: Sequence[tuple[str, str]]) -> list
     return [clean(line) for line in lines]
 
 
-def finding_cells(finding: Finding) -> tuple[str, ...]:
+def finding_cells(finding: DiffFinding) -> tuple[str, ...]:
     """Returns the cells of ``FINDING_COLUMNS``."""
     distance = finding.distance
     return (
@@ -287,7 +289,7 @@ def node_rows(report: RunsReport) -> Iterator[dict[str, Any]]:
             yield dict(zip(ROW_TITLES, node_cells(step, judged, names), strict=True))
 
 
-def node_cells(step: StepReport, judged: Judged, names: tuple[str, str]) -> tuple[Any, ...]:
+def node_cells(step: StepReport, judged: JudgedNode, names: tuple[str, str]) -> tuple[Any, ...]:
     """Returns the cells of ``ROW_TITLES``; ``names`` of the node in both runs."""
     worst = judged.worst or Distance(ComparedBy.NOT)
     values = worst.values or (None, None)

@@ -13,14 +13,22 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Mask, UInt8
-from tui_debugger.diagnose.runs.results import Finding, Judged, Judgement, OneSided, Place, RunsReport, StepReport
+from tui_debugger.diagnose.runs.results import (
+    DiffFinding,
+    JudgedNode,
+    NodeJudgement,
+    OneSided,
+    RunsReport,
+    StepPlace,
+    StepReport,
+)
 from tui_debugger.diagnose.runs.text import times_text
 from tui_debugger.graph.table import NodeTable, real_consumers
-from tui_debugger.graph.tree import Tree, tree_of, tree_paths
+from tui_debugger.graph.tree import ScopeTree, tree_of, tree_paths
 from tui_debugger.model import Side, TensorKey
 
 
-class State(IntEnum):
+class TreeState(IntEnum):
     """The states of a line of the tree; a scope has the greatest of those below it."""
 
     NOTHING = 0
@@ -35,36 +43,36 @@ class State(IntEnum):
     INTRODUCED = 8
 
 
-GLYPHS: Final[Mapping[State, str]] = {
-    State.NOTHING: " ",
-    State.SAME: "=",
-    State.NOT_COMPARED: "-",
-    State.ONE_SIDED: "+",
-    State.ROUNDING: "~",
-    State.INHERITED: "↓",
-    State.INSIDE: "◇",
-    State.DOUBT: "?",
-    State.INTRODUCED: "◆",
+GLYPHS: Final[Mapping[TreeState, str]] = {
+    TreeState.NOTHING: " ",
+    TreeState.SAME: "=",
+    TreeState.NOT_COMPARED: "-",
+    TreeState.ONE_SIDED: "+",
+    TreeState.ROUNDING: "~",
+    TreeState.INHERITED: "↓",
+    TreeState.INSIDE: "◇",
+    TreeState.DOUBT: "?",
+    TreeState.INTRODUCED: "◆",
 }
-WORDS: Final[Mapping[State, str]] = {
-    State.NOTHING: "",
-    State.SAME: "same",
-    State.NOT_COMPARED: "not compared",
-    State.ONE_SIDED: "one run only",
-    State.ROUNDING: "rounding",
-    State.INHERITED: "inherited",
-    State.INSIDE: "inside it",
-    State.DOUBT: "doubt",
-    State.INTRODUCED: "introduced",
+WORDS: Final[Mapping[TreeState, str]] = {
+    TreeState.NOTHING: "",
+    TreeState.SAME: "same",
+    TreeState.NOT_COMPARED: "not compared",
+    TreeState.ONE_SIDED: "one run only",
+    TreeState.ROUNDING: "rounding",
+    TreeState.INHERITED: "inherited",
+    TreeState.INSIDE: "inside it",
+    TreeState.DOUBT: "doubt",
+    TreeState.INTRODUCED: "introduced",
 }
 _STATES: Final = {
-    Judgement.NOT_COMPARED: State.NOT_COMPARED,
-    Judgement.SAME: State.SAME,
-    Judgement.ROUNDING: State.ROUNDING,
-    Judgement.INHERITED: State.INHERITED,
-    Judgement.UNPROVEN: State.DOUBT,
-    Judgement.INSIDE: State.INSIDE,
-    Judgement.INTRODUCED: State.INTRODUCED,
+    NodeJudgement.NOT_COMPARED: TreeState.NOT_COMPARED,
+    NodeJudgement.SAME: TreeState.SAME,
+    NodeJudgement.ROUNDING: TreeState.ROUNDING,
+    NodeJudgement.INHERITED: TreeState.INHERITED,
+    NodeJudgement.UNPROVEN: TreeState.DOUBT,
+    NodeJudgement.INSIDE: TreeState.INSIDE,
+    NodeJudgement.INTRODUCED: TreeState.INTRODUCED,
 }
 BOTH: Final = 0
 """Which run has a node: this, 1 for A, 2 for B, or all of them below a scope."""
@@ -92,7 +100,7 @@ class Show(IntEnum):
         }[self]
 
 
-class Hop(NamedTuple):
+class TreeHop(NamedTuple):
     """A node that a difference was passed on to.
 
     Attributes:
@@ -120,8 +128,8 @@ class StepTree:
 
     report: RunsReport
     step: StepReport
-    items: Sequence[Judged | OneSided]
-    tree: Tree
+    items: Sequence[JudgedNode | OneSided]
+    tree: ScopeTree
     state: UInt8
     side: UInt8
     notes: Mapping[int, str]
@@ -130,7 +138,7 @@ class StepTree:
     def of(cls, report: RunsReport, step: StepReport) -> StepTree:
         """Puts both trees together."""
         tables = report.runs[0].nodes(step.place.rank_a), report.runs[1].nodes(step.place.rank_b)
-        items: list[Judged | OneSided] = [*step.judged, *step.one_sided]
+        items: list[JudgedNode | OneSided] = [*step.judged, *step.one_sided]
         paths = _paths(step, tables)
         tree = tree_of(paths, _order(step, tables), np.ones(len(items), np.bool_))
         side = np.zeros(len(items), np.uint8)
@@ -140,18 +148,18 @@ class StepTree:
         for finding in found.findings:
             row = found.row_of(finding)
             if row >= 0:
-                state[row] = State.INTRODUCED
+                state[row] = TreeState.INTRODUCED
         return found
 
     # -- rows --------------------------------------------------------------------------------------
 
     @property
-    def place(self) -> Place:
+    def place(self) -> StepPlace:
         """The step of both runs."""
         return self.step.place
 
     @cached_property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[DiffFinding, ...]:
         """Returns where differences begin at this step."""
         return tuple(each for each in self.report.findings if each.place == self.place)
 
@@ -167,7 +175,7 @@ class StepTree:
                 found[1].setdefault(item.match.b, row)
         return found
 
-    def row_of(self, finding: Finding) -> int:
+    def row_of(self, finding: DiffFinding) -> int:
         """Returns the row that a difference begins at, or that reads it first; -1 where there is none."""
         for side, row in enumerate((finding.row_a, finding.row_b)):
             if row in self._rows[side]:
@@ -180,10 +188,10 @@ class StepTree:
         return self._rows[0].get(node, -1)
 
     @cached_property
-    def _finding_of(self) -> dict[int, Finding]:
+    def _finding_of(self) -> dict[int, DiffFinding]:
         return {self.row_of(finding): finding for finding in reversed(self.findings)}
 
-    def finding_at(self, row: int) -> Finding | None:
+    def finding_at(self, row: int) -> DiffFinding | None:
         """Returns the finding that begins at a row."""
         return self._finding_of.get(row) if row >= 0 else None
 
@@ -194,7 +202,7 @@ class StepTree:
             return item.name
         return self.report.runs[0].nodes(self.place.rank_a).names[item.match.a]
 
-    def keys(self, row: int, finding: Finding | None = None) -> tuple[TensorKey | None, TensorKey | None]:
+    def keys(self, row: int, finding: DiffFinding | None = None) -> tuple[TensorKey | None, TensorKey | None]:
         """Returns what a finding is about, else the output that differs most, in both runs; None where one has none."""
         item = self.items[row]
         if finding is not None and all(finding.keys):
@@ -202,7 +210,7 @@ class StepTree:
         if isinstance(item, OneSided):
             key = self._output(item.side, item.row, None, 0)
             return (key, None) if item.side == 0 else (None, key)
-        nth = sum(isinstance(each, Judged) and each.match.a == item.match.a for each in self.items[:row])
+        nth = sum(isinstance(each, JudgedNode) and each.match.a == item.match.a for each in self.items[:row])
         return self._output(0, item.match.a, item.slot, nth), self._output(1, item.match.b, item.slot, nth)
 
     def _output(self, side: int, row: int, slot: int | None, nth: int) -> TensorKey | None:
@@ -246,10 +254,10 @@ class StepTree:
         if show is Show.ALL:
             return None
         rows = {
-            Show.FINDINGS: self.state == State.INTRODUCED,
-            Show.DIFFERENCES: (self.state >= State.INHERITED) | (self.side != BOTH),
+            Show.FINDINGS: self.state == TreeState.INTRODUCED,
+            Show.DIFFERENCES: (self.state >= TreeState.INHERITED) | (self.side != BOTH),
             Show.ONE_SIDED: self.side != BOTH,
-            Show.DOUBTS: self.state == State.DOUBT,
+            Show.DOUBTS: self.state == TreeState.DOUBT,
         }[show]
         return self.tree.keep_mask(rows)
 
@@ -261,8 +269,8 @@ class StepTree:
     def judgement_words(self, row: int) -> str:
         """Returns what is known of a row, with why."""
         item, note = self.items[row], self.notes.get(row, "")
-        state = State(int(self.state[row]))
-        if state is State.INTRODUCED:
+        state = TreeState(int(self.state[row]))
+        if state is TreeState.INTRODUCED:
             finding = self.finding_at(row)
             return WORDS[state] if finding is None else finding.kind.word
         if isinstance(item, OneSided):
@@ -271,22 +279,24 @@ class StepTree:
 
     # -- where a difference goes ---------------------------------------------------------------------
 
-    def path_from(self, finding: Finding) -> list[Hop]:
+    def path_from(self, finding: DiffFinding) -> list[TreeHop]:
         """Returns the nodes that a difference is passed on to: each time to the first that reads it and differs."""
         nodes = self.report.runs[0].nodes(self.place.rank_a)
-        rows, hops = self._rows[0], list[Hop]()
+        rows, hops = self._rows[0], list[TreeHop]()
         here = finding.row_a
         if here < 0:
             here = nodes.find(finding.consumer) if finding.consumer else -1
         seen = {here}
         while here >= 0:
             readers = {reader for reader, _ in real_consumers(nodes, here) if reader in rows} - seen
-            bad = sorted((rows[reader], reader) for reader in readers if self.state[rows[reader]] >= State.INHERITED)
+            bad = sorted(
+                (rows[reader], reader) for reader in readers if self.state[rows[reader]] >= TreeState.INHERITED
+            )
             if not bad:
                 break
             row, here = bad[0]
             seen.add(here)
-            hops.append(Hop(row, len(bad) - 1))
+            hops.append(TreeHop(row, len(bad) - 1))
         return hops
 
 
@@ -299,17 +309,17 @@ def _states(step: StepReport, nodes: NodeTable) -> tuple[UInt8, dict[int, str]]:
     for row, judged in enumerate(step.judged):
         found = _STATES[judged.judgement]
         why = judged.why
-        if found is State.DOUBT:
+        if found is TreeState.DOUBT:
             why = "not all of its inputs are known"
         elif (judged.match.a, judged.match.b) in doubtful:
-            found, why = max(found, State.DOUBT), "another node may be its partner"
-        elif of_node and (name := nodes.names[judged.match.a]) in of_node and found is not State.INTRODUCED:
-            found, why = State.DOUBT, of_node[name]
+            found, why = max(found, TreeState.DOUBT), "another node may be its partner"
+        elif of_node and (name := nodes.names[judged.match.a]) in of_node and found is not TreeState.INTRODUCED:
+            found, why = TreeState.DOUBT, of_node[name]
         state[row] = found
         if why:
             notes[row] = why
     for row, one in enumerate(step.one_sided, len(step.judged)):
-        state[row] = State.ONE_SIDED if one.covered else State.DOUBT
+        state[row] = TreeState.ONE_SIDED if one.covered else TreeState.DOUBT
         notes[row] = one.covered or "nothing around it tells"
     return state, notes
 
@@ -375,7 +385,7 @@ class TimesMap:
         times: nodes down, steps across; NaN where nothing was compared.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[StepPlace, ...]
     nodes: tuple[int, ...]
     names: tuple[str, ...]
     times: npt.NDArray[np.float64]

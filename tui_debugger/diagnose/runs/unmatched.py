@@ -10,7 +10,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
-from tui_debugger.diagnose.runs.results import Judged, Judgement, OneSided
+from tui_debugger.diagnose.runs.results import JudgedNode, NodeJudgement, OneSided
 from tui_debugger.diagnose.runs.step import Asked, Feed
 from tui_debugger.diagnose.runs.unrecorded import UnrecordedTensors
 from tui_debugger.graph.table import real_consumers
@@ -40,10 +40,10 @@ class UnmatchedNodes(UnrecordedTensors):
         self.blamed: set[tuple[int, int]] = set()
         self.finished: dict[tuple[int, int], str] = {}
 
-    def one_sided(self, judged: Sequence[Judged]) -> tuple[OneSided, ...]:
+    def one_sided(self, judged: Sequence[JudgedNode]) -> tuple[OneSided, ...]:
         """Returns the dumped nodes of one run only, with what covers them."""
-        passing = [(each.match.a, each.match.b) for each in judged if each.judgement is Judgement.INHERITED]
-        alike = {Judgement.SAME, Judgement.ROUNDING, Judgement.INHERITED}
+        passing = [(each.match.a, each.match.b) for each in judged if each.judgement is NodeJudgement.INHERITED]
+        alike = {NodeJudgement.SAME, NodeJudgement.ROUNDING, NodeJudgement.INHERITED}
         agreed = [{(each.match.a, each.match.b)[side] for each in judged if each.judgement in alike} for side in (0, 1)]
         found = []
         for side, rows in ((0, self.matching.only_a), (1, self.matching.only_b)):

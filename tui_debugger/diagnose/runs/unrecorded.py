@@ -14,13 +14,13 @@ from typing import Final
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.table import find_operator
 from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Distance
-from tui_debugger.diagnose.runs.results import Judged, Judgement
-from tui_debugger.diagnose.runs.step import Asked, Entry, Feed, StepTensors
+from tui_debugger.diagnose.runs.results import JudgedNode, NodeJudgement
+from tui_debugger.diagnose.runs.step import Asked, Feed, NodePair, StepTensors
 from tui_debugger.graph.categories import DRAWN_UPDATES, is_random, update_of
 from tui_debugger.graph.table import real_consumers
 from tui_debugger.sources.base import NOT_RECORDED, OtherArgument, TensorFlag
 
-_AGREES: Final = frozenset({Judgement.SAME, Judgement.ROUNDING})
+_AGREES: Final = frozenset({NodeJudgement.SAME, NodeJudgement.ROUNDING})
 _KEEPS_VALUES: Final = frozenset({"reshape", "transpose", "expand", "copy", "fill"})
 """Kinds of operators whose output is their input in another order, or does not depend on any."""
 _SAYS_NOTHING: Final = frozenset({"unchanged"})
@@ -40,10 +40,10 @@ class UnrecordedTensors(StepTensors):
 
     def __init__(self, asked: Asked, before: UnrecordedTensors | None) -> None:
         super().__init__(asked, before)
-        self.entries_of: dict[int, list[Entry]] = {}
+        self.entries_of: dict[int, list[NodePair]] = {}
         self.seen: set[int] = set(before.seen) if before is not None else set()
 
-    def note_entries(self, entries: Iterable[Entry]) -> None:
+    def note_entries(self, entries: Iterable[NodePair]) -> None:
         """Remembers the pairs of nodes of the step."""
         for entry in entries:
             self.entries_of.setdefault(entry.match.a, []).append(entry)
@@ -89,7 +89,7 @@ class UnrecordedTensors(StepTensors):
                     found[row] = distance
         return found
 
-    def keeps_values(self, entry: Entry) -> bool:
+    def keeps_values(self, entry: NodePair) -> bool:
         """Tells whether a node of both runs only moves the values of its input, in the same way."""
         if not self._called_alike(entry.match.a):
             return False
@@ -108,7 +108,7 @@ class UnrecordedTensors(StepTensors):
             return False
         return (calls[0].positional, calls[0].keywords) == (calls[1].positional, calls[1].keywords)
 
-    def reads_nothing_known(self, entry: Entry) -> bool:
+    def reads_nothing_known(self, entry: NodePair) -> bool:
         """Tells whether all that a node reads are constants, and tensors of which the recorder says it lacks them."""
         if any(self.matters(feed) and not self.is_constant(feed) for feed in entry.feeds):
             return False
@@ -132,7 +132,7 @@ class UnrecordedTensors(StepTensors):
         drawn = feed.holders[0] >= 0 and is_random(self.flows[0].nodes.op_type(feed.holders[0]))
         return drawn or distance.relative > INTRODUCED * distance.unit
 
-    def is_composite(self, entry: Entry) -> bool:
+    def is_composite(self, entry: NodePair) -> bool:
         """Tells whether a node may stand for several operators: how much these make of a difference is not known."""
         if not self._calls_are_recorded:
             return False
@@ -147,7 +147,7 @@ class UnrecordedTensors(StepTensors):
         calls = (files.run.arguments(files.rank, step, row) for row in self.sides[0].rows)
         return any(call is not None and (call.aten or call.parameters is not None) for call in islice(calls, _ASKED))
 
-    def left_before(self, entry: Entry) -> set[int]:
+    def left_before(self, entry: NodePair) -> set[int]:
         """Returns the parameters that a node reads and of which only what the step before left was recorded."""
         if self.sides[0].backward(entry.match.a):
             return set()  # the forward pass has shown already what it read
@@ -178,7 +178,7 @@ class UnrecordedTensors(StepTensors):
         counted = stats.nan + stats.inf + stats.zero + stats.negative + stats.positive
         return not counted and all(each is None for each in measured) and not files.flow.table(at.step).hashed(at.index)
 
-    def covered(self, judged: Sequence[Judged]) -> tuple[set[int], set[int]]:
+    def covered(self, judged: Sequence[JudgedNode]) -> tuple[set[int], set[int]]:
         """Returns the rows of the first run that agree, and those that nobody recorded and that are covered."""
         agreed = {each.match.a for each in judged}
         agreed -= {each.match.a for each in judged if each.judgement not in _AGREES}
@@ -195,7 +195,7 @@ class UnrecordedTensors(StepTensors):
             bare -= wrong
         return agreed, bare | {row for row in partial if self._fits(row, agreed, bare)}
 
-    def _has_bare(self, entry: Entry) -> bool:
+    def _has_bare(self, entry: NodePair) -> bool:
         """Tells whether nobody recorded the outputs of a node, as far as they do not agree."""
         if self.sides[0].is_parameter(entry.match.a) or entry.missing:
             return False

@@ -9,8 +9,8 @@ from dataclasses import replace
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.distance import INTRODUCED, Distance, error_over_expected
 from tui_debugger.diagnose.runs.parameters import ParameterPairs
-from tui_debugger.diagnose.runs.results import Finding, Kind, OneSided
-from tui_debugger.diagnose.runs.step import Asked, Entry, Feed
+from tui_debugger.diagnose.runs.results import DiffFinding, DiffKind, OneSided
+from tui_debugger.diagnose.runs.step import Asked, Feed, NodePair
 from tui_debugger.graph.categories import gradient_of, is_collective
 from tui_debugger.model import TRAINABLE, Category, Side, TensorKey
 
@@ -36,7 +36,7 @@ class ParameterCauses(ParameterPairs):
         self,
         row: int,
         distance: Distance,
-        entry: Entry | None = None,
+        entry: NodePair | None = None,
         feed: Feed | None = None,
         *,
         left: bool = False,
@@ -62,8 +62,8 @@ class ParameterCauses(ParameterPairs):
             reader = min([reader, *self.sides[0].consumers(row)], key=self.sides[0].place.__getitem__)
         consumer = self.flows[0].nodes.names[reader] if reader >= 0 else ""
         at = feed.at if feed is not None and None not in feed.at else self._parameter_at(row, other)
-        found = Finding(
-            Kind.PARAMETER,
+        found = DiffFinding(
+            DiffKind.PARAMETER,
             self.place,
             float(self.flows[0].nodes.order[reader if reader >= 0 else row]) - 0.5,
             row,
@@ -92,7 +92,7 @@ class ParameterCauses(ParameterPairs):
             text = (
                 f"it agrees where step {before.steps[0]} ends, and not where it is read: the program changed it between"
             )
-        update = replace(found, kind=Kind.UPDATE, text=self._with_rank(text, distance, at))
+        update = replace(found, kind=DiffKind.UPDATE, text=self._with_rank(text, distance, at))
         self.findings.append(update if link is None else self._missing(before, link, found))
 
     def _parameter_at(self, row: int, other: int) -> tuple[Located | None, Located | None]:
@@ -161,11 +161,11 @@ class ParameterCauses(ParameterPairs):
         return None
 
     @staticmethod
-    def _missing(before: ParameterCauses, link: OneSided, found: Finding) -> Finding:
+    def _missing(before: ParameterCauses, link: OneSided, found: DiffFinding) -> DiffFinding:
         key = before.output_key(link.side, link.row)
         return replace(
             found,
-            kind=Kind.MISSING,
+            kind=DiffKind.MISSING,
             place=before.place,
             order=float(link.order),
             row_a=link.row if link.side == 0 else -1,
@@ -191,22 +191,22 @@ class ParameterCauses(ParameterPairs):
 
     def _finding(
         self,
-        kind: Kind,
-        entry: Entry,
+        kind: DiffKind,
+        entry: NodePair,
         at: tuple[Located | None, Located | None],
         distance: Distance | None,
         *,
         given: float = 0.0,
         times: float = 0.0,
         text: str = "",
-    ) -> Finding:
+    ) -> DiffFinding:
         match = entry.match
         names = self.flows[0].nodes.names[match.a], self.flows[1].nodes.names[match.b]
         both = self._key(0, at[0], distance), self._key(1, at[1], distance)
         rows = match.a, match.b
-        if distance is not None and distance.joined and kind is Kind.INTRODUCED:
+        if distance is not None and distance.joined and kind is DiffKind.INTRODUCED:
             text = f"{text or 'its inputs agree and its output does not'} ({self._joined_text(distance, at)})"
-        return Finding(kind, self.place, entry.order, *rows, *names, both, distance, given, times, text=text)
+        return DiffFinding(kind, self.place, entry.order, *rows, *names, both, distance, given, times, text=text)
 
     def _joined_text(self, distance: Distance, at: tuple[Located | None, Located | None]) -> str:
         both = all(files.mates for files in self.files)

@@ -26,9 +26,9 @@ from typing import Any, Final
 
 from tui_debugger.live import wire
 from tui_debugger.live.client import messages
-from tui_debugger.live.client.endings import Ending, cause_of_handled
+from tui_debugger.live.client.endings import EndListener, cause_of_handled
 from tui_debugger.live.client.launch import run_of
-from tui_debugger.live.client.link import InterruptedWait, Link, LinkLostError, Notice, Settings
+from tui_debugger.live.client.link import DebuggerLink, InterruptedWait, LinkLostError, LinkSettings, Notice
 from tui_debugger.live.client.messages import PERIOD
 from tui_debugger.live.client.notebook import Notebook
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity, Probe, TrainingTerminated
@@ -75,7 +75,7 @@ until that is seen, and the rest is for the heartbeat: a frozen debugger is foun
 class Keeper:
     """Owns the thread and the connection. ``link`` is there as soon as, and as long as, the debugger answers."""
 
-    def __init__(self, settings: Settings, session: str, say: Callable[[str], None]) -> None:
+    def __init__(self, settings: LinkSettings, session: str, say: Callable[[str], None]) -> None:
         """Starts the thread.
 
         Args:
@@ -83,18 +83,18 @@ class Keeper:
             session: of this process.
             say: tells people something, once.
         """
-        self.link: Link | None = None
+        self.link: DebuggerLink | None = None
         self._settings = settings
         self._session = session
         self._say = say
         self._started = time.monotonic()
         self._stop = threading.Event()
         self._tried = threading.Event()
-        self._opening: Link | None = None
+        self._opening: DebuggerLink | None = None
         self._thread = threading.Thread(target=self._run, name="tdbg-keeper", daemon=True)
         self._thread.start()
 
-    def first_attempt(self) -> Link | None:
+    def first_attempt(self) -> DebuggerLink | None:
         """Waits for the outcome of the first attempt to connect, at most until the time-out has passed since the start.
 
         Returns at once ever after.
@@ -128,9 +128,9 @@ class Keeper:
         finally:
             self._tried.set()
 
-    def _open(self) -> Link | None:
+    def _open(self) -> DebuggerLink | None:
         """A connection on which the debugger has answered once; None when it does not."""
-        link = self._opening = Link(self._settings, self._session)
+        link = self._opening = DebuggerLink(self._settings, self._session)
         error = link.heartbeat(self._settings.timeout)
         if error is None and not self._stop.is_set():
             self.link = link
@@ -144,7 +144,7 @@ class Keeper:
             self._say(f"{refusal if error.refused else absent}; training goes on, it is looked for in the background")
         return None
 
-    def _keep(self, link: Link) -> None:
+    def _keep(self, link: DebuggerLink) -> None:
         """Stays until the connection is lost, or given up by the training's thread."""
         tick = self._settings.timeout / TICKS
         heard = time.monotonic()
@@ -169,7 +169,7 @@ _PAUSE: Final = 0.2
 """Seconds to wait after the first of them, twice as long after the second ..."""
 
 
-class Conversation:
+class DebuggerConversation:
     """One connection from the introduction to its end. All methods run in the thread that trains.
 
     Attributes:
@@ -179,7 +179,7 @@ class Conversation:
         waiting_hits: those inside the step that runs that wait for its end, because nobody stops at them.
     """
 
-    def __init__(self, link: Link, probe: Probe, session: str, notes: Notebook) -> None:
+    def __init__(self, link: DebuggerLink, probe: Probe, session: str, notes: Notebook) -> None:
         self.link = link
         self._notes = notes
         self.node: str | None = None
@@ -383,7 +383,7 @@ class Agent:
         notes: what the program says of its steps.
     """
 
-    def __init__(self, probe: Probe, settings: Settings, notes: Notebook | None = None) -> None:
+    def __init__(self, probe: Probe, settings: LinkSettings, notes: Notebook | None = None) -> None:
         """Starts to look for the debugger in the background when there is an address, else does nothing.
 
         Args:
@@ -396,12 +396,12 @@ class Agent:
         self._settings = settings
         self._say = Notice()
         self.notes = notes if notes is not None else Notebook(self._say)
-        self._talk: Conversation | None = None
+        self._talk: DebuggerConversation | None = None
         self._graph_changed = False
         self._busy = threading.Lock()
         self._session = uuid.uuid4().hex
         self._keeper: Keeper | None = None
-        self._ending: Ending | None = None
+        self._ending: EndListener | None = None
         self._around = sys.exc_info()[1]
         """An exception that the program was handling when this began: it ends nothing."""
         if settings.address:
@@ -417,7 +417,7 @@ class Agent:
         os.register_at_fork(after_in_child=lambda: _off_in_child(me))
         # Which also keeps it: a loop that forgot ``close`` is done when the process is.
         atexit.register(self.close_quietly)
-        self._ending = Ending()
+        self._ending = EndListener()
         _at_end_of_child(me)
 
     @property
@@ -584,10 +584,10 @@ class Agent:
             talk.introduce(self.step)
         talk.stop(self.step + 1, hits[0].node, hits, limit=limit)
 
-    def _attach(self, link: Link | None, limit: float | None = None) -> None:
+    def _attach(self, link: DebuggerLink | None, limit: float | None = None) -> None:
         if link is None or link.lost.is_set():
             return
-        talk = Conversation(link, self._probe, self._session, self.notes)
+        talk = DebuggerConversation(link, self._probe, self._session, self.notes)
         self._talk = talk
         self._graph_changed = False
         self._probe.attached()
@@ -595,7 +595,7 @@ class Agent:
         self._say(f"attached to the debugger at {self._settings.address}")
         talk.stop(self.step, limit=limit)
 
-    def _attach_after(self, link: Link) -> None:
+    def _attach_after(self, link: DebuggerLink) -> None:
         """Attaches at the end of a step, which is judged if it was recorded: the debugger sets watchpoints first."""
         self._attach(link)
         talk = self._talk

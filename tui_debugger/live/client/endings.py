@@ -64,7 +64,7 @@ def _status_words(status: object) -> str:
     return f"exit status {status if isinstance(status, int) else 1}"
 
 
-class Ending:
+class EndListener:
     """One that wants to know when the process ends, or why.
 
     Attributes:
@@ -148,7 +148,7 @@ class Ending:
                 self._lock.release()
 
 
-class _Hook:
+class _ExceptionHook:
     """An exception hook in front of the one that was there. One that is no longer in use only passes on."""
 
     def __init__(self, before: Callable[..., Any]) -> None:
@@ -195,29 +195,29 @@ class _Hooks:
     """The hooks that are installed in this process."""
 
     process = 0
-    main: _Hook | None = None
-    threads: _Hook | None = None
+    main: _ExceptionHook | None = None
+    threads: _ExceptionHook | None = None
     leave: Final[dict[type | ModuleType, Callable[..., Any]]] = {}
     """By where they are: ``sys.exit``, and that of ``exit`` and ``quit``."""
 
 
-_endings: Final[list[Ending]] = []
+_endings: Final[list[EndListener]] = []
 _lock: Final = threading.RLock()
 _handlers: Final[dict[int, _Handler]] = {}
 _hooks: Final = _Hooks()
 
 
-def _install(ending: Ending) -> None:
+def _install(ending: EndListener) -> None:
     with _lock:
         if os.getpid() != _hooks.process:
             _endings.clear()  # those of the process that this one was forked from
         _hooks.process = os.getpid()
         _endings.append(ending)
         if sys.excepthook is not _hooks.main:
-            _hooks.main = _Hook(sys.excepthook)
+            _hooks.main = _ExceptionHook(sys.excepthook)
             sys.excepthook = _hooks.main
         if threading.excepthook is not _hooks.threads:
-            _hooks.threads = _Hook(threading.excepthook)
+            _hooks.threads = _ExceptionHook(threading.excepthook)
             threading.excepthook = _hooks.threads
         for where, name in _leaving():
             if getattr(where, name) is not _hooks.leave.get(where):
@@ -269,7 +269,7 @@ def _handle(number: int) -> None:
     signal.signal(number, _handlers[number])
 
 
-def _remove(ending: Ending) -> None:
+def _remove(ending: EndListener) -> None:
     with _lock:
         if ending in _endings:
             _endings.remove(ending)

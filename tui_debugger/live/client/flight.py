@@ -31,7 +31,7 @@ from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.search import select
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.client.agent import of_the_training
-from tui_debugger.live.client.judging import Judge, Patience, StepMemory
+from tui_debugger.live.client.judging import ClientJudge, ConsecutiveSteps, StepMemory
 from tui_debugger.live.client.messages import GRADIENTS, GraphBuilder
 from tui_debugger.live.client.probe import ClientHit, Identity
 from tui_debugger.live.client.unpacking import in_words
@@ -53,7 +53,7 @@ REASON: Final = "why.txt"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenDump:
     """A dump that was written.
 
     Attributes:
@@ -77,7 +77,7 @@ def write_flight(
     weights_read: Callable[[], Iterable[tuple[str, int, str]]],
     room: int,
     reason: str,
-) -> Written:
+) -> WrittenDump:
     """Writes one dump. It has its name only when all of it is there.
 
     Args:
@@ -115,7 +115,7 @@ def write_flight(
             reason += f"\nstatistics only, there was no room on the disk for the values: {and_more(lost, _NAMED)}"
         (part / REASON).write_text(reason + "\n", encoding="utf-8", errors="backslashreplace")
         nbytes = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
-        return Written(_finish(part), nbytes, len(kept))
+        return WrittenDump(_finish(part), nbytes, len(kept))
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
@@ -194,7 +194,7 @@ def _write_step(
     return used, without
 
 
-def _store(writer: DumpWriter, step: int, name: TensorName, row: Row) -> bool:
+def _store(writer: DumpWriter, step: int, name: TensorName, row: FlightRow) -> bool:
     try:
         if row.values is not None:
             writer.array(step, name, row.values)
@@ -297,7 +297,7 @@ class Flight:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FlightRow:
     """One tensor of one step.
 
     Attributes:
@@ -326,7 +326,7 @@ class RecordedStep:
     """
 
     step: int
-    rows: list[Row]
+    rows: list[FlightRow]
     nbytes: int
     partial: bool = False
     first: Sequence[int] = ()
@@ -358,7 +358,7 @@ class FlightRecorder:
         flight: Flight,
         identity: Identity,
         unrecorded: Callable[[], Sequence[Unrecorded]] = tuple,
-        patience: Patience | None = None,
+        patience: ConsecutiveSteps | None = None,
         memory: StepMemory | None = None,
     ) -> None:
         """Keeps nothing yet.
@@ -379,7 +379,7 @@ class FlightRecorder:
         message_class("GraphProto")
         GraphBuilder()
         self.flight = flight
-        self.judge = Judge()
+        self.judge = ClientJudge()
         self._directory = Path(flight.directory)
         with contextlib.suppress(OSError):  # the program may change its directory before anything is written
             self._directory = self._directory.absolute()
@@ -423,13 +423,13 @@ class FlightRecorder:
         """The steps that are in the ring."""
         return [kept.step for kept in self._ring]
 
-    def know(self, graphs: Sequence[bytes]) -> Judge:
+    def know(self, graphs: Sequence[bytes]) -> ClientJudge:
         """The graph is this one from now on. Returns the watchpoints on its nodes, as ``judge``."""
         self._graphs = tuple(graphs)
         self._table = table_of(self._graphs)
         backend = self._identity.backend
         watched = flight_watchpoints(self._table, self._watch, backend, with_recommended=self._recommended)
-        self.judge = Judge(watched)
+        self.judge = ClientJudge(watched)
         self.judge.patience, self.judge.memory = self._patience, self._memory
         for row, name in enumerate(self._table.names):
             self.judge.know(name, self._table.op_type(row), int(self._table.category[row]))
@@ -437,11 +437,11 @@ class FlightRecorder:
 
     # -- a step --------------------------------------------------------------------------------------
 
-    def begin(self, weights: Sequence[Row]) -> None:
+    def begin(self, weights: Sequence[FlightRow]) -> None:
         """Before the first step: what the weights are."""
         self._left = RecordedStep(START, list(weights), 0)
 
-    def keep(self, step: int, rows: Sequence[Row], *, partial: bool = False, notes: Notes | None = None) -> None:
+    def keep(self, step: int, rows: Sequence[FlightRow], *, partial: bool = False, notes: Notes | None = None) -> None:
         """Takes a step into the ring, in place of what was kept of it before.
 
         Args:
@@ -544,7 +544,7 @@ class FlightRecorder:
         row = self._table.find(name) if self._table is not None else -1
         return self._table is not None and row >= 0 and self._table.category_of(row) in PARAMETERS
 
-    def _important(self, rows: Sequence[Row]) -> Iterator[int]:
+    def _important(self, rows: Sequence[FlightRow]) -> Iterator[int]:
         """Places of bad tensors in order, each after what it was made from."""
         bad = [place for place, row in enumerate(rows) if row.stats is not None and row.stats.bad][:_EXAMINED]
         if not bad:
@@ -638,7 +638,7 @@ class FlightRecorder:
         self._unwritten = {each: lost for each, lost in self._unwritten.items() if lost[0] < oldest}
         return f"{lines[0]}: {self._contents(written)}"
 
-    def _contents(self, written: Written) -> str:
+    def _contents(self, written: WrittenDump) -> str:
         """``the last 2 steps are in DIR, without 3 older ones (disk=1,000)``."""
         steps = "step is" if written.steps == 1 else f"{written.steps} steps are"
         older, last = len(self._ring) - written.steps, self._ring[-1]
@@ -776,7 +776,7 @@ def _hit_key(hit: ClientHit) -> tuple[int, str, int]:
     return hit.result.watchpoint, hit.node, hit.slot
 
 
-def _values_bytes(row: Row) -> int:
+def _values_bytes(row: FlightRow) -> int:
     return 0 if row.values is None else row.values.nbytes
 
 

@@ -61,7 +61,7 @@ class StepMemory:
         self._before, self._now = self._now, {}
 
 
-class Judge:
+class ClientJudge:
     """Which tensors are watched, and by what. Looking a name up costs one dictionary access once it is known.
 
     Attributes:
@@ -75,7 +75,7 @@ class Judge:
         self._scopes: list[tuple[str, Watchpoint]] = []
         self._needs: dict[str, RequiredStats] = {}
         self._nodes: dict[str, tuple[str, int]] = {}
-        self.patience: Patience | None = None
+        self.patience: ConsecutiveSteps | None = None
         self.memory: StepMemory | None = None
         for watchpoint, names in watchpoints:
             for name in names:
@@ -240,7 +240,7 @@ def _never(_: str, __: WatchResult) -> bool:
     return False
 
 
-class Patience:
+class ConsecutiveSteps:
     """For how many steps in a row something held, where a watchpoint asks for several (``in_a_row``).
 
     A step in which the tensor was not seen neither counts nor ends the row. One in which nothing was to happen (an
@@ -273,7 +273,7 @@ class Patience:
         self._now.clear()
 
 
-def watched(watchpoints: Iterable[RemoteWatchpoint], names: Iterable[str]) -> Judge:
+def watched(watchpoints: Iterable[RemoteWatchpoint], names: Iterable[str]) -> ClientJudge:
     """The watchpoints that came over the wire, on the nodes that there are.
 
     A node is meant by its full name, by its full name behind a graph's name, or by the last component of it: the last
@@ -285,7 +285,7 @@ def watched(watchpoints: Iterable[RemoteWatchpoint], names: Iterable[str]) -> Ju
     """
     known = set(names)
     last = _last_components(known)
-    judge = Judge()
+    judge = ClientJudge()
     for remote in watchpoints:
         watchpoint = as_watchpoint(remote)
         if watchpoint is None:

@@ -58,7 +58,7 @@ _IPV6: Final = re.compile(r"\[[0-9A-Fa-f:.]+(%\w+)?\]")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class LinkSettings:
     """The way from a training to its debugger.
 
     Attributes:
@@ -78,7 +78,7 @@ class Settings:
 
 def settings(
     address: str | None = None, *, timeout: float = TIMEOUT, environment: Mapping[str, str] | None = None
-) -> Settings:
+) -> LinkSettings:
     """The address given, else that of the environment (``TDBG_HOST``, ``TDBG_PORT``), else none.
 
     Either variable alone is enough: the port is 50051 and the host 127.0.0.1 unless given. ``TDBG_HOST`` may be
@@ -86,7 +86,7 @@ def settings(
 
     Args:
         address: ``host:port``, ``host``, ``[::1]:port`` or ``unix:/path``; empty: off, whatever the environment says.
-        timeout: see ``Settings``.
+        timeout: see ``LinkSettings``.
         environment: instead of ``os.environ``.
 
     A wrong address in the environment is reported in one line, and counts as not set.
@@ -98,7 +98,7 @@ def settings(
     if timeout <= 0:
         raise TdbgError(f"the time-out must be above 0, not {timeout}", hint=f"{TIMEOUT:g} seconds is usual")
     token = variables.get(TOKEN, "")
-    found = Settings("", token, timeout, tls_name=variables.get(TLS_NAME, ""))
+    found = LinkSettings("", token, timeout, tls_name=variables.get(TLS_NAME, ""))
     if address is not None:
         return replace(found, address=_checked(address.strip()), trusted=_trusted(variables))
     try:
@@ -175,7 +175,7 @@ _SLICE: Final = 0.2
 """Seconds that are waited at once."""
 
 
-class Exchange:
+class ProtocolCall:
     """One call: begun and cancelled in the thread that makes calls, waited for elsewhere.
 
     Attributes:
@@ -286,7 +286,7 @@ _OPTIONS: Final = (
 )
 
 
-def _channel(grpc: Any, settings: Settings) -> Any:
+def _channel(grpc: Any, settings: LinkSettings) -> Any:
     if settings.trusted is None or settings.address.startswith(_UNIX):
         return grpc.insecure_channel(settings.address, options=_OPTIONS)
     name = [("grpc.ssl_target_name_override", settings.tls_name)] if settings.tls_name else []
@@ -316,14 +316,14 @@ class InterruptedWait(BaseException):
         self.cause = cause
 
 
-class Link:
+class DebuggerLink:
     """A channel and the calls on it. One call of the protocol at a time, beside heartbeats from another thread.
 
     A thread of its own makes the calls: in the main thread a signal handler may raise in the middle of gRPC's
     bookkeeping, after which closing the channel waits for ever.
     """
 
-    def __init__(self, settings: Settings, session: str) -> None:
+    def __init__(self, settings: LinkSettings, session: str) -> None:
         import grpc  # not before there is an address
 
         self._grpc = grpc
@@ -332,7 +332,7 @@ class Link:
         self.lost = threading.Event()
         self._error: LinkLostError | None = None
         self._lock = threading.RLock()  # a signal handler of the training may close what it interrupts
-        self._exchange: Exchange | None = None
+        self._exchange: ProtocolCall | None = None
         self._line: MessageStream | None = None
         self._line_call: Any = None
         self._waiting_since: float | None = None
@@ -373,7 +373,7 @@ class Link:
             LinkLostError: no reply, for any reason.
             InterruptedWait: from a signal handler.
         """
-        exchange = Exchange(name, message, None if patient or limit is not None else self.timeout)
+        exchange = ProtocolCall(name, message, None if patient or limit is not None else self.timeout)
         try:
             self._begin(exchange)
             return self._reply(exchange, exchange.limit) if limit is None else self._reply_within(exchange, limit)
@@ -383,7 +383,7 @@ class Link:
     def stream(self, name: str, requests: Iterable[Any]) -> Any:
         """Many requests, one reply. They are made while they are sent, no more than a few ahead. Raises as ``call``."""
         feed = MessageStream()
-        exchange = Exchange(name, feed, None)
+        exchange = ProtocolCall(name, feed, None)
         try:
             self._begin(exchange)
             for request in requests:
@@ -449,13 +449,13 @@ class Link:
 
     # -- inside --------------------------------------------------------------------------------------
 
-    def _begin(self, exchange: Exchange) -> None:
+    def _begin(self, exchange: ProtocolCall) -> None:
         self._check()
         with self._lock:
             self._exchange = exchange
         self._work.put(lambda: exchange.begin(self._calls[exchange.name], self._headers))
 
-    def _end(self, exchange: Exchange) -> None:
+    def _end(self, exchange: ProtocolCall) -> None:
         """Marks the call as over, successful or not."""
         with self._lock:
             self._exchange = None
@@ -470,7 +470,7 @@ class Link:
             self.fail(LinkLostError("was interrupted"))
             raise InterruptedWait(error) from None
 
-    def _reply(self, exchange: Exchange, limit: float | None) -> Any:
+    def _reply(self, exchange: ProtocolCall, limit: float | None) -> Any:
         self._waiting_since = time.monotonic()
         try:
             answered = exchange.wait(None if limit is None else limit + 1.0)  # gRPC's own deadline comes first
@@ -487,7 +487,7 @@ class Link:
             self._check()
         return exchange.reply
 
-    def _reply_within(self, exchange: Exchange, limit: float) -> Any:
+    def _reply_within(self, exchange: ProtocolCall, limit: float) -> Any:
         try:
             answered = exchange.wait(limit)
         except BaseException as error:  # noqa: BLE001 - raised by a signal handler: it is handed on

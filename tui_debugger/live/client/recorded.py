@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.arrays import Array
-from tui_debugger.live.client.judging import Judge, Patience, StepMemory, resolve, watched
+from tui_debugger.live.client.judging import ClientJudge, ConsecutiveSteps, StepMemory, resolve, watched
 from tui_debugger.live.client.messages import GRADIENTS, GraphBuilder, type_number
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
 from tui_debugger.live.client.unpacking import DEPTH, MOST
@@ -90,7 +90,7 @@ REPEATED: Final = f"tensors of the first step beyond {AGAIN:,} that were recorde
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedName:
     """A name that was recorded: a node of the graph."""
 
     name: str
@@ -121,7 +121,7 @@ class RecordedTensor:
 class ToJudge:
     """A tensor, what is known about it, and who judges it; ``order`` as in ``RecordedTensor``."""
 
-    judge: Judge
+    judge: ClientJudge
     name: str
     record: Record
     order: int
@@ -165,7 +165,7 @@ class Recordings:
 
     who: Identity
     room: CopyBudget
-    flight_judge: Judge | None = None
+    flight_judge: ClientJudge | None = None
     measuring: bool = False
     keeping: bool = False
     copying: bool = False
@@ -175,12 +175,12 @@ class Recordings:
     forked: Callable[[], Sequence[Unrecorded]] = tuple
     _lost: UnrecordedCounts = field(default_factory=UnrecordedCounts)
     full: bool = False
-    nodes: dict[str, Recorded] = field(default_factory=dict)
+    nodes: dict[str, RecordedName] = field(default_factory=dict)
     parts: dict[str, dict[str, None]] = field(default_factory=dict)
     held: dict[str, RecordedTensor] = field(default_factory=dict)
     before: dict[str, Array] = field(default_factory=dict)
-    judge: Judge = field(default_factory=Judge)
-    patience: Patience = field(default_factory=Patience)
+    judge: ClientJudge = field(default_factory=ClientJudge)
+    patience: ConsecutiveSteps = field(default_factory=ConsecutiveSteps)
     memory: StepMemory = field(default_factory=StepMemory)
     _watched: bool = False
     """The debugger has said what it watches."""
@@ -265,7 +265,7 @@ class Recordings:
         if len(self.nodes) >= NODES:
             self.full = True
             return False
-        self.nodes[name] = Recorded(name, kind, tuple(inputs), meta_of(array))
+        self.nodes[name] = RecordedName(name, kind, tuple(inputs), meta_of(array))
         return True
 
     def _need(self, name: str) -> RequiredStats | None:
@@ -329,7 +329,7 @@ class Recordings:
         """See ``Probe``. Copies go at the end of the step."""
         self._judge_repeated()
         self.keeping = self._watched = False
-        self.judge = Judge()
+        self.judge = ClientJudge()
         self._hits.clear()
 
     def unrecorded(self) -> Sequence[Unrecorded]:
@@ -376,7 +376,7 @@ class Recordings:
         self.unstarted = False
         return self.judged(self.judge)
 
-    def judged(self, judge: Judge, *, initial: bool = False) -> list[ClientHit]:
+    def judged(self, judge: ClientJudge, *, initial: bool = False) -> list[ClientHit]:
         """The hits of one list of watchpoints, in the order of recording, parameters last."""
         self._judge_repeated()
         found = list(self._hits if judge is self.judge else self._flight_hits)
@@ -389,7 +389,7 @@ class Recordings:
             first.setdefault((hit.node, hit.result.watchpoint), hit)
         return list(first.values())
 
-    def _to_judge(self, judge: Judge, name: str, held: RecordedTensor, *, again: bool = False) -> ToJudge | None:
+    def _to_judge(self, judge: ClientJudge, name: str, held: RecordedTensor, *, again: bool = False) -> ToJudge | None:
         """Returns a tensor as it is judged, None when nothing is to be said of it.
 
         Of one whose name came again later in the step (``again``) no change is judged: what the step made of it is

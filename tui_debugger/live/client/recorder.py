@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from tui_debugger.arrays import Array
 from tui_debugger.live.client.agent import Agent, of_the_training
-from tui_debugger.live.client.endings import Ending
-from tui_debugger.live.client.flight import Flight, FlightRecorder, Row
+from tui_debugger.live.client.endings import EndListener
+from tui_debugger.live.client.flight import Flight, FlightRecorder, FlightRow
 from tui_debugger.live.client.forked import ForkedCounts
-from tui_debugger.live.client.judging import Judge
+from tui_debugger.live.client.judging import ClientJudge
 from tui_debugger.live.client.link import TIMEOUT, Notice, settings
 from tui_debugger.live.client.notebook import Notebook
 from tui_debugger.live.client.probe import ClientHit, Identity, TrainingTerminated
@@ -29,7 +29,7 @@ from tui_debugger.live.client.recorded import (
     CopyBudget,
     Recordings,
 )
-from tui_debugger.live.client.unpacking import Unpacked, in_words, name_text, unpack
+from tui_debugger.live.client.unpacking import UnpackedValue, in_words, name_text, unpack
 from tui_debugger.live.wire import START
 
 KEPT: Final = 2 << 30
@@ -133,7 +133,7 @@ class Recorder:
         """The names of which it was said what is wrong with them."""
         self._fresh = True
         """True while nothing was recorded since the step ended."""
-        self._pending: _Step | None = None
+        self._pending: _StepBlock | None = None
         self._announced = 0
         """Names that the debugger has heard of."""
         self._changes = 0
@@ -141,7 +141,7 @@ class Recorder:
         self._flown = 0
         """Names that the flight recorder has heard of."""
         self._withheld: Sequence[ClientHit] = ()
-        self._ending = Ending(self._ended) if self._flight is not None else None
+        self._ending = EndListener(self._ended) if self._flight is not None else None
 
     @property
     def attached(self) -> bool:
@@ -204,7 +204,7 @@ class Recorder:
             self._recordings.next_step()
             self._fresh = True
 
-    def step(self) -> _Step:
+    def step(self) -> _StepBlock:
         """Ends the step. As ``with recorder.step():`` it ends at the end of the block instead.
 
         Which of the two is meant shows by itself, with one exception: what is recorded before the first ``with`` block
@@ -215,7 +215,7 @@ class Recorder:
         """
         if self._ready():
             self._settle()
-        step = _Step(self._begin_block, self._end_step, self._failed)
+        step = _StepBlock(self._begin_block, self._end_step, self._failed)
         if self._fresh or self._blocks:
             self._pending = step  # a block follows; if not, it was a step in which nothing was recorded
         else:
@@ -300,7 +300,7 @@ class Recorder:
                 raise
             self._lose(NOT_TAKEN, name, in_words(error))
 
-    def _tell_unread(self, name: str, value: Any, found: Unpacked) -> None:
+    def _tell_unread(self, name: str, value: Any, found: UnpackedValue) -> None:
         """Counts what could not be read of a value."""
         for path, why in found.unread:
             self._lose(NOT_TAKEN, _below(name, path), why)
@@ -384,7 +384,7 @@ class Recorder:
     def _at_work(self) -> contextlib.AbstractContextManager[None]:
         return self._ending.at_work() if self._ending is not None else contextlib.nullcontext()
 
-    def _give_to_flight(self, step: int, seen: Judge | None, *, partial: bool = False) -> None:
+    def _give_to_flight(self, step: int, seen: ClientJudge | None, *, partial: bool = False) -> None:
         """Hands a step over, without what a debugger sees: the nodes that ``seen`` watches."""
         flight, recordings = self._flight, self._recordings
         if flight is None:
@@ -438,9 +438,9 @@ class Recorder:
         if text:
             self._say(text)
 
-    def _rows(self, *, with_values: bool) -> list[Row]:
+    def _rows(self, *, with_values: bool) -> list[FlightRow]:
         return [
-            Row(name, held.meta, held.record.stats if held.record else None, held.values if with_values else None)
+            FlightRow(name, held.meta, held.record.stats if held.record else None, held.values if with_values else None)
             for name, held in self._recordings.in_order()
         ]
 
@@ -480,7 +480,7 @@ def _close(recorder: weakref.ref[Recorder]) -> None:
             found.close()
 
 
-class _Step:
+class _StepBlock:
     """One step as a block."""
 
     def __init__(

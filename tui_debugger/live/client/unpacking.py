@@ -47,7 +47,7 @@ _NOT_A_TIME: Final = np.iinfo(np.int64).min
 
 
 @dataclasses.dataclass(slots=True)
-class Unpacked:
+class UnpackedValue:
     """The content of one recorded value.
 
     Attributes:
@@ -61,9 +61,9 @@ class Unpacked:
     beyond: int = 0
 
 
-def unpack(value: Any) -> Unpacked:
+def unpack(value: Any) -> UnpackedValue:
     """Returns the arrays in a value. Raises nothing but what the program's own signal handlers raise."""
-    walk = _Walk()
+    walk = _ValueWalk()
     walk.visit("", value)
     return walk.found
 
@@ -126,11 +126,11 @@ def in_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-class _Walk:
+class _ValueWalk:
     """One way through a value and everything in it."""
 
     def __init__(self) -> None:
-        self.found = Unpacked()
+        self.found = UnpackedValue()
         self._visits = 0
         self._within: list[int] = []
         """The values that hold the one that is looked at: a cycle leads back to one of them."""

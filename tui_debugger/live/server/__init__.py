@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.live.server.identity import Limits
+from tui_debugger.live.server.identity import ServerLimits
 
 if TYPE_CHECKING:
     from tui_debugger.live.server.serving import Server, serve
 
-__all__ = ["Limits", "Server", "serve"]
+__all__ = ["Server", "ServerLimits", "serve"]
 
 
 def __getattr__(name: str) -> Any:

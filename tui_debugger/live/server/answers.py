@@ -143,7 +143,7 @@ def _text(data: bytes) -> str:
     return bytes(data).decode("utf-8", errors="replace")
 
 
-class TooLargeError(Exception):
+class AnswerTooLargeError(Exception):
     """A client sends more than it may."""
 
 
@@ -171,10 +171,10 @@ class GraphAssembly:
         size = len(buffer) or 64
         if self._taken + size > self._most:
             msg = f"its graphs are larger than {self._most / 2**20:,.0f} MiB"
-            raise TooLargeError(msg)
+            raise AnswerTooLargeError(msg)
         if not self._memory.take(size):
             msg = "there is no memory left for its graphs"
-            raise TooLargeError(msg)
+            raise AnswerTooLargeError(msg)
         self._taken += size
         if buffer:
             self._chunks.append(buffer)
@@ -203,7 +203,7 @@ class GraphAssembly:
 PREVIOUS: Final = b"prev"
 
 
-class Answer(ABC):
+class ViewAnswer(ABC):
     """The answer to one view.
 
     Attributes:
@@ -255,7 +255,7 @@ class Answer(ABC):
     def _finish(self) -> None: ...
 
 
-class Numbers(Answer):
+class NumbersAnswer(ViewAnswer):
     """Statistics or types, in the order asked."""
 
     def __init__(self, count: int, *, full: bool) -> None:
@@ -300,7 +300,7 @@ class _Arriving:
     left: int
 
 
-class Values(Answer):
+class ValuesAnswer(ViewAnswer):
     """Values, handed on chunk by chunk.
 
     Attributes:

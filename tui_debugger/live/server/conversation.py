@@ -17,7 +17,7 @@ from typing import Any, Final
 from tui_debugger.errors import LostError, NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.graph_runs import GraphRuns
-from tui_debugger.live.wire import START, Event, Phase, RemoteTensor, RemoteWatchpoint, Stop
+from tui_debugger.live.wire import START, Event, Phase, RemoteTensor, RemoteWatchpoint, TrainingStop
 from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
 
 SHORTEST, LONGEST = 5, 3600
@@ -54,7 +54,7 @@ class Heartbeat:
         return self.period is not None and now - self._last > MISSES * (self.period + 0.5)
 
 
-class Asked(Enum):
+class QuestionState(Enum):
     """The state of a question."""
 
     QUEUED = "queued"
@@ -65,7 +65,7 @@ class Asked(Enum):
 
 
 @dataclass(slots=True)
-class Question:
+class ClientQuestion:
     """Something that a client is asked for while it waits.
 
     Attributes:
@@ -74,14 +74,14 @@ class Question:
         state: what has become of it.
     """
 
-    command: View | Recheck
+    command: TensorRequest | Recheck
     answer: object = None
-    state: Asked = Asked.QUEUED
+    state: QuestionState = QuestionState.QUEUED
 
     @property
     def open(self) -> bool:
         """Tells whether an answer can still come."""
-        return self.state in (Asked.QUEUED, Asked.SENT)
+        return self.state in (QuestionState.QUEUED, QuestionState.SENT)
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class RunPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TrainingReport:
     """The report of a training that enters.
 
     Attributes:
@@ -177,14 +177,14 @@ class Unwatch:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TensorRequest:
     """A request for tensors."""
 
     level: Level
     tensors: tuple[RemoteTensor, ...]
 
 
-Command = Exit | RunStep | RunNode | Recheck | Watch | Unwatch | View
+Command = Exit | RunStep | RunNode | Recheck | Watch | Unwatch | TensorRequest
 
 
 def encode(command: Command, *, swap_tolerances: bool = False) -> bytes:
@@ -212,7 +212,7 @@ def encode(command: Command, *, swap_tolerances: bool = False) -> bytes:
             _watch(reply.set_cmd, watchpoint, swap_tolerances)
         case Unwatch(number):
             reply.set_cmd.delete, reply.set_cmd.id = True, number
-        case View(level, tensors):
+        case TensorRequest(level, tensors):
             _view(reply.view_cmd, level, tensors)
     return bytes(reply.SerializeToString())
 
@@ -336,7 +336,7 @@ ENDLESS: Final = 2**31 - 1
 """Steps that a training which was told to run until a hit may run without asking. It asks now and then all the same."""
 
 
-class Conversation:
+class TrainingConversation:
     """One training, from its first handshake to its end. Not thread-safe: the owner locks.
 
     Attributes:
@@ -351,7 +351,7 @@ class Conversation:
     def __init__(self, now: float, *, mismatch: bool = False, features: int = 0) -> None:
         """A training that has shaken hands at time ``now``."""
         self.phase = Phase.MISMATCH if mismatch else Phase.RECEIVING
-        self.stop: Stop | None = None
+        self.stop: TrainingStop | None = None
         self.waiting: int | None = None
         self.released = False
         self.features = features
@@ -366,8 +366,8 @@ class Conversation:
         self._installed: dict[int, RemoteWatchpoint] = {}
         self._wanted: dict[int, RemoteWatchpoint] = {}
         self._last: Command | None = None
-        self._questions: deque[Question] = deque()
-        self._open: Question | None = None
+        self._questions: deque[ClientQuestion] = deque()
+        self._open: ClientQuestion | None = None
         self._arrived_hits = False
         self._grown = False
         self._opens = False
@@ -393,7 +393,7 @@ class Conversation:
             self._arrived_hits = False
         self._grown = resumes and self._course is not None and self._course.stop_on_new_nodes
         if not resumes and self.stop is not None:
-            self.stop = Stop(self.stop.count, START)
+            self.stop = TrainingStop(self.stop.count, START)
             self.graph_runs.clear()
         self._fail_questions()
         self.heartbeat = Heartbeat(now)
@@ -423,7 +423,7 @@ class Conversation:
         if isinstance(self._last, Watch):
             self._installed.pop(self._last.watchpoint.id, None)
         if self._open is not None:
-            self._open.state = Asked.QUEUED
+            self._open.state = QuestionState.QUEUED
             self._questions.appendleft(self._open)
             self._open = None
 
@@ -435,7 +435,7 @@ class Conversation:
         self.phase = self._before
         return [Event.BACK]
 
-    def enter(self, call: int, report: Report, now: float) -> Events:
+    def enter(self, call: int, report: TrainingReport, now: float) -> Events:
         """The training waits for a command, in the call with this number."""
         self._broken = False
         events = self.heard(now)
@@ -456,7 +456,7 @@ class Conversation:
         if first or isinstance(last, RunStep | RunNode):
             return events + self._arrive(first, report)
         if self.phase is Phase.RECEIVING:  # it is to go on, but did not get to hear of it
-            self.stop = self.stop or Stop(1, START if report.step is None else report.step, alone=True)
+            self.stop = self.stop or TrainingStop(1, START if report.step is None else report.step, alone=True)
             self.phase = Phase.RUNNING
         if self.released and self.phase is Phase.STOPPED:  # let go while it was lost
             self.phase = Phase.RUNNING
@@ -500,7 +500,7 @@ class Conversation:
         if self.phase is Phase.DONE:
             return []
         if step is not None and self.stop is not None and step > self.stop.ended and self.phase is Phase.RUNNING:
-            self.stop = Stop(self.stop.count, step)
+            self.stop = TrainingStop(self.stop.count, step)
         self.phase = Phase.DONE
         return [Event.DONE]
 
@@ -590,7 +590,7 @@ class Conversation:
         self.phase = Phase.RUNNING
         return [Event.RUNNING]
 
-    def ask(self, command: View | Recheck, answer: object = None) -> Question:
+    def ask(self, command: TensorRequest | Recheck, answer: object = None) -> ClientQuestion:
         """Puts a question, which is sent when its turn comes.
 
         Raises:
@@ -598,7 +598,7 @@ class Conversation:
             LostError: it is gone.
         """
         self._need_stopped()
-        question = Question(command, answer)
+        question = ClientQuestion(command, answer)
         self._questions.append(question)
         return question
 
@@ -607,11 +607,11 @@ class Conversation:
         """Questions that have not been sent yet."""
         return len(self._questions)
 
-    def withdraw(self, question: Question) -> None:
+    def withdraw(self, question: ClientQuestion) -> None:
         """Withdraws a question; one that was sent is answered all the same."""
         if question in self._questions:
             self._questions.remove(question)
-            question.state = Asked.LOST
+            question.state = QuestionState.LOST
 
     @property
     def hits_are_coming(self) -> bool:
@@ -623,18 +623,18 @@ class Conversation:
         """Tells whether nothing is on its way: no call waits, and none is about to, for the rest of a list."""
         if self.phase in (Phase.LOST, Phase.DONE):
             return True
-        return self.waiting is None and not isinstance(self._last, Watch | Unwatch | View)
+        return self.waiting is None and not isinstance(self._last, Watch | Unwatch | TensorRequest)
 
     @property
-    def open_question(self) -> Question | None:
+    def open_question(self) -> ClientQuestion | None:
         """The question that the client is answering."""
         return self._open
 
-    def answered(self, question: Question) -> None:
+    def answered(self, question: ClientQuestion) -> None:
         """The answer to a view came whole."""
         if self._open is question:
             self._open = None
-            question.state = Asked.ANSWERED
+            question.state = QuestionState.ANSWERED
 
     # How ----------------------------------------------------------------------------------------------------------
 
@@ -671,11 +671,11 @@ class Conversation:
         alone = self.features & wire.RUNS_AHEAD and not self._pause
         return RunStep((ENDLESS if course.left is None else course.left) if alone else 0, course.together)
 
-    def _next_question(self, question: Question) -> Command:
+    def _next_question(self, question: ClientQuestion) -> Command:
         if isinstance(question.command, Recheck) and (change := self._change()) is not None:
             return change
         self._questions.popleft()
-        question.state, self._open = Asked.SENT, question
+        question.state, self._open = QuestionState.SENT, question
         return question.command
 
     def _change(self) -> Watch | Unwatch | None:
@@ -690,12 +690,12 @@ class Conversation:
         if self._open is None:
             return
         question, self._open = self._open, None
-        question.state = Asked.ANSWERED
+        question.state = QuestionState.ANSWERED
         if isinstance(question.command, Recheck):
             self._arrived_hits = False
             events.append(Event.HITS)
 
-    def _repeats(self, last: Command | None, report: Report) -> bool:
+    def _repeats(self, last: Command | None, report: TrainingReport) -> bool:
         """Tells whether the command to go on never arrived: a client that counts stands where it stood."""
         return (
             isinstance(last, RunStep)
@@ -705,12 +705,12 @@ class Conversation:
             and (report.step, report.node) == (self.stop.step, self.stop.node)
         )
 
-    def _stand_before(self, report: Report) -> Events:
+    def _stand_before(self, report: TrainingReport) -> Events:
         """It stands before the first run of a root graph; whoever drives gives it the list for that and lets it go."""
         self._opens = False
-        before, course = self.stop or Stop(0, START), self._course
+        before, course = self.stop or TrainingStop(0, START), self._course
         goes_on = course is not None and not (self._terminate or self._pause)
-        self.stop = Stop(before.count + 1, before.step, root=report.root, opens=True, passing=goes_on)
+        self.stop = TrainingStop(before.count + 1, before.step, root=report.root, opens=True, passing=goes_on)
         if self.released or (goes_on and course is not None and not course.stop_on_new_nodes):
             self.phase = Phase.RUNNING
             return []
@@ -718,11 +718,13 @@ class Conversation:
         self.phase = Phase.STOPPED
         return [Event.STOPPED]
 
-    def _arrive(self, first: bool, report: Report) -> Events:
+    def _arrive(self, first: bool, report: TrainingReport) -> Events:
         before, step = self.stop, self._step(first, report)
         grown, self._grown = self._grown, False
         count = (before.count if before else 0) + 1
-        self.stop = Stop(count, step, report.node, alone=first, grown=grown, root=None if first else report.root)
+        self.stop = TrainingStop(
+            count, step, report.node, alone=first, grown=grown, root=None if first else report.root
+        )
         if report.root is not None and step > (before.step if before is not None else step):
             self.graph_runs.add(step, report.root)
         ran = max(self.stop.ended - before.ended, 0) if before is not None else 1
@@ -740,7 +742,7 @@ class Conversation:
         self.phase = Phase.STOPPED
         return [Event.STOPPED]
 
-    def _step(self, first: bool, report: Report) -> int:
+    def _step(self, first: bool, report: TrainingReport) -> int:
         if report.step is not None:
             return max(report.step, START)
         if self.stop is None:
@@ -763,6 +765,6 @@ class Conversation:
 
     def _fail_questions(self) -> None:
         for question in (*self._questions, *([self._open] if self._open else ())):
-            question.state = Asked.LOST
+            question.state = QuestionState.LOST
         self._questions.clear()
         self._open = None

@@ -16,7 +16,7 @@ from tui_debugger.text.clean import clean
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """Bounds of one server.
 
     Attributes:
@@ -96,7 +96,7 @@ class Admission(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ClientVersion:
     """A client's version, judged.
 
     Attributes:
@@ -112,33 +112,35 @@ class Judged:
     refusal: str = ""
 
 
-def judge(text: str) -> Judged:
+def judge(text: str) -> ClientVersion:
     """Judges the version that a client of MindSpore gives; empty means 1.0, which gives none."""
     if not text:
-        return Judged(
+        return ClientVersion(
             Admission.TOO_OLD,
             (1, 0),
             refusal="MindSpore 1.0 or older: its debugger speaks other messages; 1.1 to 2.3 are understood",
         )
     found = re.match(r"(\d{1,4})\.(\d{1,4})", text)
     if found is None:
-        return Judged(
+        return ClientVersion(
             Admission.MISMATCH, (0, 0), refusal=f"a client of an unknown version ({text}); 1.1 to 2.3 are understood"
         )
     version = (int(found[1]), int(found[2]))
     if version < (1, 1):
-        return Judged(
+        return ClientVersion(
             Admission.TOO_OLD,
             version,
             refusal=f"MindSpore {text}: its debugger speaks other messages; 1.1 to 2.3 are understood",
         )
     if version[0] > NEWEST[0]:
-        return Judged(Admission.MISMATCH, version, refusal=f"MindSpore {text} is not known; 1.1 to 2.3 are understood")
+        return ClientVersion(
+            Admission.MISMATCH, version, refusal=f"MindSpore {text} is not known; 1.1 to 2.3 are understood"
+        )
     if version[0] == NEWEST[0] and version > NEWEST:
-        return Judged(
+        return ClientVersion(
             Admission.ADMITTED, version, f"MindSpore {text} is newer than 2.3, the newest that this was made for"
         )
-    return Judged(Admission.ADMITTED, version)
+    return ClientVersion(Admission.ADMITTED, version)
 
 
 _LONGEST = 200
@@ -195,7 +197,7 @@ class Handshake:
             None from a client that says nothing of it.
     """
 
-    judged: Judged
+    judged: ClientVersion
     own: bool
     session: str
     rank: int | None
@@ -226,7 +228,7 @@ def handshake_of(metadata: Any) -> Handshake:
     own = bool(client)
     version = cut_and_clean(text(metadata.ms_version))
     return Handshake(
-        judged=Judged(Admission.ADMITTED, (2, 3)) if own else judge(version),
+        judged=ClientVersion(Admission.ADMITTED, (2, 3)) if own else judge(version),
         own=own,
         session=cut_and_clean(text(metadata.session)) if own else "",
         rank=int(metadata.rank) if own and metadata.HasField("rank") and metadata.rank >= 0 else None,

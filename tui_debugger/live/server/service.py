@@ -19,13 +19,13 @@ from typing import Any, Final, NoReturn
 import grpc
 
 from tui_debugger.live import wire
-from tui_debugger.live.server.answers import GraphAssembly, TooLargeError, hit_of
-from tui_debugger.live.server.conversation import Exit, Level, Report, RunStep, encode, matched, status
+from tui_debugger.live.server.answers import AnswerTooLargeError, GraphAssembly, hit_of
+from tui_debugger.live.server.conversation import Exit, Level, RunStep, TrainingReport, encode, matched, status
 from tui_debugger.live.server.identity import (
     Admission,
     Caller,
-    Limits,
     MemoryLimit,
+    ServerLimits,
     cut_and_clean,
     handshake_of,
     notes_of,
@@ -36,7 +36,7 @@ from tui_debugger.live.server.training import Registry, RemoteTraining
 from tui_debugger.live.wire import ReceivedHit
 
 
-class Watched:
+class WatchedCall:
     """One call that is reading."""
 
     def __init__(self, context: Any, clock: Callable[[], float]) -> None:
@@ -50,33 +50,33 @@ class Watched:
         self.messages += 1
 
 
-class Patience:
+class IdleCalls:
     """All calls that read, and how long they may wait for a message."""
 
     def __init__(self, idle: float, clock: Callable[[], float]) -> None:
         """Calls end after ``idle`` seconds without a message."""
         self._idle, self.clock = idle, clock
         self._lock = threading.Lock()
-        self._reading: set[Watched] = set()
+        self._reading: set[WatchedCall] = set()
 
     def since(self, began: float) -> float:
         """Seconds that have passed."""
         return self.clock() - began
 
     @property
-    def reading(self) -> Sequence[Watched]:
+    def reading(self) -> Sequence[WatchedCall]:
         """The calls that read."""
         with self._lock:
             return tuple(self._reading)
 
-    def watch(self, context: Any) -> Watched:
+    def watch(self, context: Any) -> WatchedCall:
         """A call reads, until ``leave``."""
-        watched = Watched(context, self.clock)
+        watched = WatchedCall(context, self.clock)
         with self._lock:
             self._reading.add(watched)
         return watched
 
-    def leave(self, watched: Watched) -> None:
+    def leave(self, watched: WatchedCall) -> None:
         """A call reads no more."""
         with self._lock:
             self._reading.discard(watched)
@@ -111,10 +111,10 @@ class MalformedError(Exception):
     """A message that is none."""
 
 
-class Call:
+class ClientCall:
     """One call: who makes it, and its messages."""
 
-    def __init__(self, name: str, messages: Iterator[bytes], context: Any, patience: Patience) -> None:
+    def __init__(self, name: str, messages: Iterator[bytes], context: Any, patience: IdleCalls) -> None:
         """A call of the method ``name``."""
         self.name, self.context = name, context
         self.connection = 0
@@ -256,7 +256,9 @@ _OK: Final = status(wire.OK)
 class Service:
     """Answers the calls."""
 
-    def __init__(self, registry: Registry, gate: Gate, limits: Limits, memory: MemoryLimit, patience: Patience) -> None:
+    def __init__(
+        self, registry: Registry, gate: Gate, limits: ServerLimits, memory: MemoryLimit, patience: IdleCalls
+    ) -> None:
         self._registry, self._gate = registry, gate
         self._limits, self._memory, self._patience = limits, memory, patience
         self.closing = False
@@ -267,7 +269,7 @@ class Service:
         return grpc.method_handlers_generic_handler(wire.SERVICE, methods)
 
     def _answer(self, name: str) -> Callable[[Iterator[bytes], Any], bytes]:
-        handle: Callable[[Call], bytes] = {
+        handle: Callable[[ClientCall], bytes] = {
             "WaitCMD": self._wait,
             "SendMetadata": self._metadata,
             "SendHeartbeat": self._heartbeat,
@@ -277,7 +279,7 @@ class Service:
         }.get(name, self._views)
 
         def answer(messages: Iterator[bytes], context: Any) -> bytes:
-            call = Call(name, messages, context, self._patience)
+            call = ClientCall(name, messages, context, self._patience)
             self._admit(call)
             try:
                 return call.replied(handle(call))
@@ -287,7 +289,7 @@ class Service:
 
         return answer
 
-    def _admit(self, call: Call) -> None:
+    def _admit(self, call: ClientCall) -> None:
         if self.closing:
             call.abort(grpc.StatusCode.UNAVAILABLE, "the debugger is closing")
         refusal = self._gate.refusal(call.token)
@@ -299,7 +301,7 @@ class Service:
 
     # Calls with one message ----------------------------------------------------------------------------------------
 
-    def _metadata(self, call: Call) -> bytes:
+    def _metadata(self, call: ClientCall) -> bytes:
         message = call.only()
         if message.training_done:
             if training := self._registry.find(call.caller):
@@ -321,7 +323,7 @@ class Service:
             call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many trainings, or too many handshakes")
         return matched(handshake.judged.admission is Admission.ADMITTED)
 
-    def _heartbeat(self, call: Call) -> bytes:
+    def _heartbeat(self, call: ClientCall) -> bytes:
         """One heartbeat, or a line of many that a client holds open: when that breaks, its process is gone."""
         training = self._registry.find(call.caller)
         if training:
@@ -339,7 +341,7 @@ class Service:
             self._ended(call, training, doubtful=True)
         return _FAILED if training is None and call.caller.session else _OK
 
-    def _wait(self, call: Call) -> bytes:
+    def _wait(self, call: ClientCall) -> bytes:
         message = call.only()
         if not call.is_whole():
             return _FAILED
@@ -367,20 +369,20 @@ class Service:
         self._follow(call, training)
         training.lacks(unrecorded_of(message))
         training.notes.add(notes_of(message))
-        report = Report(_step_of(training, message), text(message.cur_node), _root_of(training, message))
+        report = TrainingReport(_step_of(training, message), text(message.cur_node), _root_of(training, message))
         reply = training.wait(report, call.context.add_callback)
         if reply is None:
             call.abort(grpc.StatusCode.CANCELLED, "another call waits in place of this one")
         return reply
 
-    def _turn_away(self, call: Call, why: str) -> NoReturn:
+    def _turn_away(self, call: ClientCall, why: str) -> NoReturn:
         """Refuses a training of another run, which goes on by itself."""
         self._registry.refuse(call.caller.address, f"{why}, and goes on by itself; --port gives it a listener")
         call.abort(grpc.StatusCode.ALREADY_EXISTS, why)
 
     # Streams -------------------------------------------------------------------------------------------------------
 
-    def _known(self, call: Call) -> RemoteTraining | None:
+    def _known(self, call: ClientCall) -> RemoteTraining | None:
         """The training that sends; what others send is read to a bounded end and dropped."""
         training = self._registry.find(call.caller)
         if training is None:
@@ -390,31 +392,31 @@ class Service:
             training.heard()
         return training
 
-    def _follow(self, call: Call, training: RemoteTraining) -> None:
+    def _follow(self, call: ClientCall, training: RemoteTraining) -> None:
         """Marks the training as lost when this call breaks."""
         connection = call.connection = training.connection
         call.when_it_breaks(lambda: training.lose(connection))
 
-    def _drain(self, call: Call) -> None:
+    def _drain(self, call: ClientCall) -> None:
         size = 0
         for raw in call.raw():
             size += len(raw) or 64
             if size > self._limits.stray_bytes:
                 self._cut(call, "it sends data that was not asked for")
 
-    def _cut(self, call: Call, why: str) -> NoReturn:
+    def _cut(self, call: ClientCall, why: str) -> NoReturn:
         self._registry.refuse(call.caller.address, why, self._registry.find(call.caller))
         self._registry.strike(call.caller, why)
         call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
 
-    def _ended(self, call: Call, training: RemoteTraining, *, doubtful: bool = False) -> bool:
+    def _ended(self, call: ClientCall, training: RemoteTraining, *, doubtful: bool = False) -> bool:
         """Tells whether a stream ended well; ``doubtful`` when it matters to know before going on."""
         if call.is_whole(doubtful=doubtful):
             return True
         training.lose(call.connection)
         return False
 
-    def _graphs(self, call: Call) -> bytes:
+    def _graphs(self, call: ClientCall) -> bytes:
         training = self._known(call)
         if training is None:
             return _FAILED if call.caller.session else _OK
@@ -433,14 +435,14 @@ class Service:
                     return _OK
                 if training.take_graphs(graphs, size) and (refusal := self._registry.admit(training)):
                     self._turn_away(call, refusal)
-        except TooLargeError as error:
+        except AnswerTooLargeError as error:
             assembly.drop()
             self._cut(call, str(error))
         finally:
             assembly.drop()
         return _OK
 
-    def _hits(self, call: Call) -> bytes:
+    def _hits(self, call: ClientCall) -> bytes:
         training = self._known(call)
         if training is None:
             return _FAILED if call.caller.session else _OK
@@ -468,7 +470,7 @@ class Service:
                 self._memory.give(taken)
         return _OK
 
-    def _views(self, call: Call) -> bytes:
+    def _views(self, call: ClientCall) -> bytes:
         training = self._known(call)
         if training is None:
             return _FAILED if call.caller.session else _OK

@@ -26,8 +26,8 @@ from urllib.parse import unquote
 import grpc
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.live.server.identity import Limits, MemoryLimit
-from tui_debugger.live.server.service import UNIX, Gate, Patience, Service, is_private
+from tui_debugger.live.server.identity import MemoryLimit, ServerLimits
+from tui_debugger.live.server.service import UNIX, Gate, IdleCalls, Service, is_private
 from tui_debugger.live.server.training import Registry, RemoteTraining
 from tui_debugger.live.wire import Listener
 from tui_debugger.stats.workers import DaemonThreads, named_daemon
@@ -161,7 +161,7 @@ class Server:
         host: str,
         port: int,
         gate: Gate,
-        limits: Limits,
+        limits: ServerLimits,
         clock: Callable[[], float],
         *,
         certificate: Certificate | None = None,
@@ -176,7 +176,7 @@ class Server:
         self._port = 0
         self._looked = clock()
         self._registry = Registry(clock, limits, memory)
-        self._patience = Patience(limits.idle, clock)
+        self._patience = IdleCalls(limits.idle, clock)
         self._service = Service(self._registry, gate, limits, memory, self._patience)
         # One call that waits for each client, one that sends, heartbeats; threads are started only when needed.
         most = 4 * limits.clients + 32
@@ -305,7 +305,7 @@ def serve(
     token: str | None = None,
     allow_unauthenticated: bool = False,
     certificate: Certificate | None = None,
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Server:
     """Listens for trainings.
@@ -341,7 +341,7 @@ def serve(
     if certificate is not None and host.startswith(UNIX):
         raise TdbgError("a Unix socket is not encrypted: only you can read it", where=host, hint="leave --tls-cert out")
     gate = Gate(token, private, allow_unauthenticated)
-    return Server(host, port, gate, limits or Limits(), clock, certificate=certificate)
+    return Server(host, port, gate, limits or ServerLimits(), clock, certificate=certificate)
 
 
 def _check_address(host: str, port: int) -> None:

@@ -16,16 +16,16 @@ from typing import Final, TypeVar
 from tui_debugger.errors import LostError, TdbgError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.graph_runs import GraphRuns
-from tui_debugger.live.server.answers import Answer, Numbers, Values
+from tui_debugger.live.server.answers import NumbersAnswer, ValuesAnswer, ViewAnswer
 from tui_debugger.live.server.conversation import (
-    Asked,
-    Conversation,
+    ClientQuestion,
     Events,
     Level,
-    Question,
+    QuestionState,
     Recheck,
-    Report,
-    View,
+    TensorRequest,
+    TrainingConversation,
+    TrainingReport,
     encode,
     groups,
 )
@@ -35,8 +35,8 @@ from tui_debugger.live.server.identity import (
     Admission,
     Caller,
     Handshake,
-    Limits,
     MemoryLimit,
+    ServerLimits,
     together,
 )
 from tui_debugger.live.server.received_parts import ReceivedParts
@@ -48,9 +48,9 @@ from tui_debugger.live.wire import (
     RemoteStats,
     RemoteTensor,
     RemoteWatchpoint,
-    Stop,
-    Training,
     TrainingInfo,
+    TrainingProcess,
+    TrainingStop,
     Unrecorded,
     ValueSink,
 )
@@ -81,7 +81,7 @@ class RemoteTraining:
         caller: Caller,
         *,
         clock: Callable[[], float],
-        limits: Limits,
+        limits: ServerLimits,
         memory: MemoryLimit,
         listener: Listener,
     ) -> None:
@@ -100,7 +100,7 @@ class RemoteTraining:
         self._notes = RunNotes()
         self._cause = ""
         mismatch = handshake.judged.admission is Admission.MISMATCH
-        self._conversation = Conversation(clock(), mismatch=mismatch, features=info.features)
+        self._conversation = TrainingConversation(clock(), mismatch=mismatch, features=info.features)
 
     # For people ----------------------------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ class RemoteTraining:
         return self._conversation.phase
 
     @property
-    def stop(self) -> Stop | None:
+    def stop(self) -> TrainingStop | None:
         """The place where it stopped last."""
         return self._conversation.stop
 
@@ -213,14 +213,14 @@ class RemoteTraining:
         done: list[bool] = []
         received = 0
         for group in groups(tensors, self._limits.view_tensors):
-            answer = Values(group, len(done), sink)
+            answer = ValuesAnswer(group, len(done), sink)
             before = received
 
-            def so_far(answer: Values = answer, before: int = before) -> Progress:
+            def so_far(answer: ValuesAnswer = answer, before: int = before) -> Progress:
                 whole = len(tensors) == 1
                 return Progress(before + answer.received, answer.declared if whole else 0)
 
-            self._ask(View(Level.VALUE, group), answer, progress, so_far)
+            self._ask(TensorRequest(Level.VALUE, group), answer, progress, so_far)
             received += answer.received
             progress(so_far())
             silent = [number for number, complete in enumerate(answer.done) if complete is None]
@@ -308,7 +308,7 @@ class RemoteTraining:
     def cut(self) -> None:
         """Refuses the training for good."""
         self.hidden = True
-        self._act(Conversation.cut)
+        self._act(TrainingConversation.cut)
 
     def finish(self, step: int | None = None, cause: str = "") -> None:
         """Notes that the training said it is done, which step ended last, if it counts them, and what ended it."""
@@ -342,21 +342,21 @@ class RemoteTraining:
             wanted = bool(hits) and self._conversation.report_hits()
             self._parts.add_hits(hits if wanted else (), size, left_out if wanted else 0)
 
-    def view(self, level: Level) -> tuple[Question, Answer] | None:
+    def view(self, level: Level) -> tuple[ClientQuestion, ViewAnswer] | None:
         """The question that a stream of answers belongs to; None when it was not asked for."""
         with self._changed:
             question = self._conversation.open_question
-        if question is None or not isinstance(question.command, View) or question.command.level is not level:
+        if question is None or not isinstance(question.command, TensorRequest) or question.command.level is not level:
             return None
-        return (question, question.answer) if isinstance(question.answer, Answer) else None
+        return (question, question.answer) if isinstance(question.answer, ViewAnswer) else None
 
-    def viewed(self, question: Question) -> None:
+    def viewed(self, question: ClientQuestion) -> None:
         """The answer came whole."""
         with self._changed:
             self._conversation.answered(question)
             self._changed.notify_all()
 
-    def wait(self, report: Report, on_end: Callable[[Callable[[], None]], bool]) -> bytes | None:
+    def wait(self, report: TrainingReport, on_end: Callable[[Callable[[], None]], bool]) -> bytes | None:
         """Waits for the command that a call of ``WaitCMD`` is answered with.
 
         Args:
@@ -408,7 +408,7 @@ class RemoteTraining:
         trains = self._conversation.stop is not None and self._conversation.phase is not Phase.DONE
         return trains and not handshake.own and handshake.judged.admission is Admission.ADMITTED
 
-    def _act(self, act: Callable[[Conversation], Events]) -> None:
+    def _act(self, act: Callable[[TrainingConversation], Events]) -> None:
         with self._changed:
             self._notify(act(self._conversation))
         self.emit()
@@ -418,7 +418,7 @@ class RemoteTraining:
             self._events.extend(events)
         self._changed.notify_all()
 
-    def _enter(self, number: int, report: Report) -> None:
+    def _enter(self, number: int, report: TrainingReport) -> None:
         conversation, stop = self._conversation, self._conversation.stop
         question = conversation.open_question
         events = conversation.enter(number, report, self._clock())
@@ -440,13 +440,13 @@ class RemoteTraining:
         entries: list[RemoteStats] = []
         full = bool(self._info.features & wire.FULL_STATISTICS)
         for group in groups(tensors, self._limits.view_numbers):
-            answer = Numbers(len(group), full=full)
+            answer = NumbersAnswer(len(group), full=full)
             before = len(entries)
 
-            def so_far(answer: Numbers = answer, before: int = before) -> Progress:
+            def so_far(answer: NumbersAnswer = answer, before: int = before) -> Progress:
                 return Progress(before + answer.come, len(tensors))
 
-            self._ask(View(level, group), answer, progress, so_far)
+            self._ask(TensorRequest(level, group), answer, progress, so_far)
             entries.extend(answer.entries)
             progress(Progress(len(entries), len(tensors)))
         return entries
@@ -471,8 +471,12 @@ class RemoteTraining:
         return empty
 
     def _ask(
-        self, command: View | Recheck, answer: Answer | None, progress: ProgressFn, so_far: Callable[[], Progress]
-    ) -> Question:
+        self,
+        command: TensorRequest | Recheck,
+        answer: ViewAnswer | None,
+        progress: ProgressFn,
+        so_far: Callable[[], Progress],
+    ) -> ClientQuestion:
         with self._changed:
             if self._conversation.asked >= self._limits.questions:
                 raise TdbgError("too many questions to this training wait for their turn", hint="wait a little")
@@ -491,11 +495,11 @@ class RemoteTraining:
             answer.finish()
             if answer.failure is not None:
                 raise answer.failure
-        if question.state is Asked.LOST:
+        if question.state is QuestionState.LOST:
             raise LostError("the training went away before it answered", hint="it is taken up again when it comes back")
         return question
 
-    def _over(self, question: Question) -> bool:
+    def _over(self, question: ClientQuestion) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: not question.open, _LOOK_SECONDS)
 
@@ -523,7 +527,7 @@ class Remembered(OrderedDict[str, V]):
 class Registry:
     """All trainings of a server. A client is one of them from when its graph has come: see ``admit``."""
 
-    def __init__(self, clock: Callable[[], float], limits: Limits, memory: MemoryLimit) -> None:
+    def __init__(self, clock: Callable[[], float], limits: ServerLimits, memory: MemoryLimit) -> None:
         self._clock, self._limits, self._memory = clock, limits, memory
         self._lock = threading.Lock()
         self._trainings: list[RemoteTraining] = []
@@ -561,7 +565,7 @@ class Registry:
 
         return end
 
-    def notify(self, training: Training | None, event: Event) -> None:
+    def notify(self, training: TrainingProcess | None, event: Event) -> None:
         """Tells listeners. One that fails harms neither the others nor the training that is being answered."""
         for listener in self._listeners:
             try:

@@ -19,11 +19,11 @@ from tui_debugger.graph.stacks import is_framework
 from tui_debugger.model import Frame, Side
 from tui_debugger.opener import GRAPH_LIMIT, read_regular
 from tui_debugger.sources.logs.entries import (
-    Entry,
     Hashes,
     LoggedStep,
-    Numbers,
-    Operation,
+    LogNumbers,
+    LogOperation,
+    LogTensor,
     scope,
     shape_of,
     sign_from,
@@ -76,7 +76,7 @@ def read(path: str) -> LoggedStep:
         raise ValueError("nested too deeply") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("logs"), list):
         raise ValueError("no log of DebugMode")
-    reader = _Reader()
+    reader = _DebugModeReader()
     if found.get("version") != 1:
         reader.step.problems.append(f"version {str(found.get('version'))[:40]} of the format; 1 is known")
     for record in found["logs"]:
@@ -85,7 +85,7 @@ def read(path: str) -> LoggedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tensor:
+class _LoggedTensor:
     """A tensor as the text of a call names it: number in the run (-1: none), type, shape."""
 
     number: int
@@ -93,7 +93,7 @@ class _Tensor:
     shape: tuple[int, ...] | None
 
 
-class _Reader:
+class _DebugModeReader:
     """Takes record after record."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class _Reader:
         """The annotations that are open: depth, text, whether it is a module."""
         self._made: dict[int, tuple[int, int]] = {}
         self._hashes = Hashes()
-        self._numbers: dict[tuple[int, int], Numbers | None] = {}
+        self._numbers: dict[tuple[int, int], LogNumbers | None] = {}
         """Of outputs, by operation and slot."""
         self._times: dict[str, int] = {}
         self._seen: dict[str, int] = {}
@@ -134,7 +134,7 @@ class _Reader:
         elif kind != "output_placement":
             self._strange += 1
 
-    def _operation(self, record: dict[str, Any], kind: str) -> Operation:
+    def _operation(self, record: dict[str, Any], kind: str) -> LogOperation:
         leaf = kind.rpartition("::")[2].partition(".")[0] or "?"
         module = next((text for _, text, is_module in reversed(self._around) if is_module), "")
         backward = bool(_text(record.get("fwd_stack_trace"))) and not module
@@ -148,7 +148,7 @@ class _Reader:
             *_frames(_text(record.get("stack_trace"))),
             *_frames(_text(record.get("fwd_stack_trace")), forward=True),
         )
-        operation = Operation(unique(f"{call}.{number}", self._seen), path, leaf, stack=stack)
+        operation = LogOperation(unique(f"{call}.{number}", self._seen), path, leaf, stack=stack)
         self.step.operations.append(operation)
         return operation
 
@@ -156,7 +156,7 @@ class _Reader:
         operation = self._operation(record, kind)
         log = _tree(record.get("log"))
         hashes = log if isinstance(log, dict) else {}
-        taken = list[_Tensor]()
+        taken = list[_LoggedTensor]()
         for argument in _arguments(arguments):
             tensors = list(_tensors(argument))
             taken += tensors
@@ -166,17 +166,17 @@ class _Reader:
         for slot, tensor, value in zip(slots, taken, given, strict=True):
             made = operation.inputs[slot] = self._producer(operation, tensor, value)
             if value is not None:
-                entry = Entry(Side.INPUT, slot, _numbers(value), tensor.dtype, tensor.shape)
+                entry = LogTensor(Side.INPUT, slot, _numbers(value), tensor.dtype, tensor.shape)
                 sign_from(entry.numbers, [self._numbers.get(made)])
                 operation.tensors.append(entry)
         sources = [each.numbers for each in operation.tensors]
         sources += [
-            Numbers(mean=float(each)) for each in operation.inputs if isinstance(each, str) and each in _INFINITE
+            LogNumbers(mean=float(each)) for each in operation.inputs if isinstance(each, str) and each in _INFINITE
         ]
         put = list(_tensors(_text(record.get("output_str"))))[:_MOST_SLOTS]
         number = len(self.step.operations) - 1
         for slot, (tensor, value) in enumerate(zip(put, _of_tensors(hashes.get("hash"), len(put)), strict=True)):
-            entry = Entry(Side.OUTPUT, slot, _numbers(value), tensor.dtype, tensor.shape)
+            entry = LogTensor(Side.OUTPUT, slot, _numbers(value), tensor.dtype, tensor.shape)
             sign_from(entry.numbers, sources)
             self._numbers[number, slot] = entry.numbers
             operation.tensors.append(entry)
@@ -185,7 +185,7 @@ class _Reader:
             if value is not None:
                 self._hashes.made(number, slot, (value, tensor.shape))
 
-    def _producer(self, operation: Operation, tensor: _Tensor, value: object) -> tuple[int, int]:
+    def _producer(self, operation: LogOperation, tensor: _LoggedTensor, value: object) -> tuple[int, int]:
         if tensor.number >= 0:
             return self._made.get(tensor.number, (-1, 0))
         if value is None or value == 0 or value != value:  # noqa: PLR0124 - NaN, which is like any other NaN
@@ -209,12 +209,12 @@ class _Reader:
             for slot, (name, value) in enumerate(
                 list(hashes.items())[:_MOST_SLOTS] if isinstance(hashes, dict) else ()
             ):
-                tensor = described.get(str(name), _Tensor(-1, "", None))
+                tensor = described.get(str(name), _LoggedTensor(-1, "", None))
                 if side is Side.INPUT:
                     operation.inputs.append(self._producer(operation, tensor, value))
                 elif tensor.number >= 0:
                     self._made[tensor.number] = number, slot
-                operation.tensors.append(Entry(side, slot, _numbers(value), tensor.dtype, tensor.shape))
+                operation.tensors.append(LogTensor(side, slot, _numbers(value), tensor.dtype, tensor.shape))
 
 
 def _text(value: object) -> str:
@@ -261,16 +261,16 @@ def _of_tensors(tree: object, count: int) -> list[int | float | None]:
     return [next((value for value in group if isinstance(value, float)), group[0]) for group in groups]
 
 
-def _numbers(value: object) -> Numbers | None:
+def _numbers(value: object) -> LogNumbers | None:
     """A norm is a float; a whole number is a checksum, which says nothing of values."""
     if not isinstance(value, float) or value < 0:
         return None
-    return Numbers(l1=value)
+    return LogNumbers(l1=value)
 
 
-def _tensors(text: str) -> Iterator[_Tensor]:
+def _tensors(text: str) -> Iterator[_LoggedTensor]:
     for number, dtype, shape in _TENSOR.findall(text):
-        yield _Tensor(int(number) if number else -1, _element_type(dtype), shape_of(shape))
+        yield _LoggedTensor(int(number) if number else -1, _element_type(dtype), shape_of(shape))
 
 
 def _element_type(short: str) -> str:

@@ -1,7 +1,7 @@
 """The entries of a log about the tensors of one step: numbers of each, and which operation made it.
 
-A log says less than a measured tensor: no counts, often no shape. ``Numbers.stats`` says as much as follows from what
-is there and not more; what is left open cannot be judged.
+A log says less than a measured tensor: no counts, often no shape. ``LogNumbers.stats`` says as much as
+follows from its numbers and not more; the rest cannot be judged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_ELEMENTS: Final = 1 << 62
 
 
 @dataclass(slots=True)
-class Numbers:
+class LogNumbers:
     """The statistics of a tensor that a log has; None is what it does not have, or not exactly enough.
 
     Attributes:
@@ -49,7 +49,7 @@ class Numbers:
         return pos_inf > 0, neg_inf > 0
 
     @classmethod
-    def exact(cls, found: Mapping[str, float]) -> Numbers:
+    def exact(cls, found: Mapping[str, float]) -> LogNumbers:
         """Returns what a log says, by the names of these attributes."""
         numbers = cls()
         for name, value in found.items():
@@ -57,7 +57,7 @@ class Numbers:
         return numbers
 
     @classmethod
-    def rounded(cls, found: Mapping[str, float]) -> Numbers:
+    def rounded(cls, found: Mapping[str, float]) -> LogNumbers:
         """Returns what a log with few decimals says: its zeros are not known."""
         numbers = cls.exact({name: value for name, value in found.items() if value != 0})
         zeros = {name for name, value in found.items() if value == 0}
@@ -159,7 +159,7 @@ def _finite(number: float | None) -> float | None:
 
 
 @dataclass(slots=True)
-class Entry:
+class LogTensor:
     """One tensor of a step.
 
     Attributes:
@@ -174,7 +174,7 @@ class Entry:
 
     side: Side
     slot: int
-    numbers: Numbers | None
+    numbers: LogNumbers | None
     dtype: str = ""
     shape: tuple[int, ...] | None = None
     file: tuple[str, str] | None = None
@@ -196,7 +196,7 @@ NO_TRACE: Final = (-2, 0)
 
 
 @dataclass(slots=True)
-class Operation:
+class LogOperation:
     """One operation of a step: a node.
 
     Attributes:
@@ -216,7 +216,7 @@ class Operation:
     path: str
     type: str
     inputs: list[tuple[int, int] | str] = field(default_factory=list)
-    tensors: list[Entry] = field(default_factory=list)
+    tensors: list[LogTensor] = field(default_factory=list)
     stack: tuple[Frame, ...] = ()
     inferred: int = 0
     flows: bool = True
@@ -227,7 +227,7 @@ class Operation:
 class LoggedStep:
     """The operations of one step in the order in which they ran, and what of its log could not be read."""
 
-    operations: list[Operation] = field(default_factory=list)
+    operations: list[LogOperation] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
@@ -241,7 +241,7 @@ def shape_of(text: str) -> tuple[int, ...] | None:
     return shape if math.prod(shape) < MOST_ELEMENTS else None
 
 
-def sign_from(numbers: Numbers | None, sources: Sequence[Numbers | None]) -> None:
+def sign_from(numbers: LogNumbers | None, sources: Sequence[LogNumbers | None]) -> None:
     """Takes the sign of an Inf of which only a norm tells from the tensors that it was made from, where that is one."""
     if numbers is not None:
         signs = [each.infinite for each in sources if each is not None]
@@ -284,10 +284,10 @@ def scope(module: str, leaf: str, *, backward: bool = False) -> str:
     return "/".join((*(("Gradients",) if backward else ()), *parts, leaf.replace("/", "_") or "_"))
 
 
-def number_rounds(operations: Sequence[Operation]) -> None:
+def number_rounds(operations: Sequence[LogOperation]) -> None:
     """Numbers tensors of one place in the order in which they stand, where there are several: micro-batches."""
     for operation in operations:
-        places: dict[tuple[Side, int], list[Entry]] = {}
+        places: dict[tuple[Side, int], list[LogTensor]] = {}
         for entry in operation.tensors:
             places.setdefault((entry.side, entry.slot), []).append(entry)
         for entries in places.values():

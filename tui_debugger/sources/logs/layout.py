@@ -27,7 +27,7 @@ _TE_TENSORS: Final = "tensor_dumps"
 
 
 @dataclass(slots=True)
-class Layout(directories.Layout[str]):
+class LogLayout(directories.DumpLayout[str]):
     """The logs of a run; ``units`` are logs of one step, where there are such.
 
     Attributes:
@@ -42,7 +42,7 @@ class Layout(directories.Layout[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class LogKind:
     """One kind of log.
 
     Attributes:
@@ -102,13 +102,13 @@ def is_step(name: str) -> bool:
     return says.step is not None and not says.rest
 
 
-def read_layout(kind: Kind, root: str, only: str = "") -> Layout:
+def read_layout(kind: LogKind, root: str, only: str = "") -> LogLayout:
     """Lists the logs of a run; ``only``: this one alone.
 
     Raises:
         NotADumpError: several logs are of the same step and rank.
     """
-    layout = Layout(root)
+    layout = LogLayout(root)
     if kind.ranks is not None:
         logs, layout.notices = kind.ranks(root, only)
         layout.logs = dict(sorted(logs.items()))
@@ -151,7 +151,7 @@ def read_layout(kind: Kind, root: str, only: str = "") -> Layout:
     return layout
 
 
-def _whole(kind: Kind, layout: Layout) -> Layout:
+def _whole(kind: LogKind, layout: LogLayout) -> LogLayout:
     root = layout.root
     directory, names = kind.held(root)
     for name in names:

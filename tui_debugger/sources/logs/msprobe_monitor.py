@@ -17,7 +17,15 @@ from typing import Final
 from tui_debugger.errors import reason_of
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Side
-from tui_debugger.sources.logs.entries import Entry, LoggedStep, Numbers, Operation, number_rounds, scope, shape_of
+from tui_debugger.sources.logs.entries import (
+    LoggedStep,
+    LogNumbers,
+    LogOperation,
+    LogTensor,
+    number_rounds,
+    scope,
+    shape_of,
+)
 from tui_debugger.sources.logs.layout import MONITOR_FILE
 from tui_debugger.sources.text_lines import text_lines
 from tui_debugger.text.numbers import plural
@@ -70,7 +78,7 @@ _ORDER: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MonitorRow:
     """One tensor of a step as a recorder names it.
 
     Attributes:
@@ -84,7 +92,7 @@ class Row:
     target: str
     scope: str
     stage: int
-    numbers: Numbers | None
+    numbers: LogNumbers | None
     dtype: str
     shape: tuple[int, ...] | None
     texts: dict[str, str]
@@ -100,7 +108,7 @@ def read(paths: Sequence[str], rank: int) -> dict[int, LoggedStep]:  # noqa: ARG
     Raises:
         OSError: none of them can be read.
     """
-    rows: dict[int, list[Row]] = {}
+    rows: dict[int, list[MonitorRow]] = {}
     problems = list[str]()
     failed: OSError | None = None
     good = 0
@@ -126,15 +134,15 @@ def read(paths: Sequence[str], rank: int) -> dict[int, LoggedStep]:  # noqa: ARG
     return {number: step_of(rows[number], problems, updated=updated) for number in sorted(rows)}
 
 
-def step_of(rows: Sequence[Row], problems: Sequence[str], *, updated: bool) -> LoggedStep:
+def step_of(rows: Sequence[MonitorRow], problems: Sequence[str], *, updated: bool) -> LoggedStep:
     """Returns the operations of a step; ``updated``: parameters are also recorded as the step leaves them."""
-    operations: dict[str, Operation] = {}
+    operations: dict[str, LogOperation] = {}
     last: dict[str, tuple[int, int]] = {}
     seen = set[tuple[str, Side, int]]()
     for at, row in enumerate(rows):
         operation, side, slot = _place(row, updated=updated)
         known = operations.setdefault(operation.name, operation)
-        known.tensors.append(Entry(side, slot, row.numbers, row.dtype, row.shape, others=row.texts))
+        known.tensors.append(LogTensor(side, slot, row.numbers, row.dtype, row.shape, others=row.texts))
         if (known.name, side, slot) not in seen:  # a module comes after those inside it, as in the first micro-batch
             seen.add((known.name, side, slot))
             last[known.name] = _ORDER.get(row.scope, len(_ORDER)), at
@@ -144,7 +152,7 @@ def step_of(rows: Sequence[Row], problems: Sequence[str], *, updated: bool) -> L
     return LoggedStep(ordered, list(problems))
 
 
-def _join(operations: Sequence[Operation], *, updated: bool) -> None:
+def _join(operations: Sequence[LogOperation], *, updated: bool) -> None:
     """Adds the edges that names tell, behind the inputs that were recorded.
 
     A module computes with the weights that the step begins with. Where they were not recorded so, or nothing tells
@@ -198,7 +206,7 @@ def _join(operations: Sequence[Operation], *, updated: bool) -> None:
         operation.inferred, operation.flows = len(makers), True
 
 
-def _weights_of(operations: Sequence[Operation]) -> dict[str, list[str]] | None:
+def _weights_of(operations: Sequence[LogOperation]) -> dict[str, list[str]] | None:
     """The weights of each module, as far as they, their gradients or their optimizer state tell; None: nothing does."""
     found: dict[str, list[str]] = {}
     for operation in operations:
@@ -214,7 +222,7 @@ def _weights_of(operations: Sequence[Operation]) -> dict[str, list[str]] | None:
     return found or None
 
 
-def _place(row: Row, *, updated: bool) -> tuple[Operation, Side, int]:
+def _place(row: MonitorRow, *, updated: bool) -> tuple[LogOperation, Side, int]:
     """The node of a tensor, and which of its inputs or outputs it is."""
     prefix = f"vpp{row.stage}." if row.stage > 0 else ""
     name = prefix + row.target
@@ -229,29 +237,29 @@ def _place(row: Row, *, updated: bool) -> tuple[Operation, Side, int]:
         parent, _, leaf = module.rpartition(".")
         path = scope(parent, leaf, backward=backward)
         named = f"Gradients/{module}" if backward else module
-        return Operation(named, path, "gradient" if backward else "activation", flows=False), side, slot
+        return LogOperation(named, path, "gradient" if backward else "activation", flows=False), side, slot
     if row.scope == "comm":
         match = _COLLECTIVE.fullmatch(row.target)
         call = row.target
         if match is not None:
             call, side, slot = match[1], Side.INPUT if match[2] == "pre" else Side.OUTPUT, int(match[3])
         return (
-            Operation(prefix + call, f"Communication/{prefix}{call}", call.partition("/")[0], flows=False),
+            LogOperation(prefix + call, f"Communication/{prefix}{call}", call.partition("/")[0], flows=False),
             side,
             slot,
         )
     if row.scope in {"exp_avg", "exp_avg_sq"}:
         name = name.removesuffix(f".{row.scope}")
-        return Operation(f"{row.scope}.{name}", scope(name, row.scope), PARAMETER, flows=False), side, slot
+        return LogOperation(f"{row.scope}.{name}", scope(name, row.scope), PARAMETER, flows=False), side, slot
     if row.scope == "param_updated" or (row.scope == "param_origin" and not updated):
         parent, _, leaf = name.rpartition(".")
-        return Operation(name, scope(parent, leaf), PARAMETER, flows=False), side, slot
+        return LogOperation(name, scope(parent, leaf), PARAMETER, flows=False), side, slot
     path = scope(name, row.scope, backward=row.scope.startswith("grad"))
     kind = "all_reduce" if row.scope == "grad_reduced" else row.scope  # other ranks have a part in it
-    return Operation(f"{name}/{row.scope}", path, kind, flows=False), side, slot
+    return LogOperation(f"{name}/{row.scope}", path, kind, flows=False), side, slot
 
 
-def _read_file(path: str, name: str, rows: dict[int, list[Row]]) -> int:
+def _read_file(path: str, name: str, rows: dict[int, list[MonitorRow]]) -> int:
     """Adds the rows of a file; returns the number of lines that make no sense.
 
     Raises:
@@ -291,7 +299,7 @@ def _read_file(path: str, name: str, rows: dict[int, list[Row]]) -> int:
     return strange
 
 
-def _row(cells: Mapping[str, str], scope_name: str) -> Row | None:
+def _row(cells: Mapping[str, str], scope_name: str) -> MonitorRow | None:
     """A line as a row; None where there was no tensor."""
     texts = {name: cells[name] for name in STATISTICS if name in cells}
     empty = "nan" in {texts.get("nans"), cells.get("shape")}
@@ -303,10 +311,10 @@ def _row(cells: Mapping[str, str], scope_name: str) -> Row | None:
     stage = cells.get("vpp_stage", "")
     number = int(stage) if stage.isascii() and stage.isdecimal() and len(stage) < 5 else -1
     target = cells["name"] if rounded else cells["module_name"]
-    return Row(target, scope_name, number, _numbers(texts, rounded=rounded), dtype, shape, texts)
+    return MonitorRow(target, scope_name, number, _numbers(texts, rounded=rounded), dtype, shape, texts)
 
 
-def _numbers(texts: Mapping[str, str], *, rounded: bool) -> Numbers | None:
+def _numbers(texts: Mapping[str, str], *, rounded: bool) -> LogNumbers | None:
     found: dict[str, float] = {}
     for name, text in texts.items():
         if not _NUMBER.fullmatch(text):
@@ -315,12 +323,12 @@ def _numbers(texts: Mapping[str, str], *, rounded: bool) -> Numbers | None:
     return numbers_of(found, rounded=rounded)
 
 
-def numbers_of(found: Mapping[str, float], *, rounded: bool) -> Numbers | None:
+def numbers_of(found: Mapping[str, float], *, rounded: bool) -> LogNumbers | None:
     """The statistics by their names in ``STATISTICS``; ``rounded``: zeros are not known. None: they make no sense."""
     counted = found.get("nans")
     if counted is not None and (not math.isfinite(counted) or counted < 0):
         return None
     values = {_FIELDS[name]: value for name, value in found.items() if name != "nans"}
-    numbers = Numbers.rounded(values) if rounded else Numbers.exact(values)
+    numbers = LogNumbers.rounded(values) if rounded else LogNumbers.exact(values)
     numbers.nan = None if counted is None else min(int(counted), 1 << 62)
     return numbers if numbers.known else None

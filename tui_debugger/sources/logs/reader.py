@@ -16,8 +16,8 @@ from tui_debugger import opener
 from tui_debugger.errors import NotADumpError
 from tui_debugger.opener import open_regular
 from tui_debugger.sources.directories import directories_in, find_dump, names_in, root_of
-from tui_debugger.sources.logs.layout import MONITOR_FILE, TE_NAME, TE_STATISTICS, Kind, is_step, read_layout
-from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
+from tui_debugger.sources.logs.layout import MONITOR_FILE, TE_NAME, TE_STATISTICS, LogKind, is_step, read_layout
+from tui_debugger.sources.registry import EdgeKnowledge, Has, Order, Recognised, Shows, Sureness
 from tui_debugger.sources.tensor_files.layout import parse_name
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _head(path: str) -> bytes:
         return b""
 
 
-TORCHTITAN: Final = Kind(
+TORCHTITAN: Final = LogKind(
     "torchtitan numerics log",
     "torchtitan",
     "rank_0_activations.log of torchtitan in a directory numerics",
@@ -84,7 +84,7 @@ TORCHTITAN: Final = Kind(
         statistics=Has.YES,
         hashes=Has.YES,
         order=Order.EXECUTION,
-        edges=Edges.INFERRED,
+        edges=EdgeKnowledge.INFERRED,
         stacks=Has.YES,
         gradients=Has.YES,
         record=("torchtitan's run_train.sh ... --profiler.dump_numerics",),
@@ -95,7 +95,7 @@ TORCHTITAN: Final = Kind(
     "numerics",
     _TORCHTITAN,
 )
-DEBUG_MODE: Final = Kind(
+DEBUG_MODE: Final = LogKind(
     "PyTorch DebugMode log",
     "debug_mode",
     ".json files of PyTorch's DebugMode (step3.json)",
@@ -105,7 +105,7 @@ DEBUG_MODE: Final = Kind(
         statistics=Has.SOME,
         hashes=Has.YES,
         order=Order.EXECUTION,
-        edges=Edges.INFERRED,
+        edges=EdgeKnowledge.INFERRED,
         stacks=Has.YES,
         gradients=Has.YES,
         record=(
@@ -120,7 +120,7 @@ DEBUG_MODE: Final = Kind(
     ),
     damaged=_damaged_logs,
 )
-TE_LOGS: Final = Kind(
+TE_LOGS: Final = LogKind(
     "Transformer Engine statistics log",
     "te_logs",
     f"{TE_STATISTICS}/nvdlfw_inspect_globalrank-0.log of Transformer Engine",
@@ -130,7 +130,7 @@ TE_LOGS: Final = Kind(
         statistics=Has.YES,
         hashes=Has.NO,
         order=Order.EXECUTION,
-        edges=Edges.NONE,
+        edges=EdgeKnowledge.NONE,
         stacks=Has.NO,
         gradients=Has.YES,
         record=(
@@ -214,7 +214,7 @@ def _trend_ranks(root: str, only: str) -> tuple[dict[int, list[str]], list[str]]
     return {rank: [path] for rank in ranks}, notices
 
 
-MONITOR: Final = Kind(
+MONITOR: Final = LogKind(
     "msprobe monitor",
     "msprobe_monitor",
     "rank_0/module_step0-9.csv of msprobe's monitor, or TIME-rank0-ID/actv_0-9.csv",
@@ -224,7 +224,7 @@ MONITOR: Final = Kind(
         statistics=Has.YES,
         hashes=Has.NO,
         order=Order.NAMES,
-        edges=Edges.INFERRED,
+        edges=EdgeKnowledge.INFERRED,
         stacks=Has.NO,
         gradients=Has.YES,
         record=('TrainerMonitorV2("monitor.json").start(model=model, optimizer=optimizer)',),
@@ -237,7 +237,7 @@ MONITOR: Final = Kind(
     ranks=_monitor_ranks,
     rank_folder=_MONITOR_RANK,
 )
-TREND: Final = Kind(
+TREND: Final = LogKind(
     "msprobe trend database",
     "trend_db",
     "dump_data.trend.db or monitor_data.trend.db of msprobe",
@@ -247,7 +247,7 @@ TREND: Final = Kind(
         statistics=Has.YES,
         hashes=Has.NO,
         order=Order.NAMES,
-        edges=Edges.INFERRED,
+        edges=EdgeKnowledge.INFERRED,
         stacks=Has.NO,
         gradients=Has.YES,
         record=("msprobe data2db --data DUMP --db OUT",),
@@ -265,7 +265,7 @@ TREND: Final = Kind(
 class LogReader:
     """One kind of log: see ``registry.QuickReader``."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: LogKind) -> None:
         self._kind = kind
         self.name = kind.name
         self.looked_for = kind.looked_for

@@ -31,18 +31,18 @@ from tui_debugger.sources.graphless import (
     StatisticsTable,
     state_of_files,
 )
-from tui_debugger.sources.logs.entries import NO_TRACE, Entry, LoggedStep, Operation
-from tui_debugger.sources.logs.layout import Kind, Layout, read_layout
+from tui_debugger.sources.logs.entries import NO_TRACE, LoggedStep, LogOperation, LogTensor
+from tui_debugger.sources.logs.layout import LogKind, LogLayout, read_layout
 from tui_debugger.sources.registry import Has, Shows
-from tui_debugger.stats.records import Specs
+from tui_debugger.stats.records import ReadSpecs
 
 GRAPH: Final = "log"
 
 
-class StepTable(StatisticsTable):
+class LogStepTable(StatisticsTable):
     """The tensors of one step. See ``base.TensorTable``."""
 
-    def __init__(self, places: TensorPlaces, entries: Sequence[Entry], state: FileState) -> None:
+    def __init__(self, places: TensorPlaces, entries: Sequence[LogTensor], state: FileState) -> None:
         super().__init__(places, np.zeros(len(entries), np.int64))
         self._entries, self._state = entries, state
 
@@ -51,14 +51,14 @@ class StepTable(StatisticsTable):
         path, member = self._entries[index].file or ("", "")
         return ReadSpec(path, "pt", member=member)
 
-    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
+    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
         """``spec`` of several rows, as columns."""
         paths, numbers, kind = list[bytes](), dict[ReadSpec, int](), np.zeros(len(indices), np.int32)
         for at, index in enumerate(indices.tolist()):
             spec = self.spec(index)
             paths.append(os.fsencode(spec.path))
             kind[at] = numbers.setdefault(spec.at(""), len(numbers))
-        return Specs(paths, tuple(numbers), kind)
+        return ReadSpecs(paths, tuple(numbers), kind)
 
     @property
     def digest(self) -> bytes:
@@ -114,7 +114,7 @@ class StepTable(StatisticsTable):
             }
 
 
-class _RankNodes(InferredNodes):
+class _LogNodes(InferredNodes):
     """The nodes of one rank while steps add to them."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class _RankNodes(InferredNodes):
             )
         return rows
 
-    def _row(self, operation: Operation) -> int:
+    def _row(self, operation: LogOperation) -> int:
         row = self.rows.get(operation.name, -1)
         if row < 0:
             row = self.append(operation.name, operation.path, operation.type, self.stack(operation.stack))
@@ -194,13 +194,13 @@ class _Read:
     parts: list[UnreadablePart] = field(default_factory=list)
 
 
-class LogSource(GraphlessSource[str, _RankNodes]):
+class LogSource(GraphlessSource[str, _LogNodes]):
     """See ``base.Source``. Logs are read when they are asked for: one of all steps to know these."""
 
     graph = GRAPH
-    _layout: Layout
+    _layout: LogLayout
 
-    def __init__(self, kind: Kind, root: Path, given: Path, notices: Sequence[str] = (), *, only: str = "") -> None:
+    def __init__(self, kind: LogKind, root: Path, given: Path, notices: Sequence[str] = (), *, only: str = "") -> None:
         """Lists the logs.
 
         Args:
@@ -263,10 +263,10 @@ class LogSource(GraphlessSource[str, _RankNodes]):
             for rank, steps in steps_of_rank.items():
                 yield from ((rank, step, path) for step, path in steps.items())
 
-    def _new_nodes(self) -> _RankNodes:
-        return _RankNodes()
+    def _new_nodes(self) -> _LogNodes:
+        return _LogNodes()
 
-    def _find(self) -> Layout:
+    def _find(self) -> LogLayout:
         try:
             layout = read_layout(self._kind, os.fspath(self._root), self._only)
         except NotADumpError:
@@ -321,7 +321,7 @@ class LogSource(GraphlessSource[str, _RankNodes]):
             return LoggedStep()
         return self._log(rank, -1 if self._kind.whole else step).steps.get(step, LoggedStep())
 
-    def _read(self, rank: int, step: int, nodes: _RankNodes, progress: ProgressFn) -> ListedStep:  # noqa: ARG002 - one log
+    def _read(self, rank: int, step: int, nodes: _LogNodes, progress: ProgressFn) -> ListedStep:  # noqa: ARG002 - one log
         found = self._tabled[rank, step] = self._logged(rank, step)
         log = self._log(rank, -1 if self._kind.whole else step)
         rows = nodes.add(found)
@@ -331,10 +331,10 @@ class LogSource(GraphlessSource[str, _RankNodes]):
         held.sort(key=lambda each: (int(order[each[0]]), int(each[1].side), each[1].slot, each[1].round))
         entries = [entry for _, entry in held]
         state = (*log.state, (str(step), rank, 0))
-        return ListedStep(StepTable(_places([row for row, _ in held], entries), entries, state))
+        return ListedStep(LogStepTable(_places([row for row, _ in held], entries), entries, state))
 
 
-def _state(kind: Kind, layout: Layout, rank: int, step: int) -> FileState:
+def _state(kind: LogKind, layout: LogLayout, rank: int, step: int) -> FileState:
     """Tells how the files look that a log (of step -1: the logs of a rank) is read from."""
     if kind.whole:
         others = [layout.messages[rank]] if rank in layout.messages else []
@@ -343,7 +343,7 @@ def _state(kind: Kind, layout: Layout, rank: int, step: int) -> FileState:
     return state_of_files(() if path is None else (path,))
 
 
-def _places(rows: Sequence[int], entries: Sequence[Entry]) -> TensorPlaces:
+def _places(rows: Sequence[int], entries: Sequence[LogTensor]) -> TensorPlaces:
     return TensorPlaces(
         np.array(rows, np.int32),
         np.array([int(each.side) for each in entries], np.uint8),

@@ -16,7 +16,7 @@ from tui_debugger.errors import UnreadableTensorError, reason_of
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Side
 from tui_debugger.opener import read_lines, why_not
-from tui_debugger.sources.logs.entries import Entry, LoggedStep, Numbers, Operation, scope
+from tui_debugger.sources.logs.entries import LoggedStep, LogNumbers, LogOperation, LogTensor, scope
 from tui_debugger.sources.text_lines import text_lines
 from tui_debugger.text.numbers import plural
 
@@ -130,19 +130,20 @@ def _files(directory: str, step: LoggedStep) -> dict[str, str]:
         return {}
 
 
-def _operation(layer: str, tensor: str, found: dict[str, str], file: str) -> Operation:
+def _operation(layer: str, tensor: str, found: dict[str, str], file: str) -> LogOperation:
     backward = tensor in _BACKWARD
     weight = tensor == "weight"
     name = f"{layer}.weight" if weight else f"{layer}/{tensor}"
     dumped = _dumped(file) if file else {}
     place = dumped.pop(_WHOLE, None)
-    entries = [Entry(Side.OUTPUT, 0, _numbers(found), file=(file, place) if place else None, others=dict(found))]
+    entries = [LogTensor(Side.OUTPUT, 0, _numbers(found), file=(file, place) if place else None, others=dict(found))]
     if not found and not place:
         entries.clear()
     entries += [
-        Entry(Side.OUTPUT, slot, _numbers({}), file=(file, member)) for slot, member in enumerate(dumped.values(), 1)
+        LogTensor(Side.OUTPUT, slot, _numbers({}), file=(file, member))
+        for slot, member in enumerate(dumped.values(), 1)
     ]
-    return Operation(
+    return LogOperation(
         name, scope(layer, tensor, backward=backward), PARAMETER if weight else tensor, tensors=entries, flows=False
     )
 
@@ -164,7 +165,7 @@ def _dumped(file: str) -> dict[str, str]:
     return found or {_WHOLE: f"/{_WHOLE}"}
 
 
-def _numbers(found: dict[str, str]) -> Numbers:
-    return Numbers.rounded(
+def _numbers(found: dict[str, str]) -> LogNumbers:
+    return LogNumbers.rounded(
         {name: float(found[statistic]) for statistic, name in _NUMBERS.items() if statistic in found}
     )

@@ -13,11 +13,11 @@ from tui_debugger.graph.stacks import is_framework
 from tui_debugger.model import Frame, Side
 from tui_debugger.opener import read_lines
 from tui_debugger.sources.logs.entries import (
-    Entry,
     Hashes,
     LoggedStep,
-    Numbers,
-    Operation,
+    LogNumbers,
+    LogOperation,
+    LogTensor,
     scope,
     shape_of,
     sign_from,
@@ -64,11 +64,11 @@ def read(path: str) -> LoggedStep:
     if len(blocks) != total:
         said = f"of {total:,} captured operations" if total >= 0 else "operations, and no line that says how many"
         step.problems.append(f"it holds {len(blocks):,} {said}: it is cut, damaged, or still being written")
-    _Blocks(step).take(blocks)
+    _OperationBlocks(step).take(blocks)
     return step
 
 
-class _Blocks:
+class _OperationBlocks:
     """Makes operations of blocks."""
 
     def __init__(self, step: LoggedStep) -> None:
@@ -91,7 +91,7 @@ class _Blocks:
             backward = fields.get("Phase", "") == "backward"
             name = unique(key, seen)
             path = scope("" if module == _NOWHERE else module, leaf, backward=backward)
-            operation = Operation(name, path, kind, stack=_stack(fields.get("Location", "")))
+            operation = LogOperation(name, path, kind, stack=_stack(fields.get("Location", "")))
             self._take_inputs(operation, fields)
             hashes = _words(fields.get("Output hash", ""))
             self._numbers[key] = len(self._step.operations)
@@ -101,7 +101,7 @@ class _Blocks:
         if strange:
             self._step.problems.append(f"{strange:,} names of blocks that are none of an operation")
 
-    def _take_inputs(self, operation: Operation, fields: dict[str, str]) -> None:
+    def _take_inputs(self, operation: LogOperation, fields: dict[str, str]) -> None:
         hashes = _words(fields.get("Input hashes", ""))
         producers = [each.strip() for each in fields.get("Input producers", "").split(";")][:_MOST_SLOTS]
         for slot in range(max(len(hashes), len([each for each in producers if each]))):
@@ -117,36 +117,36 @@ class _Blocks:
             if made >= 0 and value in self._outputs[made]:
                 continue  # it is what stands there
             if value:
-                entry = Entry(Side.INPUT, slot, _hashed(value))
+                entry = LogTensor(Side.INPUT, slot, _hashed(value))
                 sign_from(entry.numbers, [self._made(*found)])
                 operation.tensors.append(entry)
 
-    def _made(self, operation: int, slot: int) -> Numbers | None:
+    def _made(self, operation: int, slot: int) -> LogNumbers | None:
         """The numbers of an output of an operation before."""
         if operation < 0:
             return None
         tensors = self._step.operations[operation].tensors
         return next((each.numbers for each in tensors if (each.side, each.slot) == (Side.OUTPUT, slot)), None)
 
-    def _take_outputs(self, operation: Operation, fields: dict[str, str], hashes: list[str]) -> None:
+    def _take_outputs(self, operation: LogOperation, fields: dict[str, str], hashes: list[str]) -> None:
         number = len(self._step.operations) - 1
         shape = _SHAPE.fullmatch(fields.get("Shape", ""))
         dims = shape_of(shape[1]) if shape is not None else None
         first = _first(fields, hashes)
         if "Shape" in fields and dims is None:
             first = None
-        operation.tensors.append(Entry(Side.OUTPUT, 0, first, (shape[2] or "") if shape is not None else "", dims))
+        operation.tensors.append(LogTensor(Side.OUTPUT, 0, first, (shape[2] or "") if shape is not None else "", dims))
         for slot, value in enumerate(hashes):
             self._hashes.made(number, slot, value)
             if slot:
-                entry = Entry(Side.OUTPUT, slot, _hashed(value))
+                entry = LogTensor(Side.OUTPUT, slot, _hashed(value))
                 sign_from(entry.numbers, [first])
                 operation.tensors.append(entry)
 
 
-def _first(fields: dict[str, str], hashes: list[str]) -> Numbers | None:
+def _first(fields: dict[str, str], hashes: list[str]) -> LogNumbers | None:
     """The numbers of the first output; None when one of them cannot be read."""
-    numbers = Numbers()
+    numbers = LogNumbers()
     for title, name in _STATISTICS.items():
         if title in fields:
             value = _number(fields[title])
@@ -161,9 +161,9 @@ def _first(fields: dict[str, str], hashes: list[str]) -> Numbers | None:
     return numbers
 
 
-def _hashed(text: str) -> Numbers | None:
+def _hashed(text: str) -> LogNumbers | None:
     value = _number(text)
-    return None if value is None else Numbers(l1=value)
+    return None if value is None else LogNumbers(l1=value)
 
 
 def _number(text: str) -> float | None:

@@ -21,15 +21,15 @@ from tui_debugger.model import Side
 from tui_debugger.opener import open_regular
 from tui_debugger.sources.logs.entries import (
     NO_TRACE,
-    Entry,
     Hashes,
     LoggedStep,
-    Numbers,
-    Operation,
+    LogNumbers,
+    LogOperation,
+    LogTensor,
     number_rounds,
     scope,
 )
-from tui_debugger.sources.logs.msprobe_monitor import INFERRED, STATISTICS, Row, numbers_of, step_of
+from tui_debugger.sources.logs.msprobe_monitor import INFERRED, STATISTICS, MonitorRow, numbers_of, step_of
 
 NOTICES: Final = (
     "a trend database has statistics, no values, no types and no shapes: one element stands for all but counted NaN",
@@ -80,7 +80,7 @@ def read(paths: Sequence[str], rank: int) -> dict[int, LoggedStep]:
     Raises:
         OSError, ValueError: the database cannot be read; the text says why.
     """
-    steps: dict[int, list[tuple[int, Row, int]]] = {}
+    steps: dict[int, list[tuple[int, MonitorRow, int]]] = {}
     clamped: dict[int, int] = {}
     problems = list[str]()
     with _opened(paths[0]) as database:
@@ -114,7 +114,7 @@ def read(paths: Sequence[str], rank: int) -> dict[int, LoggedStep]:
                     continue  # there was no tensor
                 clamped[step] = clamped.get(step, 0) + beyond
                 at = stage if _is_number(stage) else 0
-                row = Row(name, kind, at, numbers, "", None, texts)
+                row = MonitorRow(name, kind, at, numbers, "", None, texts)
                 steps.setdefault(step, []).append((target, row, call if _is_number(call) else 0))
         except sqlite3.Error as error:
             problems.append(f"{error}: what follows is not there")
@@ -184,10 +184,10 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and 0 <= value < _MOST
 
 
-def _numbers(values: dict[str, object], *, dump: bool) -> tuple[Numbers | None, int]:
+def _numbers(values: dict[str, object], *, dump: bool) -> tuple[LogNumbers | None, int]:
     """The statistics of a row, and how many of them are clamped."""
     if dump and all(value is None for value in values.values()):
-        return Numbers(minimum=math.nan, maximum=math.nan, mean=math.nan, l2=math.nan), 0
+        return LogNumbers(minimum=math.nan, maximum=math.nan, mean=math.nan, l2=math.nan), 0
     found: dict[str, float] = {}
     beyond = 0
     for name, value in values.items():
@@ -204,15 +204,15 @@ def _numbers(values: dict[str, object], *, dump: bool) -> tuple[Numbers | None, 
     return numbers_of(found, rounded=not dump), beyond
 
 
-def _dump_step(rows: Sequence[tuple[int, Row, int]], problems: Sequence[str]) -> LoggedStep:
+def _dump_step(rows: Sequence[tuple[int, MonitorRow, int]], problems: Sequence[str]) -> LoggedStep:
     """The calls of a step: forward in the order of the database, backward in the other one."""
-    operations: dict[str, Operation] = {}
+    operations: dict[str, LogOperation] = {}
     last: dict[str, tuple[int, int]] = {}
     for target, row, call in rows:
         operation, side, slot = _call(row, call)
         known = operations.setdefault(operation.name, operation)
         free = slot if slot >= 0 else sum(each.side is side for each in known.tensors)
-        known.tensors.append(Entry(side, free, row.numbers, others=row.texts))
+        known.tensors.append(LogTensor(side, free, row.numbers, others=row.texts))
         phase = _DUMP_METRICS.index(row.scope) if row.scope in _DUMP_METRICS else len(_DUMP_METRICS)
         last.setdefault(known.name, (phase, -target if row.scope == "backward" else target))
         if row.scope != "backward":
@@ -223,7 +223,7 @@ def _dump_step(rows: Sequence[tuple[int, Row, int]], problems: Sequence[str]) ->
     return LoggedStep(ordered, list(problems))
 
 
-def _call(row: Row, call: int) -> tuple[Operation, Side, int]:
+def _call(row: MonitorRow, call: int) -> tuple[LogOperation, Side, int]:
     """The call of a tensor, its side and slot; slot -1: the next one."""
     prefix = f"vpp{row.stage}." if row.stage > 0 else ""
     match = _SIDE.fullmatch(row.target)
@@ -234,11 +234,11 @@ def _call(row: Row, call: int) -> tuple[Operation, Side, int]:
     if kind == "parameters" and row.scope == "forward":
         owner = path.rpartition(".")[0] or path
         weight = f"{owner}.{rest}"
-        return Operation(weight, weight.replace(".", "/"), PARAMETER), Side.OUTPUT, 0
+        return LogOperation(weight, weight.replace(".", "/"), PARAMETER), Side.OUTPUT, 0
     if row.scope == "parameters_grad":
         owner, _, leaf = row.target.partition(".")[2].rpartition(".")
         weight = f"{prefix}{owner.rpartition('.')[0] or owner}.{leaf}"
-        return Operation(f"{weight}/grad", scope(weight, "grad", backward=True), "grad"), Side.OUTPUT, 0
+        return LogOperation(f"{weight}/grad", scope(weight, "grad", backward=True), "grad"), Side.OUTPUT, 0
     numbered = f"{path}.{call}"
     backward = row.scope == "backward"
     # The gradient of an input is what a backward puts out.
@@ -246,10 +246,10 @@ def _call(row: Row, call: int) -> tuple[Operation, Side, int]:
     before = "Gradients/" if backward else "Recomputed/" if row.scope == "recompute" else ""
     leaf = name.rpartition(".")[2]
     slot = int(rest) if _SLOT.fullmatch(rest) else -1
-    return Operation(before + numbered, f"{before}{numbered.replace('.', '/')}", leaf), side, slot
+    return LogOperation(before + numbered, f"{before}{numbered.replace('.', '/')}", leaf), side, slot
 
 
-def _infer(operations: Sequence[Operation]) -> None:
+def _infer(operations: Sequence[LogOperation]) -> None:
     """Joins inputs with the last output before them that has equal statistics."""
     made = Hashes()
     for number, operation in enumerate(operations):

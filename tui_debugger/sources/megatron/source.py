@@ -24,9 +24,9 @@ from tui_debugger.sources.megatron.layout import ACTIVATIONS, DGRADS, FILE, ITER
 from tui_debugger.sources.rank_names import megatron_numbers, rank_of_folder
 from tui_debugger.sources.torch_dumps import (
     Layout,
-    Listing,
-    Recorded,
     TorchDumpSource,
+    TorchDumpTensor,
+    TorchStepListing,
     gradient,
     module_tensor,
     modules_around,
@@ -114,8 +114,8 @@ class MegatronSource(TorchDumpSource):
         """The tokens that each expert got, by layer."""
         return self._notes.get(rank, NO_NOTES)
 
-    def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> Listing:  # noqa: ARG002 - few files
-        listing = Listing(state=state_of_files(files))
+    def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> TorchStepListing:  # noqa: ARG002 - few files
+        listing = TorchStepListing(state=state_of_files(files))
         for path in files:
             kind = os.path.relpath(path, self._root).split(os.sep, 1)[0]
             try:
@@ -200,7 +200,7 @@ def _chunk(place: Place) -> str:
     return f"{place[0]}." if len(place) > 1 and place[0] != _FIRST_CHUNK else ""
 
 
-def _modules(places: Sequence[Place], value: Any, path: str, backward: bool) -> list[Recorded]:
+def _modules(places: Sequence[Place], value: Any, path: str, backward: bool) -> list[TorchDumpTensor]:
     """Returns inputs and outputs of modules in the order of the file; keyword arguments follow the other inputs."""
     split = [_split(place) for place in places]
     outer = modules_around(module for module, _ in split)
@@ -209,7 +209,7 @@ def _modules(places: Sequence[Place], value: Any, path: str, backward: bool) -> 
         match = _SIDED.fullmatch(label)
         if match is not None and match[1] == "input":
             numbered[module] = max(numbered.get(module, 0), int(match[2]) + 1)
-    found: list[Recorded] = []
+    found: list[TorchDumpTensor] = []
     for place, (module, label) in zip(places, split, strict=True):
         member, match = member_of(place), _SIDED.fullmatch(label)
         if backward:

@@ -13,7 +13,7 @@ its pins fall into several nets:
 
 Variables are nodes. The nodes of one ``Pool`` share a stock of choices; a choice is one *content* (the bytes of all
 files of a group) and exists as often as there are groups with that content, so groups that differ in nothing do not
-multiply the search. ``Net`` constraints say that several variables hold equal bytes at certain places.
+multiply the search. ``VariableNet`` constraints say that several variables hold equal bytes at certain places.
 
 Propagation (arc consistency over nets, counting over pools) narrows the choices; what it leaves is
 searched: a choice stays possible only when a complete assignment with it exists. The cost of the search is
@@ -63,7 +63,7 @@ class Digest(NamedTuple):
 NO_ARRAY = Digest(bytes(16), -1, whole=True)
 
 
-class Known(Protocol):
+class DigestStore(Protocol):
     """Digests that someone remembers."""
 
     def get(self, index: int, whole: bool) -> Digest | None:
@@ -79,7 +79,7 @@ class ContentNumbers:
     Shapes are not compared: files of Reshape keep the shape before the reshape.
     """
 
-    def __init__(self, load: Load, *, whole: bool = False, known: Known | None = None) -> None:
+    def __init__(self, load: Load, *, whole: bool = False, known: DigestStore | None = None) -> None:
         """``load`` gives the array of a file; UnreadableTensorError makes its value unknown.
 
         With ``whole`` nothing is sampled. What is ``known`` is not read. Numbers of different objects have nothing to
@@ -142,7 +142,7 @@ _MAX_HOPS = 10_000
 
 
 @dataclass(frozen=True)
-class Flow:
+class NetFlow:
     """The nets of a table.
 
     Attributes:
@@ -158,7 +158,7 @@ class Flow:
     slots: Mapping[int, int]
 
 
-def build_flow(table: NodeTable) -> Flow:
+def build_flow(table: NodeTable) -> NetFlow:
     """All nets of a table. Use as ``table.memo(build_flow)``."""
     states = _memory_states(table)
     effects = frozenset(row for row in range(len(table)) if any(source in states for source, _ in table.inputs(row)))
@@ -234,13 +234,13 @@ def _index(
     nets: Iterable[tuple[Pin, ...]],
     effects: frozenset[int],
     slots: Mapping[int, int],
-) -> Flow:
+) -> NetFlow:
     useful = [pins for pins in nets if len(pins) > 1]
     of_row: dict[int, list[int]] = defaultdict(list)
     for index, pins in enumerate(useful):
         for row in dict.fromkeys(pin[0] for pin in pins):
             of_row[row].append(index)
-    return Flow(useful, of_row, effects, slots)
+    return NetFlow(useful, of_row, effects, slots)
 
 
 _LATEST = 2**63 - 1
@@ -328,7 +328,7 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Net:
+class VariableNet:
     """Variables that hold equal numbers.
 
     Attributes:
@@ -355,7 +355,7 @@ class _NumberedNet:
     narrows: bool
 
     @classmethod
-    def of(cls, net: Net) -> _NumberedNet:
+    def of(cls, net: VariableNet) -> _NumberedNet:
         distinct = np.unique(np.concatenate([numbers for _, numbers in net.pins]))
         distinct = distinct[distinct != UNKNOWN]
         known = np.ones(len(distinct) + 1, np.bool_)
@@ -403,7 +403,7 @@ class _Trial(dict[int, Mask]):
 class Solver:
     """Solves one problem; use once."""
 
-    def __init__(self, pools: Sequence[Pool], nets: Sequence[Net]) -> None:
+    def __init__(self, pools: Sequence[Pool], nets: Sequence[VariableNet]) -> None:
         self._pools, self._nets, self._budget = pools, nets, BUDGET
         self._pool_of = [index for index, pool in enumerate(pools) for _ in range(pool.size)]
         self._nets_of: list[list[int]] = [[] for _ in self._pool_of]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from tui_debugger import opener
 from tui_debugger.opener import why_not
 from tui_debugger.sources.directories import MOST_ENTRIES, directories_in, is_directory
-from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.sources.registry import EdgeKnowledge, Has, Order, Shows
 
 if TYPE_CHECKING:
     from tui_debugger.model import UnreadablePart
@@ -238,7 +238,7 @@ RANK_MARKS = (".dump_metadata", "graphs", "execution_order")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RunLocation:
     """The place of a run, and the part of it that was named.
 
     Attributes:
@@ -264,7 +264,7 @@ SHOWS: Final = Shows(
     statistics=Has.SOME,
     hashes=Has.NO,
     order=Order.EXECUTION,
-    edges=Edges.KNOWN,
+    edges=EdgeKnowledge.KNOWN,
     stacks=Has.YES,
     gradients=Has.YES,
     record=(

@@ -27,8 +27,8 @@ from tui_debugger.sources.base import Names, States, directory_states, tensor_ke
 from tui_debugger.sources.mindspore.layout import GraphDirectory
 from tui_debugger.sources.mindspore.names import (
     SUFFIX,
+    DirectoryNames,
     KnownNames,
-    Pattern,
     is_later_slice,
     names_values,
     split_device_name,
@@ -158,7 +158,7 @@ class Files:
         return names
 
 
-class Block(NamedTuple):
+class RunBlock(NamedTuple):
     """The operators or the parameters of one run: what stands together in a table.
 
     Attributes:
@@ -186,12 +186,12 @@ class StepRuns:
     run: UInt16 | None
     round: UInt16 | None
     spans: Mapping[int, tuple[Span, ...]]
-    blocks: tuple[Block, ...]
+    blocks: tuple[RunBlock, ...]
 
 
-def runs_of_step(listing: Listing) -> StepRuns:
+def runs_of_step(listing: MindSporeStepListing) -> StepRuns:
     """Tells the runs of a step apart: see ``run_order``. Constants are no part of any run."""
-    columns = _Columns(listing)
+    columns = _FileColumns(listing)
     if columns.repeated():
         run, rounds, spans = columns.divided()
     else:
@@ -199,18 +199,18 @@ def runs_of_step(listing: Listing) -> StepRuns:
     return StepRuns(run, rounds, spans, in_order(spans))
 
 
-def in_order(spans: Mapping[int, Sequence[Span]]) -> tuple[Block, ...]:
+def in_order(spans: Mapping[int, Sequence[Span]]) -> tuple[RunBlock, ...]:
     """The blocks of a step by the time at which they were written; within one graph operators, parameters, next run.
 
     A graph whose times are not known comes where its number is.
     """
-    placed: list[tuple[int, int, int, Block]] = []
+    placed: list[tuple[int, int, int, RunBlock]] = []
     for root, runs in sorted(spans.items()):
         latest, sequence = 0, 0
         for number, each in enumerate(runs, 1):
             for parameters, began in ((False, each.began), (True, each.parameters)):
                 latest = max(latest, began)
-                placed.append((latest, root, sequence, Block(root, number, parameters)))
+                placed.append((latest, root, sequence, RunBlock(root, number, parameters)))
                 sequence += 1
     known = {root for root, runs in spans.items() if any(each.began for each in runs)}
     placed.sort(key=lambda each: each[:3])
@@ -225,10 +225,10 @@ def in_order(spans: Mapping[int, Sequence[Span]]) -> tuple[Block, ...]:
 _repeated: Final = LastResult[bool]()
 
 
-class _Columns:
+class _FileColumns:
     """The files of a listing, then its recorded rows."""
 
-    def __init__(self, listing: Listing) -> None:
+    def __init__(self, listing: MindSporeStepListing) -> None:
         known_names, files, recorded = listing.known_names, listing.files, listing.statistics
         self._files, self._parts, self._odd = len(files), listing.parts, files.odd
         prefix, side, slot, time = files.prefix, listing.side, listing.slot, files.timestamp
@@ -324,7 +324,7 @@ class RecordedRows:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class DirectoryContents:
     """The contents of one directory; duplicates are still there.
 
     Attributes:
@@ -345,7 +345,7 @@ class Part:
 
     directory: bytes
     place: int
-    pattern: Pattern
+    pattern: DirectoryNames
     timestamp: Int64
     odd: IrregularNames = NO_IRREGULAR_NAMES
     statistics: Statistics | None = None
@@ -357,7 +357,7 @@ class Part:
     others: tuple[bytes, ...] = ()
 
 
-class Listing:
+class MindSporeStepListing:
     """The directories of one step together.
 
     Attributes:
@@ -365,7 +365,7 @@ class Listing:
         parts: one per directory; file numbers count through all of them.
     """
 
-    def __init__(self, known_names: KnownNames, parts: Sequence[Part]) -> None:
+    def __init__(self, known_names: KnownNames, parts: Sequence[DirectoryContents]) -> None:
         self.known_names, self.parts = known_names, tuple(parts)
 
     def __len__(self) -> int:
@@ -472,7 +472,7 @@ def list_directory(
     progress: ProgressFn,
     done: tuple[int, int] = (0, 0),
     read: ReadStatistics = read_statistics,
-) -> Part:
+) -> DirectoryContents:
     """Lists one directory.
 
     Args:
@@ -521,7 +521,7 @@ class _Collector:
         self._of_devices: dict[int, bool] = {}
         """Rows of tensors in files of several, and whether their values can be read."""
 
-    def part(self) -> Part:
+    def part(self) -> DirectoryContents:
         """Reads the directory."""
         parts_of, place = self._known_names.parts, self._place
         prefixes, devices, endings = self._prefix.append, self._device.append, self._ending.append
@@ -619,7 +619,7 @@ class _Collector:
             self._odd_at.append(len(self._prefix))
             self._odd_names.append(name)
 
-    def _sorted(self) -> Part:
+    def _sorted(self) -> DirectoryContents:
         """The rows in the order of patterns."""
         prefix, device, ending = (_column(each, np.int32) for each in (self._prefix, self._device, self._ending))
         timestamp = _column(self._timestamp, np.int64)
@@ -633,7 +633,7 @@ class _Collector:
             by = by[~np.isin(by, dropped)]
         alike = len(device) > 0 and bool((device == device[0]).all())
         device = np.broadcast_to(device[0], device.shape) if alike else device[by]
-        return Part(
+        return DirectoryContents(
             os.fsencode(self._path),
             self._place,
             self._known_names.pattern(prefix[by], device, ending[by]),

@@ -11,7 +11,7 @@ before its producer. What is still open then keeps a consistent choice by name a
 
 One step may not tell everything: gradients of a dead layer are all zero, after a NaN everything is NaN. Groups whose
 bytes are all alike are interchangeable at that step, which is no doubt but no knowledge either;
-``Match.open`` names them, and ``match_names`` with ``earlier`` decides them by another step.
+``GroupMatch.open`` names them, and ``match_names`` with ``earlier`` decides them by another step.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from tui_debugger.sources.mindspore.assign import (
     OUT,
     UNKNOWN,
     ContentNumbers,
-    Flow,
-    Known,
+    DigestStore,
     Load,
-    Net,
+    NetFlow,
     Pool,
     Solution,
     Solver,
     TimeBounds,
+    VariableNet,
     build_flow,
     ranks,
 )
@@ -269,7 +269,7 @@ def number_at(files: Files, side: int, slot: int, values: ContentNumbers, *, in_
     return UNKNOWN if result is not None and values.of(result) == number else number
 
 
-class Choices:
+class CandidatePool:
     """One set of candidates as a pool.
 
     Attributes:
@@ -324,7 +324,7 @@ class Choices:
             self._numbers[key] = np.array(found, np.int64)
         return self._numbers[key]
 
-    def pool(self, flow: Flow, outputs: Sequence[int], order: Sequence[int]) -> Pool:
+    def pool(self, flow: NetFlow, outputs: Sequence[int], order: Sequence[int]) -> Pool:
         """The pool for the solver.
 
         Args:
@@ -410,7 +410,7 @@ class FileGroup:
 
 
 @dataclass(frozen=True)
-class Match:
+class GroupMatch:
     """The nodes that the groups of one call belong to.
 
     Attributes:
@@ -428,7 +428,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ContentReading:
     """The way in which contents of files are learned.
 
     Attributes:
@@ -437,18 +437,18 @@ class Reading:
     """
 
     load: Load
-    known: Known | None = None
+    known: DigestStore | None = None
 
 
 def match_names(
     table: NodeTable,
     keys: tuple[Key, ...],
     groups: Callable[[], Sequence[FileGroup]],
-    reading: Reading,
+    reading: ContentReading,
     *,
     root: int | None = None,
-    earlier: Match | None = None,
-) -> Match:
+    earlier: GroupMatch | None = None,
+) -> GroupMatch:
     """Decides which node each group of files belongs to.
 
     Reads files only where names leave a choice, and of big ones a sample first.
@@ -465,7 +465,7 @@ def match_names(
     settled, candidate_sets = by_names(NameIndex(table, root), keys)
     if not candidate_sets:
         return _result(keys, settled, {})
-    matching = _Matching(table, (keys, groups()), reading, earlier)
+    matching = _GroupMatching(table, (keys, groups()), reading, earlier)
     matching.settle(settled)
     for candidates in candidate_sets:
         matching.enter(candidates)
@@ -473,32 +473,32 @@ def match_names(
     return matching.result()
 
 
-def _result(keys: tuple[Key, ...], settled: Mapping[int, int], proposed: Mapping[int, int]) -> Match:
+def _result(keys: tuple[Key, ...], settled: Mapping[int, int], proposed: Mapping[int, int]) -> GroupMatch:
     """A match without doubts; ``settled`` are groups by row, ``proposed`` rows by group."""
     node = np.full(len(keys), NOWHERE, np.int32)
     groups = np.fromiter(settled.values(), np.int64, len(settled))
     node[groups] = np.fromiter(settled, np.int32, len(settled))
     for group, row in proposed.items():
         node[group] = row
-    return Match(keys, node, np.zeros(len(keys), np.bool_))
+    return GroupMatch(keys, node, np.zeros(len(keys), np.bool_))
 
 
-class _Matching:
+class _GroupMatching:
     """The state of one call: settled groups, and sets of candidates that shrink round by round."""
 
     def __init__(
         self,
         table: NodeTable,
         files: tuple[tuple[Key, ...], Sequence[FileGroup]],
-        reading: Reading,
-        earlier: Match | None,
+        reading: ContentReading,
+        earlier: GroupMatch | None,
     ) -> None:
         self._table, self._reading = table, reading
         self._keys, groups = files
         self._facts = [
             GroupFacts({(side, slot): index for side, slot, index in group.files}, group.timestamp) for group in groups
         ]
-        self._earlier = _Earlier(earlier)
+        self._earlier = _EarlierStep(earlier)
         self._order: Sequence[int] = table.order.tolist()
         self._outputs: Sequence[int] = table.outputs.tolist()
         self._candidate_sets: list[Candidates] = []
@@ -546,7 +546,7 @@ class _Matching:
         if self._sampled_bytes(values):  # alike by samples only
             self._doubted.update(group for candidates in self._candidate_sets for group in candidates.groups)
 
-    def result(self) -> Match:
+    def result(self) -> GroupMatch:
         """Returns what came out."""
         match = _result(self._keys, self._settled, self._proposed)
         match.uncertain[list(self._doubted)] = True
@@ -591,12 +591,12 @@ class _Matching:
                     dropped = True
         return dropped
 
-    def _round(self, flow: Flow, values: ContentNumbers) -> None:
-        choice_sets: list[Choices] = []
+    def _round(self, flow: NetFlow, values: ContentNumbers) -> None:
+        choice_sets: list[CandidatePool] = []
         pools: list[Pool] = []
         first = 0
         for candidates in self._candidate_sets:
-            choice_sets.append(Choices(candidates, first, self._facts, values))
+            choice_sets.append(CandidatePool(candidates, first, self._facts, values))
             pools.append(choice_sets[-1].pool(flow, self._outputs, self._order))
             first += pools[-1].size
         solution = Solver(pools, self._nets(flow, values, choice_sets)).solve()
@@ -605,7 +605,7 @@ class _Matching:
         self._doubted.clear()
         self._candidate_sets = [left for choices in choice_sets if (left := self._take(choices, solution)).groups]
 
-    def _nets(self, flow: Flow, values: ContentNumbers, choice_sets: Sequence[Choices]) -> list[Net]:
+    def _nets(self, flow: NetFlow, values: ContentNumbers, choice_sets: Sequence[CandidatePool]) -> list[VariableNet]:
         undecided = {
             row: (choices.first + at, choices)
             for choices in choice_sets
@@ -628,10 +628,10 @@ class _Matching:
                     known.add(number_at(files, side, slot, values, in_place=in_place))
             known.discard(UNKNOWN)
             if pins and (known or len(pins) > 1):
-                nets.append(Net(tuple(pins), frozenset(known) or None))
+                nets.append(VariableNet(tuple(pins), frozenset(known) or None))
         return nets
 
-    def _take(self, choices: Choices, solution: Solution) -> Candidates:
+    def _take(self, choices: CandidatePool, solution: Solution) -> Candidates:
         """Settles what the solution decides about one set of candidates; what is left of it."""
         candidates = choices.candidates
         variables = range(choices.first, choices.first + choices.size)
@@ -662,10 +662,10 @@ class _Matching:
         return Candidates(rows, [group for group in candidates.groups if group in self._open], candidates.named)
 
 
-class _Earlier:
+class _EarlierStep:
     """The knowledge of an earlier step, by name."""
 
-    def __init__(self, match: Match | None) -> None:
+    def __init__(self, match: GroupMatch | None) -> None:
         self._rows: dict[Key, tuple[int, ...]] = {}
         self._doubted: set[Key] = set()
         if match is None:

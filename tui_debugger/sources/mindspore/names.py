@@ -25,8 +25,8 @@ The parts that the file names of one rank are made of, each kept once.
 A name is ``prefix + device + timestamp + ending``, for example ``Add.Add-op1`` ``.0.0.`` ``1700000000000000``
 ``.output.0.DefaultFormat.npy``. A rank has as many prefixes as nodes, and a few dozen devices and endings; only
 timestamps differ from file to file and from step to step. So a file is three small numbers and a timestamp, and the
-numbers of a whole directory are a ``Pattern`` that the steps of a run share. A tensor in a file of several has an
-ending of its own, ``:output.0``, which is no part of that file's name.
+numbers of a whole directory are a ``DirectoryNames`` that the steps of a run share. A tensor in a file of several has
+an ending of its own, ``:output.0``, which is no part of that file's name.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ Fields = tuple[bytes, bytes, bytes, int, int, int, bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class ParsedName:
+class ParsedFileName:
     """The fields of a tensor file's name.
 
     Attributes:
@@ -206,7 +206,7 @@ def split_prefix(prefix: bytes) -> tuple[str, str]:
     return intern(op_type), op_name  # there are a few dozen types
 
 
-def parse_name(name: bytes | str) -> ParsedName | None:
+def parse_name(name: bytes | str) -> ParsedFileName | None:
     """Parses a file name of any generation; None when it is not the name of a tensor file.
 
     Args:
@@ -218,7 +218,7 @@ def parse_name(name: bytes | str) -> ParsedName | None:
         return None
     prefix, task, stream, timestamp, side, slot, fmt, dtype = fields
     op_type, op_name = split_prefix(prefix)
-    return ParsedName(
+    return ParsedFileName(
         op_type, op_name, _number(task), _number(stream), timestamp, Side(side), slot, decode(fmt), logical_dtype(dtype)
     )
 
@@ -256,7 +256,7 @@ Parts = tuple[int, int, int, int, bool]
 a stream, no numbers of a thread, no zeros before the timestamp. A plain tuple: one is made for every file."""
 
 
-class Pattern:
+class DirectoryNames:
     """The names of a directory's files but for their timestamps: three columns, sorted by prefix and ending.
 
     Patterns of one known_names that are equal are the same object.
@@ -332,7 +332,7 @@ class KnownNames:
         self._inputs: dict[bytes, int] = {}
         self._outputs: dict[bytes, int] = {}
         """Numbers of endings by what follows ``.input.`` and ``.output.``."""
-        self._patterns: WeakValueDictionary[bytes, Pattern] = WeakValueDictionary()
+        self._patterns: WeakValueDictionary[bytes, DirectoryNames] = WeakValueDictionary()
         self._columns = (np.zeros(0, np.uint8), np.zeros(0, np.int16))
         self._lent = False
         """Others have the same prefixes and numbers: they are copied before one is added."""
@@ -482,7 +482,7 @@ class KnownNames:
             self._place_column = np.array(self._place_of, np.int32)
         return self._place_column
 
-    def pattern(self, prefix: Int32, device: Int32, ending: Int32) -> Pattern:
+    def pattern(self, prefix: Int32, device: Int32, ending: Int32) -> DirectoryNames:
         """The pattern of these columns; the same object for equal ones."""
         hasher = blake2b(digest_size=16)
         for column in (prefix, device, ending):
@@ -490,7 +490,7 @@ class KnownNames:
         key = hasher.digest()
         found = self._patterns.get(key)
         if found is None:
-            found = self._patterns[key] = Pattern(prefix, device, ending)
+            found = self._patterns[key] = DirectoryNames(prefix, device, ending)
         return found
 
     def _parts(self, place: int, name: bytes) -> Parts | None:

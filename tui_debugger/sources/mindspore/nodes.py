@@ -47,15 +47,15 @@ from tui_debugger.opener import why_not
 from tui_debugger.sources.base import latest, tensor_keys
 from tui_debugger.sources.mindspore.assign import WHOLE, Digest
 from tui_debugger.sources.mindspore.layout import NEVER, Stamp, stamp
-from tui_debugger.sources.mindspore.listing import Files, Listing
-from tui_debugger.sources.mindspore.match import NOWHERE, FileGroup, Match, Reading, match_names
+from tui_debugger.sources.mindspore.listing import Files, MindSporeStepListing
+from tui_debugger.sources.mindspore.match import NOWHERE, ContentReading, FileGroup, GroupMatch, match_names
 from tui_debugger.sources.mindspore.names import Prefix, split_prefix
 from tui_debugger.sources.mindspore.order_files import read_order
 from tui_debugger.stats.npy import open_array
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class FileGroups:
     """All files of one root graph, of duplicates the latest, by prefix.
 
     Attributes:
@@ -101,7 +101,7 @@ class Groups:
         return found
 
 
-def groups_of(listing: Listing) -> dict[int, Groups]:
+def groups_of(listing: MindSporeStepListing) -> dict[int, FileGroups]:
     """The groups of a listing by root graph; names with rows of statistics alone are groups without files."""
     files, known_names, prefixes = listing.files, listing.known_names, listing.prefixes
     kept = latest(tensor_keys(files.prefix, listing.side, listing.slot), files.timestamp)
@@ -113,7 +113,7 @@ def groups_of(listing: Listing) -> dict[int, Groups]:
         mine = np.flatnonzero(roots == root)
         counts = (bounds[1:] - bounds[:-1])[mine]
         of = kept[np.repeat(roots == root, bounds[1:] - bounds[:-1])]
-        found[root] = Groups(
+        found[root] = FileGroups(
             root=root,
             prefixes=prefixes[mine],
             texts=[known_names.prefixes[number] for number in prefixes[mine].tolist()],
@@ -254,7 +254,7 @@ class MatchCache:
         """``nodes`` are those of the graph files."""
         self._store, self._nodes = store, nodes
 
-    def key(self, groups: Groups, earlier: Match | None) -> bytes:
+    def key(self, groups: FileGroups, earlier: GroupMatch | None) -> bytes:
         """Returns what a match of these groups is found by."""
         hasher = blake2b(self._nodes.memo(_digest), digest_size=16)
         hasher.update(groups.digest + (b"" if earlier is None else _pack(earlier, _NO_FILES)))
@@ -262,7 +262,7 @@ class MatchCache:
             hasher.update(repr(earlier.keys).encode("utf-8", "surrogateescape"))
         return hasher.digest()
 
-    def recall(self, key: bytes, groups: Groups, files: Files) -> Match | None:
+    def recall(self, key: bytes, groups: FileGroups, files: Files) -> GroupMatch | None:
         """The match, when all files that were read for it look as they did."""
         payload = self._store.get(MATCH_KIND, key)
         found = _unpack_match(payload, groups, len(self._nodes)) if payload is not None else None
@@ -275,7 +275,7 @@ class MatchCache:
         same = np.array_equal(now[0], sizes) and np.array_equal(now[1], times)
         return match if same else None
 
-    def keep(self, key: bytes, match: Match, contents: ContentDigests) -> None:
+    def keep(self, key: bytes, match: GroupMatch, contents: ContentDigests) -> None:
         """Remembers a match, unless a file was unreadable or so young that it may change and look the same."""
         read = contents.read()
         if read is not None:
@@ -299,7 +299,7 @@ def _digest(nodes: NodeTable) -> bytes:
     return hasher.digest()
 
 
-def _pack(match: Match, read: _Read) -> bytes:
+def _pack(match: GroupMatch, read: _Read) -> bytes:
     members = list(match.open)
     rows = [row for group in members for row in match.open[group]]
     head = _MATCH_HEAD.pack(_MATCH_MAGIC, len(match.node), len(members), len(rows), len(read[0]))
@@ -314,7 +314,7 @@ def _pack(match: Match, read: _Read) -> bytes:
     return b"".join([head, *(column.tobytes() for column in columns)])
 
 
-def _unpack_match(payload: bytes, groups: Groups, nodes: int) -> tuple[Match, _Read] | None:
+def _unpack_match(payload: bytes, groups: FileGroups, nodes: int) -> tuple[GroupMatch, _Read] | None:
     """The match of these groups; None when the payload makes no sense."""
     if len(payload) < _MATCH_HEAD.size:
         return None
@@ -341,7 +341,7 @@ def _unpack_match(payload: bytes, groups: Groups, nodes: int) -> tuple[Match, _R
     ends = np.cumsum(lengths).tolist()
     spans = zip(group.tolist(), [0, *ends[:-1]], ends, strict=True) if members else ()
     opened: Mapping[int, tuple[int, ...]] = {of: tuple(row[start:end].tolist()) for of, start, end in spans}
-    return Match(groups.keys, node, uncertain != 0, opened), (read[0], read[1], read[2])
+    return GroupMatch(groups.keys, node, uncertain != 0, opened), (read[0], read[1], read[2])
 
 
 DIRECTORY = "graphs"
@@ -506,7 +506,7 @@ class EarlierMatches:
         """Tells whether another step could decide more about a root graph."""
         return bool(self._open.get(root))
 
-    def earlier(self, groups: Groups) -> Match | None:
+    def earlier(self, groups: FileGroups) -> GroupMatch | None:
         """Returns what is decided about some groups, as the matcher takes it; None when nothing is."""
         self._grow(groups)
         known = np.flatnonzero(self._row[groups.prefixes] != _NEVER)
@@ -515,14 +515,14 @@ class EarlierMatches:
         numbers = groups.prefixes[known]
         left_open = self._open.get(groups.root, {})
         rows = ((at, left_open.get(number)) for at, number in enumerate(numbers.tolist()))
-        return Match(
+        return GroupMatch(
             keys=tuple([groups.keys[group] for group in known.tolist()]),
             node=self._row[numbers],
             uncertain=self._doubtful[numbers],
             open={at: possible for at, possible in rows if possible is not None} if left_open else {},
         )
 
-    def take(self, groups: Groups, match: Match) -> None:
+    def take(self, groups: FileGroups, match: GroupMatch) -> None:
         """Takes a result."""
         self._grow(groups)
         self._row[groups.prefixes], self._doubtful[groups.prefixes] = match.node, match.uncertain
@@ -531,7 +531,7 @@ class EarlierMatches:
             left_open.pop(number, None)
         left_open.update((numbers[group], rows) for group, rows in match.open.items())
 
-    def _grow(self, groups: Groups) -> None:
+    def _grow(self, groups: FileGroups) -> None:
         more = int(groups.prefixes.max(initial=-1)) + 1 - len(self._row)
         if more > 0:
             self._row = np.append(self._row, np.full(more, _NEVER, np.int32))
@@ -609,7 +609,7 @@ class NodeMap:
             if len(sequence) > 1:
                 self.table = order_graphs(self.table, sequence)
 
-    def settle(self, listing: Listing, progress: ProgressFn = no_progress) -> None:
+    def settle(self, listing: MindSporeStepListing, progress: ProgressFn = no_progress) -> None:
         """Uses another step to decide what stayed open; only before rows are handed out.
 
         Raises:
@@ -622,7 +622,7 @@ class NodeMap:
             self._take(groups, match, match.node >= 0)
         self._flag()
 
-    def resolve(self, listing: Listing, progress: ProgressFn = no_progress) -> Rows:
+    def resolve(self, listing: MindSporeStepListing, progress: ProgressFn = no_progress) -> Rows:
         """Rows of a listing's names; unknown names are matched, or appended as nodes of their own.
 
         Raises:
@@ -641,7 +641,7 @@ class NodeMap:
             self._row = np.append(self._row, np.full(more, _UNKNOWN, np.int32))
             self._doubtful = np.append(self._doubtful, np.zeros(more, np.bool_))
 
-    def _enter(self, unknown: Int32, listing: Listing, progress: ProgressFn) -> None:
+    def _enter(self, unknown: Int32, listing: MindSporeStepListing, progress: ProgressFn) -> None:
         """Finds rows for new names."""
         first = not (self._row != _UNKNOWN).any()
         if self.has_graph:
@@ -664,17 +664,17 @@ class NodeMap:
             self.table = order_graphs(self.table, self._sequence)
         self._flag()
 
-    def _take(self, groups: Groups, match: Match, mine: Mask) -> None:
+    def _take(self, groups: FileGroups, match: GroupMatch, mine: Mask) -> None:
         """Gives rows to the marked ones of some groups."""
         self._row[groups.prefixes[mine]] = match.node[mine]
         self._doubtful[groups.prefixes[mine]] = match.uncertain[mine]
         self._decided.take(groups, match)
 
-    def _look_up(self, groups: Groups, files: Files, progress: ProgressFn) -> Match:
+    def _look_up(self, groups: FileGroups, files: Files, progress: ProgressFn) -> GroupMatch:
         """The match, from the store when nothing that it follows from has changed."""
         earlier, load = self._decided.earlier(groups), _Loading(files, progress)
         if self._store is None:
-            return self._match(groups, earlier, Reading(load))
+            return self._match(groups, earlier, ContentReading(load))
         remembered = MatchCache(self._store, self._graph)
         key = remembered.key(groups, earlier)
         match = remembered.recall(key, groups, files)
@@ -682,16 +682,16 @@ class NodeMap:
             return match
         known = ContentDigests(self._store, files)
         try:
-            match = self._match(groups, earlier, Reading(load, known))
+            match = self._match(groups, earlier, ContentReading(load, known))
         finally:
             known.keep()
         remembered.keep(key, match, known)
         return match
 
-    def _match(self, groups: Groups, earlier: Match | None, reading: Reading) -> Match:
+    def _match(self, groups: FileGroups, earlier: GroupMatch | None, reading: ContentReading) -> GroupMatch:
         return match_names(self._graph, groups.keys, groups.file_groups, reading, root=groups.root, earlier=earlier)
 
-    def _append(self, prefixes: Sequence[int], listing: Listing) -> None:
+    def _append(self, prefixes: Sequence[int], listing: MindSporeStepListing) -> None:
         outputs = _output_slots(listing)[np.searchsorted(listing.prefixes, prefixes)].tolist()
         known_names = listing.known_names
         texts = [known_names.prefixes[each] for each in prefixes]
@@ -773,7 +773,7 @@ class _Loading:
         return open_array(self._files.spec(index))
 
 
-def _first_timestamps(listing: Listing) -> Int64:
+def _first_timestamps(listing: MindSporeStepListing) -> Int64:
     """Timestamp of the first file or statistic row of every name, in the order of ``listing.prefixes``."""
     never = np.iinfo(np.int64).max
     first = np.full(len(listing.prefixes), never)
@@ -784,7 +784,7 @@ def _first_timestamps(listing: Listing) -> Int64:
     return stamps
 
 
-def _output_slots(listing: Listing) -> Int64:
+def _output_slots(listing: MindSporeStepListing) -> Int64:
     """Number of output slots seen, files and statistic rows together, in the order of ``listing.prefixes``."""
     slots = np.zeros(len(listing.prefixes), np.int64)
     columns = [(listing.files.prefix, listing.side, listing.slot)]

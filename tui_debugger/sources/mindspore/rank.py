@@ -47,8 +47,8 @@ from tui_debugger.sources.mindspore.layout import (
     relative,
     stamp,
 )
-from tui_debugger.sources.mindspore.listing import NOT_IGNORED, Block, Listing, Place, RecordedRows
-from tui_debugger.sources.mindspore.names import KnownNames, Pattern, decode
+from tui_debugger.sources.mindspore.listing import NOT_IGNORED, MindSporeStepListing, Place, RecordedRows, RunBlock
+from tui_debugger.sources.mindspore.names import DirectoryNames, KnownNames, decode
 from tui_debugger.sources.mindspore.nodes import (
     GraphFiles,
     NodeMap,
@@ -67,7 +67,13 @@ from tui_debugger.sources.mindspore.overflow import list_records, read_records
 from tui_debugger.sources.mindspore.run_order import RunOrder
 from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
 from tui_debugger.sources.mindspore.steps import RunTimes, StatisticFiles, StepListings
-from tui_debugger.sources.mindspore.tensors import Arrangement, StepTable, Writing, overflowed_operator, step_table
+from tui_debugger.sources.mindspore.tensors import (
+    Arrangement,
+    MindSporeStepTable,
+    Writing,
+    overflowed_operator,
+    step_table,
+)
 from tui_debugger.text.numbers import first_of, plural
 
 ORDER_DIRECTORY = "execution_order"
@@ -196,7 +202,7 @@ _WATCHED_DIRECTORIES = 16
 _MOST_ROWS = 4_000_000
 """The rows of tensor tables that are kept per rank: 200 MB, a fifth of that when the steps hold the same files."""
 
-_Alike = tuple[tuple[Pattern, ...], tuple[Block, ...]]
+_Alike = tuple[tuple[DirectoryNames, ...], tuple[RunBlock, ...]]
 """The things that steps have in common that are arranged alike."""
 
 
@@ -273,7 +279,7 @@ class RankRun:
         self._graph_parts: tuple[UnreadablePart, ...] = ()
         self._said: SaidOfRank | None = None
         self._said_parts: tuple[UnreadablePart, ...] = ()
-        self._tables: dict[int, StepTable] = {}
+        self._tables: dict[int, MindSporeStepTable] = {}
         self._has_values: bool | None = None
         self._rows = 0
         self._arrangements: WeakValueDictionary[_Alike, Arrangement] = WeakValueDictionary()
@@ -395,7 +401,7 @@ class RankRun:
         self.notes()  # here, where one may wait for it
         return self._map(progress).table
 
-    def tensors(self, step: int, progress: ProgressFn = no_progress) -> StepTable:
+    def tensors(self, step: int, progress: ProgressFn = no_progress) -> MindSporeStepTable:
         """The tensor table of a step; the first call lists its directories. May make the node table longer."""
         table = self._tables.get(step)
         if table is not None and step in self._incomplete:
@@ -512,7 +518,7 @@ class RankRun:
         """Tells whether values of tensors were dumped, by what was listed; None where nothing was."""
         return self._has_values
 
-    def _keep(self, step: int, table: StepTable) -> None:
+    def _keep(self, step: int, table: MindSporeStepTable) -> None:
         """Keeps a table; the oldest ones give way when all together would fill the memory."""
         valued = bool(((table.flags & int(TensorFlag.STAT_ONLY)) == 0).any())
         self._has_values = bool(self._has_values) or valued if len(table) else self._has_values
@@ -588,7 +594,7 @@ class RankRun:
         self._half_matched = self._half_matched or bool(grown)
         return new_steps and self._half_matched
 
-    def _listing(self, step: int, progress: ProgressFn) -> Listing:
+    def _listing(self, step: int, progress: ProgressFn) -> MindSporeStepListing:
         """The listing of a step, kept until its tensors are asked for."""
         return self._listings.listing(step, self._places(step), progress)
 
@@ -618,7 +624,9 @@ class RankRun:
         beside = zip(self._layout.graphs_at(step), held, strict=False)  # constants come last
         return next((found for each, found in beside if each is graph), None)
 
-    def _table(self, nodes: NodeMap, step: int, listing: Listing, progress: ProgressFn) -> StepTable:
+    def _table(
+        self, nodes: NodeMap, step: int, listing: MindSporeStepListing, progress: ProgressFn
+    ) -> MindSporeStepTable:
         """The table of a listing; steps with the same names share what they can."""
         self._times.learn(step, listing.runs.spans)
         if not nodes.in_order(listing.runs.spans):
@@ -654,7 +662,7 @@ class RankRun:
             self._said_parts = (*lost, *damage)
         return self._said
 
-    def _overflows(self, step: int, listing: Listing) -> dict[Writing, tuple[OverflowRecord, ...]] | None:
+    def _overflows(self, step: int, listing: MindSporeStepListing) -> dict[Writing, tuple[OverflowRecord, ...]] | None:
         """Returns what the device recorded of a step, by operator; None: it would record nothing."""
         directory = self._overflow_directory(step)
         self._overflow_looks[step] = stamp(directory)
@@ -707,7 +715,7 @@ class StepContents:
         recorded: keys of the rows of ``statistic.csv``, ascending; None where there is no such file.
     """
 
-    files: Pattern
+    files: DirectoryNames
     recorded: Int64 | None
 
 
@@ -727,7 +735,7 @@ class ContentsOfSteps:
         """
         return self._of.get(step)
 
-    def learn(self, step: int, listing: Listing) -> tuple[StepContents | None, ...]:
+    def learn(self, step: int, listing: MindSporeStepListing) -> tuple[StepContents | None, ...]:
         """Takes in the listing of a step, and returns what ``of`` does from now on."""
         rows = {each.path.rpartition(b"/")[0]: each for each in listing.statistics}
         found = tuple(
@@ -785,7 +793,7 @@ def lacking(known: KnownNames, mine: StepContents, others: Mapping[int, StepCont
     return f"nothing of {first}{more} that steps {' and '.join(map(str, others))} have: was the dump cut?"
 
 
-def _keys(known: KnownNames, files: Pattern) -> Int64:
+def _keys(known: KnownNames, files: DirectoryNames) -> Int64:
     return np.unique(tensor_keys(files.prefix, known.sides()[files.ending], known.slots()[files.ending]))
 
 

@@ -20,7 +20,7 @@ from tui_debugger.sources.mindspore.layout import (
     RANK,
     RANK_MARKS,
     SHOWS,
-    Found,
+    RunLocation,
     is_rank,
     list_ranks,
 )
@@ -40,7 +40,7 @@ LOOKED_FOR = (
 )
 
 
-def find_dump(path: Path) -> Found:
+def find_dump(path: Path) -> RunLocation:
     """Finds the one run at, above (inside) or up to two levels below a path.
 
     Raises:
@@ -58,7 +58,7 @@ def find_dump(path: Path) -> Found:
     return found
 
 
-def _find(path: Path) -> Found | Recognised | None:
+def _find(path: Path) -> RunLocation | Recognised | None:
     """Returns where the run is; why there is none to be opened, where it looks like one; else None."""
     if not opener.exists(path):
         return None
@@ -74,12 +74,12 @@ def _find(path: Path) -> Found | Recognised | None:
         start = start.parent
     below = [] if is_file else _below(start)
     if len(below) == 1:
-        return Found(below[0], path)
+        return RunLocation(below[0], path)
     if below:
         return Recognised(start, Sureness.SURE, SeveralDumpsError(start, below))
     for place in list(start.parents)[:_LEVELS_BESIDE]:
         if _is_root(place):  # beside the ranks, for example a folder with the training script
-            return Found(place, path, str(start.relative_to(place)), beside=True)
+            return RunLocation(place, path, str(start.relative_to(place)), beside=True)
     in_tree = (_device_tree(each, path) for each in starts)
     return next((found for found in in_tree if found is not None), None) or _refused(start, path)
 
@@ -115,7 +115,7 @@ class MindSporeReader:
     def recognises(self, path: Path) -> Recognised | None:
         """Returns where the dump is; dumps of old or other tools are refused, unless another reader takes them."""
         found = _find(path)
-        if isinstance(found, Found):
+        if isinstance(found, RunLocation):
             why = "" if found.by_device else _mark_of(found.root)
             return Recognised(found.root, Sureness.POSSIBLE if found.beside else Sureness.SURE, why=why)
         return found
@@ -153,15 +153,15 @@ def _mark_of(root: Path) -> str:
     return ""
 
 
-def _at_or_above(start: Path, given: Path) -> Found | None:
+def _at_or_above(start: Path, given: Path) -> RunLocation | None:
     # Ranks above come first: their names are cheap, while the start may be a step with a million files.
     for place in (start, *list(start.parents)[:_LEVELS_UP]):
         match = RANK.fullmatch(place.name)
         if match and is_rank(place):
             inside = start.relative_to(place).parts
             step = int(inside[2]) if len(inside) > 2 and inside[1].isdigit() and inside[2].isdigit() else None
-            return Found(place.parent, given, str(start.relative_to(place.parent)), int(match[1]), step)
-    return Found(start, given) if _is_root(start) else None
+            return RunLocation(place.parent, given, str(start.relative_to(place.parent)), int(match[1]), step)
+    return RunLocation(start, given) if _is_root(start) else None
 
 
 def _below(start: Path) -> list[Path]:
@@ -182,12 +182,12 @@ def _is_root(directory: Path) -> bool:
     return any(RANK.fullmatch(name) and is_rank(directory / name) for name in directories_in(directory))
 
 
-def _device_tree(start: Path, given: Path) -> Found | Recognised | None:
+def _device_tree(start: Path, given: Path) -> RunLocation | Recognised | None:
     """The tree of devices at, around or below a path: see ``device_tree``."""
     found = find_tree(start)
     if len(found) > 1:
         return Recognised(start, Sureness.SURE, SeveralDumpsError(start, found))
-    return Found(found[0], given, by_device=True) if found else None
+    return RunLocation(found[0], given, by_device=True) if found else None
 
 
 _OLD = "a dump of MindSpore 1.1 or 1.2 (iteration_N directories) in which no file is named after a tensor"

@@ -156,7 +156,7 @@ Spans = Mapping[int, Sequence[Span]]
 """Of the runs of each dumped step of a graph."""
 
 
-class Run(NamedTuple):
+class OrderedRun(NamedTuple):
     """One run of a graph.
 
     Attributes:
@@ -173,11 +173,11 @@ class Run(NamedTuple):
     dumped: bool
 
 
-class _Placed(NamedTuple):
+class _PlacedRun(NamedTuple):
     """A run, and the time at which it is taken to have run."""
 
     time: int
-    run: Run
+    run: OrderedRun
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +189,7 @@ class RunOrder:
         begins: numbers of the runs that a training begins with, the first one's 0 first.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[OrderedRun, ...]
     begins: tuple[int, ...] = (0,)
 
     @cached_property
@@ -303,15 +303,15 @@ def is_ascending(lines: Sequence[int], steps: set[int]) -> bool:
     return set(named) == steps and named == sorted(named)
 
 
-def _in_graph(root: int, spans: Spans, lines: Sequence[int]) -> list[_Placed]:
+def _in_graph(root: int, spans: Spans, lines: Sequence[int]) -> list[_PlacedRun]:
     """The dumped runs of one graph in order, with times that never descend; 0 where none is known."""
     runs = [
-        Run(step, root, number if len(spans[step]) > 1 else 0, each.began, True)
+        OrderedRun(step, root, number if len(spans[step]) > 1 else 0, each.began, True)
         for step in sorted(spans)
         for number, each in enumerate(spans[step], 1)
     ]
     if not is_ascending(lines, set(spans)):
-        runs.sort(key=_Known(runs))
+        runs.sort(key=_TimedRuns(runs))
     known = [number for number, run in enumerate(runs) if run.began]
     believed = [known[at] for at in _ascending([runs[number].began for number in known])]
     times, time = [0] * len(runs), runs[believed[0]].began if believed else 0
@@ -319,20 +319,20 @@ def _in_graph(root: int, spans: Spans, lines: Sequence[int]) -> list[_Placed]:
     for number, run in enumerate(runs):
         time = run.began if number in sure else time
         times[number] = time
-    return [_Placed(time, run) for time, run in zip(times, runs, strict=True)]
+    return [_PlacedRun(time, run) for time, run in zip(times, runs, strict=True)]
 
 
-class _Known:
+class _TimedRuns:
     """Sorts runs by time; one without a time stands behind those of the graph's step before."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
-        self._time: dict[Run, int] = {}
+    def __init__(self, runs: Sequence[OrderedRun]) -> None:
+        self._time: dict[OrderedRun, int] = {}
         time = 0
         for run in runs:  # by step
             time = run.began or time
             self._time[run] = time
 
-    def __call__(self, run: Run) -> tuple[int, int, int]:
+    def __call__(self, run: OrderedRun) -> tuple[int, int, int]:
         return self._time[run], run.step, run.round
 
 
@@ -371,7 +371,7 @@ class _Clock:
         return self._times[upto - 1] if upto else 0
 
 
-def _with_missing(root: int, sequence: list[_Placed], missing: Sequence[int], clock: _Clock) -> list[_Placed]:
+def _with_missing(root: int, sequence: list[_PlacedRun], missing: Sequence[int], clock: _Clock) -> list[_PlacedRun]:
     """The runs of a graph with those that were not dumped: behind every run of a smaller step."""
     timeless = not any(each.time for each in sequence)
     placed = [each._replace(time=clock(each.run.step)) for each in sequence] if timeless else sequence
@@ -380,7 +380,7 @@ def _with_missing(root: int, sequence: list[_Placed], missing: Sequence[int], cl
     behind: list[int] = []
     for _, number in by_step:
         behind.append(max(number + 1, behind[-1] if behind else 0))
-    found: list[_Placed] = []
+    found: list[_PlacedRun] = []
     at = 0
     for step in missing:
         below = bisect_left(steps, step)
@@ -390,11 +390,11 @@ def _with_missing(root: int, sequence: list[_Placed], missing: Sequence[int], cl
         low = found[-1].time if found else 0
         high = placed[at].time if at < len(placed) else None
         time = max(clock(step), low)
-        found.append(_Placed(min(time, high) if high is not None else time, Run(step, root, 0, 0, False)))
+        found.append(_PlacedRun(min(time, high) if high is not None else time, OrderedRun(step, root, 0, 0, False)))
     return found + placed[at:]
 
 
-def _trainings(runs: Sequence[Run], history: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
+def _trainings(runs: Sequence[OrderedRun], history: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
     """Numbers of the runs that a training begins with."""
     dumped = [(number, run) for number, run in enumerate(runs) if run.dumped]
     if not any(run.round > 1 for _, run in dumped):
@@ -415,7 +415,7 @@ def _trainings(runs: Sequence[Run], history: Mapping[int, Sequence[int]]) -> tup
     return tuple(found) if told >= len(found) and _alike(dumped, found) else (0,)
 
 
-def _alike(dumped: Sequence[tuple[int, Run]], begins: Sequence[int]) -> bool:
+def _alike(dumped: Sequence[tuple[int, OrderedRun]], begins: Sequence[int]) -> bool:
     """Tells whether every graph began each training in which it ran with the same step."""
     first: dict[int, int] = {}
     seen: set[tuple[int, int]] = set()

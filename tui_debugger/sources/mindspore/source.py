@@ -33,7 +33,7 @@ from tui_debugger.sources.base import (
     Writer,
 )
 from tui_debugger.sources.mindspore.device_tree import list_devices
-from tui_debugger.sources.mindspore.layout import SHOWS, Found, is_digits, list_ranks
+from tui_debugger.sources.mindspore.layout import SHOWS, RunLocation, is_digits, list_ranks
 from tui_debugger.sources.mindspore.names import parse_name, split_device_name, split_prefix
 from tui_debugger.sources.mindspore.nodes import graph_paths, may_have_graph
 from tui_debugger.sources.mindspore.rank import RankRun
@@ -168,7 +168,7 @@ def _text(value: object) -> str:
 class MindSporeSource:
     """See ``base.Source``. A rank is looked at when it is first asked for."""
 
-    def __init__(self, found: Found, store: DiskCache | None = None, notices: Sequence[str] = ()) -> None:
+    def __init__(self, found: RunLocation, store: DiskCache | None = None, notices: Sequence[str] = ()) -> None:
         """Reads the names of ranks and the metadata; ``store`` remembers listings, ``notices`` come first."""
         self._given_notices = tuple(notices)
         self._found = found

@@ -22,10 +22,10 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.model import AtLeast, Progress, ProgressFn, TensorMeta, TensorStats, no_progress
-from tui_debugger.opener import LINE_LIMIT, TooLargeError, read_lines, read_regular
+from tui_debugger.opener import LINE_LIMIT, FileTooLargeError, read_lines, read_regular
 from tui_debugger.sources.mindspore.names import MAX_SLOT, MAX_TIMESTAMP, SIDES, logical_dtype
 from tui_debugger.stats.kernel import available, csv_columns
-from tui_debugger.stats.records import ROW, RecordedColumns, State, mean_tells_nan
+from tui_debugger.stats.records import ROW, RecordedColumns, RecordState, mean_tells_nan
 from tui_debugger.text.clean import clean
 
 FILE = "statistic.csv"
@@ -209,7 +209,7 @@ class Statistics:
         for name, column in (
             ("count", count), ("nan", nan), ("pos_inf", pos_inf), ("neg_inf", neg_inf), ("zero", zero),
             ("negative", negative), ("positive", positive), ("minimum", minimum), ("maximum", maximum), ("mean", mean),
-            ("abs_mean", np.nan), ("variance", np.nan), ("sum_squares", sum_squares), ("state", State.MEASURED),
+            ("abs_mean", np.nan), ("variance", np.nan), ("sum_squares", sum_squares), ("state", RecordState.MEASURED),
             ("at_least", int(AtLeast.NAN) * open_nan + int(AtLeast.INF) * open_inf),
         ):  # fmt: skip
             found[name] = column
@@ -249,9 +249,9 @@ def read_statistics(path: Path, progress: ProgressFn = no_progress) -> Statistic
     """
     try:
         content = read_regular(path, _AT_ONCE)
-    except TooLargeError:
+    except FileTooLargeError:
         return read_line_by_line(path, progress)
-    rows, start, done = _Rows(), 0, 0
+    rows, start, done = _StatisticRows(), 0, 0
     most = _KERNEL_BATCH if available() else _BATCH
     while start < len(content):
         stop = content.rfind(b"\n", start, start + most) + 1
@@ -266,7 +266,7 @@ def read_statistics(path: Path, progress: ProgressFn = no_progress) -> Statistic
 
 def read_line_by_line(path: Path, progress: ProgressFn = no_progress) -> Statistics:
     """Does as ``read_statistics``, which does so with files that are too large or too odd to be read as columns."""
-    rows = _Rows()
+    rows = _StatisticRows()
     for number, line in enumerate(read_lines(path, cut=True, ends=True)):
         rows.add(line.decode("utf-8", "surrogateescape").strip(), whole=line.endswith(b"\n"))
         if number % 4096 == 4095:
@@ -284,7 +284,7 @@ class OperatorFiles:
     def __init__(self) -> None:
         """No file."""
         self.count = 0
-        self._rows = _Rows()
+        self._rows = _StatisticRows()
 
     def take(self, path: Path, prefix: bytes, timestamp: int) -> bool:
         """Takes in a file; False: it holds no statistics of an operator.
@@ -338,7 +338,7 @@ def read_rows(path: Path) -> Iterator[dict[str, str]]:
         _log.warning("%s cannot be read to its end: %s", clean(str(path)), clean(str(error)))
 
 
-class _Block(NamedTuple):
+class _RowBlock(NamedTuple):
     """Rows as columns: see ``Statistics``. ``numbers`` are ``_UNKNOWN`` where nothing was recorded."""
 
     prefix: npt.NDArray[np.int32]
@@ -351,7 +351,7 @@ class _Block(NamedTuple):
     numbers: npt.NDArray[np.float64]
 
     @classmethod
-    def joined(cls, blocks: Sequence[_Block]) -> _Block:
+    def joined(cls, blocks: Sequence[_RowBlock]) -> _RowBlock:
         return blocks[0] if len(blocks) == 1 else cls(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
@@ -370,11 +370,11 @@ class _Named(NamedTuple):
 
 
 _latest_names: list[_Named] = []
-_latest_block: list[_Block] = []
+_latest_block: list[_RowBlock] = []
 """Of the file that was read last: the steps and ranks of a run have the same names, slots, shapes, kept once then."""
 
 
-class _Rows:
+class _StatisticRows:
     """Collects rows; the header may come again when a second run appended to the file."""
 
     def __init__(self) -> None:
@@ -396,7 +396,7 @@ class _Rows:
         self._ids: list[tuple[int, int, int, int, int, int]] = []
         self._fixed: list[bool] = []
         self._numbers: list[list[float]] = []
-        self._blocks: list[_Block] = []
+        self._blocks: list[_RowBlock] = []
         """The rows before those."""
         self._broken = 0
         self._ends_early = True
@@ -426,12 +426,12 @@ class _Rows:
         text = line[: LINE_LIMIT + 1].decode("utf-8", "surrogateescape").strip()
         self.add(text, whole=len(line) <= LINE_LIMIT)
 
-    def _alike(self, content: bytes, lines: int) -> _Block | None:
+    def _alike(self, content: bytes, lines: int) -> _RowBlock | None:
         """The rows of lines that all have as many cells, none of them odd; None where one is."""
         found = self._taken_by_kernel(content, lines) if available() else None
         return found if found is not None else self._taken_apart(content)
 
-    def _taken_by_kernel(self, content: bytes, lines: int) -> _Block | None:
+    def _taken_by_kernel(self, content: bytes, lines: int) -> _RowBlock | None:
         header = self._header
         if header["op type"] > header["op name"]:
             return None
@@ -462,7 +462,7 @@ class _Rows:
         return (
             None
             if prefix is None
-            else _Block(
+            else _RowBlock(
                 prefix,
                 np.array(sides, np.uint8)[words["io"][0]],
                 wholes["slot"].astype(np.int16),
@@ -474,7 +474,7 @@ class _Rows:
             )
         )
 
-    def _taken_apart(self, content: bytes) -> _Block | None:
+    def _taken_apart(self, content: bytes) -> _RowBlock | None:
         cells = _columns(content, self._header.get("shape", -1))
         if cells is None or len(cells) < self._width or any("".join(column) for column in cells[self._width :]):
             return None
@@ -500,7 +500,7 @@ class _Rows:
         for place, at in enumerate(self._numbered):
             if at >= 0:
                 numbers[:, place] = _floats(cells[at])
-        return _Block(
+        return _RowBlock(
             prefix,
             _looked_up(sides, side).astype(np.uint8),
             _looked_up(slots, slot).astype(np.int16),
@@ -540,7 +540,7 @@ class _Rows:
         if self._ids:
             prefix, side, slot, timestamp, dtype, shape = np.array(self._ids, np.int64).T
             self._blocks.append(
-                _Block(
+                _RowBlock(
                     prefix.astype(np.int32),
                     side.astype(np.uint8),
                     slot.astype(np.int16),
@@ -630,7 +630,7 @@ class _Rows:
 
     def columns(self) -> Statistics:
         self._flush()
-        block = _Block.joined(self._blocks or [_NO_ROWS])
+        block = _RowBlock.joined(self._blocks or [_NO_ROWS])
         latest = next(iter(_latest_block), _NO_ROWS)
         block = block._replace(
             **{
@@ -671,7 +671,7 @@ class _Rows:
         )
 
 
-_NO_ROWS: Final = _Block(
+_NO_ROWS: Final = _RowBlock(
     np.zeros(0, np.int32),
     np.zeros(0, np.uint8),
     np.zeros(0, np.int16),

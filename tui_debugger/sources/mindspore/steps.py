@@ -37,13 +37,19 @@ from tui_debugger.last_result import LastResult
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.sources.base import Names
 from tui_debugger.sources.mindspore.layout import NEVER, RankLayout, Stamp, stamp
-from tui_debugger.sources.mindspore.listing import IrregularNames, Listing, Part, Place, list_directory
+from tui_debugger.sources.mindspore.listing import (
+    DirectoryContents,
+    IrregularNames,
+    MindSporeStepListing,
+    Place,
+    list_directory,
+)
 from tui_debugger.sources.mindspore.names import (
     MAX_TIMESTAMP,
     MEMBER,
     SUFFIX,
+    DirectoryNames,
     KnownNames,
-    Pattern,
     decode,
     generation,
     is_later_slice,
@@ -87,10 +93,10 @@ _BLANK: Final = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
-class _Unpacked:
+class _UnpackedNames:
     """A pattern from the store, and where its files stood before they were sorted for these names (None: there)."""
 
-    pattern: Pattern
+    pattern: DirectoryNames
     by: Int64 | None
 
 
@@ -148,11 +154,13 @@ class ListingCache:
 
     def __init__(self, store: DiskCache, known_names: KnownNames, statistics: StatisticFiles) -> None:
         self._store, self._known_names, self._statistics = store, known_names, statistics
-        self._unpacked: OrderedDict[tuple[bytes, int], _Unpacked] = OrderedDict()
-        self._keys: WeakKeyDictionary[Pattern, bytes] = WeakKeyDictionary()
+        self._unpacked: OrderedDict[tuple[bytes, int], _UnpackedNames] = OrderedDict()
+        self._keys: WeakKeyDictionary[DirectoryNames, bytes] = WeakKeyDictionary()
         self._real_parents: dict[bytes, bytes] = {}
 
-    def recall(self, path: Path, place: int, stamps: tuple[Stamp, ...], progress: ProgressFn) -> Part | None:
+    def recall(
+        self, path: Path, place: int, stamps: tuple[Stamp, ...], progress: ProgressFn
+    ) -> DirectoryContents | None:
         """The listing of a directory that looks as it did; its ``statistic.csv`` is read anew.
 
         Raises:
@@ -187,12 +195,12 @@ class ListingCache:
         irregular = IrregularNames.sorted(odd_at, Names(names, odd_ends))
         complaints = _complaints(payload[starts[4] : starts[5]])
         left = tuple(payload[starts[5] :].split(_BLANK)) if others else ()
-        return Part(
+        return DirectoryContents(
             *(os.fsencode(path), place, unpacked.pattern, timestamp, irregular, statistics, complaints, entries),
             others=left,
         )
 
-    def keep(self, path: Path, stamps: tuple[Stamp, ...], part: Part) -> None:
+    def keep(self, path: Path, stamps: tuple[Stamp, ...], part: DirectoryContents) -> None:
         """Remembers a directory that looked like this before it was listed and still does."""
         # What cannot be looked at is looked at anew every time; records of overflows are few, and are read then.
         if part.entries < WORTHWHILE or part.missing or part.damaged or part.overflows:
@@ -223,7 +231,7 @@ class ListingCache:
         real = self._real_parents[parent].rstrip(b"/") + b"/" + name
         return blake2b(os.path.realpath(real) if opener.islink(real) else real, digest_size=16).digest()
 
-    def _pattern(self, key: bytes, place: int) -> _Unpacked | None:
+    def _pattern(self, key: bytes, place: int) -> _UnpackedNames | None:
         found = self._unpacked.get((key, place))
         if found is None:
             payload = self._store.get(KIND_NAMES, key)
@@ -263,7 +271,7 @@ def _complaints(payload: bytes) -> dict[str, int]:
     return found
 
 
-def _pack_names(known_names: KnownNames, pattern: Pattern) -> bytes:
+def _pack_names(known_names: KnownNames, pattern: DirectoryNames) -> bytes:
     """A pattern with its texts, numbered from 0 in the order of the table of known names."""
     blobs: list[bytes] = []
     columns: list[bytes] = []
@@ -280,7 +288,7 @@ def _pack_names(known_names: KnownNames, pattern: Pattern) -> bytes:
     return b"".join([_NAMES_HEAD.pack(_NAMES_MAGIC, _VERSION, len(pattern), *counts), *columns, *blobs])
 
 
-def _unpack_names(known_names: KnownNames, place: int, payload: bytes) -> _Unpacked | None:
+def _unpack_names(known_names: KnownNames, place: int, payload: bytes) -> _UnpackedNames | None:
     """A pattern in this table of known names; None when the payload makes no sense."""
     if len(payload) < _NAMES_HEAD.size:
         return None
@@ -308,7 +316,7 @@ def _unpack_names(known_names: KnownNames, place: int, payload: bytes) -> _Unpac
     return _in_order(known_names, *columns)
 
 
-def _in_order(known_names: KnownNames, prefix: Int32, device: Int32, ending: Int32) -> _Unpacked:
+def _in_order(known_names: KnownNames, prefix: Int32, device: Int32, ending: Int32) -> _UnpackedNames:
     """The pattern of these columns, sorted if it has to be: the known names may stand in another order."""
     by: Int64 | None = None
     keys = (prefix.astype(np.int64) << 32) | ending
@@ -317,7 +325,7 @@ def _in_order(known_names: KnownNames, prefix: Int32, device: Int32, ending: Int
         prefix, device, ending = prefix[by], device[by], ending[by]
     if len(device) and (device == device[0]).all():
         device = np.broadcast_to(device[0], device.shape)
-    return _Unpacked(known_names.pattern(prefix, device, ending), by)
+    return _UnpackedNames(known_names.pattern(prefix, device, ending), by)
 
 
 def _prefix(known_names: KnownNames, place: int, text: bytes) -> int:
@@ -337,7 +345,7 @@ _GUESSES = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class _DirectoryState:
     """The state of a step's directories when they were listed.
 
     Attributes:
@@ -368,9 +376,9 @@ class StepListings:
         self._statistics = statistics if statistics is not None else StatisticFiles()
         self.generation = ""
         self.complaints: dict[bytes, dict[str, int]] = {}
-        self._states: dict[int, _State] = {}
-        self._kept: dict[int, Listing] = {}
-        self._constants: dict[Path, tuple[Stamps, Part]] = {}
+        self._states: dict[int, _DirectoryState] = {}
+        self._kept: dict[int, MindSporeStepListing] = {}
+        self._constants: dict[Path, tuple[Stamps, DirectoryContents]] = {}
         self._missing: dict[int, tuple[tuple[Path, str, int | None], ...]] = {}
         self._others: dict[int, tuple[tuple[str, int | None], ...]] = {}
         self.forget_all()
@@ -380,7 +388,7 @@ class StepListings:
         """The steps that were listed."""
         return self._states.keys()
 
-    def listing(self, step: int, places: Sequence[Place], progress: ProgressFn) -> Listing:
+    def listing(self, step: int, places: Sequence[Place], progress: ProgressFn) -> MindSporeStepListing:
         """The listing of a step, kept until it is dropped.
 
         Raises:
@@ -435,21 +443,21 @@ class StepListings:
         self._states[step] = replace(state, settled=settled)
         return False
 
-    def _list(self, step: int, places: Sequence[Place], progress: ProgressFn) -> Listing:
+    def _list(self, step: int, places: Sequence[Place], progress: ProgressFn) -> MindSporeStepListing:
         expected = self._most_entries
-        parts: list[Part] = []
+        parts: list[DirectoryContents] = []
         stamps: list[Stamp] = []
         for place in places:
             found = place_stamps(place[1])
             parts.append(self._part(place, found, progress, (sum(part.entries for part in parts), expected)))
             stamps += found
-        listing = Listing(self.known_names, parts)
+        listing = MindSporeStepListing(self.known_names, parts)
         self._most_entries = max(expected, listing.entries)
         damaged = [
             place[1] / os.fsdecode(name) for place, part in zip(places, parts, strict=True) for name in part.damaged
         ]
         damage_stamps = tuple((path, stamp(path)) for path in damaged)
-        self._states[step] = _State(tuple(stamps), listing.entries, not young(stamps), damage_stamps)
+        self._states[step] = _DirectoryState(tuple(stamps), listing.entries, not young(stamps), damage_stamps)
         for part in parts:
             self.complaints[part.directory] = part.complaints
         self._missing[step] = tuple(
@@ -466,7 +474,7 @@ class StepListings:
             self.generation = _generation(listing)
         return listing
 
-    def _part(self, place: Place, stamps: Stamps, progress: ProgressFn, done: tuple[int, int]) -> Part:
+    def _part(self, place: Place, stamps: Stamps, progress: ProgressFn, done: tuple[int, int]) -> DirectoryContents:
         """One directory: as it was listed before when it looks the same, else listed now."""
         shared = self._constants.get(place[1])
         if shared is not None and shared[0] == stamps and not young(stamps):  # the same constants in every step
@@ -476,7 +484,7 @@ class StepListings:
             self._constants[place[1]] = stamps, part
         return part
 
-    def _listed(self, place: Place, stamps: Stamps, progress: ProgressFn, done: tuple[int, int]) -> Part:
+    def _listed(self, place: Place, stamps: Stamps, progress: ProgressFn, done: tuple[int, int]) -> DirectoryContents:
         remembered, path = self._remembered, place[1]
         worthwhile = remembered is not None and not young(stamps)
         if remembered is not None and worthwhile:
@@ -491,7 +499,7 @@ class StepListings:
         return part
 
 
-def _nothing(place: Place, part: Part) -> tuple[tuple[bytes, str], ...]:
+def _nothing(place: Place, part: DirectoryContents) -> tuple[tuple[bytes, str], ...]:
     """A step's directory without a tensor: a copy without its files, or one that is about to be written."""
     held = len(part.timestamp) or part.overflows or (part.statistics is not None and len(part.statistics))
     return () if place[2] or held else ((b"", "no tensor in it"),)
@@ -521,7 +529,7 @@ def _count(path: Path) -> int:
         return 0
 
 
-def _generation(listing: Listing) -> str:
+def _generation(listing: MindSporeStepListing) -> str:
     """The versions that write such names, from the first names that tell."""
     known_names = listing.known_names
     tokens = (token for token in known_names.dtypes if token)

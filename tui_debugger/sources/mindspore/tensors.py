@@ -24,9 +24,9 @@ from tui_debugger.model import ReadSpec, TensorStats
 from tui_debugger.sources.base import (
     MOST_ROUNDS,
     NO_NUMBER,
-    Columns,
     Names,
     OverflowRecord,
+    SortedTensorTable,
     TensorFlag,
     TensorPlaces,
     latest,
@@ -35,14 +35,14 @@ from tui_debugger.sources.base import (
 from tui_debugger.sources.mindspore.listing import (
     NO_FILE,
     NO_IRREGULAR_NAMES,
-    Block,
     Files,
     IrregularNames,
-    Listing,
+    MindSporeStepListing,
     RecordedRows,
+    RunBlock,
 )
 from tui_debugger.sources.mindspore.names import KnownNames, split_device_name
-from tui_debugger.stats.records import RecordedColumns, Specs
+from tui_debugger.stats.records import ReadSpecs, RecordedColumns
 
 _OPERATOR, _PARAMETER, _CONSTANT = 0, 1, 2
 _KINDS = {PARAMETER: _PARAMETER, CONSTANT: _CONSTANT}
@@ -104,7 +104,7 @@ class Arrangement:
 _of_statistics: Final = LastResult[Arrangement]()
 
 
-class StepTable(Columns):
+class MindSporeStepTable(SortedTensorTable):
     """Tensors of one step. See ``base.TensorTable``."""
 
     def __init__(
@@ -134,11 +134,11 @@ class StepTable(Columns):
             return ReadSpec(os.fsdecode(self._statistics[recorded[0]].path) if recorded else "")
         return files.spec(index)
 
-    def specs(self, indices: Integers) -> Specs:
+    def specs(self, indices: Integers) -> ReadSpecs:
         """``spec`` of several rows, as columns."""
         files, known_names = self._files, self._files.known_names
         if not len(indices):
-            return Specs([], (), np.zeros(0, np.int32))
+            return ReadSpecs([], (), np.zeros(0, np.int32))
         ending = files.ending[indices]
         real = ending != NO_FILE
         numbers, number = np.unique(ending, return_inverse=True)
@@ -154,7 +154,7 @@ class StepTable(Columns):
             for at in np.flatnonzero(~real).tolist():
                 recorded = self._recorded_at(int(indices[at]))
                 paths[at] = self._statistics[recorded[0]].path if recorded else b""
-        return Specs(paths, tuple(distinct), kind)
+        return ReadSpecs(paths, tuple(distinct), kind)
 
     @cached_property
     def digest(self) -> bytes:
@@ -213,7 +213,7 @@ class StepTable(Columns):
 
 
 @dataclass
-class _Rows:
+class _TensorRows:
     """Tensor rows while they are joined: -1 in ``file`` or ``stat`` means there is none."""
 
     node: Int32
@@ -234,12 +234,12 @@ class _Rows:
         keys: Int64 = (self.keys() << 16) | self.round
         return keys
 
-    def take(self, which: npt.NDArray[Any]) -> _Rows:
-        return _Rows(*(getattr(self, each.name)[which] for each in fields(self)))
+    def take(self, which: npt.NDArray[Any]) -> _TensorRows:
+        return _TensorRows(*(getattr(self, each.name)[which] for each in fields(self)))
 
 
 def step_table(
-    listing: Listing,
+    listing: MindSporeStepListing,
     node_of: Int32,
     doubtful: Mask,
     nodes: NodeTable,
@@ -247,7 +247,7 @@ def step_table(
     right_mean: bool,
     like: Arrangement | None = None,
     overflows: Mapping[Writing, tuple[OverflowRecord, ...]] | None = None,
-) -> StepTable:
+) -> MindSporeStepTable:
     """Joins files and statistic rows of a step.
 
     Args:
@@ -279,10 +279,10 @@ def step_table(
         directory=arrangement.directory,
         odd=_odd_rows(files.odd, file, len(files)),
     )
-    return StepTable(arrangement, mine, listing.statistics, right_mean, overflows)
+    return MindSporeStepTable(arrangement, mine, listing.statistics, right_mean, overflows)
 
 
-def overflowed_operator(listing: Listing, record: OverflowRecord, path: bytes) -> Writing | None:
+def overflowed_operator(listing: MindSporeStepListing, record: OverflowRecord, path: bytes) -> Writing | None:
     """Returns the operator that a record is about: the first that ran under its numbers, in its directory or below.
 
     None where that operator is not known: it was not dumped, or the numbers are not those of one operator.
@@ -327,7 +327,7 @@ def _overflowed(arrangement: Arrangement, overflows: Mapping[Writing, object]) -
     return replace(arrangement, places=marked_places, timeless=False)
 
 
-def _arrange(listing: Listing, node_of: Int32, doubtful: Mask, nodes: NodeTable) -> Arrangement:
+def _arrange(listing: MindSporeStepListing, node_of: Int32, doubtful: Mask, nodes: NodeTable) -> Arrangement:
     """The arrangement of a step; of statistics alone that of the rank before, where that follows from the same."""
     names, recorded = listing.known_names, listing.statistics
     by_order = np.array_equal(np.sort(nodes.order), np.arange(len(nodes)))  # else times have a say
@@ -343,7 +343,7 @@ def _arrange(listing: Listing, node_of: Int32, doubtful: Mask, nodes: NodeTable)
     return replace(alike, known_names=names)
 
 
-def _arranged(listing: Listing, node_of: Int32, doubtful: Mask, nodes: NodeTable) -> Arrangement:
+def _arranged(listing: MindSporeStepListing, node_of: Int32, doubtful: Mask, nodes: NodeTable) -> Arrangement:
     known_names, runs = listing.known_names, listing.runs
     constant = np.array([is_constant for _, is_constant in known_names.places] or [False])[known_names.places_of()]
     every = _files(listing, node_of)
@@ -396,10 +396,10 @@ def _odd_rows(odd: IrregularNames, file: Int32, files: int) -> IrregularNames:
     return IrregularNames.sorted(rows[kept], Names.of([odd.names[number] for number in kept.tolist()]))
 
 
-def _files(listing: Listing, node_of: Int32) -> _Rows:
+def _files(listing: MindSporeStepListing, node_of: Int32) -> _TensorRows:
     files, runs = listing.files, listing.runs
     part = slice(0, len(files))
-    return _Rows(
+    return _TensorRows(
         node=node_of[files.prefix],
         side=listing.side,
         slot=listing.slot,
@@ -412,11 +412,11 @@ def _files(listing: Listing, node_of: Int32) -> _Rows:
     )
 
 
-def _statistics(listing: Listing, node_of: Int32) -> _Rows:
+def _statistics(listing: MindSporeStepListing, node_of: Int32) -> _TensorRows:
     entries, runs = listing.statistics, listing.runs
     prefix = _joined((entry.prefix for entry in entries), np.int32)
     part = slice(len(listing.files), None)
-    return _Rows(
+    return _TensorRows(
         node=node_of[prefix],
         side=_joined((entry.rows.side for entry in entries), np.uint8),
         slot=_joined((entry.rows.slot for entry in entries), np.int16),
@@ -433,7 +433,7 @@ def _joined(columns: Iterable[npt.NDArray[Any]], dtype: type[np.generic]) -> npt
     return np.concatenate([np.zeros(0, dtype), *columns])
 
 
-def _distinct(rows: _Rows, constant: Mask) -> _Rows:
+def _distinct(rows: _TensorRows, constant: Mask) -> _TensorRows:
     """The rows of known nodes, sorted by node, side, slot and round. Of a constant's writings the latest alone."""
     keys = np.where(constant[rows.prefix], rows.keys(), -1 - np.arange(len(rows.node)))
     if constant[rows.prefix].any():
@@ -442,17 +442,21 @@ def _distinct(rows: _Rows, constant: Mask) -> _Rows:
     return rows.take(known[np.argsort(rows.rounds()[known], kind="stable")])
 
 
-def _join(files: _Rows, statistics: _Rows) -> _Rows:
+def _join(files: _TensorRows, statistics: _TensorRows) -> _TensorRows:
     """Files with their statistic row, then statistic rows without a file; both sorted by key and round."""
     keys, others = files.rounds(), statistics.rounds()
     at = np.minimum(np.searchsorted(others, keys), max(len(others) - 1, 0))
     if len(others):
         files.stat = np.where(others[at] == keys, statistics.stat[at], np.int32(-1))
     alone = statistics.take(~np.isin(others, keys))
-    return _Rows(*(np.concatenate([getattr(files, each.name), getattr(alone, each.name)]) for each in fields(files)))
+    return _TensorRows(
+        *(np.concatenate([getattr(files, each.name), getattr(alone, each.name)]) for each in fields(files))
+    )
 
 
-def _in_order(nodes: NodeTable, rows: _Rows, known_names: KnownNames, blocks: Sequence[Block]) -> tuple[Int64, bool]:
+def _in_order(
+    nodes: NodeTable, rows: _TensorRows, known_names: KnownNames, blocks: Sequence[RunBlock]
+) -> tuple[Int64, bool]:
     """Row numbers by block; in a block by execution order, then time; a node's inputs first.
 
     Returns:
@@ -478,7 +482,7 @@ def _in_order(nodes: NodeTable, rows: _Rows, known_names: KnownNames, blocks: Se
     return by, timed
 
 
-def _block_of(rows: _Rows, known_names: KnownNames, blocks: Sequence[Block]) -> Int64:
+def _block_of(rows: _TensorRows, known_names: KnownNames, blocks: Sequence[RunBlock]) -> Int64:
     """Number of the block of each row; of constants the number behind the last."""
     places, most = known_names.places, int(rows.run.max(initial=1))
     number = np.full((len(places), most + 1, 2), len(blocks), np.int64)
@@ -491,7 +495,7 @@ def _block_of(rows: _Rows, known_names: KnownNames, blocks: Sequence[Block]) -> 
     return found
 
 
-def _unique_rounds(rows: _Rows) -> _Rows:
+def _unique_rounds(rows: _TensorRows) -> _TensorRows:
     """The rows with other rounds where files of several directories, or of several names, came to one tensor.
 
     Those of such a tensor are numbered as they stand.

@@ -59,7 +59,7 @@ class NodeInfo:
     recomputed: bool = False
 
 
-class Call:
+class ForwardCall:
     """A forward call: what it is called, and where it belongs.
 
     Attributes:
@@ -83,7 +83,7 @@ class Call:
     def __init__(self, key: str, prefix: str, number: int) -> None:
         self.key, self.prefix, self.number = key, prefix, number
         self.module = prefix.startswith(_MODULES)
-        self.parent: Call | None = None
+        self.parent: ForwardCall | None = None
         self.again = False
         self.rank, self.round, self.place, self.node, self.backward = 0, -1, -1, -1, -1
         self._scope: str | None = None
@@ -139,8 +139,8 @@ class CallNames:
 
     def __init__(self, data: Mapping[str, Any], construct: Mapping[str, Any]) -> None:
         self._construct = construct
-        self.calls: dict[str, tuple[str, Call]] = {}
-        self.named: dict[tuple[str, int], Call] = {}
+        self.calls: dict[str, tuple[str, ForwardCall]] = {}
+        self.named: dict[tuple[str, int], ForwardCall] = {}
         for place, (key, entry) in enumerate(data.items()):
             call = self._add(key)
             if call is not None and call.key == key:
@@ -149,7 +149,7 @@ class CallNames:
         for key in construct:
             if key not in self.calls:
                 self._add(key)
-        groups: dict[tuple[bool, int, str], list[Call]] = {}
+        groups: dict[tuple[bool, int, str], list[ForwardCall]] = {}
         for call in list(self.named.values()):
             parent = self._parent(call)
             call.parent = parent
@@ -166,7 +166,7 @@ class CallNames:
         self._number_rounds()
         self._number_modules()
 
-    def _add(self, key: str) -> Call | None:
+    def _add(self, key: str) -> ForwardCall | None:
         split = _split(key)
         if split is None:
             return None
@@ -174,11 +174,11 @@ class CallNames:
         call = self.named.get((prefix, number))
         if call is None:
             forward = f"{prefix}.forward.{number}" if prefix.startswith(_MODULES) else f"{prefix}.{number}.forward"
-            call = self.named[prefix, number] = Call(forward, prefix, number)
+            call = self.named[prefix, number] = ForwardCall(forward, prefix, number)
         self.calls[key] = direction, call
         return call
 
-    def _parent(self, call: Call) -> Call | None:
+    def _parent(self, call: ForwardCall) -> ForwardCall | None:
         """The module call around a forward call; None at the top."""
         around = self._construct.get(call.key)
         backward = False
@@ -192,7 +192,7 @@ class CallNames:
             return None
         return found
 
-    def _outside(self, key: str) -> tuple[str, Call | None]:
+    def _outside(self, key: str) -> tuple[str, ForwardCall | None]:
         """``calls`` of a key that is in neither file, of which another direction may be."""
         split = _split(key)
         return ("", None) if split is None else (split[1], self.named.get((split[0], split[2])))
@@ -220,8 +220,8 @@ class CallNames:
             for rank, call in enumerate(top):
                 call.rank, call.round = (rank % times, rank // times + 1) if fits else (rank, 0)
         for call in self.named.values():
-            inside: list[Call] = []
-            at: Call | None = call
+            inside: list[ForwardCall] = []
+            at: ForwardCall | None = call
             while at is not None and at.round < 0 and len(inside) < MOST_MODULES:
                 inside.append(at)
                 at = at.parent
@@ -231,7 +231,7 @@ class CallNames:
 
     def _number_modules(self) -> None:
         """Numbers the calls of one module within a micro-batch, whatever module they were made in."""
-        groups: dict[tuple[bool, str, int], list[Call]] = {}
+        groups: dict[tuple[bool, str, int], list[ForwardCall]] = {}
         for call in self.named.values():
             if call.module:
                 groups.setdefault((call.again, call.prefix, call.round), []).append(call)
@@ -240,7 +240,7 @@ class CallNames:
             for rank, call in enumerate(each):
                 call.rank = rank
 
-    def node(self, call: Call) -> NodeInfo:
+    def node(self, call: ForwardCall) -> NodeInfo:
         """The node of a forward call."""
         again = RECOMPUTED if call.again else ""
         if call.module:
@@ -258,11 +258,11 @@ class CallNames:
         return NodeInfo(again + leaf, path, operator_type(call.prefix), call.key, recomputed=call.again)
 
 
-def _number(call: Call) -> int:
+def _number(call: ForwardCall) -> int:
     return call.number
 
 
-def _are_among(calls: Sequence[Call], times: int, anchors: Sequence[tuple[int, int]]) -> bool:
+def _are_among(calls: Sequence[ForwardCall], times: int, anchors: Sequence[tuple[int, int]]) -> bool:
     """Tells whether calls at the top stand beside the modules of their micro-batches.
 
     Others may come in a number that could be divided as well: gradients are summed up after all micro-batches.

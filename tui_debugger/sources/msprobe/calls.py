@@ -25,7 +25,14 @@ from tui_debugger.graph.categories import BACKWARD, PARAMETER_GRADIENTS
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import BIAS, Frame, Side
 from tui_debugger.sources.base import ZEROS_DIGEST, Argument, CallArguments, Names, OtherArgument, TensorSlot
-from tui_debugger.sources.msprobe.call_names import MOST_MODULES, PARAMETERS_GRAD, RECOMPUTED, Call, CallNames, NodeInfo
+from tui_debugger.sources.msprobe.call_names import (
+    MOST_MODULES,
+    PARAMETERS_GRAD,
+    RECOMPUTED,
+    CallNames,
+    ForwardCall,
+    NodeInfo,
+)
 from tui_debugger.sources.msprobe.files import BadCallsError, StepFiles, read_files
 from tui_debugger.sources.msprobe.layout import CALLS, TENSORS
 from tui_debugger.sources.msprobe.unnamed import calls_of_files
@@ -246,7 +253,7 @@ class _Builder:
     def __init__(self, step: StepCalls) -> None:
         self.step = step
         self._rows: dict[str, int] = {}
-        self._tensors = _Tensors()
+        self._tensors = _RecordColumns()
         self._parameters: dict[str, dict[str, Any]] = {}
         self._linked: set[tuple[int, int, int]] = set()
         self.entries: dict[tuple[int, int], dict[str, Any]] = {}
@@ -264,7 +271,7 @@ class _Builder:
                 self.step.problems.append((CALLS, f"{key[:80]} is no call"))
                 node = -1
             elif known is None:
-                node = self._node(NodeInfo(key, key.replace(".", "/", 1), "Call", key))
+                node = self._node(NodeInfo(key, key.replace(".", "/", 1), "ForwardCall", key))
                 self._tensors.take(entry, node, Side.OUTPUT, 0, place)
             elif key in summed:
                 self._take_gradients(entry, names, known[1], (*summed[key], place))
@@ -275,7 +282,7 @@ class _Builder:
             self._module.append(module)
         self._nest(data, construct)
 
-    def _take_call(self, entry: dict[str, Any], names: CallNames, at: tuple[str, Call], place: int) -> int:
+    def _take_call(self, entry: dict[str, Any], names: CallNames, at: tuple[str, ForwardCall], place: int) -> int:
         """A forward or backward call; returns its node."""
         direction, call = at
         take = self._tensors.take
@@ -341,7 +348,7 @@ class _Builder:
             self.step.nodes.append(info)
         return row
 
-    def _backward(self, names: CallNames, call: Call) -> int:
+    def _backward(self, names: CallNames, call: ForwardCall) -> int:
         if call.backward < 0:
             ahead = self.step.nodes[call.node] if call.node >= 0 else names.node(call)
             forward = call.node if call.node >= 0 else self._rows.get(ahead.name, -1)
@@ -352,7 +359,7 @@ class _Builder:
             call.backward = self._node(NodeInfo(name, path, kind, call.key, forward, recomputed=ahead.recomputed))
         return call.backward
 
-    def _take_parameters(self, own: object, call: Call, used: int, place: int) -> None:
+    def _take_parameters(self, own: object, call: ForwardCall, used: int, place: int) -> None:
         """The parameters of a module: what it was called with, and nodes of their own."""
         for slot, (name, record) in enumerate(own.items() if isinstance(own, dict) else (), used):
             self._tensors.take(record, call.node, Side.INPUT, call.round, place, slot)
@@ -365,7 +372,7 @@ class _Builder:
                     self.step.links.append(link)
 
     def _take_gradients(
-        self, entry: dict[str, Any], names: CallNames, call: Call, at: tuple[int, Sequence[object], int]
+        self, entry: dict[str, Any], names: CallNames, call: ForwardCall, at: tuple[int, Sequence[object], int]
     ) -> None:
         """The gradients of the parameters of a module, as far as they were summed up by then.
 
@@ -431,7 +438,7 @@ def _named_records(entry: object, depth: int = 0) -> Iterator[tuple[tuple[str, .
                 yield (str(at), *path), record
 
 
-class _Tensors:
+class _RecordColumns:
     """The tensor records of a step, one after the other, until they become columns."""
 
     def __init__(self) -> None:
@@ -710,7 +717,7 @@ class StepArguments:
 
 def _arguments(entry: Mapping[str, Any]) -> CallArguments:
     """Counts slots as ``_Builder`` does: positional ones, keywords, parameters of the module."""
-    slots = _Slots()
+    slots = _ArgumentSlots()
     positional = entry.get("input_args")
     if isinstance(positional, list):
         values = slots.items(positional)
@@ -722,7 +729,7 @@ def _arguments(entry: Mapping[str, Any]) -> CallArguments:
     return CallArguments(values, keywords, parameters=parameters)
 
 
-class _Slots:
+class _ArgumentSlots:
     """Gives arguments the slots that their tensors have."""
 
     def __init__(self) -> None:

@@ -55,7 +55,7 @@ def infer_edges(step: StepCalls) -> InferredEdges:
     made = _producers(step)
     at = np.flatnonzero(is_input & (made >= 0))[::-1]  # of several rounds the first one counts: it is set last
     node, slot = step.node.astype(np.int64), step.slot.astype(np.int64)
-    found = _Found(node[at], slot[at], node[made[at]], slot[made[at]])
+    found = _EdgeColumns(node[at], slot[at], node[made[at]], slot[made[at]])
     links = np.array(step.links, np.int64).reshape(-1, 3)
     found = found.with_more(links[:, 0], links[:, 1], links[:, 2], np.zeros(len(links), np.int64))
     consumer, producer, output = _made_of(step, made)
@@ -77,7 +77,7 @@ def _made_of(step: StepCalls, made: Int64) -> _Pairs:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _EdgeColumns:
     """Edges as columns; of several for one input the last one counts."""
 
     node: Int64
@@ -85,9 +85,9 @@ class _Found:
     producer: Int64
     slot: Int64
 
-    def with_more(self, *more: Int64) -> _Found:
+    def with_more(self, *more: Int64) -> _EdgeColumns:
         mine = (self.node, self.position, self.producer, self.slot)
-        return _Found(*(np.concatenate(each).astype(np.int64) for each in zip(mine, more, strict=True)))
+        return _EdgeColumns(*(np.concatenate(each).astype(np.int64) for each in zip(mine, more, strict=True)))
 
 
 def _producers(step: StepCalls) -> Int64:

@@ -31,7 +31,7 @@ class BadCallsError(Exception):
     """The calls of a step cannot be read; the text says why."""
 
 
-class _DamagedError(BadCallsError):
+class _NoJsonError(BadCallsError):
     """A file is no JSON.
 
     Attributes:
@@ -140,7 +140,7 @@ def _calls_in(name: str, files: StepFiles, listed: Collection[str]) -> dict[str,
         return {}
     try:
         top = _load(files.directory, name)
-    except _DamagedError as error:
+    except _NoJsonError as error:
         top = error.whole
         files.problems.append((name, f"{error}; {len(top['data']):,} calls stand in front of that"))
     except BadCallsError as error:
@@ -173,10 +173,10 @@ def _load(directory: str, name: str) -> dict[str, Any]:
     try:
         found: object = json.loads(raw)
     except UnicodeDecodeError as error:
-        raise _DamagedError(f"{name} is no text", _whole_calls(raw)) from error
+        raise _NoJsonError(f"{name} is no text", _whole_calls(raw)) from error
     except json.JSONDecodeError as error:
         why = f"{name} is no JSON (line {error.lineno}, column {error.colno}): incomplete, or damaged"
-        raise _DamagedError(why, _whole_calls(raw)) from error
+        raise _NoJsonError(why, _whole_calls(raw)) from error
     except ValueError as error:  # a number of too many digits
         raise BadCallsError(f"{name} is no JSON of a recorder: {error}") from error
     except RecursionError as error:

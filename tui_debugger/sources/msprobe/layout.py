@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tui_debugger.sources.directories import Layout, NamesReader, directories_in, names_in
+from tui_debugger.sources.directories import DumpLayout, NamesReader, directories_in, names_in
 from tui_debugger.sources.paths import leads_back
 from tui_debugger.sources.rank_names import rank_of_folder
-from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.sources.registry import EdgeKnowledge, Has, Order, Shows
 from tui_debugger.text.numbers import first_of
 
 CALLS: Final = "dump.json"
@@ -27,9 +27,9 @@ _PROCESS: Final = re.compile(r"(?:proc|pid)_?(\d{1,18})")
 _LEVELS_UP: Final = 3
 
 
-def read_layout(root: Path) -> Layout[str]:
+def read_layout(root: Path) -> DumpLayout[str]:
     """Lists the directories of the steps and of their ranks."""
-    layout: Layout[str] = Layout(os.fspath(root))
+    layout: DumpLayout[str] = DumpLayout(os.fspath(root))
     if _holds_calls(layout.root):  # the files of one step alone
         step, rank = _number(_STEP, root.parent.name), rank_of_folder(root.name)
         layout.units[rank or 0] = {step or 0: layout.root}
@@ -55,14 +55,14 @@ def read_layout(root: Path) -> Layout[str]:
     return layout
 
 
-def _place(layout: Layout[str], places: dict[int, dict[int, str]], one: int, other: int, path: str) -> None:
+def _place(layout: DumpLayout[str], places: dict[int, dict[int, str]], one: int, other: int, path: str) -> None:
     """Notes where a step of a rank lies; a second place (``rank_0`` beside ``rank0``) is not looked at."""
     first = places.setdefault(one, {}).setdefault(other, path)
     if first != path:
         layout.miss(path, f"the same step and rank as {os.path.relpath(first, layout.root)}: give one of them alone")
 
 
-def _add_processes(layout: Layout[str], processes: dict[int, dict[int, str]]) -> None:
+def _add_processes(layout: DumpLayout[str], processes: dict[int, dict[int, str]]) -> None:
     """Gives processes that had no rank one: 0 to the only one of a step, else by process number."""
     several = any(len(each) > 1 for each in processes.values()) or bool(processes and layout.units)
     pids = sorted({pid for each in processes.values() for pid in each})
@@ -142,7 +142,7 @@ READER: Final = MsprobeReader(
         statistics=Has.YES,
         hashes=Has.SOME,
         order=Order.EXECUTION,
-        edges=Edges.INFERRED,
+        edges=EdgeKnowledge.INFERRED,
         stacks=Has.YES,
         gradients=Has.YES,
         record=(

@@ -30,7 +30,7 @@ from tui_debugger.graph.table import NodeFlag, NodeTable, pointers
 from tui_debugger.model import AtLeast, ProgressFn, ReadSpec, Side, TensorMeta, TensorStats, UnreadablePart
 from tui_debugger.opener import open_regular
 from tui_debugger.sources.base import CallArguments, TensorFlag, TensorPlaces, directory_states, no_garbage_collection
-from tui_debugger.sources.directories import Layout
+from tui_debugger.sources.directories import DumpLayout
 from tui_debugger.sources.graphless import (
     FileState,
     GraphlessSource,
@@ -51,7 +51,7 @@ from tui_debugger.sources.msprobe.edges import differ, infer_edges, infer_produc
 from tui_debugger.sources.msprobe.files import BadCallsError, content_of
 from tui_debugger.sources.msprobe.layout import CALLS, READER, SAVED, TENSORS, read_layout
 from tui_debugger.sources.registry import Has, Shows
-from tui_debugger.stats.records import ROW, RecordedColumns, Specs, State
+from tui_debugger.stats.records import ROW, ReadSpecs, RecordedColumns, RecordState
 
 GRAPH: Final = "calls"
 """The name of the one graph that all nodes are in."""
@@ -70,7 +70,7 @@ _SLICED_FROM: Final = 16
 """Tensors from which an equal first dimension of all of them is no chance."""
 
 
-class StepTable(StatisticsTable):
+class MsprobeStepTable(StatisticsTable):
     """The tensors of one step. See ``base.TensorTable``."""
 
     def __init__(self, places: TensorPlaces, step: StepCalls, directory: str, state: FileState) -> None:
@@ -83,7 +83,7 @@ class StepTable(StatisticsTable):
         self.hashes_are_sums = step.hashes_are_sums
         self._dtypes, self._dtype, self._shapes, self._shape = step.dtypes, step.dtype, step.shapes, step.shape
 
-    def at(self, directory: str, state: FileState) -> StepTable:
+    def at(self, directory: str, state: FileState) -> MsprobeStepTable:
         """Returns the same table of another rank, whose files have the same content."""
         other = copy.copy(self)
         other._directory, other._state = directory, state  # noqa: SLF001 - one of us
@@ -101,7 +101,7 @@ class StepTable(StatisticsTable):
     def _kind(self, name: str, index: int) -> ReadSpec:
         return how_to_read(name, self._dtypes[int(self._dtype[index])])
 
-    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
+    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
         """``spec`` of several rows, as columns."""
         data = os.fsencode(self._data) + b"/"
         paths, numbers, kind = list[bytes](), dict[ReadSpec, int](), np.zeros(len(indices), np.int32)
@@ -109,7 +109,7 @@ class StepTable(StatisticsTable):
             name = self._files[index]
             paths.append(data + name)
             kind[at] = numbers.setdefault(self._kind(os.fsdecode(name), index), len(numbers))
-        return Specs(paths, tuple(numbers), kind)
+        return ReadSpecs(paths, tuple(numbers), kind)
 
     @property
     def digest(self) -> bytes:
@@ -190,7 +190,7 @@ class StepTable(StatisticsTable):
                 "abs_mean": np.where(good & np.isfinite(mean) & ~both_signs, np.abs(mean), np.nan),
                 "variance": np.nan,
                 "sum_squares": np.where(np.isfinite(norm), norm * norm, 0.0),
-                "state": int(State.MEASURED),
+                "state": int(RecordState.MEASURED),
                 "at_least": int(AtLeast.NAN) * hidden | int(AtLeast.INF) * (hidden | few_infinite),
             }
         found = np.zeros(len(indices), ROW)
@@ -230,7 +230,7 @@ class StepTable(StatisticsTable):
             }
 
 
-class _RankNodes(InferredNodes):
+class _MsprobeNodes(InferredNodes):
     """The nodes of one rank while steps add to them.
 
     Attributes:
@@ -248,18 +248,18 @@ class _RankNodes(InferredNodes):
         self._flags = np.zeros(0, np.uint8)
         self._group_ranks: dict[int, tuple[int, ...]] = {}
 
-    def lent(self) -> _RankNodes:
+    def lent(self) -> _MsprobeNodes:
         """Returns these nodes for other ranks; who adds to them takes a copy first."""
         self._lent = True
         return copy.copy(self)
 
-    def become(self, other: _RankNodes) -> None:
+    def become(self, other: _MsprobeNodes) -> None:
         """Takes over what was lent: the same steps were added there."""
         lineage = self.table.lineage
         self.__dict__.update(other.__dict__)
         self.table = other.table.of_lineage(lineage)
 
-    def are_those_of(self, other: _RankNodes) -> bool:
+    def are_those_of(self, other: _MsprobeNodes) -> bool:
         """Tells whether the nodes of two ranks are the same."""
         apart = {"table", "state", "_lent"}
         mine, theirs = ({key: each for key, each in of.__dict__.items() if key not in apart} for of in (self, other))
@@ -372,14 +372,14 @@ class _Same:
 
     Attributes:
         calls: what they hold.
-        listed: what came of them, by ``_RankNodes.state``: the nodes after the step, the rows of its own, the table.
+        listed: what came of them, by ``_MsprobeNodes.state``: the nodes after the step, the rows of its own, the table.
     """
 
     calls: StepCalls
-    listed: dict[int, tuple[_RankNodes, Int32, StepTable]] = field(default_factory=dict)
+    listed: dict[int, tuple[_MsprobeNodes, Int32, MsprobeStepTable]] = field(default_factory=dict)
 
 
-class MsprobeSource(GraphlessSource[str, _RankNodes]):
+class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
     """See ``base.Source``."""
 
     graph = GRAPH
@@ -393,12 +393,12 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
         self._same: dict[bytes, _Same] = {}
         """By content; those that were met last."""
         self._numbers = itertools.count(1)
-        self._lent: deque[_RankNodes] = deque(maxlen=4)
+        self._lent: deque[_MsprobeNodes] = deque(maxlen=4)
         """The nodes that were made last."""
         self._arguments: tuple[tuple[int, int, FileState], StepArguments] | None = None
         super().__init__(root, given, notices)
 
-    def _find(self) -> Layout[str]:
+    def _find(self) -> DumpLayout[str]:
         return read_layout(self._root)
 
     def _name(self) -> str:
@@ -411,8 +411,8 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
     def _layout_notices(self) -> Iterable[str]:
         return (*self._found_notices, *self._head_notices())
 
-    def _new_nodes(self) -> _RankNodes:
-        return _RankNodes()
+    def _new_nodes(self) -> _MsprobeNodes:
+        return _MsprobeNodes()
 
     def places(self) -> Iterator[tuple[int | None, int | None, str]]:
         """See ``base.AccountingSource``."""
@@ -468,11 +468,11 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
         else:
             yield "level debug: tensors that the program saved by name; there are no edges"
 
-    def _read(self, rank: int, step: int, nodes: _RankNodes, progress: ProgressFn) -> ListedStep:  # noqa: ARG002 - one file
+    def _read(self, rank: int, step: int, nodes: _MsprobeNodes, progress: ProgressFn) -> ListedStep:  # noqa: ARG002 - one file
         with no_garbage_collection():
             return self._read_calls(rank, step, nodes)
 
-    def _read_calls(self, rank: int, step: int, nodes: _RankNodes) -> ListedStep:
+    def _read_calls(self, rank: int, step: int, nodes: _MsprobeNodes) -> ListedStep:
         directory = self._layout.units[rank][step]
         names = (CALLS, SAVED, "construct.json", "stack.json", TENSORS)
         files = [f"{directory}/{name}" for name in names]
@@ -500,13 +500,13 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
         if same is None:
             nodes.state = next(self._numbers)
             rows = self._rows[rank, step] = nodes.add(calls, directory)
-            return ListedStep(StepTable(_places(calls, rows), calls, directory, state), parts, state)
+            return ListedStep(MsprobeStepTable(_places(calls, rows), calls, directory, state), parts, state)
         self._keep(content, same)
         before = nodes.state
         if before not in same.listed:
             rows = self._rows[rank, step] = nodes.add(calls, directory)
             nodes.state = next(self._numbers)
-            table = StepTable(_places(calls, rows), calls, directory, state)
+            table = MsprobeStepTable(_places(calls, rows), calls, directory, state)
             same.listed[before] = self._alike(nodes), rows, table
             return ListedStep(table.at(directory, state), parts, state)
         lent, self._rows[rank, step], table = same.listed[before]
@@ -514,7 +514,7 @@ class MsprobeSource(GraphlessSource[str, _RankNodes]):
         nodes.become(lent)
         return ListedStep(table.at(directory, state), parts, state)
 
-    def _alike(self, nodes: _RankNodes) -> _RankNodes:
+    def _alike(self, nodes: _MsprobeNodes) -> _MsprobeNodes:
         """Lends the nodes of a rank, those of another one if they are the same ones, for both from now on."""
         known = next((each for each in self._lent if each.are_those_of(nodes)), None)
         if known is None:

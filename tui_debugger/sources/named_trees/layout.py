@@ -23,7 +23,7 @@ from tui_debugger import opener
 from tui_debugger.opener import why_not
 from tui_debugger.sources.directories import NamesReader, directories_in, is_directory, names_in
 from tui_debugger.sources.rank_names import rank_of_folder
-from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.sources.registry import EdgeKnowledge, Has, Order, Shows
 
 if TYPE_CHECKING:
     from tui_debugger.sources.tensor_files.layout import Layout
@@ -42,7 +42,7 @@ _FEW: Final = 50
 _LEVELS: Final = 64
 
 
-class Place(NamedTuple):
+class NamedPlace(NamedTuple):
     """What the names of directories say.
 
     Attributes:
@@ -57,7 +57,7 @@ class Place(NamedTuple):
     depth: int = 0
 
 
-Says = Callable[[str, Place], Place | None]
+Says = Callable[[str, NamedPlace], NamedPlace | None]
 """Returns what a directory's name says in addition; None: it is no part of the tree."""
 
 
@@ -66,7 +66,7 @@ def read_tree(root: Path, says: Says) -> Layout:
     from tui_debugger.sources.tensor_files.layout import Layout, Unit  # not for the first frame, which finds the dump
 
     layout = Layout(os.fspath(root))
-    waiting = [(layout.root, Place())]
+    waiting = [(layout.root, NamedPlace())]
     while waiting:
         path, place = waiting.pop()
         directories, has_files = [], False
@@ -100,7 +100,7 @@ def _in_order(name: str) -> tuple[int, list[tuple[int, str]]]:
     return {"before": 0, "after": 2}.get(name, 1), natural(name)
 
 
-def says_fx(name: str, place: Place) -> Place | None:
+def says_fx(name: str, place: NamedPlace) -> NamedPlace | None:
     """What a directory of FX says."""
     if (rank := rank_of_folder(name)) is not None and place.rank is None:
         return place._replace(rank=rank)
@@ -111,7 +111,7 @@ def says_fx(name: str, place: Place) -> Place | None:
     return place._replace(scope=(*place.scope, name))
 
 
-def says_atb(name: str, place: Place) -> Place | None:
+def says_atb(name: str, place: NamedPlace) -> NamedPlace | None:
     """What a directory of ATB says."""
     if place.depth == 0:
         return place if name == "data" else None
@@ -123,7 +123,7 @@ def says_atb(name: str, place: Place) -> Place | None:
     return place._replace(scope=(*place.scope, name))
 
 
-def says_single(name: str, place: Place) -> Place | None:
+def says_single(name: str, place: NamedPlace) -> NamedPlace | None:
     """What a directory of SingleSave says."""
     if place.depth == 0:
         return place if name == "data" else None
@@ -182,7 +182,7 @@ _SHOWS: Final = Shows(
     statistics=Has.NO,
     hashes=Has.NO,
     order=Order.NAMES,
-    edges=Edges.NONE,
+    edges=EdgeKnowledge.NONE,
     stacks=Has.NO,
     gradients=Has.NO,
 )

@@ -45,8 +45,6 @@ _NUMBERS: Final = ("Max", "Min", "Mean", "Norm")
 _NOT_KNOWN: Final = "N/A"
 _NO_NUMBER: Final = frozenset({"", "-", "n/a", "na", "none", "null"})
 """Cells that stand for a number that was not recorded. Another word is a doubt."""
-_LONGEST_TIME: Final = 26
-"""Digits of a time, of which a file's name has the first ones."""
 _NATURAL_SIDES: Final = {"before": Side.INPUT, "after": Side.OUTPUT}
 """The side of the tensors that ATB saves before and after an operation."""
 

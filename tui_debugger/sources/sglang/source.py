@@ -28,11 +28,11 @@ from tui_debugger.sources.base import RankPlaces
 from tui_debugger.sources.graphless import state_of_files
 from tui_debugger.sources.sglang.layout import PASS, PASS_RANK, STEP_TAGS, SUFFIX, is_tagged, read_tags
 from tui_debugger.sources.torch_dumps import (
+    KeywordSlots,
     Layout,
-    Listing,
-    Recorded,
-    Slots,
     TorchDumpSource,
+    TorchDumpTensor,
+    TorchStepListing,
     gradient,
     module_tensor,
     modules_around,
@@ -40,7 +40,7 @@ from tui_debugger.sources.torch_dumps import (
     parameter,
     weight_gradient,
 )
-from tui_debugger.stats.torch_file import ONLY, Tree, member_of, read_tree
+from tui_debugger.stats.torch_file import ONLY, SavedTree, member_of, read_tree
 from tui_debugger.text.numbers import first_of
 
 _GRADIENT: Final = "grad__"
@@ -120,7 +120,7 @@ class DumperSource(TorchDumpSource):
         self._parallel: dict[int, str] = {}
         self._axes: dict[int, dict[str, tuple[int, int]]] = {}
         self._around: dict[int, dict[str, bool]] = {}
-        self._slots: dict[int, Slots] = {}
+        self._slots: dict[int, KeywordSlots] = {}
         self._weighted: dict[int, set[str]] = {}
         self._paired = False
         super().__init__(root, given, notices)
@@ -165,8 +165,8 @@ class DumperSource(TorchDumpSource):
             told = [f"{name} ({what})" for name, what in sorted(self._others.items())]
             yield "no tensors, and not judged: " + first_of(told, _TOLD)
 
-    def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> Listing:
-        listing = Listing()
+    def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> TorchStepListing:
+        listing = TorchStepListing()
         looked: list[str] = []
         found = sorted((_tags_of(path) for path in files), key=lambda each: (each.index, each.path))
         around = self._around.setdefault(rank, {})
@@ -193,7 +193,7 @@ class DumperSource(TorchDumpSource):
         listing.state = state_of_files(looked)
         return listing
 
-    def _tensor(self, rank: int, tags: _Tags, scope: str, member: str, number: int) -> Recorded:
+    def _tensor(self, rank: int, tags: _Tags, scope: str, member: str, number: int) -> TorchDumpTensor:
         if tags.name.startswith(_PARAMETER):
             of = weight_gradient if tags.gradient else parameter
             return of(tags.name[len(_PARAMETER) :], tags.path, member)
@@ -204,7 +204,7 @@ class DumperSource(TorchDumpSource):
         if module is None:
             return named_tensor(tags.name, scope, tags.path, member, number, tags.recomputed)
         label = f"{module[2]}.{number}" if number else module[2]
-        slot = self._slots.setdefault(rank, Slots()).of(module[0], module[1], label)
+        slot = self._slots.setdefault(rank, KeywordSlots()).of(module[0], module[1], label)
         weighted = self._weighted.get(rank)
         return module_tensor(
             module[0],
@@ -390,8 +390,8 @@ class PassSource(TorchDumpSource):
         for rank, lacking in self._lacking.items():
             yield f"the last pass of rank {rank} lacks {lacking}: their outputs are written with the next pass"
 
-    def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> Listing:  # noqa: ARG002 - few files
-        listing = Listing(state=state_of_files(path for path in files if path))
+    def _list(self, rank: int, step: int, files: tuple[str, ...], progress: ProgressFn) -> TorchStepListing:  # noqa: ARG002 - few files
+        listing = TorchStepListing(state=state_of_files(path for path in files if path))
         where = os.path.relpath(files[0], self._root)
         own = self._read_pass(files[0], rank, step, listing)
         late, mine = _split(own) if step else ([], own)
@@ -410,7 +410,9 @@ class PassSource(TorchDumpSource):
             listing.parts.append(UnreadablePart(where, why, rank, step))
         return listing
 
-    def _read_pass(self, path: str, rank: int, step: int, listing: Listing, of_next: bool = False) -> list[Recorded]:
+    def _read_pass(
+        self, path: str, rank: int, step: int, listing: TorchStepListing, of_next: bool = False
+    ) -> list[TorchDumpTensor]:
         try:
             tree = read_tree(path)
         except UnreadableTensorError as error:
@@ -420,9 +422,9 @@ class PassSource(TorchDumpSource):
         return _tensors(tree, path)
 
 
-def _tensors(tree: Tree, path: str) -> list[Recorded]:
+def _tensors(tree: SavedTree, path: str) -> list[TorchDumpTensor]:
     """Returns the outputs in the order of the file; of a module with several these are its slots."""
-    found: list[Recorded] = []
+    found: list[TorchDumpTensor] = []
     counts: dict[str, int] = {}
     for place, _ in tree.tensors:
         module = str(place[0]) if place else ""
@@ -431,7 +433,7 @@ def _tensors(tree: Tree, path: str) -> list[Recorded]:
     return found
 
 
-def _split(tensors: Sequence[Recorded]) -> tuple[list[Recorded], list[Recorded]]:
+def _split(tensors: Sequence[TorchDumpTensor]) -> tuple[list[TorchDumpTensor], list[TorchDumpTensor]]:
     """Returns the outputs of the pass before, which stand first in a file, and the others."""
     end = next((at for at, each in enumerate(tensors) if not _is_late(each.node)), len(tensors))
     return list(tensors[:end]), list(tensors[end:])

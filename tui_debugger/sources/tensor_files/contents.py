@@ -82,7 +82,7 @@ def held_by(path: str) -> list[FileTensor]:
         return _held_by_its_bytes(path)
 
 
-class Numbers(NamedTuple):
+class SavedNumbers(NamedTuple):
     """The numbers of a file that are no tensors.
 
     Attributes:
@@ -94,7 +94,7 @@ class Numbers(NamedTuple):
     finite: Mapping[tuple[Any, ...], int | float]
 
 
-def numbers_of(path: str) -> Numbers:
+def numbers_of(path: str) -> SavedNumbers:
     """Returns the numbers of a file that are no tensors."""
     lister = _lister_of(os.path.basename(path))  # noqa: PTH119 - text all the way
     try:
@@ -102,15 +102,15 @@ def numbers_of(path: str) -> Numbers:
             from tui_debugger.stats.torch_file import read_tree  # not where there are none
 
             tree = read_tree(path)
-            return Numbers(["/".join(map(str, place)) for place, _ in tree.apart], tree.numbers)
+            return SavedNumbers(["/".join(map(str, place)) for place, _ in tree.apart], tree.numbers)
         if lister is _logged:
             from tui_debugger.stats.training_log import read_log  # as above
 
             log = read_log(path)
-            return Numbers(["/".join(map(str, place)) for place, _ in log.apart], log.numbers)
+            return SavedNumbers(["/".join(map(str, place)) for place, _ in log.apart], log.numbers)
     except UnreadableTensorError:
         pass  # who lists the file is told
-    return Numbers([], {})
+    return SavedNumbers([], {})
 
 
 def _held_by_its_bytes(path: str) -> list[FileTensor]:

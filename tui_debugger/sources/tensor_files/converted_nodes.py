@@ -22,7 +22,7 @@ from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.table import GraphInfo, NodeFlag, NodeTable, pointers
 from tui_debugger.model import Category, Frame, GraphRun
 from tui_debugger.opener import read_regular
-from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.sources.registry import EdgeKnowledge, Has, Order, Shows
 from tui_debugger.sources.tensor_files.layout import CONVERTED_NODES
 
 NAME: Final = CONVERTED_NODES
@@ -125,7 +125,7 @@ def read_nodes(path: str) -> ConvertedNodes:
         OSError: it cannot be read.
         ValueError: it makes no sense, with the number of the line.
     """
-    reader = _Reader()
+    reader = _NodeLineReader()
     number = 0
     try:
         for line in io.BytesIO(read_regular(path, _LIMIT)):
@@ -150,7 +150,7 @@ def _frame_cells(frame: Frame) -> list[Any]:
     return [getattr(frame, each.name) for each in fields(Frame)]
 
 
-class _Reader:
+class _NodeLineReader:
     """Takes one line after the other."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class _Reader:
             raise ValueError(f"version {str(row['version'])[:20]}: {_VERSION} is known")
         shows = row["shows"]
         self._shows = Shows(
-            edges=Edges(shows["edges"]),
+            edges=EdgeKnowledge(shows["edges"]),
             order=Order(shows["order"]),
             stacks=Has(shows["stacks"]),
             gradients=Has(shows["gradients"]),

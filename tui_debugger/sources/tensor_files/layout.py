@@ -33,7 +33,7 @@ from tui_debugger.sources.rank_names import (
     read_rank,
     sized_places,
 )
-from tui_debugger.sources.registry import Edges, Has, Order, Shows
+from tui_debugger.sources.registry import EdgeKnowledge, Has, Order, Shows
 from tui_debugger.sources.tensor_files.serial_files import serial_files
 from tui_debugger.stats.formats import may_hold_tensors
 from tui_debugger.text.numbers import first_of
@@ -84,7 +84,7 @@ SHOWS: Final = Shows(
     statistics=Has.NO,
     hashes=Has.NO,
     order=Order.NAMES,
-    edges=Edges.NONE,
+    edges=EdgeKnowledge.NONE,
     stacks=Has.NO,
     gradients=Has.SOME,
     record=(
@@ -98,7 +98,7 @@ SHOWS: Final = Shows(
 
 
 @dataclass(frozen=True, slots=True)
-class ParsedName:
+class EntryName:
     """The facts in the name of a directory, or of a file without its suffix.
 
     Attributes:
@@ -124,25 +124,25 @@ class ParsedName:
         return self.of_rank or (self.step, self.epoch) != (None, None)
 
 
-def parse_name(name: str) -> ParsedName:
+def parse_name(name: str) -> EntryName:
     """Returns what a name says; the first of several steps (or ranks) in one name counts."""
     return parse_names([name])[0]
 
 
-def parse_names(names: Sequence[str]) -> list[ParsedName]:
+def parse_names(names: Sequence[str]) -> list[EntryName]:
     """Returns what the names in one directory say, without the suffixes of files: some of ranks only together."""
     found = [_numbers_in(name) for name in names]
     ranks = confirmed([each.rank for each in found])
     return [
-        ParsedName(says.rest, step=says.step, epoch=says.epoch)
+        EntryName(says.rest, step=says.step, epoch=says.epoch)
         if rank is None
-        else ParsedName(rank.rest, rank.rank, says.step, says.epoch, rank.places)
+        else EntryName(rank.rest, rank.rank, says.step, says.epoch, rank.places)
         for says, rank in zip(found, ranks, strict=True)
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbers:
+class _NameNumbers:
     """The numbers in one name; ``rest`` has what tells of a rank still in it."""
 
     rest: str
@@ -151,15 +151,15 @@ class _Numbers:
     rank: RankName | None = None
 
 
-def _numbers_in(name: str) -> _Numbers:
+def _numbers_in(name: str) -> _NameNumbers:
     if (match := _TRT_LLM.fullmatch(name)) is not None:
-        return _Numbers("/".join((*match[2].split("-"), match[3])), step=int(match[1]))
+        return _NameNumbers("/".join((*match[2].split("-"), match[3])), step=int(match[1]))
     found: dict[str, int] = {}
     for what, pattern in (("step", _STEP), ("epoch", _EPOCH)):
         if (match := pattern.search(name)) is not None:
             found[what] = int(match[1])
             name = (name[: match.start()].rstrip("._- ") + "." + name[match.end() :].lstrip("._- ")).strip(".")
-    return _Numbers(name, found.get("step"), found.get("epoch"), read_rank(name, numbered=bool(found)))
+    return _NameNumbers(name, found.get("step"), found.get("epoch"), read_rank(name, numbered=bool(found)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +177,12 @@ class Unit:
     directory: bool
 
 
-Layout = directories.Layout[list[Unit]]
+Layout = directories.DumpLayout[list[Unit]]
 
 
 def read_layout(root: Path) -> Layout:
     """Lists all directories above the steps."""
-    return _Reader(os.fspath(root)).read()
+    return _EntryLister(os.fspath(root)).read()
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -212,7 +212,7 @@ def is_beside(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _EntryFacts:
     """The facts that the directories above say of an entry."""
 
     rank: int | None = None
@@ -225,33 +225,33 @@ class _Place:
     def of_rank(self) -> bool:
         return self.rank is not None or bool(self.places)
 
-    def below(self, parsed: ParsedName) -> _Place:
+    def below(self, parsed: EntryName) -> _EntryFacts:
         scope = (*self.scope, *parsed.rest.split("/")) if parsed.rest else self.scope
         rank = self.rank if parsed.rank is None else parsed.rank
         epoch = self.epoch if parsed.epoch is None else parsed.epoch
         places = tuple(sorted((dict(self.places) | dict(parsed.places)).items()))
-        return _Place(rank, epoch, scope, self.depth + 1, places)
+        return _EntryFacts(rank, epoch, scope, self.depth + 1, places)
 
 
-_Loose = tuple[_Place, Unit]
+_Loose = tuple[_EntryFacts, Unit]
 """An array, and what is known of it without a step."""
 
 
-class _Reader:
+class _EntryLister:
     """Lists the directories of one dump."""
 
     def __init__(self, root: str) -> None:
         self._layout = Layout(root)
-        self._found: list[tuple[_Place, int | None, Unit]] = []
+        self._found: list[tuple[_EntryFacts, int | None, Unit]] = []
         self._loose: list[_Loose] = []
         self._visited: set[tuple[int, int]] = set()
         self._numbers: dict[Places, int] = {}
-        self._links: list[tuple[str, _Place, ParsedName]] = []
+        self._links: list[tuple[str, _EntryFacts, EntryName]] = []
         self._shares: dict[tuple[str, str, int, int | None], set[int]] = {}
         """The ranks that wrote a file each: by its path before and after their number, how many they are, and step."""
 
     def read(self) -> Layout:
-        self._visit(self._layout.root, _Place(), numbers=True)
+        self._visit(self._layout.root, _EntryFacts(), numbers=True)
         while self._links:  # last: one that leads to what is there is no second one
             path, place, says = self._links.pop(0)
             if says.step is not None or self._identity(path) not in self._visited:
@@ -286,10 +286,10 @@ class _Reader:
         if len(names) > 1:
             self._layout.notices.append(f"ranks are numbered by the places that names tell: {first_of(names, _FEW)}")
 
-    def _rank_of(self, place: _Place) -> int:
+    def _rank_of(self, place: _EntryFacts) -> int:
         return place.rank if place.rank is not None else self._numbers.get(place.places, 0)
 
-    def _note_share(self, path: str, place: _Place, step: int | None) -> None:
+    def _note_share(self, path: str, place: _EntryFacts, step: int | None) -> None:
         folder, name = os.path.split(path)
         if (match := SHARE.search(name)) is not None:
             start, end = f"{folder}/{name[: match.start(2)]}", name[match.end() :]
@@ -333,7 +333,7 @@ class _Reader:
                 found[epoch, step] = step + (EPOCH * (epoch or 0) if epoch in again else 0)
         return found
 
-    def _visit(self, path: str, place: _Place, *, numbers: bool) -> None:
+    def _visit(self, path: str, place: _EntryFacts, *, numbers: bool) -> None:
         """Takes in one directory; in one with ``numbers`` a bare number is a step, unless others are named."""
         if _has_index(path):
             self._loose.append((place, Unit(path, place.scope, directory=True)))
@@ -348,9 +348,9 @@ class _Reader:
         for entry, says in zip(entries, parsed, strict=True):
             if entry.name in serial:
                 base, step = serial[entry.name]
-                says = ParsedName(base, step=step)  # noqa: PLW2901 - it says more here
+                says = EntryName(base, step=step)  # noqa: PLW2901 - it says more here
             if numbers and not named and not says.tells and NUMBER.fullmatch(stem(entry.name)):
-                says = ParsedName("", step=int(stem(entry.name)))  # noqa: PLW2901 - it says more here
+                says = EntryName("", step=int(stem(entry.name)))  # noqa: PLW2901 - it says more here
             directory = is_directory(entry)
             if directory and is_array(entry.name):
                 self._layout.miss(entry.path, "a directory in place of a file", place.rank)
@@ -365,12 +365,12 @@ class _Reader:
             elif holds_arrays(entry.path):
                 self._take_file(entry.path, place, says)
 
-    def _snapshots(self, path: str, place: _Place) -> list[os.DirEntry[str]]:
+    def _snapshots(self, path: str, place: _EntryFacts) -> list[os.DirEntry[str]]:
         """Returns what lies in a cache of the Hugging Face hub: of one snapshot its files, of several these."""
         snapshots = self._entries(f"{path}/{SNAPSHOTS}", place)
         return self._entries(snapshots[0].path, place) if len(snapshots) == 1 else snapshots
 
-    def _take_file(self, path: str, place: _Place, says: ParsedName) -> None:
+    def _take_file(self, path: str, place: _EntryFacts, says: EntryName) -> None:
         here = place.below(says)
         self._note_share(path, here, says.step)
         unit = Unit(path, here.scope, directory=False)
@@ -379,7 +379,7 @@ class _Reader:
         else:
             self._found.append((here, says.step, unit))
 
-    def _take_directory(self, path: str, place: _Place, says: ParsedName) -> None:
+    def _take_directory(self, path: str, place: _EntryFacts, says: EntryName) -> None:
         here = place.below(says)
         if says.step is None:
             # Numbers directly below a rank or an epoch are steps; elsewhere they are layers.
@@ -387,7 +387,7 @@ class _Reader:
             return
         self._take_step(path, here, says.step)
 
-    def _take_step(self, path: str, here: _Place, step: int) -> None:
+    def _take_step(self, path: str, here: _EntryFacts, step: int) -> None:
         """Takes in a directory of a step as a whole; where ranks lie in it, they and everything beside them."""
         if here.of_rank or not _holds_ranks(path):
             self._visited.add(self._identity(path))
@@ -416,7 +416,7 @@ class _Reader:
             return -1, -1
         return status.st_dev, status.st_ino
 
-    def _entries(self, path: str, place: _Place) -> list[os.DirEntry[str]]:
+    def _entries(self, path: str, place: _EntryFacts) -> list[os.DirEntry[str]]:
         try:
             status = opener.stat(path)
             if (status.st_dev, status.st_ino) in self._visited:

@@ -38,8 +38,8 @@ from tui_debugger.sources.base import RankPlaces, TensorFlag, TensorPlaces
 from tui_debugger.sources.graphless import (
     FilesTable,
     GraphlessSource,
+    InferredRankNodes,
     ListedStep,
-    RankNodes,
 )
 from tui_debugger.sources.registry import Has, Order, Shows
 from tui_debugger.sources.tensor_files.contents import (
@@ -80,7 +80,7 @@ _TOLD: Final = 3
 """Files outside of the steps that a notice names."""
 
 
-class StepTable(FilesTable):
+class TensorFileStepTable(FilesTable):
     """The arrays of one step, some of them with what an index of ``tdbg convert`` says. See ``base.TensorTable``."""
 
     def __init__(self, places: TensorPlaces, arrays: Sequence[FoundArray]) -> None:
@@ -117,7 +117,7 @@ class StepTable(FilesTable):
         return None if row is None or row.shape is None else (row.dtype, row.shape)
 
 
-class _RankNodes(RankNodes):
+class _TensorFileNodes(InferredRankNodes):
     """The nodes of one rank while steps add to them."""
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class _RankNodes(RankNodes):
             self.table = replace(self.table, category=category)
 
 
-class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
+class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
     """See ``base.Source``."""
 
     graph = GRAPH
@@ -366,7 +366,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
     def _ranks_with_edges(self) -> Sequence[int]:
         return () if self._any_converted() is None else self.ranks()[:1]
 
-    def _nodes_of(self, rank: int) -> _RankNodes:
+    def _nodes_of(self, rank: int) -> _TensorFileNodes:
         fresh = rank not in self._nodes
         nodes = super()._nodes_of(rank)
         if fresh:
@@ -393,8 +393,8 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
     def _name(self) -> str:
         return "directory of tensor files" if self._tree is None else self._tree.layout
 
-    def _new_nodes(self) -> _RankNodes:
-        return _RankNodes()
+    def _new_nodes(self) -> _TensorFileNodes:
+        return _TensorFileNodes()
 
     def places(self) -> Iterator[tuple[int | None, int | None, str]]:
         """See ``base.AccountingSource``."""
@@ -432,7 +432,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         lister.end(final=step == self._layout.final)
         return lister
 
-    def _read(self, rank: int, step: int, nodes: _RankNodes, progress: ProgressFn) -> ListedStep:
+    def _read(self, rank: int, step: int, nodes: _TensorFileNodes, progress: ProgressFn) -> ListedStep:
         lister = self._list(rank, step, progress)
         self._indexed = bool(self._indexed) or lister.indexed
         self._apart[rank, step] = lister.apart
@@ -456,5 +456,5 @@ class TensorFilesSource(GraphlessSource[list[Unit], _RankNodes]):
         logged = np.array([each.spec.format == LOG_FORMAT for each in arrays], np.bool_)  # last: what came of the rest
         by = np.arange(len(of)) if indexed else np.lexsort((rounds, slot, side, order, logged))
         places = TensorPlaces(of[by], side[by], slot[by], flags[by], rounds[by])
-        table = StepTable(places, [arrays[at] for at in by.tolist()])
+        table = TensorFileStepTable(places, [arrays[at] for at in by.tolist()])
         return ListedStep(table, lister.parts, lister.state, lister.names(), lister.claimed)

@@ -19,7 +19,7 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.sources.rank_names import ZERO, read_rank
 from tui_debugger.stats.dtensor import TensorPart
 from tui_debugger.stats.saved_objects import Path
-from tui_debugger.stats.torch_file import Tree, read_tree, tensors
+from tui_debugger.stats.torch_file import SavedTree, read_tree, tensors
 
 _STATE: Final = "optimizer_state_dict"
 _WHOLE_GROUPS: Final = "single_partition_of_fp32_groups"
@@ -65,7 +65,7 @@ def file_with_names(path: str) -> str:
     return next((each for each in beside if opener.lexists(each)), "")
 
 
-def named_ranges(path: str, tree: Tree) -> dict[Path, list[NamedRange]]:
+def named_ranges(path: str, tree: SavedTree) -> dict[Path, list[NamedRange]]:
     """Returns by its place what is in each flat tensor of a file; nothing where that is not known."""
     beside = file_with_names(path)
     saved = tree.value.get(_STATE) if beside and type(tree.value) is dict else None
@@ -105,7 +105,7 @@ def _group(place: Path) -> int:
     return next((key for key in reversed(place) if type(key) is int), -1)
 
 
-def _flat_tensors(tree: Tree) -> dict[Path, int]:
+def _flat_tensors(tree: SavedTree) -> dict[Path, int]:
     """The sizes of what may be flat tensors, by place."""
     return {
         place: ref.shape[0]

@@ -114,7 +114,7 @@ def _load() -> Library | None:
         return None
 
 
-class Kind(NamedTuple):
+class ElementKind(NamedTuple):
     """The kind of elements, as the kernel names it.
 
     Attributes:
@@ -131,7 +131,7 @@ class Kind(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def kind_of(dtype: DType) -> Kind | None:
+def kind_of(dtype: DType) -> ElementKind | None:
     """Returns the kind of the elements of a type.
 
     None: the kernel does not know it (complex, another byte order); its elements have to be cast first.
@@ -143,9 +143,9 @@ def kind_of(dtype: DType) -> Kind | None:
     if dtype.itemsize == 1:
         with np.errstate(all="ignore"):
             values = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32)
-        return Kind(TABLE8, 1, values, address(values))
+        return ElementKind(TABLE8, 1, values, address(values))
     number = KINDS.get(dtype.name)
-    return None if number is None else Kind(number, dtype.itemsize)
+    return None if number is None else ElementKind(number, dtype.itemsize)
 
 
 def address(array: Array) -> int:
@@ -243,7 +243,7 @@ class Kinds(NamedTuple):
     table: npt.NDArray[np.uintp]
 
     @classmethod
-    def of(cls, kinds: Sequence[Kind]) -> Kinds:
+    def of(cls, kinds: Sequence[ElementKind]) -> Kinds:
         """Returns kinds as columns."""
         import numpy as np
 

@@ -11,14 +11,14 @@ from tui_debugger.arrays import Float64, Int32, Int64
 from tui_debugger.stats.kernel import NO_SENSE, address, checked, function
 
 SKIPPED, NUMBER, WHOLE, WORD, QUOTED_WORD, NAME = range(6)
-"""The results for the cells of a column; see ``Columns``."""
+"""The results for the cells of a column; see ``CsvCells``."""
 _MOST_WORDS: Final = 4096
 _SLOTS: Final = 1 << 14
 _MOST_ODD: Final = 4096
 _ODD: Final = -2
 
 
-class Columns(NamedTuple):
+class CsvCells(NamedTuple):
     """The cells of some lines.
 
     Attributes:
@@ -40,7 +40,7 @@ class Columns(NamedTuple):
 
 def columns_of(
     content: bytes, roles: Sequence[int], places: Sequence[int], numbers: Float64, longest: int
-) -> Columns | None:
+) -> CsvCells | None:
     """Takes lines of printable ASCII characters apart; None where they are not all alike, or any is odd.
 
     Args:
@@ -83,7 +83,7 @@ def columns_of(
     if checked(done) != lines:
         raise ValueError(NO_SENSE)
     *_, named, _, odd_count, _, cells = table.tolist()
-    return Columns(
+    return CsvCells(
         cells,
         [(row, at, _text(content, start, n)) for row, at, start, n in odd[:odd_count].tolist()],
         wholes,

@@ -62,7 +62,7 @@ class ByRow(IntEnum):
     MEAN = 5
 
 
-class Operand(NamedTuple):
+class KernelOperand(NamedTuple):
     """An input: element i of the output needs ``values[i // repeat % period]``; ``values[i]`` where ``period`` is 0."""
 
     values: Array
@@ -74,7 +74,7 @@ class Operand(NamedTuple):
         return described(self.values) + struct.pack("=qq", self.repeat, self.period)
 
 
-class Scaled(NamedTuple):
+class ScaledTerms(NamedTuple):
     """The factors and summands of a normalisation, as many elements as a row; and what it adds to the variance."""
 
     scale: Array
@@ -82,7 +82,7 @@ class Scaled(NamedTuple):
     epsilon: float
 
 
-class Limits(NamedTuple):
+class ErrorLimits(NamedTuple):
     """What an error may be: so many times the value, the size of its terms, what is rounded on the way; and more."""
 
     value: float
@@ -91,7 +91,7 @@ class Limits(NamedTuple):
     tiny: float
 
 
-class Found(NamedTuple):
+class KernelAnswer(NamedTuple):
     """The answer of the kernel about some elements.
 
     Attributes:
@@ -114,34 +114,34 @@ class Found(NamedTuple):
 _FOUND: Final = struct.Struct("=6dq")
 
 
-class Call:
+class OperatorCall:
     """An operator with its inputs and its recorded output, of which parts can be looked at."""
 
-    def __init__(self, name: str, operator: int, rest: bytes, limits: Limits, held: Sequence[object]) -> None:
+    def __init__(self, name: str, operator: int, rest: bytes, limits: ErrorLimits, held: Sequence[object]) -> None:
         self._name, self._operator, self._rest, self._held = name, operator, rest, tuple(held)
         self.limits = limits
 
-    def check(self, first: int, count: int) -> Found:
+    def check(self, first: int, count: int) -> KernelAnswer:
         """Looks at elements, or rows, of the output."""
         found = bytearray(_FOUND.size)
         at = address(np.frombuffer(found, np.uint8))
         checked(function(self._name, "pp")(struct.pack("=qqq", self._operator, first, count) + self._rest, at))
-        return Found(*_FOUND.unpack(found))
+        return KernelAnswer(*_FOUND.unpack(found))
 
 
 def elementwise(
     operator: Elementwise,
-    inputs: Sequence[Operand],
+    inputs: Sequence[KernelOperand],
     recorded: Array,
-    limits: Limits,
+    limits: ErrorLimits,
     bounds: tuple[float, float] = (0.0, 0.0),
-) -> Call:
+) -> OperatorCall:
     """An operator by element: one to three inputs; ``bounds`` are its numbers (of ``CLAMP`` both)."""
     packed = b"".join([each.packed() for each in inputs]) + bytes(40 * (3 - len(inputs)))
     table = _table_for(operator, inputs[0])
     place = 0 if table is None else address(table)
     rest = packed + described(recorded) + struct.pack("=4d2dq", *limits, *bounds, place)
-    return Call("elementwise", operator, rest, limits, (*inputs, recorded, table))
+    return OperatorCall("elementwise", operator, rest, limits, (*inputs, recorded, table))
 
 
 _COSTLY: Final = frozenset(
@@ -155,7 +155,7 @@ _MANY: Final = 1 << 17
 """Elements from which a table is worth making."""
 
 
-def _table_for(operator: Elementwise, left: Operand) -> Float64 | None:
+def _table_for(operator: Elementwise, left: KernelOperand) -> Float64 | None:
     """The table of an operator by element, where that saves time: what it makes of all numbers of 16 bits."""
     dtype = left.values.dtype
     if operator not in _COSTLY or left.period or left.values.size < _MANY or dtype.name not in {"float16", "bfloat16"}:
@@ -173,15 +173,15 @@ def table_of(operator: Elementwise, kind: int) -> Float64:
 
 
 def by_row(
-    operator: ByRow, rows: tuple[Array, int], recorded: Array, limits: Limits, scaled: Scaled | None = None
-) -> Call:
+    operator: ByRow, rows: tuple[Array, int], recorded: Array, limits: ErrorLimits, scaled: ScaledTerms | None = None
+) -> OperatorCall:
     """An operator by row: ``rows`` are the elements, and how many of them are one."""
     values, width = rows
     work = np.empty(4 * width if operator < ByRow.SUM else _CHUNK, np.float64)
     more = described(scaled.scale) + described(scaled.shift) if scaled is not None else bytes(48)
     rest = struct.pack("=q", width) + described(values) + more + described(recorded)
     rest += struct.pack("=5dq", *limits, scaled.epsilon if scaled is not None else 0.0, address(work))
-    return Call("rows", operator, rest, limits, (values, scaled, recorded, work))
+    return OperatorCall("rows", operator, rest, limits, (values, scaled, recorded, work))
 
 
 def log_sums(rows: Array) -> tuple[Float64, Float64]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tui_debugger import opener
 from tui_debugger.arrays import Int64, UInt8
-from tui_debugger.stats.kernel import Kind, address, checked, function, pointers
+from tui_debugger.stats.kernel import ElementKind, address, checked, function, pointers
 from tui_debugger.stats.kernel.elements import MOMENTS, Bounds, Moments, bounds_table
 from tui_debugger.stats.kernel.pairs import CLOSENESS
 
@@ -73,7 +73,7 @@ class Stored(NamedTuple):
         kept: whether every element is read to a place of its own, rather than every piece to the same.
     """
 
-    kind: Kind
+    kind: ElementKind
     buffer: UInt8
     descriptor: int = -1
     first: int = 0

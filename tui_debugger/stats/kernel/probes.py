@@ -78,7 +78,7 @@ class RightFactor(NamedTuple):
     factor: float = 1.0
 
 
-class Probed(NamedTuple):
+class ProbeErrors(NamedTuple):
     """The errors of rows of a product: for each row a number of each group.
 
     Attributes:
@@ -92,7 +92,7 @@ class Probed(NamedTuple):
     value: Float64
 
 
-def probed(left: Array, right: RightFactor, recorded: Array, group: int, signs: Float32) -> Probed:
+def probed(left: Array, right: RightFactor, recorded: Array, group: int, signs: Float32) -> ProbeErrors:
     """Returns how far a recorded product is off.
 
     Each 64 terms are summed up in float32, all of these in float64. It takes one core only.
@@ -112,7 +112,7 @@ def probed(left: Array, right: RightFactor, recorded: Array, group: int, signs: 
     if any(each is not None and each.shape != shape for each, shape in pairs) or len(recorded) != rows:
         raise ValueError(NO_SENSE)
     work = np.empty(terms * (_GROUPS * PROBES + _LANES) + _LANES, np.float32)
-    found = Probed(*(np.empty((rows, groups)) for _ in range(3)))
+    found = ProbeErrors(*(np.empty((rows, groups)) for _ in range(3)))
     held: tuple[Array | None, ...] = (
         signs,
         right.columns,

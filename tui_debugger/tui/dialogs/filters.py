@@ -18,18 +18,18 @@ from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category
 from tui_debugger.text.clean import clean
 from tui_debugger.tui.cells import CATEGORY_LABELS
-from tui_debugger.tui.dialogs.modal import Field, Modal
+from tui_debugger.tui.dialogs.modal import InputLine, Modal
 from tui_debugger.tui.dialogs.prompts import LIST_KEYS
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.theme import DIM, STRONG, WATCHED
 from tui_debugger.tui.widgets.text import Cell
-from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 
 ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class FilterSwitch:
     """One line.
 
     Attributes:
@@ -45,7 +45,7 @@ class Switch:
     single: bool = False
 
 
-class FindField(Field):
+class FindField(InputLine):
     """A line in which one types everything but blanks: space turns a switch."""
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
@@ -63,7 +63,7 @@ class TogglesScreen(Modal[ResultT]):
     ]
     hints = (("Space", "turn"), ("Enter", "apply"), ("type", "to find"), ("Backspace", "all off"), ("Esc", "back"))
 
-    def __init__(self, switches: Sequence[Switch], on_keys: Iterable[tuple[str, Hashable]]) -> None:
+    def __init__(self, switches: Sequence[FilterSwitch], on_keys: Iterable[tuple[str, Hashable]]) -> None:
         """``on_keys`` are (section, key) of the switches that are on at first."""
         super().__init__()
         self.switches = switches
@@ -77,7 +77,7 @@ class TogglesScreen(Modal[ResultT]):
         """Lays out find line and list."""
         yield FindField(placeholder="type to find", id="find")
         yield VirtualTable(
-            (Column("", 1), Column("", 10, elastic=1)), header=False, empty="nothing matches", id="switches"
+            (TableColumn("", 1), TableColumn("", 10, elastic=1)), header=False, empty="nothing matches", id="switches"
         )
 
     def on_mount(self) -> None:
@@ -88,7 +88,7 @@ class TogglesScreen(Modal[ResultT]):
         table.styles.height = max(1, min(table.row_count, self.app.size.height - 5))
         if table.row_count > 1:
             self.call_after_refresh(table.move_to, 1)
-        self.query_one(Field).focus()
+        self.query_one(InputLine).focus()
 
     def _show(self, needle: str) -> None:
         words = needle.lower().split()
@@ -135,11 +135,11 @@ class TogglesScreen(Modal[ResultT]):
         if switch.single:
             self.turned = {each for each in self.turned if each[0] != switch.section}
         self.turned.discard(name) if turned else self.turned.add(name)
-        self._show(self.query_one(Field).value)
+        self._show(self.query_one(InputLine).value)
 
     def action_rub_out(self) -> None:
         """Backspace: in an empty find line it turns everything off."""
-        field = self.query_one(Field)
+        field = self.query_one(InputLine)
         if field.value:
             field.action_delete_left()
         else:
@@ -175,20 +175,20 @@ class FilterScreen(TogglesScreen[NodeQuery]):
             watchpoints: text by watchpoint id.
         """
         self.current = current
-        switches = [Switch(ONLY, HIT, "nodes with a hit")]
+        switches = [FilterSwitch(ONLY, HIT, "nodes with a hit")]
         if current.line is not None:
-            switches.append(Switch(ONLY, LINE, f"nodes of {clean(current.line[0])}:{current.line[1]}"))
-        switches += [Switch(WATCHED_BY, 0, "any enabled watchpoint", single=True)]
-        switches += [Switch(WATCHED_BY, number, text, single=True) for number, text in watchpoints.items()]
+            switches.append(FilterSwitch(ONLY, LINE, f"nodes of {clean(current.line[0])}:{current.line[1]}"))
+        switches += [FilterSwitch(WATCHED_BY, 0, "any enabled watchpoint", single=True)]
+        switches += [FilterSwitch(WATCHED_BY, number, text, single=True) for number, text in watchpoints.items()]
         present = {Category(int(value)) for value in np.unique(nodes.category)} | current.categories
         switches += [
-            Switch(CATEGORY, category, CATEGORY_LABELS[category]) for category in Category if category in present
+            FilterSwitch(CATEGORY, category, CATEGORY_LABELS[category]) for category in Category if category in present
         ]
         if len(nodes.graphs) > 1:
-            switches += [Switch(GRAPH, info.name, info.name) for info in nodes.graphs]
+            switches += [FilterSwitch(GRAPH, info.name, info.name) for info in nodes.graphs]
         shown = {nodes.types[int(number)] for number in np.unique(nodes.type_id)}
-        switches += [Switch(TYPE, name.lower(), name) for name in sorted(shown, key=str.lower)]
-        switches += [Switch(ALSO, STRUCTURAL, "nodes that only pass values on (Depend, MakeTuple …)")]
+        switches += [FilterSwitch(TYPE, name.lower(), name) for name in sorted(shown, key=str.lower)]
+        switches += [FilterSwitch(ALSO, STRUCTURAL, "nodes that only pass values on (Depend, MakeTuple …)")]
         super().__init__(switches, _turned(current))
 
     def result(self, chosen: Mapping[str, frozenset[Hashable]]) -> NodeQuery:
@@ -230,15 +230,15 @@ class HitFilterScreen(TogglesScreen[HitFilter]):
     ) -> None:
         """Starts with the switches of ``current`` on; the rest is what can be chosen."""
         self.current = current
-        switches = [Switch(ONLY, ORIGIN, "origins"), Switch(ONLY, HERE, "this step")]
+        switches = [FilterSwitch(ONLY, ORIGIN, "origins"), FilterSwitch(ONLY, HERE, "this step")]
         scopes = [each for each in dict.fromkeys((current.scope, scope)) if each]
-        switches += [Switch(SCOPE, each, clean(each), single=True) for each in scopes]
-        switches += [Switch(WATCHPOINT, number, text) for number, text in watchpoints.items()]
+        switches += [FilterSwitch(SCOPE, each, clean(each), single=True) for each in scopes]
+        switches += [FilterSwitch(WATCHPOINT, number, text) for number, text in watchpoints.items()]
         if len(ranks) > 1:
-            switches += [Switch(RANK, rank, f"rank {rank}") for rank in ranks]
+            switches += [FilterSwitch(RANK, rank, f"rank {rank}") for rank in ranks]
         if len(graphs) > 1:
-            switches += [Switch(GRAPH, graph, graph) for graph in graphs]
-        switches += [Switch(ALSO, QUIET, "rows where there was nothing to compare with")]
+            switches += [FilterSwitch(GRAPH, graph, graph) for graph in graphs]
+        switches += [FilterSwitch(ALSO, QUIET, "rows where there was nothing to compare with")]
         turned: set[tuple[str, Hashable]] = {(WATCHPOINT, number) for number in current.watchpoints}
         turned |= {(RANK, rank) for rank in current.ranks} | {(GRAPH, graph) for graph in current.graphs}
         turned |= {(SCOPE, current.scope)} if current.scope else set()

@@ -49,7 +49,7 @@ def run_here(work: Callable[[], Any], done: Callable[[Any], None], failed: Calla
         done(result)
 
 
-class Line(SizedOnce, Static):
+class PlainLine(SizedOnce, Static):
     """One or more lines of text that is never markup."""
 
     DEFAULT_CSS = "Line { width: 1fr; height: auto; }"
@@ -79,7 +79,7 @@ def _safe(content: Content | str) -> Content | str:
     return Content.assemble(*((clean_lines(text), style) for text, style in content.render()))
 
 
-class Field(SizedOnce, Input):
+class InputLine(SizedOnce, Input):
     """An input line: one row, no blinking, no border, selects nothing on focus."""
 
     DEFAULT_CSS = """
@@ -104,7 +104,7 @@ class Field(SizedOnce, Input):
         return Text(shown, no_wrap=True, overflow="ignore", end="")
 
 
-class Box(SizedOnce, Vertical):
+class DialogBox(SizedOnce, Vertical):
     """The content of a dialog."""
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -161,11 +161,11 @@ class Modal(DrawnOnce, SizedOnce, ModalScreen[ResultT]):
 
     def compose(self) -> ComposeResult:
         """Title and hints are the frame's own lines: they cost no row."""
-        with Box(id="box") as box:
+        with DialogBox(id="box") as box:
             box.border_title = self._title(self.heading)
             box.border_subtitle = self._hints(self.hints)
             yield from self.body()
-            yield Line(id="message", classes="-empty")
+            yield PlainLine(id="message", classes="-empty")
 
     def body(self) -> Iterable[Widget]:
         """Lays out the widgets between title and message line."""
@@ -173,7 +173,7 @@ class Modal(DrawnOnce, SizedOnce, ModalScreen[ResultT]):
 
     def say(self, text: str, *, note: bool = False) -> None:
         """Shows an error (or a quiet note); an empty text takes the line away."""
-        line = self.query_one("#message", Line)
+        line = self.query_one("#message", PlainLine)
         line.set_class(note, "-note")
         line.show(clean_lines(text))
 
@@ -248,12 +248,12 @@ class ErrorScreen(Modal[None]):
     def body(self) -> Iterable[Widget]:
         """Lays out the three parts."""
         with VerticalScroll(id="parts"):
-            yield Line(Content.styled(clean_lines(self.error.what), "bold"))
+            yield PlainLine(Content.styled(clean_lines(self.error.what), "bold"))
             for word, text in (("where", self.error.where), ("do", self.error.hint)):
                 if text:
                     with Horizontal(classes="part"):
-                        yield Line(Content.styled(word, GREY), classes="word")
-                        yield Line(clean_lines(text))
+                        yield PlainLine(Content.styled(word, GREY), classes="word")
+                        yield PlainLine(clean_lines(text))
 
     def on_mount(self) -> None:
         """Arrow keys scroll a long one."""

@@ -22,11 +22,11 @@ from tui_debugger.text.old_words import OLD, OLD_WORDS
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import Action
-from tui_debugger.tui.dialogs.modal import Field, Line, Modal, Run, run_here
+from tui_debugger.tui.dialogs.modal import InputLine, Modal, PlainLine, Run, run_here
 from tui_debugger.tui.dialogs.prompts import LIST_KEYS, ChoiceScreen
 from tui_debugger.tui.theme import DIM, DOUBT, GREY, STRONG
 from tui_debugger.tui.widgets.text import Cell, shorten
-from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 from tui_debugger.watch.condition_table import CONDITIONS, Condition, ParamSpec
 from tui_debugger.watch.text import format_value
 
@@ -140,13 +140,13 @@ class HelpScreen(Modal[None]):
 
     def body(self) -> Iterable[Widget]:
         """Lays out filter line and text."""
-        yield Field(placeholder="type to filter", id="filter")
+        yield InputLine(placeholder="type to filter", id="filter")
         yield VirtualTable(header=False, empty="nothing matches", id="lines")
 
     def on_mount(self) -> None:
         """Letters go to the filter, arrows to the list."""
         self.query_one(VirtualTable).can_focus = False
-        self.query_one(Field).focus()
+        self.query_one(InputLine).focus()
 
     def on_resize(self) -> None:
         """Text is wrapped to the new width."""
@@ -156,7 +156,7 @@ class HelpScreen(Modal[None]):
         heading, entries, term_width = self._pages[self._page]
         table = self.query_one(VirtualTable)
         room = max(20, table.size.width - term_width - 6)
-        needle = self.query_one(Field).value.lower().split()
+        needle = self.query_one(InputLine).value.lower().split()
         rows: list[tuple[Cell, Cell]] = []
         last, said = "", set[tuple[str, str]]()
         for group, term, text in [*entries, *(self._old if needle and not self._page else ())]:
@@ -169,7 +169,7 @@ class HelpScreen(Modal[None]):
             for i, line in enumerate(textwrap.wrap(text, room) or ([""] if term else [])):
                 term_cell = Text(f"{term if i == 0 else '':<{term_width}} ", STRONG)
                 rows.append(("", Text.assemble(term_cell, line)))
-        table.set_columns((Column("", 0), Column("", 10, elastic=1)))
+        table.set_columns((TableColumn("", 0), TableColumn("", 10, elastic=1)))
         table.set_rows(ListRows(rows), keep=False)
         self.set_heading(heading)
 
@@ -189,7 +189,7 @@ class HelpScreen(Modal[None]):
         """Tab: keys, conditions or marks."""
         self._page = (self._page + 1) % len(self._pages)
         with self.prevent(Input.Changed):
-            self.query_one(Field).value = ""
+            self.query_one(InputLine).value = ""
         self._show()
 
 
@@ -268,9 +268,14 @@ class HistoryScreen(Modal[GraphRun]):
 
     def body(self) -> Iterable[Widget]:
         """Lays out the summary and the runs."""
-        yield Line(id="shown")
+        yield PlainLine(id="shown")
         yield VirtualTable(
-            (Column("", 1), Column("step", 10, right=True), Column("data", 12), Column("graph", 16, elastic=1)),
+            (
+                TableColumn("", 1),
+                TableColumn("step", 10, right=True),
+                TableColumn("data", 12),
+                TableColumn("graph", 16, elastic=1),
+            ),
             empty="no run matches",
             id="runs",
         )
@@ -297,7 +302,7 @@ class HistoryScreen(Modal[GraphRun]):
         parts += ["in the order in which they ran"] if self.unordered else []
         parts += ["with data only"] if self.data_only else []
         parts += [f"graph {clean(self.graph)}"] if self.graph is not None else []
-        self.query_one("#shown", Line).show(", ".join(parts))
+        self.query_one("#shown", PlainLine).show(", ".join(parts))
         self.say("")
 
     def action_data_only(self) -> None:
@@ -347,7 +352,7 @@ class NoticesScreen(Modal[None]):
     def body(self) -> Iterable[Widget]:
         """Lays out the list."""
         yield VirtualTable(
-            (Column("", 1), Column("", 10, elastic=1)),
+            (TableColumn("", 1), TableColumn("", 10, elastic=1)),
             header=False,
             empty="nothing to report: everything that was looked for is there",
         )
@@ -421,13 +426,13 @@ class SourceScreen(Modal[None]):
     def body(self) -> Iterable[Widget]:
         """Lays out frames, path of the shown file, lines."""
         yield VirtualTable(
-            (Column("", 1), Column("place", 26), Column("code", 20, elastic=1)),
+            (TableColumn("", 1), TableColumn("place", 26), TableColumn("code", 20, elastic=1)),
             ListRows([_frame_cells(frame) for frame in self.frames]),
             empty="this node has no source stack",
             id="frames",
         )
-        yield Line(id="where")
-        yield Line(id="lines")
+        yield PlainLine(id="where")
+        yield PlainLine(id="lines")
 
     def on_mount(self) -> None:
         """The cursor starts where the caller was."""
@@ -465,7 +470,7 @@ class SourceScreen(Modal[None]):
 
     def _show(self, frame: Frame) -> None:
         self._wanted = wanted = object()
-        lines = self.query_one("#lines", Line)
+        lines = self.query_one("#lines", PlainLine)
         context = max(2, (lines.size.height - 1) // 2) if lines.size.height else 4
 
         def done(found: object) -> None:
@@ -475,7 +480,7 @@ class SourceScreen(Modal[None]):
         self._run(lambda: self._excerpt(frame, context), done, lambda _: done(None))
 
     def _show_excerpt(self, frame: Frame, found: SourceExcerpt | None) -> None:
-        where, lines = self.query_one("#where", Line), self.query_one("#lines", Line)
+        where, lines = self.query_one("#where", PlainLine), self.query_one("#lines", PlainLine)
         if found is None:
             where.show(f"{shorten(frame.path, 60)}:{frame.line}")
             lines.show(Content.assemble(f"{clean(frame.code.strip())}\n\n", (NOT_HERE, GREY)))

@@ -18,10 +18,10 @@ from textual.widgets import Input
 from tui_debugger.model import GraphRun
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.tensors import BEFORE_FIRST, round_text, step_text, steps_text
-from tui_debugger.tui.dialogs.modal import Field, Line, Modal
+from tui_debugger.tui.dialogs.modal import InputLine, Modal, PlainLine
 from tui_debugger.tui.theme import DIM, DOUBT, NONE, STRONG
 from tui_debugger.tui.widgets.text import Cell, ScopedName
-from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, ListRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import LazyRows, ListRows, TableColumn, VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn
@@ -182,9 +182,9 @@ class StepPrompt(Modal[int]):
 
     def body(self) -> Iterable[Widget]:
         """Lays out input, list of steps."""
-        yield Field(placeholder="a step, +3, -2, first, last", id="step")
+        yield InputLine(placeholder="a step, +3, -2, first, last", id="step")
         yield VirtualTable(
-            (Column("", 1), Column("step", 8, right=True), Column("graphs", 20, elastic=1)),
+            (TableColumn("", 1), TableColumn("step", 8, right=True), TableColumn("graphs", 20, elastic=1)),
             StepRows(self.steps, self.current, self.runs),
             empty="no step is dumped",
             id="steps",
@@ -197,7 +197,7 @@ class StepPrompt(Modal[int]):
         table.styles.height = max(2, min(12, len(self.steps) + 1))
         if self.steps:
             self.call_after_refresh(table.move_to_key, nearest_step(self.current, self.steps))
-        self.query_one(Field).focus()
+        self.query_one(InputLine).focus()
 
     @on(Input.Changed, "#step")
     def _typed(self, event: Input.Changed) -> None:
@@ -221,7 +221,7 @@ class StepPrompt(Modal[int]):
         if table.row_count:
             self._picked = self.steps[table.cursor_row]
             with self.prevent(Input.Changed):
-                field = self.query_one(Field)
+                field = self.query_one(InputLine)
                 field.value = step_text(self._picked)
                 field.action_end()
             self.say("")
@@ -271,13 +271,13 @@ class TextPrompt(Modal[str]):
 
     def body(self) -> Iterable[Widget]:
         """Lays out the input line."""
-        yield Field(self.value, id="text")
+        yield InputLine(self.value, id="text")
         if self.note:
-            yield Line(self.note, id="note")
+            yield PlainLine(self.note, id="note")
 
     def on_mount(self) -> None:
         """The cursor starts behind the text."""
-        field = self.query_one(Field)
+        field = self.query_one(InputLine)
         field.focus()
         field.action_end()
 
@@ -318,13 +318,13 @@ class NumberPrompt(Modal[int]):
 
     def body(self) -> Iterable[Widget]:
         """Lays out the input line and the bounds."""
-        yield Field(str(self.value), id="number")
+        yield InputLine(str(self.value), id="number")
         bounds = f"{self.low} to {self.high}" if self.high is not None else f"{self.low} or more"
-        yield Line(f"{self.note}  ({bounds})" if self.note else bounds, id="note")
+        yield PlainLine(f"{self.note}  ({bounds})" if self.note else bounds, id="note")
 
     def on_mount(self) -> None:
         """Typing replaces the suggestion."""
-        field = self.query_one(Field)
+        field = self.query_one(InputLine)
         field.focus()
         field.select_all()
 
@@ -340,7 +340,7 @@ class NumberPrompt(Modal[int]):
 
     def action_add(self, by: int) -> None:
         """Arrow keys."""
-        field = self.query_one(Field)
+        field = self.query_one(InputLine)
         word = field.value.strip()
         value = int(word) if word.removeprefix("-").isdecimal() and len(word) < 19 else self.value
         value = max(self.low, value + by)
@@ -376,9 +376,9 @@ class ChoiceScreen(Modal[int]):
 
     def body(self) -> Iterable[Widget]:
         """Lays out filter line and list."""
-        yield Field(placeholder="type to filter", id="filter")
+        yield InputLine(placeholder="type to filter", id="filter")
         yield VirtualTable(
-            (Column("", 1, frozen=True), Column("", 10, elastic=1)),
+            (TableColumn("", 1, frozen=True), TableColumn("", 10, elastic=1)),
             self._rows(""),
             header=False,
             empty="nothing matches",
@@ -398,7 +398,7 @@ class ChoiceScreen(Modal[int]):
         table.styles.height = max(1, min(len(self.options), self.app.size.height - 6))
         if self.current is not None:
             self.call_after_refresh(table.move_to_key, self.current)
-        self.query_one(Field).focus()
+        self.query_one(InputLine).focus()
 
     @on(Input.Changed, "#filter")
     def _filter(self, event: Input.Changed) -> None:
@@ -448,11 +448,11 @@ class PathPrompt(TextPrompt):
     def on_mount(self) -> None:
         """Suggestions from the disk."""
         super().on_mount()
-        self.query_one(Field).suggester = _Paths(self._suffix)
+        self.query_one(InputLine).suggester = _Paths(self._suffix)
 
     def action_complete(self) -> None:
         """Tab."""
-        field = self.query_one(Field)
+        field = self.query_one(InputLine)
         field.action_end()
         found = completion(field.value, self._suffix)
         if found is not None:
@@ -535,7 +535,7 @@ class ConfirmScreen(Modal[str]):
 
     def body(self) -> Iterable[Widget]:
         """Lays out the lines and the answers."""
-        yield Line(clean_lines("\n".join(self.lines)))
+        yield PlainLine(clean_lines("\n".join(self.lines)))
 
     def on_key(self, event: events.Key) -> None:
         """One of the keys."""
@@ -569,10 +569,10 @@ class RunPrompt(PathPrompt):
         """Lays out the input line and the list."""
         yield from super().body()
         columns = (
-            Column("dump", 24, elastic=3),
-            Column("last verdict", 16, elastic=2),
-            Column("steps", 10),
-            Column("layout", 10),
+            TableColumn("dump", 24, elastic=3),
+            TableColumn("last verdict", 16, elastic=2),
+            TableColumn("steps", 10),
+            TableColumn("layout", 10),
         )
         yield VirtualTable(columns, empty="looking …", id="dumps")
 
@@ -593,7 +593,7 @@ class RunPrompt(PathPrompt):
             return
         self._dumps = tuple(each for each in found.dumps if not each.gone and os.path.realpath(each.path) != self._this)
         self.query_one(VirtualTable).set_empty("no other dump is known: type its path" if found.ended else "looking …")
-        self._filter(self.query_one(Field).value if not self._picked else "")
+        self._filter(self.query_one(InputLine).value if not self._picked else "")
 
     def _filter(self, text: str) -> None:
         words = text.strip().lower()
@@ -613,7 +613,7 @@ class RunPrompt(PathPrompt):
         if self._shown:
             self._picked = True
             with self.prevent(Input.Changed):
-                field = self.query_one(Field)
+                field = self.query_one(InputLine)
                 field.value = self._shown[table.cursor_row].path
                 field.action_end()
             self.say("")

@@ -21,10 +21,10 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.model import NodeSelection, ParamValue, Watchpoint
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.numbers import plural
-from tui_debugger.tui.dialogs.modal import Field, Line, Modal
+from tui_debugger.tui.dialogs.modal import InputLine, Modal, PlainLine
 from tui_debugger.tui.theme import DIM, GREY, STRONG
 from tui_debugger.tui.widgets.text import Cell
-from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 from tui_debugger.watch.condition_table import CONDITIONS, Condition, ParamSpec, validate
 from tui_debugger.watch.text import format_selection, format_value, format_watch, parse_selection, target_selection
 
@@ -173,31 +173,31 @@ class WatchpointForm(Modal[WatchDraft]):
     def body(self) -> Iterable[Widget]:
         """Lays out condition list, parameters, nodes, name, the text form."""
         with Horizontal(id="condition-row", classes="row"):
-            yield Line("condition", classes="label")
-            yield Field(placeholder="type to filter, ↑ ↓ to choose", id="filter")
+            yield PlainLine("condition", classes="label")
+            yield InputLine(placeholder="type to filter, ↑ ↓ to choose", id="filter")
         yield VirtualTable(
-            (Column("", 4, frozen=True), Column("", 24), Column("", 20, elastic=1)),
+            (TableColumn("", 4, frozen=True), TableColumn("", 24), TableColumn("", 20, elastic=1)),
             header=False,
             empty="no condition matches",
             id="conditions",
         )
-        yield Line(id="summary")
+        yield PlainLine(id="summary")
         with Vertical(id="params", classes="params"):
             for number in range(MAX_PARAMS):
                 with Horizontal(classes="row param-row", id=f"param-row-{number}"):
-                    yield Line(classes="label")
-                    yield Field(id=f"param-{number}")
-                    yield Line(classes="hint")
+                    yield PlainLine(classes="label")
+                    yield InputLine(id=f"param-{number}")
+                    yield PlainLine(classes="hint")
         with Horizontal(id="nodes-row", classes="row"):
-            yield Line("nodes", classes="label")
-            yield Field(
+            yield PlainLine("nodes", classes="label")
+            yield InputLine(
                 placeholder="category=weight, type=ReLU, scope=…, a regular expression, -… leaves out", id="nodes"
             )
-        yield Line(id="count")
+        yield PlainLine(id="count")
         with Horizontal(id="name-row", classes="row"):
-            yield Line("name", classes="label")
-            yield Field(self.initial.name if self.initial else "", placeholder="optional", id="name")
-        yield Line(id="option")
+            yield PlainLine("name", classes="label")
+            yield InputLine(self.initial.name if self.initial else "", placeholder="optional", id="name")
+        yield PlainLine(id="option")
 
     def on_mount(self) -> None:
         """A new watchpoint starts with its condition, an existing one with its first parameter."""
@@ -213,11 +213,11 @@ class WatchpointForm(Modal[WatchDraft]):
         fields = self._param_fields()
         (fields[0] if self.initial and fields else self._field("nodes" if self.initial else "filter")).focus()
 
-    def _field(self, name: str) -> Field:
-        return self.query_one(f"#{name}", Field)
+    def _field(self, name: str) -> InputLine:
+        return self.query_one(f"#{name}", InputLine)
 
-    def _line(self, name: str) -> Line:
-        return self.query_one(f"#{name}", Line)
+    def _line(self, name: str) -> PlainLine:
+        return self.query_one(f"#{name}", PlainLine)
 
     # -- condition ---------------------------------------------------------------------------------
 
@@ -258,14 +258,14 @@ class WatchpointForm(Modal[WatchDraft]):
         if self.focused is self._field("filter"):
             self.action_list("cursor_up")
         else:
-            self.focus_previous(Field)
+            self.focus_previous(InputLine)
 
     def action_down(self) -> None:
         """In the condition line: the condition below; elsewhere the field below."""
         if self.focused is self._field("filter"):
             self.action_list("cursor_down")
         elif self.focused is not self._field("name"):
-            self.focus_next(Field)
+            self.focus_next(InputLine)
 
     @on(VirtualTable.RowSelected)
     def _clicked(self, event: VirtualTable.RowSelected) -> None:
@@ -288,7 +288,7 @@ class WatchpointForm(Modal[WatchDraft]):
 
     # -- parameters --------------------------------------------------------------------------------
 
-    def _param_fields(self) -> list[Field]:
+    def _param_fields(self) -> list[InputLine]:
         return [self._field(f"param-{i}") for i in range(len(visible_params(self.condition)))]
 
     def _show_params(self, values: Mapping[str, ParamValue] | None) -> None:
@@ -303,10 +303,10 @@ class WatchpointForm(Modal[WatchDraft]):
                 text = default_text(spec)
                 if values is not None:
                     text = format_value(values[spec.name]) if spec.name in values else ""
-                row.query_one(".label", Line).show(spec.label)
+                row.query_one(".label", PlainLine).show(spec.label)
                 with self.prevent(Input.Changed):
                     self._field(f"param-{number}").value = text
-                row.query_one(".hint", Line).show(f"{spec.range_text}. {spec.help}")
+                row.query_one(".hint", PlainLine).show(f"{spec.range_text}. {spec.help}")
         self._summarise()
         self._check()
 
@@ -314,7 +314,7 @@ class WatchpointForm(Modal[WatchDraft]):
     def _summarise(self) -> None:
         """Explains the field with the focus in full; elsewhere the condition."""
         fields = self._param_fields()
-        if isinstance(self.focused, Field) and self.focused in fields:
+        if isinstance(self.focused, InputLine) and self.focused in fields:
             spec = visible_params(self.condition)[fields.index(self.focused)]
             default = f"default {default_text(spec)}" if spec.default is not None else "empty: off"
             self._line("summary").show(f"{self.condition.abbr}  {spec.name} ({default}): {spec.help}")

@@ -15,7 +15,7 @@ from tui_debugger.tui import theme
 from tui_debugger.tui.actions import key_of
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
 from tui_debugger.tui.widgets.text import shorten
-from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -383,15 +383,15 @@ _SCOPE_WIDTH = 40
 """Cells of a scope in the line about filters."""
 
 
-def _columns(*, rank: int, graphs: Mapping[str, str], rounds: bool, names: int = 0) -> tuple[Column, ...]:
+def _columns(*, rank: int, graphs: Mapping[str, str], rounds: bool, names: int = 0) -> tuple[TableColumn, ...]:
     widest = max(map(len, graphs.values()), default=0)
     return (
-        Column("", 1, frozen=True, searched=False),
-        Column("step", 4, right=True, frozen=True, searched=False),
-        *((Column("rank", rank, right=rank == _RANK_WIDTH, frozen=True, searched=False),) if rank else ()),
-        *((Column("graph", min(max(widest, 5), 16), right=True, frozen=True),) if graphs else ()),
-        Column("node", 18, elastic=4),
-        Column("slot", 8 if rounds else 5, searched=False),
-        Column("hit", names or 8, elastic=0 if names else 1),
-        Column("set → actual", 20, elastic=4, searched=False),
+        TableColumn("", 1, frozen=True, searched=False),
+        TableColumn("step", 4, right=True, frozen=True, searched=False),
+        *((TableColumn("rank", rank, right=rank == _RANK_WIDTH, frozen=True, searched=False),) if rank else ()),
+        *((TableColumn("graph", min(max(widest, 5), 16), right=True, frozen=True),) if graphs else ()),
+        TableColumn("node", 18, elastic=4),
+        TableColumn("slot", 8 if rounds else 5, searched=False),
+        TableColumn("hit", names or 8, elastic=0 if names else 1),
+        TableColumn("set → actual", 20, elastic=4, searched=False),
     )

@@ -17,7 +17,7 @@ from tui_debugger.tui import theme
 from tui_debugger.tui.actions import bindings_for
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
 from tui_debugger.tui.widgets.text import Cell, shorten
-from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import TableColumn, VirtualTable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from tui_debugger.arrays import Mask
     from tui_debugger.graph.search import NodeQuery
     from tui_debugger.graph.table import NodeTable
-    from tui_debugger.graph.tree import Tree
+    from tui_debugger.graph.tree import ScopeTree
     from tui_debugger.session import CheckResult
     from tui_debugger.tui.widgets.open_tree import OpenTree, TreeLike, Visible
-    from tui_debugger.tui.widgets.text import Pattern, Spans
+    from tui_debugger.tui.widgets.text import SearchPattern, Spans
 
 
 @dataclass(frozen=True)
-class Marks:
+class TreeMarks:
     """The meaning of the glyphs of the tree, over tree indices.
 
     NumPy is loaded where marks are made: the first frame, without a tree, does without.
@@ -57,7 +57,7 @@ class Marks:
     file_only: Mask
     overflowed: Mask | None = None
 
-    def same(self, other: Marks) -> bool:
+    def same(self, other: TreeMarks) -> bool:
         """Tells whether two sets of marks draw the same."""
         import numpy as np
 
@@ -79,7 +79,7 @@ class Marks:
         )
 
     @classmethod
-    def none(cls, size: int) -> Marks:
+    def none(cls, size: int) -> TreeMarks:
         """Returns marks where nothing is marked."""
         import numpy as np
 
@@ -89,13 +89,13 @@ class Marks:
 
 def make_marks(
     nodes: NodeTable,
-    tree: Tree,
+    tree: ScopeTree,
     watched: Mask | None,
     result: CheckResult | None,
     place: tuple[int, int | None],
     *,
     overflowed: Mask | None = None,
-) -> Marks:
+) -> TreeMarks:
     """Returns marks over tree indices, from columns over node rows and the findings of a run.
 
     Args:
@@ -116,7 +116,7 @@ def make_marks(
     hit, origin, hit_elsewhere, origin_elsewhere = (tree.any_below(mask) for mask in marked)
     leaves = np.asarray(tree.row)
     flags = np.where(leaves >= 0, nodes.flags[leaves], 0) if len(nodes) else np.zeros(len(leaves), np.uint8)
-    return Marks(
+    return TreeMarks(
         watch=tree.coverage(watched if watched is not None else nothing),
         hit=hit,
         origin=origin,
@@ -148,7 +148,7 @@ class SpaceTarget:
     excluded: Mask
     foreign: Mask
 
-    def change(self, tree: Tree, index: int, shown: Mask | None) -> tuple[bool, int]:
+    def change(self, tree: ScopeTree, index: int, shown: Mask | None) -> tuple[bool, int]:
         """Returns whether Space on an entry adds nodes or takes them out, and how many; none where it can do nothing.
 
         An entry of which everything is covered that can be is taken out.
@@ -190,7 +190,7 @@ class NodeTree(VirtualTable):
     def __init__(self, *, empty: str = "", id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
         super().__init__(_columns(overflows=False), header=False, empty=empty, id=id)
         self._view: OpenTree | None = None
-        self._marks: Marks | None = None
+        self._marks: TreeMarks | None = None
         self._notes: Sequence[str] | None = None
 
     # -- contents --------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class NodeTree(VirtualTable):
         self._view = OpenTree.fresh(tree, closed) if old is None else old.carried_to(tree, closed)
         current = same_entry(old.tree, old_current, tree) if old is not None and old_current >= 0 else -1
         self._notes = notes
-        self._marks = Marks.none(len(tree.row))
+        self._marks = TreeMarks.none(len(tree.row))
         if current >= 0:
             self._key, self._keyed = current, True
         else:
@@ -238,7 +238,7 @@ class NodeTree(VirtualTable):
                 self._view.open_around(self.current)
             self._show()
 
-    def set_marks(self, marks: Marks) -> None:
+    def set_marks(self, marks: TreeMarks) -> None:
         """Replaces the marks; draws only when they differ."""
         if self._marks is None or not marks.same(self._marks):
             if self._marks is None or (self._marks.overflowed is None) != (marks.overflowed is None):
@@ -284,7 +284,7 @@ class NodeTree(VirtualTable):
             self.show_from(top)
             self._reveal()
 
-    def match_spans(self, row: int, column: Column, cell: Cell, pattern: Pattern) -> Spans:  # noqa: ARG002 - the path says more
+    def match_spans(self, row: int, column: TableColumn, cell: Cell, pattern: SearchPattern) -> Spans:  # noqa: ARG002 - the path says more
         """Returns the part of the label where the path matches."""
         index = self.rows.key(row)
         if self._view is None or not column.elastic or not isinstance(index, int):
@@ -376,7 +376,7 @@ class NodeTree(VirtualTable):
         gutter.append(theme.WATCH_GLYPHS[int(marks.watch[index])], theme.WATCHED)
         return gutter, self._label(self._view, marks, index, hit=hit or origin)
 
-    def _label(self, view: OpenTree, marks: Marks, index: int, *, hit: bool) -> Text:
+    def _label(self, view: OpenTree, marks: TreeMarks, index: int, *, hit: bool) -> Text:
         tree, scope = view.tree, view.is_scope(index)
         text = Text(" " * (_INDENT * int(tree.depth[index])), no_wrap=True)
         if scope:
@@ -397,8 +397,8 @@ class NodeTree(VirtualTable):
         return text
 
 
-def _columns(*, overflows: bool) -> tuple[Column, ...]:
-    return Column("", 3 if overflows else 2, frozen=True), Column("", 8, elastic=1)
+def _columns(*, overflows: bool) -> tuple[TableColumn, ...]:
+    return TableColumn("", 3 if overflows else 2, frozen=True), TableColumn("", 8, elastic=1)
 
 
 _BETWEEN = " · "
@@ -427,14 +427,14 @@ class NodesPane(Pane):
         self.tree_widget = NodeTree(empty="no nodes yet", id="node-tree")
         self.table = self.tree_widget
         self.nodes: NodeTable | None = None
-        self.scopes: Tree | None = None
+        self.scopes: ScopeTree | None = None
         self._target: SpaceTarget | None = None
         self._target_known = False
         self._kept: Mask | None = None
         self.shown: Mask | None = None
         """The entries that a search or a filter keeps; None: there is neither."""
 
-    def show(self, nodes: NodeTable, tree: Tree, notes: Sequence[str], closed: Mask) -> None:
+    def show(self, nodes: NodeTable, tree: ScopeTree, notes: Sequence[str], closed: Mask) -> None:
         """Shows the nodes of a rank; marks and filters come after. See ``NodeTree.set_tree``."""
         self.nodes, self.scopes, self.shown = nodes, tree, None
         self.tree_widget.set_tree(tree, notes, closed)
@@ -479,7 +479,7 @@ class NodesPane(Pane):
         text.append("⌫ clears", theme.DIM)
         self.set_filters(text)
 
-    def mark(self, marks: Marks) -> None:
+    def mark(self, marks: TreeMarks) -> None:
         """Shows what is watched, hit, an origin."""
         if self.scopes is not None and len(marks.watch) == len(self.scopes.row):
             self.tree_widget.set_marks(marks)

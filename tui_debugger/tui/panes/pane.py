@@ -18,7 +18,7 @@ from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.tui.widgets.search import ListSearch, SearchBar
-    from tui_debugger.tui.widgets.text import Pattern
+    from tui_debugger.tui.widgets.text import SearchPattern
 
 NUMBERS = {pane: number for number, (pane, _) in enumerate(PANES, 1)}
 TITLES = dict(PANES)
@@ -147,7 +147,7 @@ class Pane(CachedColumn, can_focus=False):
         return None if self._search is None else self._search.bar
 
     @property
-    def pattern(self) -> Pattern | None:
+    def pattern(self) -> SearchPattern | None:
         """Returns what is searched for; None for nothing. A broken expression changes nothing."""
         return None if self._search is None else self._search.pattern
 

@@ -15,7 +15,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
-from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import LazyRows, TableColumn, VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.graph.stacks import SourceFile, StackIndex
@@ -172,22 +172,22 @@ def _line_of(frame: Frame) -> tuple[str, int]:
     return frame.path, 0 if frame.context else frame.line
 
 
-def _with_hits(columns: tuple[Column, ...], at: int, hits: LineHits) -> tuple[Column, ...]:
+def _with_hits(columns: tuple[TableColumn, ...], at: int, hits: LineHits) -> tuple[TableColumn, ...]:
     """Returns columns with that of the hits before one of them, where there are any."""
-    found = (Column("hits", max(hits.width, 4), searched=False),) if hits.width else ()
+    found = (TableColumn("hits", max(hits.width, 4), searched=False),) if hits.width else ()
     return (*columns[:at], *found, *columns[at:])
 
 
 _OF_THE_NODE = "of the node"
 _COLUMNS = (
-    Column("line", 6, right=True, frozen=True),
-    Column("code", 20, elastic=3),
-    Column("nodes", 5, right=True, searched=False),
+    TableColumn("line", 6, right=True, frozen=True),
+    TableColumn("code", 20, elastic=3),
+    TableColumn("nodes", 5, right=True, searched=False),
 )
 _FRAME_COLUMNS = (
-    Column("file", 16, elastic=1, frozen=True),
-    Column("line", 6, right=True, frozen=True),
-    Column("code", 16, elastic=4),
+    TableColumn("file", 16, elastic=1, frozen=True),
+    TableColumn("line", 6, right=True, frozen=True),
+    TableColumn("code", 16, elastic=4),
 )
 
 
@@ -308,7 +308,7 @@ class StackPane(Pane):
         self.set_count(_OF_THE_NODE)
         self._show_path()  # the first row of another stack is no other row for the table
 
-    def _set_columns(self, columns: tuple[Column, ...]) -> None:
+    def _set_columns(self, columns: tuple[TableColumn, ...]) -> None:
         if columns != self.table.columns:
             self.table.set_columns(columns)
 

@@ -15,27 +15,27 @@ from tui_debugger.text.tensors import round_text, shape_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
 from tui_debugger.tui.widgets.text import Cell, ScopedName
-from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import LazyRows, TableColumn, VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.model import TensorStats
     from tui_debugger.session import TensorRow
 
 
-def _columns(*, rounds: bool, overflows: bool) -> tuple[Column, ...]:
+def _columns(*, rounds: bool, overflows: bool) -> tuple[TableColumn, ...]:
     # The first frame waits for no table of statistics.
     from tui_debugger.tui.cells import statistic_columns
 
     return (
-        Column("", 2 if overflows else 1, frozen=True, searched=False),
-        Column("io", 5, frozen=True),
-        Column("slot", 6 if rounds else 4, right=True, frozen=True),
-        Column("shape", 9, elastic=1, searched=False),
-        Column("dtype", 8),
+        TableColumn("", 2 if overflows else 1, frozen=True, searched=False),
+        TableColumn("io", 5, frozen=True),
+        TableColumn("slot", 6 if rounds else 4, right=True, frozen=True),
+        TableColumn("shape", 9, elastic=1, searched=False),
+        TableColumn("dtype", 8),
         *(replace(column, searched=False) for column in statistic_columns()),
-        Column("step", 4, right=True, searched=False),
-        Column("prev", 4, searched=False),
-        Column("from", 12, elastic=2),
+        TableColumn("step", 4, right=True, searched=False),
+        TableColumn("prev", 4, searched=False),
+        TableColumn("from", 12, elastic=2),
     )
 
 

@@ -11,7 +11,7 @@ from textual.message import Message
 
 from tui_debugger.tui.actions import watchpoint_keys
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
-from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.model import Watchpoint
@@ -24,21 +24,21 @@ _READABLE = 24
 """Cells for conditions that "not judged" must leave: else it only stands below, for the row under the cursor."""
 
 
-def _columns(rows: Sequence[Sequence[Cell]], width: int) -> tuple[Column, ...]:
+def _columns(rows: Sequence[Sequence[Cell]], width: int) -> tuple[TableColumn, ...]:
     """Returns columns in which every count is whole."""
 
     def widest(column: int, title: str) -> int:
         return max([len(title), *(cell_len(str(cells[column])) for cells in rows)])
 
     columns = (
-        Column("", 1, frozen=True, searched=False),
-        Column("id", max(3, widest(1, "id")), right=True, frozen=True, searched=False),
-        Column("", 4, frozen=True),
-        Column("condition", 8, elastic=1),
-        Column("nodes", widest(_NODES, "nodes"), right=True, searched=False),
-        Column("hits", widest(_HITS, "hits"), right=True, searched=False),
+        TableColumn("", 1, frozen=True, searched=False),
+        TableColumn("id", max(3, widest(1, "id")), right=True, frozen=True, searched=False),
+        TableColumn("", 4, frozen=True),
+        TableColumn("condition", 8, elastic=1),
+        TableColumn("nodes", widest(_NODES, "nodes"), right=True, searched=False),
+        TableColumn("hits", widest(_HITS, "hits"), right=True, searched=False),
     )
-    last = Column("not judged", max(11, widest(_NOT_JUDGED, "not judged")), right=True, searched=False)
+    last = TableColumn("not judged", max(11, widest(_NOT_JUDGED, "not judged")), right=True, searched=False)
     rest = width - sum(column.width + 1 for column in (*columns, last)) + columns[3].width
     return (*columns, last) if rest >= _READABLE else columns
 

@@ -17,7 +17,7 @@ from tui_debugger.check.types import TensorRow
 from tui_debugger.model import ProgressFn, TensorKey
 from tui_debugger.stats.dtypes import DType
 from tui_debugger.stats.fields import TENSOR_COUNTS, TENSOR_MOMENTS
-from tui_debugger.stats.heat import Kind, strongest
+from tui_debugger.stats.heat import HeatCellKind, strongest
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.numbers import number, plural
 from tui_debugger.text.tensors import amount, index_text, round_text, step_text
@@ -34,14 +34,14 @@ from tui_debugger.text.values import (
     format_window,
 )
 from tui_debugger.tui.actions import MAP_HINTS, TABLE_HINTS, VALUE_ACTIONS, bindings
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Cells, Extract, file_stem
 from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.values.grid import ValueGrid
 from tui_debugger.tui.values.heat_map import HeatMap, counts_text
 from tui_debugger.tui.values.search import (
     SEARCH_KINDS,
-    Elements,
+    ElementLine,
     MapSearch,
     can_be_bad,
     elements_of,
@@ -77,7 +77,12 @@ def stats_text(row: TensorRow) -> str:
 
 LOOKED_UP = 1 << 19
 """Elements of a cell up to which it is looked up at every move which of them it shows: a millisecond."""
-_NAMES = {Kind.NAN: "NaN", Kind.POS_INF: "+Inf", Kind.NEG_INF: "-Inf", Kind.BOTH_INF: "+Inf and -Inf"}
+_NAMES = {
+    HeatCellKind.NAN: "NaN",
+    HeatCellKind.POS_INF: "+Inf",
+    HeatCellKind.NEG_INF: "-Inf",
+    HeatCellKind.BOTH_INF: "+Inf and -Inf",
+}
 
 
 def slot_of(row: TensorRow) -> str:
@@ -127,7 +132,7 @@ def cell_line(value_table: ValueTable, heat: HeatMap) -> tuple[Content, Any]:
     if size == 1:
         index = value_table.element(rows.start, columns.start)
         return element_line(index, value_table.array[index], ""), value_table.array[index]
-    kind = Kind(int(picture.kinds[place]))
+    kind = HeatCellKind(int(picture.kinds[place]))
     text, where, value = _NAMES.get(kind) or number(float(picture.values[place])), "", None
     if found is not None:
         index = value_table.element(*found)
@@ -155,7 +160,7 @@ class ElementsPane(TableOrMap):
     def compose(self) -> Iterable[Widget]:
         """Puts the bytes below the cursor's element."""
         yield from super().compose()
-        yield Line(id="bits")
+        yield PlainLine(id="bits")
 
     @property
     def value_table(self) -> ValueTable | None:
@@ -345,8 +350,8 @@ class ValuesScreen(WindowView):
 
     def body(self) -> Iterable[Widget]:
         """Lays out facts, statistics, slice, numbers or heat map, the cursor's value."""
-        yield Line(id="facts")
-        yield Line(id="stats")
+        yield PlainLine(id="facts")
+        yield PlainLine(id="stats")
         yield SliceBar(id="slice")
         yield ElementsPane(self.work)
 
@@ -396,8 +401,8 @@ class ValuesScreen(WindowView):
         heading += [f"slice {value_table.view.text}", *self.elements.lines_text()]
         return extract_of(value_table, self.grid.form, heading, self.cursor_index, key)
 
-    def _line(self, name: str) -> Line:
-        return self.query_one(f"#{name}", Line)
+    def _line(self, name: str) -> PlainLine:
+        return self.query_one(f"#{name}", PlainLine)
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -554,7 +559,7 @@ class ValuesScreen(WindowView):
             nothing = "no finite value in this tensor"
             self.find(lambda progress: find_extreme(array, largest, progress=progress), array.size, nothing)
 
-    def elements_shown(self) -> Elements | None:
+    def elements_shown(self) -> ElementLine | None:
         """See ``WindowView``."""
         array = self._array
         return None if array is None or family(array.dtype) is Family.OTHER else elements_of(array)

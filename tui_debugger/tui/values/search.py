@@ -19,7 +19,7 @@ from tui_debugger.arrays import Array
 from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.stats.compare_pairs import Pairs
 from tui_debugger.stats.dtypes import DType
-from tui_debugger.stats.heat import Kind, Window, next_bad
+from tui_debugger.stats.heat import HeatCellKind, HeatWindow, next_bad
 from tui_debugger.stats.kernel import elements as kernel_elements
 from tui_debugger.stats.kernel import is_known
 from tui_debugger.text.heat_map import HeatTable, Zoom
@@ -32,7 +32,7 @@ BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundElement:
     """The place where something was found.
 
     Attributes:
@@ -57,7 +57,7 @@ _KINDS: Final[Mapping[Bad, int]] = {
 """The kinds of elements that the kernel finds."""
 
 
-class Elements(Protocol):
+class ElementLine(Protocol):
     """The elements of a tensor as one line, with the way back to full indices."""
 
     @property
@@ -123,7 +123,7 @@ def _spans(start: int, stop: int, direction: int) -> Iterator[tuple[int, int]]:
 
 def find_bad(
     array: Array, origin: Index, direction: int, *, bad: Bad = not_finite, progress: ProgressFn = no_progress
-) -> Found | None:
+) -> FoundElement | None:
     """Returns the next (or previous) NaN or Inf after ``origin`` in memory order; wraps around once.
 
     Args:
@@ -149,8 +149,8 @@ def find_bad(
 
 
 def find_element(
-    elements: Elements, origin: Index, direction: int, test: Bad, *, progress: ProgressFn = no_progress
-) -> Found | None:
+    elements: ElementLine, origin: Index, direction: int, test: Bad, *, progress: ProgressFn = no_progress
+) -> FoundElement | None:
     """Returns the next (or previous) element after ``origin`` that passes a test; wraps around once.
 
     Args:
@@ -170,8 +170,8 @@ def find_element(
 
 
 def _find(
-    elements: Elements, origin: Index, direction: int, place: Callable[[Array], int | None], progress: ProgressFn
-) -> Found | None:
+    elements: ElementLine, origin: Index, direction: int, place: Callable[[Array], int | None], progress: ProgressFn
+) -> FoundElement | None:
     """See ``find_element``; ``place`` returns which element of a block it is, None for none."""
     here = elements.position(origin)
     ahead, behind = (here + 1, elements.size), (0, here + 1)
@@ -183,12 +183,12 @@ def _find(
             progress(Progress(looked, elements.size))
             found = place(elements.read(low, high))
             if found is not None:
-                return Found(elements.index(low + found), bool(wrapped))
+                return FoundElement(elements.index(low + found), bool(wrapped))
             looked += high - low
     return None
 
 
-def elements_of(array: Array) -> Elements:
+def elements_of(array: Array) -> ElementLine:
     """Returns the elements of an array, in memory order."""
     return _Flat(array)
 
@@ -211,15 +211,15 @@ class DifferenceElements:
         return self.pairs.count
 
     def read(self, start: int, stop: int) -> Array:
-        """See ``Elements``."""
+        """See ``ElementLine``."""
         return self.difference(*self.pairs.elements(start, stop))
 
     def index(self, position: int) -> Index:
-        """See ``Elements``."""
+        """See ``ElementLine``."""
         return self.pairs.index(position)
 
     def position(self, index: Index) -> int:
-        """See ``Elements``."""
+        """See ``ElementLine``."""
         return self.pairs.position(index)
 
 
@@ -359,7 +359,7 @@ def _magnitude(block: Array, *, absolute: bool) -> Array:
     return np.asarray(np.abs(block.astype(np.int64) if block.dtype.kind == "i" else block))
 
 
-def find_extreme(array: Array, largest: bool, *, progress: ProgressFn = no_progress) -> Found | None:
+def find_extreme(array: Array, largest: bool, *, progress: ProgressFn = no_progress) -> FoundElement | None:
     """Returns the first largest (or smallest) finite element in memory order; complex numbers by magnitude.
 
     Returns:
@@ -377,7 +377,7 @@ def find_extreme(array: Array, largest: bool, *, progress: ProgressFn = no_progr
             value, offset = candidate
             if best is None or (value > best[0] if largest else value < best[0]):
                 best = (value, low + offset)
-    return None if best is None else Found(flat.index(best[1]))
+    return None if best is None else FoundElement(flat.index(best[1]))
 
 
 def _block_extreme(block: Array, largest: bool) -> tuple[Any, int] | None:
@@ -391,7 +391,7 @@ def _block_extreme(block: Array, largest: bool) -> tuple[Any, int] | None:
     return block[offset], offset
 
 
-_INF: Final = frozenset({Kind.POS_INF, Kind.NEG_INF})
+_INF: Final = frozenset({HeatCellKind.POS_INF, HeatCellKind.NEG_INF})
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,12 +406,12 @@ class SearchKind:
 
     name: str
     bad: Bad
-    kinds: frozenset[Kind]
+    kinds: frozenset[HeatCellKind]
 
 
 SEARCH_KINDS: Final[Mapping[str, SearchKind]] = {
-    "": SearchKind("NaN or Inf", not_finite, _INF | {Kind.NAN}),
-    "NaN": SearchKind("NaN", np.isnan, frozenset({Kind.NAN})),
+    "": SearchKind("NaN or Inf", not_finite, _INF | {HeatCellKind.NAN}),
+    "NaN": SearchKind("NaN", np.isnan, frozenset({HeatCellKind.NAN})),
     "Inf": SearchKind("Inf", np.isinf, _INF),
 }
 
@@ -432,7 +432,7 @@ class MapSearch:
 
     def next_bad(
         self, element: tuple[int, int], direction: int, query: SearchKind, progress: ProgressFn = no_progress
-    ) -> Found | None:
+    ) -> FoundElement | None:
         """Looks in the cells after (or before) that of an element; then in the rest of the tensor.
 
         Args:
@@ -442,7 +442,7 @@ class MapSearch:
             progress: may raise to stop.
         """
         rows, columns = self.table.shape
-        window = Window(range(0, rows, self.zoom.rows), range(0, columns, self.zoom.columns))
+        window = HeatWindow(range(0, rows, self.zoom.rows), range(0, columns, self.zoom.columns))
         here = window.place(*element) or (0, 0)
         place = self._next(window, here, direction, query, progress)
         if place is not None:
@@ -457,15 +457,15 @@ class MapSearch:
         return self._found(window, place, query, wrapped=True) if place is not None else None
 
     def _next(
-        self, window: Window, after: tuple[int, int], direction: int, query: SearchKind, progress: ProgressFn
+        self, window: HeatWindow, after: tuple[int, int], direction: int, query: SearchKind, progress: ProgressFn
     ) -> tuple[int, int] | None:
         return next_bad(self.table.read, window, after, direction, kinds=query.kinds, progress=progress)
 
-    def _found(self, window: Window, place: tuple[int, int], query: SearchKind, *, wrapped: bool) -> Found:
+    def _found(self, window: HeatWindow, place: tuple[int, int], query: SearchKind, *, wrapped: bool) -> FoundElement:
         """Returns the first such element of a cell."""
         rows, columns = window.cell(*place)
         part = self.table.read(slice(rows.start, rows.stop), slice(columns.start, columns.stop))
         last = tuple(size - 1 for size in part.shape)
         inside = find_bad(part, last, 1, bad=query.bad)
         row, column = inside.index if inside is not None else (0, 0)
-        return Found(self.value_table.element(rows.start + row, columns.start + column), wrapped)
+        return FoundElement(self.value_table.element(rows.start + row, columns.start + column), wrapped)

@@ -20,11 +20,18 @@ from tui_debugger.stats.dtypes import DType
 from tui_debugger.text.clean import clean
 from tui_debugger.text.heat_map import heat_table_of, is_drawable
 from tui_debugger.text.values import Index, Slice, ValueTable, default_slice, parse_slice
-from tui_debugger.tui.dialogs.modal import Field, Line
+from tui_debugger.tui.dialogs.modal import InputLine, PlainLine
 from tui_debugger.tui.theme import GREY
 from tui_debugger.tui.values.grid import ValueGrid
 from tui_debugger.tui.values.heat_map import HeatMap, Work, legend_of
-from tui_debugger.tui.values.search import EXAMPLES, BadSearchError, ElementQuery, Elements, Found, find_element
+from tui_debugger.tui.values.search import (
+    EXAMPLES,
+    BadSearchError,
+    ElementLine,
+    ElementQuery,
+    FoundElement,
+    find_element,
+)
 from tui_debugger.tui.views.view import ValuesView
 
 if TYPE_CHECKING:
@@ -74,10 +81,10 @@ class SliceBar(Vertical):
         self._dimension = 0
         self._note = ""
 
-    def compose(self) -> Iterable[Line | Field]:
+    def compose(self) -> Iterable[PlainLine | InputLine]:
         """Lays out the line, or the input in its place."""
-        yield Line(id="slice-line")
-        yield Field(id="slice-edit")
+        yield PlainLine(id="slice-line")
+        yield InputLine(id="slice-edit")
 
     @property
     def editing(self) -> bool:
@@ -177,13 +184,13 @@ class SliceBar(Vertical):
         if not aside and chosen >= 0:
             aside = f"[ ] moves dimension {chosen} (0 to {self._shape[chosen] - 1})"
         parts.append((f"   {clean(aside)}", "bold" if self._note else GREY))
-        self.query_one("#slice-line", Line).show(Content.assemble(*parts))
+        self.query_one("#slice-line", PlainLine).show(Content.assemble(*parts))
 
     # -- editing -----------------------------------------------------------------------------------
 
     def edit(self) -> None:
         """Shows the field."""
-        edit = self.query_one(Field)
+        edit = self.query_one(InputLine)
         edit.value = self.view.text if self.view else default_slice(self._shape)
         self.add_class("-editing")
         edit.focus()
@@ -233,8 +240,8 @@ class TableOrMap(Vertical):
         """Lays out table or map, legend of the map, the cursor's element."""
         yield ValueGrid(id="grid")
         yield HeatMap(self._work, id="map")
-        yield Line(id="legend")
-        yield Line(id="cell")
+        yield PlainLine(id="legend")
+        yield PlainLine(id="cell")
 
     @property
     def grid(self) -> ValueGrid:
@@ -364,9 +371,9 @@ class TableOrMap(Vertical):
         self.grid.set_format(self.grid.form.finer(by))
         return f"{self.grid.form.precision} digits"
 
-    def line(self, name: str) -> Line:
+    def line(self, name: str) -> PlainLine:
         """Returns one of the lines below."""
-        return self.query_one(f"#{name}", Line)
+        return self.query_one(f"#{name}", PlainLine)
 
 
 class WindowView(ValuesView):
@@ -381,7 +388,7 @@ class WindowView(ValuesView):
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         super().__init__(host, about)
         self.element_query: ElementQuery | None = None
-        self._search_box: Field | None = None
+        self._search_box: InputLine | None = None
         self._place_before: tuple[str, Index | None] = ("", None)
 
     @property
@@ -401,7 +408,7 @@ class WindowView(ValuesView):
 
     # -- what a view of values overrides to be searched ---------------------------------------------
 
-    def elements_shown(self) -> Elements | None:
+    def elements_shown(self) -> ElementLine | None:
         """Returns what a search looks through: what the cells show; None while there is nothing."""
         return None
 
@@ -418,7 +425,7 @@ class WindowView(ValuesView):
 
     def action_search(self) -> None:
         """Asks what to look for; in a list beside the values its own search opens."""
-        if self.focused is not None and not isinstance(self.focused, (ValueGrid, HeatMap, Field)):
+        if self.focused is not None and not isinstance(self.focused, (ValueGrid, HeatMap, InputLine)):
             super().action_search()
             return
         elements = self.elements_shown()
@@ -426,7 +433,7 @@ class WindowView(ValuesView):
             self.say("there are no values to search", note=True)
             return
         if self._search_box is None:
-            self._search_box = Field(placeholder=EXAMPLES, id="element-query")
+            self._search_box = InputLine(placeholder=EXAMPLES, id="element-query")
             self.query_one("#box").mount(self._search_box, before="#message")
         self._search_box.value = ""
         self._search_box.display = True
@@ -474,10 +481,10 @@ class WindowView(ValuesView):
             f"no element is {query.text}",
         )
 
-    def find(self, search: Callable[[ProgressFn], Found | None], size: int, nothing: str) -> None:
+    def find(self, search: Callable[[ProgressFn], FoundElement | None], size: int, nothing: str) -> None:
         """Goes to what a search finds: at once in a small tensor, else beside the event loop, where Esc stops it."""
 
-        def done(found: Found | None) -> None:
+        def done(found: FoundElement | None) -> None:
             if found is None:
                 self.say(nothing, note=True)
                 return

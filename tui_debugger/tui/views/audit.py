@@ -12,8 +12,8 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from tui_debugger.diagnose.audit import (
+    AuditFinding,
     AuditReport,
-    Finding,
     check_text,
     coverage_cells,
     coverage_text,
@@ -26,30 +26,30 @@ from tui_debugger.model import ProgressFn
 from tui_debugger.session.auditing import audit_session
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, bindings, view_action
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges, ViewHost
-from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 
-FINDINGS: tuple[Column, ...] = (
-    Column("step", 5, right=True),
-    Column("rank", 4, right=True),
-    Column("kind", 10, elastic=1),
-    Column("r", 9, right=True),
-    Column("expected", 12, right=True),
-    Column("found", 12, right=True),
-    Column("node", 12, elastic=4),
+FINDINGS: tuple[TableColumn, ...] = (
+    TableColumn("step", 5, right=True),
+    TableColumn("rank", 4, right=True),
+    TableColumn("kind", 10, elastic=1),
+    TableColumn("r", 9, right=True),
+    TableColumn("expected", 12, right=True),
+    TableColumn("found", 12, right=True),
+    TableColumn("node", 12, elastic=4),
 )
 _SHOWN = (0, 1, 2, 3, 5, 6, 8)
 """The cells of a finding that the list has; the others are said of the one under the cursor."""
-COVERAGE: tuple[Column, ...] = (
-    Column("operator", 16, elastic=1),
-    Column("checked", 8, right=True),
-    Column("wrong", 6, right=True),
-    Column("largest r", 9, right=True),
-    Column("not checked", 11, right=True),
-    Column("why", 12, elastic=4),
+COVERAGE: tuple[TableColumn, ...] = (
+    TableColumn("operator", 16, elastic=1),
+    TableColumn("checked", 8, right=True),
+    TableColumn("wrong", 6, right=True),
+    TableColumn("largest r", 9, right=True),
+    TableColumn("not checked", 11, right=True),
+    TableColumn("why", 12, elastic=4),
 )
 _GROUP = "Audit"
 OWN: tuple[Action, ...] = (
@@ -86,16 +86,16 @@ class AuditView(View):
         super().__init__(host, about)
         self.report: AuditReport | None = None
         self.kind = ""
-        self._findings: tuple[Finding, ...] = ()
+        self._findings: tuple[AuditFinding, ...] = ()
 
     def body(self) -> Iterable[Widget]:
         """Lays out the node that was under the cursor, the answer, findings and coverage."""
-        yield Line(id="here")
-        yield Line(id="answer")
+        yield PlainLine(id="here")
+        yield PlainLine(id="answer")
         yield VirtualTable(FINDINGS, empty="", id="findings")
-        yield Line(id="finding")
+        yield PlainLine(id="finding")
         yield VirtualTable(COVERAGE, empty="", id="coverage")
-        yield Line(id="covered")
+        yield PlainLine(id="covered")
 
     @property
     def findings(self) -> VirtualTable:
@@ -141,7 +141,7 @@ class AuditView(View):
     # -- showing -----------------------------------------------------------------------------------
 
     def _line(self, name: str, text: str) -> None:
-        self.query_one(f"#{name}", Line).show(text)
+        self.query_one(f"#{name}", PlainLine).show(text)
 
     def _show(self, report: AuditReport) -> None:
         self.report = report
@@ -173,7 +173,7 @@ class AuditView(View):
         self._line("finding", "" if finding is None else f"{finding.fault.value}: {finding.text}")
 
     @property
-    def finding(self) -> Finding | None:
+    def finding(self) -> AuditFinding | None:
         """The finding under the cursor."""
         row = self.findings.cursor_row
         return self._findings[row] if 0 <= row < len(self._findings) else None

@@ -21,8 +21,8 @@ from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.graph.search import NodeQuery, match
 from tui_debugger.model import TensorKey
 from tui_debugger.session.naming import find_in, split_slot
-from tui_debugger.stats.compare import Differences, Entry
-from tui_debugger.stats.compare_pairs import EXACT, Fit, Tolerance
+from tui_debugger.stats.compare import Differences, DifferingElement
+from tui_debugger.stats.compare_pairs import EXACT, Boundary, Fit
 from tui_debugger.stats.dtypes import DType
 from tui_debugger.text import differences as words
 from tui_debugger.text.clean import clean, clean_lines
@@ -40,11 +40,11 @@ from tui_debugger.text.tensors import (
 )
 from tui_debugger.text.values import Index, exact_text
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, digits, fine, moves, searching, slicing, view_action
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen, ConfirmScreen, PathPrompt, TextPrompt, path_check, typed_path
 from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.theme import BLUE, GREY, HIT_GLYPH, ORANGE, UNCERTAIN_GLYPH
-from tui_debugger.tui.values.search import DifferenceElements, Elements, elements_of
+from tui_debugger.tui.values.search import DifferenceElements, ElementLine, elements_of
 from tui_debugger.tui.values.window import TableOrMap, WindowView
 from tui_debugger.tui.views.compare_panes import (
     TITLES,
@@ -85,7 +85,7 @@ COMPARE_ACTIONS: tuple[Action, ...] = (
     _action("show('HERE')", "This tensor", "3", "The values of this tensor."),
     _action("show('THERE')", "The other one", "4", "The values of the other tensor."),
     _action("heat", "Heat map", "t", "The difference as a heat map, and back to numbers."),
-    _action("tolerance", "Tolerance", "T", "Relative and absolute tolerance, or percent of the greatest difference."),
+    _action("tolerance", "Boundary", "T", "Relative and absolute tolerance, or percent of the greatest difference."),
     _action("slide(1)", "Allow more", "a", "A higher percentage of the greatest difference counts as equal."),
     _action("slide(-1)", "Allow less", "A", "A lower percentage of the greatest difference counts as equal."),
     _action("measure", "Order", "u", "Lists the largest differences by absolute error, relative error, or ULP."),
@@ -160,7 +160,7 @@ MOST_NODES: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class ReferenceOption:
     """A line of the list."""
 
     text: str
@@ -206,23 +206,23 @@ class Chooser:
         current = next((i for i, option in enumerate(options) if option.current), None)
         self._view.app.push_screen(ChoiceScreen("Compare with", [option.text for option in options], current), chosen)
 
-    def _options(self, key: TensorKey, other: ComparedTensor | None) -> list[Option]:
+    def _options(self, key: TensorKey, other: ComparedTensor | None) -> list[ReferenceOption]:
         session = self._comparer.session
         now = other if other is not None and other.key is not None and not other.path else None
         base = now.key if now is not None and now.key is not None else key
         found = [
-            Option("another tensor, by name …", lambda: self._ask_name(key)),
-            Option("a .npy file …", self._ask_file),
-            Option("another run …", lambda: self._ask_run(key)),
+            ReferenceOption("another tensor, by name …", lambda: self._ask_name(key)),
+            ReferenceOption("a .npy file …", self._ask_file),
+            ReferenceOption("another run …", lambda: self._ask_run(key)),
         ]
         for step in session.steps(base.rank):
             side = ComparedTensor(base.at_step(step))
             if side.key != key:
-                found.append(Option(f"step {step_text(step)}", self._take(side), side == other))
+                found.append(ReferenceOption(f"step {step_text(step)}", self._take(side), side == other))
         for rank in session.ranks():
             side = ComparedTensor(replace(base, rank=rank))
             if rank != base.rank and side.key != key:
-                found.append(Option(f"rank {rank}", self._take(side), side == other))
+                found.append(ReferenceOption(f"rank {rank}", self._take(side), side == other))
         return found
 
     def _take(self, side: ComparedTensor) -> Callable[[], None]:
@@ -327,7 +327,7 @@ def extract_of(
     stem: str,
     head: Sequence[str],
     found: Differences | None,
-    entries: Sequence[Entry],
+    entries: Sequence[DifferingElement],
     *,
     one: tuple[str, str] | None,
     window: Callable[[], Array | None],
@@ -368,7 +368,7 @@ def extract_of(
     )
 
 
-def _row(entry: Entry) -> tuple[object, ...]:
+def _row(entry: DifferingElement) -> tuple[object, ...]:
     relative = "" if entry.relative is None else entry.relative
     apart = "" if entry.ulp is None else entry.ulp
     numbers = (exact_text(value) for value in (entry.here, entry.there, entry.difference))
@@ -420,8 +420,8 @@ class CompareView(WindowView):
 
     def body(self) -> Iterable[Widget]:
         """Lays out both names, the result, the table and the list."""
-        yield Line(id="sides")
-        yield Line(id="answer")
+        yield PlainLine(id="sides")
+        yield PlainLine(id="answer")
         with Horizontal(id="main"):
             yield CompareTable(self._work_of_heat)
             yield LargestPane()
@@ -561,8 +561,8 @@ class CompareView(WindowView):
     # -- the head ----------------------------------------------------------------------------------
 
     def _draw_head(self) -> None:
-        self.query_one("#sides", Line).show(sides(self.about.key, self.other, self.couple, working=self.working))
-        line = self.query_one("#answer", Line)
+        self.query_one("#sides", PlainLine).show(sides(self.about.key, self.other, self.couple, working=self.working))
+        line = self.query_one("#answer", PlainLine)
         if self.found is not None:
             line.show(answer(self.found, self.hint, max(40, self.size.width - 4)))
         else:
@@ -624,7 +624,7 @@ class CompareView(WindowView):
 
         def given(text: str | None) -> None:
             tolerance = parse_tolerance(text) if text is not None else None
-            if isinstance(tolerance, Tolerance):
+            if isinstance(tolerance, Boundary):
                 self._tolerate(tolerance)
 
         def check(text: str) -> str | None:
@@ -632,7 +632,7 @@ class CompareView(WindowView):
             return parsed if isinstance(parsed, str) else None
 
         note = "rtol=1e-5 atol=1e-8, or 5% of the greatest difference, or exact"
-        self.app.push_screen(TextPrompt("Tolerance", format_tolerance(self.tolerance), check, note=note), given)
+        self.app.push_screen(TextPrompt("Boundary", format_tolerance(self.tolerance), check, note=note), given)
 
     def action_slide(self, by: int) -> None:
         """The slider one notch further."""
@@ -641,7 +641,7 @@ class CompareView(WindowView):
         if notches:
             self._tolerate(replace(self.tolerance, percent=notches[0] if by > 0 else notches[-1]))
 
-    def _tolerate(self, tolerance: Tolerance) -> None:
+    def _tolerate(self, tolerance: Boundary) -> None:
         self.tolerance = tolerance
         couple, found = self.couple, self.found
         if couple is None:
@@ -685,7 +685,7 @@ class CompareView(WindowView):
             self.table.go_to(index)
             self.table.front.focus()
 
-    def elements_shown(self) -> Elements | None:
+    def elements_shown(self) -> ElementLine | None:
         """Returns the elements of the tensor whose values are shown; else those of the difference."""
         couple, shown = self.couple, self.table.shown
         if couple is None:
@@ -747,6 +747,6 @@ class CompareView(WindowView):
             return None
         entries = self.largest.measure.entries(self.found) if self.found is not None else ()
         one = self.table.cell_parts(exact=True)
-        head = [str(self.query_one(name, Line).content) for name in ("#sides", "#answer")]
+        head = [str(self.query_one(name, PlainLine).content) for name in ("#sides", "#answer")]
         stem = file_stem(self.about.key, "compare")
         return extract_of(stem, head, self.found, entries, one=one, window=self.table.window)

@@ -18,18 +18,18 @@ from textual.widget import Widget
 
 from tui_debugger.arrays import Array
 from tui_debugger.diagnose.compare import Couple
-from tui_debugger.stats.compare import Differences, Entry, entry_at
-from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance, difference, outside_mask
+from tui_debugger.stats.compare import Differences, DifferingElement, entry_at
+from tui_debugger.stats.compare_pairs import EXACT, Boundary, Pairs, difference, outside_mask
 from tui_debugger.text.differences import element_text, stats_lines
 from tui_debugger.text.numbers import NONE, number
 from tui_debugger.text.tensors import index_text
 from tui_debugger.text.values import CellKind, Index, NumberFormat, Slice, Texts, ValueTable, exact_text, format_window
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.theme import DOUBT, FINDING, GREY
 from tui_debugger.tui.values.heat_map import Work
 from tui_debugger.tui.values.window import SliceBar, TableOrMap
 from tui_debugger.tui.widgets.text import Cell
-from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import TableColumn, VirtualTable
 
 MARK = "!"
 """Stands behind a difference that is not allowed: colour is never the only sign."""
@@ -48,7 +48,7 @@ class CellContent(Enum):
 class ComparisonRule:
     """The differences that are allowed: a tolerance with its boundary for the whole tensor."""
 
-    tolerance: Tolerance = EXACT
+    tolerance: Boundary = EXACT
     boundary: float = 0.0
 
     def settled(self, here: Array, there: Array) -> Array:
@@ -334,7 +334,7 @@ class Measure(Enum):
         members = list(Measure)
         return members[(members.index(self) + 1) % len(members)]
 
-    def entries(self, found: Differences) -> tuple[Entry, ...]:
+    def entries(self, found: Differences) -> tuple[DifferingElement, ...]:
         """Returns the largest ones."""
         return {Measure.ABS: found.by_abs, Measure.REL: found.by_rel, Measure.ULP: found.by_ulp}[self]
 
@@ -342,7 +342,7 @@ class Measure(Enum):
 TITLES = ("index", "here", "there", "difference", "relative", "ULP")
 
 
-def entry_cells(entry: Entry) -> tuple[str, ...]:
+def entry_cells(entry: DifferingElement) -> tuple[str, ...]:
     """Returns a line of the list."""
     here, there = (exact_text(value) for value in (entry.here, entry.there))
     apart = NONE if entry.ulp is None else number(entry.ulp)
@@ -359,7 +359,7 @@ def _short(value: object) -> str:
 class EntryRows:
     """The largest differences as rows of a table."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[DifferingElement]
 
     @property
     def row_count(self) -> int:
@@ -404,8 +404,8 @@ class LargestPane(Vertical):
 
     def compose(self) -> Iterable[Widget]:
         """Lays out its parts from top to bottom."""
-        yield Line(id="numbers")
-        yield Line(id="list-title")
+        yield PlainLine(id="numbers")
+        yield PlainLine(id="list-title")
         yield VirtualTable(empty="no element differs", id="list")
 
     @property
@@ -416,10 +416,10 @@ class LargestPane(Vertical):
     def show(self, found: Differences | None) -> None:
         """Other numbers; None while they are worked out."""
         self._found = found
-        numbers = self.query_one("#numbers", Line)
+        numbers = self.query_one("#numbers", PlainLine)
         if found is None:
             numbers.show("")
-            self.query_one("#list-title", Line).show("")
+            self.query_one("#list-title", PlainLine).show("")
             self.table.set_empty("not compared yet")
             self.table.set_rows(EntryRows(()), keep=False)
             return
@@ -438,18 +438,20 @@ class LargestPane(Vertical):
             return
         entries = self.measure.entries(found)
         title = f"Largest {len(entries)} by {self.measure.value}" if entries else f"By {self.measure.value}"
-        self.query_one("#list-title", Line).show(Content.assemble((title, "bold"), ("   u changes the order", GREY)))
+        self.query_one("#list-title", PlainLine).show(
+            Content.assemble((title, "bold"), ("   u changes the order", GREY))
+        )
         empty = found.no_ulps if self.measure is Measure.ULP and found.no_ulps else "no element differs"
         self.table.set_empty(empty)
         self.table.set_columns(_columns(entries))
         self.table.set_rows(EntryRows(entries), keep=False)
 
 
-def _columns(entries: Sequence[Entry]) -> tuple[Column, ...]:
+def _columns(entries: Sequence[DifferingElement]) -> tuple[TableColumn, ...]:
     """Returns columns as wide as their cells."""
     cells = [entry_cells(entry) for entry in entries]
     widths = [max([len(title), *(len(line[i]) for line in cells)]) for i, title in enumerate(TITLES)]
     return tuple(
-        Column(title, width, right=i > 0, frozen=i == 0)
+        TableColumn(title, width, right=i > 0, frozen=i == 0)
         for i, (title, width) in enumerate(zip(TITLES, widths, strict=True))
     )

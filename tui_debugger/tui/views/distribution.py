@@ -19,8 +19,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui_debugger.diagnose.distribution import (
-    Bars,
     BinOptions,
+    HistogramBars,
     Histograms,
     TensorDistribution,
     histograms_of,
@@ -49,7 +49,7 @@ from tui_debugger.text.plot import labels
 from tui_debugger.text.tensors import BARS, run_text, shape_text, slot_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.theme import ORANGE
 from tui_debugger.tui.views.registry import ViewTarget
@@ -153,11 +153,11 @@ GUTTER = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class HistogramLayer:
     """A histogram and what it is of."""
 
     title: str
-    bars: Bars
+    bars: HistogramBars
 
 
 class Chart(PaintedLines, can_focus=True):
@@ -170,7 +170,7 @@ class Chart(PaintedLines, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id)
-        self._layers: tuple[Layer, ...] = ()
+        self._layers: tuple[HistogramLayer, ...] = ()
         self._log_counts = False
         self._text = ""
         self._lines: list[Strip] = []
@@ -178,7 +178,7 @@ class Chart(PaintedLines, can_focus=True):
 
     # -- what it shows ---------------------------------------------------------------------------
 
-    def show(self, layers: Sequence[Layer], *, log_counts: bool, cursor: int) -> None:
+    def show(self, layers: Sequence[HistogramLayer], *, log_counts: bool, cursor: int) -> None:
         """Replaces everything; all layers have the same bins."""
         self._layers, self._log_counts, self._text = tuple(layers), log_counts, ""
         self.cursor = max(0, min(cursor, self.bins - 1))
@@ -369,7 +369,7 @@ _RECORDED = "Only statistics of this tensor are known, not its values:\nno perce
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class _HistogramRequest:
     """The histogram that is shown, or asked for.
 
     Attributes:
@@ -407,7 +407,7 @@ class DistributionView(ValuesView):
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         super().__init__(host, about)
-        self._shown = self._wanted = _Request(about)
+        self._shown = self._wanted = _HistogramRequest(about)
         self._known: dict[TensorKey, TensorDistribution] = {}
         self._histograms: Histograms | None = None
         self._room = 0
@@ -415,12 +415,12 @@ class DistributionView(ValuesView):
 
     def body(self) -> Iterable[Widget]:
         """Lays out facts, numbers, bars, the cursor's bin."""
-        yield Line(id="facts")
+        yield PlainLine(id="facts")
         for name in _NUMBERS:
-            yield Line(id=name, classes="-empty")
-        yield Line(id="mode")
+            yield PlainLine(id=name, classes="-empty")
+        yield PlainLine(id="mode")
         yield Chart(id="chart")
-        yield Line(id="bin")
+        yield PlainLine(id="bin")
 
     def on_mount(self) -> None:
         """Starts reading."""
@@ -439,8 +439,8 @@ class DistributionView(ValuesView):
     def _chart(self) -> Chart:
         return self.query_one(Chart)
 
-    def _line(self, name: str) -> Line:
-        return self.query_one(f"#{name}", Line)
+    def _line(self, name: str) -> PlainLine:
+        return self.query_one(f"#{name}", PlainLine)
 
     def _show_heading(self) -> None:
         key = self.about.key
@@ -453,7 +453,7 @@ class DistributionView(ValuesView):
         return max(self.app.size.width - 2 - GUTTER, 8)
 
     @property
-    def _now(self) -> _Request:
+    def _now(self) -> _HistogramRequest:
         """The request that the next key starts from: the one on its way, so that no key is lost, else what is shown."""
         return self._wanted if self.working else self._shown
 
@@ -461,7 +461,7 @@ class DistributionView(ValuesView):
         """Counts everything anew; zoom and cursor stay."""
         self._update(anew=True)
 
-    def _update(self, wanted: _Request | None = None, *, anew: bool = False) -> None:
+    def _update(self, wanted: _HistogramRequest | None = None, *, anew: bool = False) -> None:
         """Works out what is to be shown and shows it; what was shown stays when that is stopped."""
         wanted = self._wanted = wanted or self._now
         about, previous, session = wanted.about, wanted.previous, self.host.session
@@ -535,7 +535,7 @@ class DistributionView(ValuesView):
             return
         at = self._chart.cursor if cursor is None else _bin_of(found.bars[0], cursor)
         layers = [
-            Layer(f"{_run(distribution)}{_amount(bars, distribution)}", bars)
+            HistogramLayer(f"{_run(distribution)}{_amount(bars, distribution)}", bars)
             for distribution, bars in zip(found.distributions, found.bars, strict=True)
         ]
         self._chart.show(layers, log_counts=self._shown.log_counts, cursor=at)
@@ -714,7 +714,7 @@ def _tensors(session: Session, about: ViewTarget, previous: bool) -> list[Tensor
     return [] if before is None else [about.key, before]
 
 
-def _bin_of(bars: Bars, value: float) -> int:
+def _bin_of(bars: HistogramBars, value: float) -> int:
     """Returns the bin nearest to a value."""
     return next((i for i, each in enumerate(bars.bins) if value <= each.high), len(bars.bins) - 1)
 
@@ -731,7 +731,7 @@ def _run(distribution: TensorDistribution) -> str:
     return f"step {run_text(key)}"
 
 
-def _amount(bars: Bars, distribution: TensorDistribution) -> str:
+def _amount(bars: HistogramBars, distribution: TensorDistribution) -> str:
     """Returns how much of the tensor the bars show, where that is not all of it."""
     shown, stats = sum(bars.counts), distribution.stats
     return f": {shown:,} of {stats.count:,}" if stats is not None and shown != stats.count else ""

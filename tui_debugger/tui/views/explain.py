@@ -12,7 +12,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from tui_debugger.diagnose.explain.explain import explain
-from tui_debugger.diagnose.explain.guidance import Advice, Guidance, Kind, Line, lines
+from tui_debugger.diagnose.explain.guidance import Advice, Guidance, GuidanceLine, LineKind, lines
 from tui_debugger.model import Hit, TensorKey
 from tui_debugger.text.phrases import tail
 from tui_debugger.text.tensors import slot_text, step_text
@@ -22,19 +22,19 @@ from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.views.registry import VIEW_BY_ID, ViewTarget
 from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges, ViewHost
 from tui_debugger.tui.widgets.text import shorten
-from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 
-STYLES: dict[Kind, Style] = {
-    Kind.NAME: theme.STRONG,
-    Kind.TENSOR: theme.DIM,
-    Kind.TITLE: theme.STRONG,
-    Kind.FOUND: theme.FINDING,
-    Kind.HEADING: theme.HEADING,
-    Kind.LIKELY: theme.FINDING,
-    Kind.UNKNOWN: theme.DOUBT,
-    Kind.RULED_OUT: theme.DIM,
-    Kind.ADVICE: theme.WATCHED,
-    Kind.MISSING: theme.DOUBT,
+STYLES: dict[LineKind, Style] = {
+    LineKind.NAME: theme.STRONG,
+    LineKind.TENSOR: theme.DIM,
+    LineKind.TITLE: theme.STRONG,
+    LineKind.FOUND: theme.FINDING,
+    LineKind.HEADING: theme.HEADING,
+    LineKind.LIKELY: theme.FINDING,
+    LineKind.UNKNOWN: theme.DOUBT,
+    LineKind.RULED_OUT: theme.DIM,
+    LineKind.ADVICE: theme.WATCHED,
+    LineKind.MISSING: theme.DOUBT,
 }
 WIDEST = 120
 """Cells after which text is hard to read."""
@@ -64,14 +64,14 @@ class ExplainView(View):
             f"Explain  step {step_text(key.step)}  rank {key.rank}{self.graph_words(key)}  {node}:{slot_text(key)}"
         )
         self.guidance: Guidance | None = None
-        self._lines: list[Line] = []
+        self._lines: list[GuidanceLine] = []
         self._advice: dict[int, Advice] = {}
         self._width = -1
         self._results = SeenResults(host.session)
 
     def body(self) -> Iterable[Widget]:
         """Lays out the text, a row per line."""
-        yield VirtualTable((Column("", 10, elastic=1),), header=False, empty="", id="explanation")
+        yield VirtualTable((TableColumn("", 10, elastic=1),), header=False, empty="", id="explanation")
 
     def on_mount(self) -> None:
         """Starts to look."""
@@ -120,14 +120,14 @@ class ExplainView(View):
         table.set_rows(ListRows(rows, keys))
 
     @staticmethod
-    def _shown(line: Line) -> Line:
+    def _shown(line: GuidanceLine) -> GuidanceLine:
         """Returns a line with the key that does what it advises."""
         advice = line.advice
         if advice is None or not advice.view:
             return line
         view = VIEW_BY_ID.get(advice.view)
         key = view.key if view is not None and advice.about is None else "↵"
-        return Line(line.kind, f"{key} {line.text}", line.indent, line.hang, advice)
+        return GuidanceLine(line.kind, f"{key} {line.text}", line.indent, line.hang, advice)
 
     # -- following advice --------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from tui_debugger.stats.health import WORTH_A_LOOK
 from tui_debugger.text.health import legend_text
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui.actions import Action, bindings
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.heat_map import GridRows, HeatGrid, HeatMapView, map_actions
 from tui_debugger.tui.views.registry import ViewTarget
@@ -94,12 +94,12 @@ class HealthView(HeatMapView):
 
     def body(self) -> Iterable[Widget]:
         """Lays out heading, grid, the cell under the cursor, the meaning of the glyphs, the coverage."""
-        yield Line(id="where")
+        yield PlainLine(id="where")
         yield HeatGrid(id="grid")
-        yield Line(id="cell")
-        yield Line(id="worst")
-        yield Line(id="legend")
-        yield Line(id="covered")
+        yield PlainLine(id="cell")
+        yield PlainLine(id="worst")
+        yield PlainLine(id="legend")
+        yield PlainLine(id="covered")
 
     def on_mount(self) -> None:
         """Shows what is known."""

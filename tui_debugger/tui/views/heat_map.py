@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from tui_debugger.arrays import Int64, Mask
-from tui_debugger.diagnose.health import Columns, HealthChecks, HealthMap, entry_name, rows_of
+from tui_debugger.diagnose.health import HealthChecks, HealthMap, StepColumns, entry_name, rows_of
 from tui_debugger.model import TensorKey
 from tui_debugger.stats.health import WORTH_A_LOOK, Codes, Health
 from tui_debugger.text.clean import clean
@@ -24,14 +24,14 @@ from tui_debugger.text.health import GLYPHS, header
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import SEARCH_VIEW, Action, view_action
 from tui_debugger.tui.cells import HEALTH_STYLES
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import View, ViewHost
 from tui_debugger.tui.widgets.line_window import BLANK, HEADER
 from tui_debugger.tui.widgets.open_tree import OpenTree
 from tui_debugger.tui.widgets.text import Cell as TableCell
 from tui_debugger.tui.widgets.text import fit, joined, shorten, with_spans
-from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import TableColumn, VirtualTable
 
 
 def map_actions(
@@ -119,8 +119,8 @@ class HeatGrid(VirtualTable):
         """The cursor came to another cell, or the cell changed."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own parameter name
-        super().__init__((Column("", _LEAST_NAME, elastic=1),), empty="nothing to show", id=id)
-        self.columns_shown = Columns.laid_out((), 1, fit=False)
+        super().__init__((TableColumn("", _LEAST_NAME, elastic=1),), empty="nothing to show", id=id)
+        self.columns_shown = StepColumns.laid_out((), 1, fit=False)
         self.column = 0
         self._grid: GridRows | None = None
         self._ranks: Sequence[int] = ()
@@ -178,9 +178,9 @@ class HeatGrid(VirtualTable):
         self.redraw()
         self.post_message(self.CellMoved())
 
-    def columns_for(self, map_: HealthMap, room: int) -> Columns:
+    def columns_for(self, map_: HealthMap, room: int) -> StepColumns:
         """Returns what stands across."""
-        return Columns.laid_out(map_.steps, room, fit=self._fit)
+        return StepColumns.laid_out(map_.steps, room, fit=self._fit)
 
     def glyph(self, code: int) -> tuple[str, Style]:
         """Returns what stands for a code."""
@@ -425,7 +425,7 @@ class HeatMapView(View):
 
     def _put(self, name: str, content: Content | str) -> None:
         """Shows a line; all of them are one line high, whatever they say."""
-        line = self.query_one(f"#{name}", Line)
+        line = self.query_one(f"#{name}", PlainLine)
         if str(line.content) != str(content):
             line.update(content, layout=False)
 

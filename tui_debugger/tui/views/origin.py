@@ -14,10 +14,10 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 
-from tui_debugger.causes.table import State
+from tui_debugger.causes.table import InputState
 from tui_debugger.check.types import TensorRow
-from tui_debugger.diagnose.origin.path import Branch, Ending, Hop, Path, questions_about, trace
-from tui_debugger.diagnose.origin.search import OriginInput, Spread, spread_in
+from tui_debugger.diagnose.origin.path import Branch, Path, PathEnd, PathHop, questions_about, trace
+from tui_debugger.diagnose.origin.search import OriginInput, OriginSpread, spread_in
 from tui_debugger.diagnose.origin.text import (
     explanation,
     headline,
@@ -33,7 +33,7 @@ from tui_debugger.diagnose.origin.text import (
     way_words,
     why,
 )
-from tui_debugger.diagnose.origin.upstream import Link
+from tui_debugger.diagnose.origin.upstream import HopLink
 from tui_debugger.model import ProgressFn
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, stack_text, step_text
@@ -48,12 +48,12 @@ from tui_debugger.tui.cells import (
     statistic_cells,
     statistic_columns,
 )
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
 from tui_debugger.tui.views.registry import VIEW_BY_ID, ViewTarget
 from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges
 from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
-from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, ListRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import LazyRows, ListRows, TableColumn, VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
@@ -77,7 +77,7 @@ class PathLine:
 
     place: LineId
     path: Path
-    item: Hop | Branch
+    item: PathHop | Branch
     opened: bool = False
 
     @property
@@ -96,14 +96,14 @@ class PathLine:
         return self.item.row
 
     @property
-    def hop(self) -> Hop | None:
+    def hop(self) -> PathHop | None:
         """The hop; None for a branch."""
-        return self.item if isinstance(self.item, Hop) else None
+        return self.item if isinstance(self.item, PathHop) else None
 
     @property
     def inner(self) -> int:
         """The number of lines that can be opened below it: other inputs of a hop, one path of a branch."""
-        return len(self.item.others) if isinstance(self.item, Hop) else 1
+        return len(self.item.others) if isinstance(self.item, PathHop) else 1
 
     @property
     def is_end(self) -> bool:
@@ -112,7 +112,7 @@ class PathLine:
 
 
 @dataclass(frozen=True)
-class Opened:
+class ExpandedLines:
     """The lines that are shown beside the path itself.
 
     Attributes:
@@ -123,21 +123,21 @@ class Opened:
     places: frozenset[LineId] = frozenset()
     paths: Mapping[LineId, Path] = field(default_factory=dict)
 
-    def toggled(self, place: LineId) -> Opened:
+    def toggled(self, place: LineId) -> ExpandedLines:
         """With one more place opened, or closed."""
-        return Opened(self.places ^ {place}, self.paths)
+        return ExpandedLines(self.places ^ {place}, self.paths)
 
-    def followed(self, place: LineId, path: Path) -> Opened:
+    def followed(self, place: LineId, path: Path) -> ExpandedLines:
         """With the path of a branch, opened."""
-        return Opened(self.places | {place}, {**self.paths, place: path})
+        return ExpandedLines(self.places | {place}, {**self.paths, place: path})
 
 
-def lines_of(path: Path, opened: Opened) -> tuple[PathLine, ...]:
+def lines_of(path: Path, opened: ExpandedLines) -> tuple[PathLine, ...]:
     """Returns all lines, from the tensor that was asked about upstream."""
     return tuple(_lines(path, opened, (), 0))
 
 
-def _lines(path: Path, opened: Opened, above: LineId, first: int) -> Iterator[PathLine]:
+def _lines(path: Path, opened: ExpandedLines, above: LineId, first: int) -> Iterator[PathLine]:
     for number, hop in enumerate(path.hops[first:], first):
         place = (*above, number)
         yield PathLine(place, path, hop, place in opened.places)
@@ -168,21 +168,21 @@ class Shape:
     rounds: bool = False
 
 
-def path_columns(shape: Shape = Shape()) -> tuple[Column, ...]:
+def path_columns(shape: Shape = Shape()) -> tuple[TableColumn, ...]:
     """Returns the columns of the path."""
     more = shape.many_ranks + bool(shape.graphs)
     return (
-        Column("", 1, frozen=True),
-        Column("step", 4, right=True, frozen=True),
-        *((Column("rank", 4, right=True, frozen=True),) if shape.many_ranks else ()),
-        *((Column("graph", 5, right=True, frozen=True),) if shape.graphs else ()),
-        Column("tensor", 18, elastic=3),
-        Column("slot", 8 if shape.rounds else 5),
+        TableColumn("", 1, frozen=True),
+        TableColumn("step", 4, right=True, frozen=True),
+        *((TableColumn("rank", 4, right=True, frozen=True),) if shape.many_ranks else ()),
+        *((TableColumn("graph", 5, right=True, frozen=True),) if shape.graphs else ()),
+        TableColumn("tensor", 18, elastic=3),
+        TableColumn("slot", 8 if shape.rounds else 5),
         *COUNT_COLUMNS,
-        Column("feeds", 32 - 5 * more, elastic=4),
+        TableColumn("feeds", 32 - 5 * more, elastic=4),
         *EXTREME_COLUMNS,
-        Column("dtype", 8),
-        Column("shape", 9, elastic=1),
+        TableColumn("dtype", 8),
+        TableColumn("shape", 9, elastic=1),
     )
 
 
@@ -213,9 +213,9 @@ def path_cells(line: PathLine, shape: Shape) -> Sequence[Cell]:
 
 
 def _mark(line: PathLine) -> Text:
-    if line.item.way.link is Link.NEAREST or (line.is_end and line.path.ends_at_origin):
+    if line.item.way.link is HopLink.NEAREST or (line.is_end and line.path.ends_at_origin):
         return Text(theme.ORIGIN_GLYPH, theme.FINDING)
-    if line.path.ending is Ending.CLEAN:
+    if line.path.ending is PathEnd.CLEAN:
         return Text(" ")
     if line.is_end:  # it goes on, but nobody sees where
         return Text(theme.UNCERTAIN_GLYPH, theme.DOUBT)
@@ -224,11 +224,11 @@ def _mark(line: PathLine) -> Text:
 
 def _way(line: PathLine) -> Text:
     text = Text(no_wrap=True)
-    if line.hop is None and line.item.way.link is not Link.NEAREST:
+    if line.hop is None and line.item.way.link is not HopLink.NEAREST:
         text.append("also ", theme.DIM)
-    elsewhere = line.item.way.link in (Link.SENT, Link.WEIGHT, Link.BEFORE)
+    elsewhere = line.item.way.link in (HopLink.SENT, HopLink.WEIGHT, HopLink.BEFORE)
     text.append(way_words(line.item), theme.WATCHED if elsewhere else theme.NORMAL)
-    if isinstance(line.item, Hop) and line.item.others and not line.opened:
+    if isinstance(line.item, PathHop) and line.item.others and not line.opened:
         text.append(f"  +{len(line.item.others)} more bad", theme.DIM)
     return text
 
@@ -236,21 +236,21 @@ def _way(line: PathLine) -> Text:
 # -- inputs and outputs of the node ------------------------------------------------------------------
 
 
-def node_columns() -> tuple[Column, ...]:
+def node_columns() -> tuple[TableColumn, ...]:
     """Returns the columns of ``node_cells``."""
     statistics = statistic_columns()
     return (
-        Column("", 1, frozen=True),
-        Column("io", 8, frozen=True),
+        TableColumn("", 1, frozen=True),
+        TableColumn("io", 8, frozen=True),
         *statistics[:4],
-        Column("dtype", 8),
-        Column("shape", 9, elastic=1),
-        Column("from", 12, elastic=3),
+        TableColumn("dtype", 8),
+        TableColumn("shape", 9, elastic=1),
+        TableColumn("from", 12, elastic=3),
         *statistics[4:],  # 80 columns end before them
     )
 
 
-def tensors_of(hop: Hop) -> list[tuple[TensorRow, OriginInput | None]]:
+def tensors_of(hop: PathHop) -> list[tuple[TensorRow, OriginInput | None]]:
     """Returns inputs, what the other ranks put in, outputs; for inputs what is known about them."""
     source = [*hop.origin.inputs, *hop.peers]
     return [*((each.row, each) for each in source), *((row, None) for row in hop.origin.outputs)]
@@ -274,10 +274,12 @@ def node_cells(row: TensorRow, source: OriginInput | None, here: int) -> Sequenc
 
 
 def _state(row: TensorRow, source: OriginInput | None) -> Text:
-    bad = row.hit if source is None else source.state is State.BAD
+    bad = row.hit if source is None else source.state is InputState.BAD
     if bad:
         return Text(theme.HIT_GLYPH, theme.FINDING)
-    return Text(theme.UNCERTAIN_GLYPH if source is not None and source.state is State.UNKNOWN else " ", theme.DOUBT)
+    return Text(
+        theme.UNCERTAIN_GLYPH if source is not None and source.state is InputState.UNKNOWN else " ", theme.DOUBT
+    )
 
 
 def _from(row: TensorRow, source: OriginInput | None) -> Text:
@@ -302,13 +304,13 @@ _HEADER = ("step", "rank", "node", "slot", *TENSOR_HEADER, "how")
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _PathAnswer:
     """A path, which of how many questions it answers, and how far the origin at its end spread, where that is known."""
 
     path: Path
     number: int
     questions: int
-    spread: Spread | None = None
+    spread: OriginSpread | None = None
 
 
 class OriginView(View):
@@ -334,20 +336,20 @@ class OriginView(View):
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         super().__init__(host, about)
-        self._answer: _Answer | None = None
-        self._opened = Opened()
+        self._answer: _PathAnswer | None = None
+        self._opened = ExpandedLines()
         self._lines: tuple[PathLine, ...] = ()
         self._columns_for = Shape()
         self._results = SeenResults(host.session)
 
     def body(self) -> Iterable[Widget]:
         """Lays out the answer, the path, the node under the cursor."""
-        yield Line(id="answer")
-        yield Line(id="why")
+        yield PlainLine(id="answer")
+        yield PlainLine(id="why")
         yield VirtualTable(path_columns(), empty="", id="path")
-        yield Line(id="hop")
+        yield PlainLine(id="hop")
         yield VirtualTable(node_columns(), id="fed")
-        yield Line(id="frames")
+        yield PlainLine(id="frames")
 
     @property
     def table(self) -> VirtualTable:
@@ -388,12 +390,12 @@ class OriginView(View):
         """Changes upstream count; where nothing bad is, also where the nearest origin of the run is."""
         return super().outdated_by(changes) or (CHECKED if changes.results and self._results.newer else "")
 
-    def _found(self, answer: _Answer) -> None:
-        self._answer, self._opened = answer, Opened()
+    def _found(self, answer: _PathAnswer) -> None:
+        self._answer, self._opened = answer, ExpandedLines()
         self._show_answer(answer.path)
         self.table.move_to(len(self._lines) - 1)
 
-    def _found_again(self, found: tuple[_Answer, Opened]) -> None:
+    def _found_again(self, found: tuple[_PathAnswer, ExpandedLines]) -> None:
         here = self.line
         self._answer, self._opened = found
         self._show_answer(self._answer.path)
@@ -402,7 +404,7 @@ class OriginView(View):
             self.table.move_to_key(next(same, self._lines[-1].place))
 
     def _show_answer(self, path: Path) -> None:
-        self._results.note(self.host.session.pairs() if path.ending is Ending.CLEAN else ())
+        self._results.note(self.host.session.pairs() if path.ending is PathEnd.CLEAN else ())
         self._show_lines()
         self._line("answer", Content(headline(path)))
         self._line("why", Content("\n".join(map(clean, self._reasons()))))
@@ -413,12 +415,12 @@ class OriginView(View):
         if answer is None:
             return []
         path, lines = answer.path, list[str]()
-        if path.ending is Ending.CLEAN:
+        if path.ending is PathEnd.CLEAN:
             lines += filter(None, [initial_words(self.about.hit), nearest_words(path)])
-        elif path.ending is not Ending.NO_VALUE:
+        elif path.ending is not PathEnd.NO_VALUE:
             lines += (
                 []
-                if path.ending in (Ending.NOT_DUMPED, Ending.RANKS)
+                if path.ending in (PathEnd.NOT_DUMPED, PathEnd.RANKS)
                 else why(path.end.origin, overflow=is_overflow(path)).split("\n")
             )
             lines += explanation(path)
@@ -436,7 +438,7 @@ class OriginView(View):
         return lines
 
     def _line(self, name: str, content: Content) -> None:
-        self.query_one(f"#{name}", Line).show(content)
+        self.query_one(f"#{name}", PlainLine).show(content)
 
     @property
     def _shape(self) -> Shape:
@@ -524,7 +526,7 @@ class OriginView(View):
         line = self.line
         if line is None or self._answer is None or line.item is line.path.nearest:
             return
-        if isinstance(line.item, Hop):
+        if isinstance(line.item, PathHop):
             if not line.item.others:
                 self.say("nothing else bad went into this tensor", note=True)
                 return
@@ -560,13 +562,13 @@ class OriginView(View):
         return Extract(stem, text, one, ("graph", *_HEADER) if answer.path.graphs else _HEADER, rows)
 
 
-def _find(session: Session, about: ViewTarget, number: int, progress: ProgressFn) -> _Answer:
+def _find(session: Session, about: ViewTarget, number: int, progress: ProgressFn) -> _PathAnswer:
     questions = questions_about(session, about.hit)
     path = trace(session, about.key, questions[number], progress)
-    return _Answer(path, number, len(questions), _spread(session, path))
+    return _PathAnswer(path, number, len(questions), _spread(session, path))
 
 
-def _spread(session: Session, path: Path) -> Spread | None:
+def _spread(session: Session, path: Path) -> OriginSpread | None:
     """Returns how far the origin at the end of a path spread; None where its step was not checked."""
     if not path.hops or not path.ends_at_origin:
         return None
@@ -576,17 +578,17 @@ def _spread(session: Session, path: Path) -> Spread | None:
 
 
 def _find_again(
-    session: Session, about: ViewTarget, answer: _Answer, opened: Opened, progress: ProgressFn
-) -> tuple[_Answer, Opened]:
+    session: Session, about: ViewTarget, answer: _PathAnswer, opened: ExpandedLines, progress: ProgressFn
+) -> tuple[_PathAnswer, ExpandedLines]:
     questions = questions_about(session, about.hit)
     path = trace(session, about.key, answer.path.question, progress)
     followed = {
         place: trace(session, old.start.tensor.key, old.question, progress) for place, old in opened.paths.items()
     }
-    there = {line.place: line.tensor.key for line in lines_of(path, Opened(opened.places, followed))}
+    there = {line.place: line.tensor.key for line in lines_of(path, ExpandedLines(opened.places, followed))}
     kept = {place: each for place, each in followed.items() if there.get(place) == each.start.tensor.key}
-    again = _Answer(path, min(answer.number, len(questions) - 1), len(questions), _spread(session, path))
-    return again, Opened(opened.places, kept)
+    again = _PathAnswer(path, min(answer.number, len(questions) - 1), len(questions), _spread(session, path))
+    return again, ExpandedLines(opened.places, kept)
 
 
 def _export_row(line: PathLine) -> tuple[object, ...]:

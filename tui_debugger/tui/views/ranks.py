@@ -15,8 +15,8 @@ from textual.widget import Widget
 from tui_debugger.arrays import Int64
 from tui_debugger.check.progress import scaled
 from tui_debugger.diagnose.health import (
-    Columns,
     HealthMap,
+    StepColumns,
     cell_text,
     entry_name,
     health,
@@ -54,7 +54,7 @@ from tui_debugger.text.health import GLYPHS, legend_text
 from tui_debugger.text.numbers import named, number, plural
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import Action, bindings
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.heat_map import GridRows, HeatGrid, HeatMapView, map_actions
 from tui_debugger.tui.views.registry import ViewTarget
@@ -71,7 +71,7 @@ def _nothing(entries: Int64, ranks: Sequence[int]) -> Codes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RankColumns(Columns):
+class RankColumns(StepColumns):
     """Ranks in place of steps; ``codes`` says what is in a cell."""
 
     codes: CodesOf = _nothing
@@ -99,9 +99,9 @@ class RankGrid(HeatGrid):
         self.codes: CodesOf = _nothing
         self.glyphs: Sequence[tuple[str, Style]] = ((" ", theme.NORMAL),)
 
-    def columns_for(self, map_: HealthMap, room: int) -> Columns:
+    def columns_for(self, map_: HealthMap, room: int) -> StepColumns:
         """See the base class."""
-        plain = Columns.laid_out(map_.ranks, room, fit=self._fit)
+        plain = StepColumns.laid_out(map_.ranks, room, fit=self._fit)
         return RankColumns(plain.steps, plain.bounds, plain.labels, plain.width, self.codes)
 
     def glyph(self, code: int) -> tuple[str, Style]:
@@ -194,12 +194,12 @@ class RanksView(HeatMapView):
 
     def body(self) -> Iterable[Widget]:
         """Lays out what was found, the grid, the cell under the cursor, the meaning of the glyphs."""
-        yield Line(id="found")
-        yield Line(id="where")
+        yield PlainLine(id="found")
+        yield PlainLine(id="where")
         yield RankGrid(id="grid")
-        yield Line(id="cell")
-        yield Line(id="more")
-        yield Line(id="legend")
+        yield PlainLine(id="cell")
+        yield PlainLine(id="more")
+        yield PlainLine(id="legend")
 
     def on_mount(self) -> None:
         """Reads the ranks, a part at a time."""
@@ -597,4 +597,4 @@ class RanksView(HeatMapView):
         table = [(path, *row) for path, row in zip(paths, cells, strict=True)]
         header = ("path", *(f"rank {rank}" for rank in map_.ranks))
         body = "\n".join([title, *text, "", self._legend()]) + "\n"
-        return Extract("ranks", body, str(self.query_one("#more", Line).content), header, table)
+        return Extract("ranks", body, str(self.query_one("#more", PlainLine).content), header, table)

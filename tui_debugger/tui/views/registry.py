@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tui_debugger.model import Hit, TensorKey
 
 
-class About(Enum):
+class ViewSubject(Enum):
     """The thing that must be under the cursor for a view to open."""
 
     RUN = "run"
@@ -36,7 +36,7 @@ class ViewKind:
     usual_key: str
     title: str
     help: str
-    about: About
+    about: ViewSubject
     place: tuple[str, str]
 
     @property
@@ -45,7 +45,7 @@ class ViewKind:
         return in_use().keys.get(self.id, (self.usual_key,))[0]
 
 
-_T = About.TENSOR
+_T = ViewSubject.TENSOR
 VIEWS: tuple[ViewKind, ...] = (
     ViewKind(
         "origin",
@@ -84,7 +84,7 @@ VIEWS: tuple[ViewKind, ...] = (
         "J",
         "Weights over the steps",
         "How far every weight moves at each step: which never do, which grow, lose rank, or are unlike their kind.",
-        About.RUN,
+        ViewSubject.RUN,
         ("trajectory", "TrajectoryView"),
     ),
     ViewKind(
@@ -108,7 +108,7 @@ VIEWS: tuple[ViewKind, ...] = (
         "M",
         "Health map",
         "Steps across, scopes down, the worst of each in a glyph: when it began and where it spread.",
-        About.RUN,
+        ViewSubject.RUN,
         ("health", "HealthView"),
     ),
     ViewKind(
@@ -116,7 +116,7 @@ VIEWS: tuple[ViewKind, ...] = (
         "D",
         "Two runs",
         "Compares this run with another one: where the first real difference begins, and where it goes.",
-        About.RUN,
+        ViewSubject.RUN,
         ("runs", "RunsView"),
     ),
     ViewKind(
@@ -124,7 +124,7 @@ VIEWS: tuple[ViewKind, ...] = (
         "K",
         "Ranks",
         "Ranks across, scopes down: a statistic or a verdict of one step, which rank broke first, which differ.",
-        About.RUN,
+        ViewSubject.RUN,
         ("ranks", "RanksView"),
     ),
     ViewKind(
@@ -132,7 +132,7 @@ VIEWS: tuple[ViewKind, ...] = (
         "Q",
         "Audit",
         "Computes every known operator again from its recorded inputs: which output is wrong, and how far off.",
-        About.RUN,
+        ViewSubject.RUN,
         ("audit", "AuditView"),
     ),
 )

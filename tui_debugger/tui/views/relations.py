@@ -23,8 +23,8 @@ from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.relations import (
     Neighbourhood,
     Related,
+    RelationKind,
     Relations,
-    Tie,
     consumers,
     mark_of,
     neighbourhood,
@@ -41,14 +41,14 @@ from tui_debugger.text.tensors import run_text, short_names, slot_text, stack_te
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, bindings, view_action
 from tui_debugger.tui.cells import count_cells
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.relations_sketch import ACTIONS as SKETCH_ACTIONS
 from tui_debugger.tui.views.relations_sketch import GraphSketch
 from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, SeenResults, View, ViewChanges
 from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
-from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import LazyRows, TableColumn, VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.check.types import Pair
@@ -61,7 +61,7 @@ ItemId = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class RelationLine:
     """One line.
 
     Attributes:
@@ -112,15 +112,15 @@ class OpenedSide:
                 side = side.with_inner(place, found)
         return replace(side, opened=side.opened & self.opened)
 
-    def items(self) -> tuple[Item, ...]:
+    def items(self) -> tuple[RelationLine, ...]:
         """Returns all lines."""
         return tuple(self._items(self.first, ()))
 
-    def _items(self, related: Sequence[Related], above: ItemId) -> Iterator[Item]:
+    def _items(self, related: Sequence[Related], above: ItemId) -> Iterator[RelationLine]:
         for number, each in enumerate(related):
             place = (*above, number)
             opened = place in self.opened
-            yield Item(place, each, opened)
+            yield RelationLine(place, each, opened)
             if opened:
                 yield from self._items(self.inner.get(place, ()), place)
 
@@ -153,19 +153,19 @@ class Trail:
         return Trail(self.visited, max(0, min(self.at + by, len(self.visited) - 1)))
 
 
-def columns(title: str, *, rounds: bool = False) -> tuple[Column, ...]:
+def columns(title: str, *, rounds: bool = False) -> tuple[TableColumn, ...]:
     """Returns the columns of one list."""
     return (
-        Column("", 1, frozen=True),
-        Column(title, 12, elastic=5, frozen=True),
-        Column("at", 8 if rounds else 5),
-        Column("NaN", 4, right=True),
-        Column("Inf", 4, right=True),
-        Column("watched", 7, elastic=2),
+        TableColumn("", 1, frozen=True),
+        TableColumn(title, 12, elastic=5, frozen=True),
+        TableColumn("at", 8 if rounds else 5),
+        TableColumn("NaN", 4, right=True),
+        TableColumn("Inf", 4, right=True),
+        TableColumn("watched", 7, elastic=2),
     )
 
 
-def cells(item: Item, row: TensorRow, *, middle: TensorKey, graphs: Mapping[str, str]) -> Sequence[Cell]:
+def cells(item: RelationLine, row: TensorRow, *, middle: TensorKey, graphs: Mapping[str, str]) -> Sequence[Cell]:
     """Returns one line.
 
     Args:
@@ -236,7 +236,7 @@ def detail(related: Related, row: TensorRow, head: tuple[str, str], *, upstream:
     kind = f"{clean(related.type)}  " if related.type else ""
     lines: list[Content | str | tuple[str, str]] = [(name, "bold"), where, "\n", kind]
     tie = tie_words(related, upstream=upstream)
-    if related.tie is Tie.SELF:
+    if related.tie is RelationKind.SELF:
         tie += _made(key.side, clean(tail(maker)))
     values = "no later step was dumped" if related.ahead else _values(row)
     lines += [tie, "\n", values, "\n", _found(related)]
@@ -431,7 +431,7 @@ class RelationsView(View):
         self._trail = Trail(((about.key, about.row),))
         self._shown: Relations | None = None
         self._sides: dict[str, OpenedSide] = {name: OpenedSide() for name in _LISTS}
-        self._items: dict[str, tuple[Item, ...]] = dict.fromkeys(_LISTS, ())
+        self._items: dict[str, tuple[RelationLine, ...]] = dict.fromkeys(_LISTS, ())
         self._measured: dict[TensorKey, TensorRow] = {}
         self._results = SeenResults(host.session)
         self._sketching = False
@@ -443,8 +443,8 @@ class RelationsView(View):
             yield RelatedList("tensor", "", id="centre")
             yield RelatedList("used by", "", id="consumers")
         yield GraphSketch(id="sketch")
-        yield Line(id="detail")
-        yield Line(id="source")
+        yield PlainLine(id="detail")
+        yield PlainLine(id="source")
 
     def on_mount(self) -> None:
         """Starts to look."""
@@ -473,7 +473,7 @@ class RelationsView(View):
         return next((name for name in _LISTS if self.table(name).has_focus), "centre")
 
     @property
-    def item(self) -> Item | None:
+    def item(self) -> RelationLine | None:
         """The item under the cursor of that list; None while the sketch is shown."""
         if self._sketching:
             return None
@@ -647,7 +647,7 @@ class RelationsView(View):
             job = partial(find, self.host.session, item.related.key)
             self.work("looking around", job, partial(self._expanded, name, item))
 
-    def _expanded(self, name: str, item: Item, found: Sequence[Related]) -> None:
+    def _expanded(self, name: str, item: RelationLine, found: Sequence[Related]) -> None:
         if not found:
             if self._shown is not None:
                 self.say(self._shown.nothing_words(upstream=name == "producers"), note=True)
@@ -667,7 +667,7 @@ class RelationsView(View):
         middle = self._shown.centre.key if self._shown is not None else self._trail.here[0]
         graphs = short_names(self._shown.graphs) if self._shown is not None else {}
 
-        def drawn(item: Item) -> Sequence[Cell]:
+        def drawn(item: RelationLine) -> Sequence[Cell]:
             return cells(item, self._row(item.related), middle=middle, graphs=graphs)
 
         self.table(name).set_rows(LazyRows(items, drawn, lambda item: item.place), keep=keep)
@@ -690,8 +690,8 @@ class RelationsView(View):
         where = where_words(related) + self.graph_words(related.key)
         name = shorten(related.key.node, max(self.size.width - cell_len(where) - 4, 16))
         text = detail(related, row, (name, where), upstream=self.side == "producers", maker=self._shown.maker)
-        self.query_one("#detail", Line).show(text)
-        self.query_one("#source", Line).show(Content("\n".join(self._source(related))))
+        self.query_one("#detail", PlainLine).show(text)
+        self.query_one("#source", PlainLine).show(Content("\n".join(self._source(related))))
 
     def _source(self, related: Related) -> Sequence[str]:
         if self._shown is not None and self.side == "centre":
@@ -765,7 +765,7 @@ class RelationsView(View):
         rows = [self._export(name, each) for name in _LISTS for each in self._items[name]]
         return Extract(stem, text, one, _HEADER, rows)
 
-    def _export(self, name: str, item: Item) -> tuple[object, ...]:
+    def _export(self, name: str, item: RelationLine) -> tuple[object, ...]:
         related, row = item.related, self._row(item.related)
         key = related.key
         how = tie_words(related, upstream=name == "producers")

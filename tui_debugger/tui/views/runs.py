@@ -16,7 +16,7 @@ from textual.widget import Widget
 
 from tui_debugger.arrays import Int32, Mask
 from tui_debugger.diagnose.compare import ComparedTensor
-from tui_debugger.diagnose.runs.results import Finding, Judged, OneSided, Place, RunsReport, StepReport
+from tui_debugger.diagnose.runs.results import DiffFinding, JudgedNode, OneSided, RunsReport, StepPlace, StepReport
 from tui_debugger.diagnose.runs.text import (
     ROW_TITLES,
     counts_text,
@@ -30,22 +30,22 @@ from tui_debugger.diagnose.runs.text import (
     values_text,
     verdict_text,
 )
-from tui_debugger.diagnose.runs.tree import GLYPHS, WORDS, Hop, Show, State, StepTree, pair_text, steps_of
+from tui_debugger.diagnose.runs.tree import GLYPHS, WORDS, Show, StepTree, TreeHop, TreeState, pair_text, steps_of
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Progress
-from tui_debugger.session.comparison import Against, Comparison, check_comparable
+from tui_debugger.session.comparison import ComparedRun, RunComparison, check_comparable
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.numbers import NONE, named, number, plural
 from tui_debugger.text.tensors import index_text, place_text, shape_text, slot_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, bindings, view_action
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges
 from tui_debugger.tui.widgets.open_tree import OpenTree, same_entry
 from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
-from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import LazyRows, TableColumn, VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.session.dumps import Overview
@@ -90,33 +90,40 @@ HINTS: Final = (
     *(("n", "next"), ("Enter", "compare"), ("1-5", "show"), ("[ ]", "step"), ("t", "map"), ("w", "other run")),
     *(("e", "report"), ("?", "keys"), ("Esc", "back")),
 )
-STYLES: Final[dict[State, Style]] = {
-    State.NOTHING: theme.NORMAL,
-    State.SAME: theme.WATCHED,
-    State.NOT_COMPARED: theme.DIM,
-    State.ONE_SIDED: theme.NORMAL,
-    State.ROUNDING: theme.WATCHED,
-    State.INHERITED: theme.DIM,
-    State.INSIDE: theme.DOUBT,
-    State.DOUBT: theme.DOUBT,
-    State.INTRODUCED: theme.FINDING,
+STYLES: Final[dict[TreeState, Style]] = {
+    TreeState.NOTHING: theme.NORMAL,
+    TreeState.SAME: theme.WATCHED,
+    TreeState.NOT_COMPARED: theme.DIM,
+    TreeState.ONE_SIDED: theme.NORMAL,
+    TreeState.ROUNDING: theme.WATCHED,
+    TreeState.INHERITED: theme.DIM,
+    TreeState.INSIDE: theme.DOUBT,
+    TreeState.DOUBT: theme.DOUBT,
+    TreeState.INTRODUCED: theme.FINDING,
 }
 _SIDES: Final = (Text(" "), Text("A", theme.GOOD), Text("B", theme.FINDING))
-_LEGEND: Final = (State.INTRODUCED, State.INHERITED, State.INSIDE, State.ROUNDING, State.SAME, State.DOUBT)
+_LEGEND: Final = (
+    TreeState.INTRODUCED,
+    TreeState.INHERITED,
+    TreeState.INSIDE,
+    TreeState.ROUNDING,
+    TreeState.SAME,
+    TreeState.DOUBT,
+)
 COLUMNS: Final = (
-    Column("", 1, frozen=True),
-    Column("", 1, frozen=True),
-    Column("node", 20, elastic=5),
-    Column("dx inputs", 9, right=True, searched=False),
-    Column("dy output", 9, right=True, searched=False),
-    Column("÷ expected", 10, right=True, searched=False),
-    Column("judgement", 12, elastic=3, searched=False),
+    TableColumn("", 1, frozen=True),
+    TableColumn("", 1, frozen=True),
+    TableColumn("node", 20, elastic=5),
+    TableColumn("dx inputs", 9, right=True, searched=False),
+    TableColumn("dy output", 9, right=True, searched=False),
+    TableColumn("÷ expected", 10, right=True, searched=False),
+    TableColumn("judgement", 12, elastic=3, searched=False),
 )
 PATH_COLUMNS: Final = (
-    Column("", 1, frozen=True),
-    Column("passed on to", 20, elastic=5),
+    TableColumn("", 1, frozen=True),
+    TableColumn("passed on to", 20, elastic=5),
     *COLUMNS[3:6],
-    Column("also", 12, elastic=1, searched=False),
+    TableColumn("also", 12, elastic=1, searched=False),
 )
 _INDENT: Final = 2
 _WIDE: Final = 100
@@ -127,7 +134,7 @@ _LOW: Final = 30
 
 def _quiet(both: StepTree) -> Mask | None:
     """Returns the scopes without a difference; None where there is no other."""
-    quiet: Mask = (both.states < State.INHERITED) & (both.states != State.ONE_SIDED)
+    quiet: Mask = (both.states < TreeState.INHERITED) & (both.states != TreeState.ONE_SIDED)
     return None if quiet.all() else quiet
 
 
@@ -164,9 +171,9 @@ class TreeRows:
         """Returns one line."""
         entry, both = self.key(index), self.tree
         tree = both.tree
-        state, side, row = State(int(both.states[entry])), int(both.sides[entry]), int(tree.row[entry])
-        style = theme.DIM if state in {State.INHERITED, State.NOT_COMPARED} else theme.NORMAL
-        if state is State.INTRODUCED and row >= 0:
+        state, side, row = TreeState(int(both.states[entry])), int(both.sides[entry]), int(tree.row[entry])
+        style = theme.DIM if state in {TreeState.INHERITED, TreeState.NOT_COMPARED} else theme.NORMAL
+        if state is TreeState.INTRODUCED and row >= 0:
             style = theme.FINDING
         text = Text(" " * _INDENT * int(tree.depth[entry]), no_wrap=True)
         if row < 0:
@@ -188,13 +195,13 @@ class TreeTable(VirtualTable):
 
 
 def _scope_words(both: StepTree, entry: int) -> str:
-    counts = np.bincount(both.state[both.tree.rows_below(entry)], minlength=len(State))
-    told = (State.INTRODUCED, State.DOUBT, State.INHERITED, State.INSIDE, State.ONE_SIDED)
+    counts = np.bincount(both.state[both.tree.rows_below(entry)], minlength=len(TreeState))
+    told = (TreeState.INTRODUCED, TreeState.DOUBT, TreeState.INHERITED, TreeState.INSIDE, TreeState.ONE_SIDED)
     words = [f"{counts[state]:,} {WORDS[state]}" for state in told if counts[state]]
-    return ", ".join(words) or WORDS[State(int(both.states[entry]))]
+    return ", ".join(words) or WORDS[TreeState(int(both.states[entry]))]
 
 
-def _numbers(item: Judged | OneSided, style: Style) -> list[Cell]:
+def _numbers(item: JudgedNode | OneSided, style: Style) -> list[Cell]:
     if isinstance(item, OneSided) or item.worst is None:
         return [Text(NONE, theme.DIM)] * 3
     return [Text(text, style) for text in (number(item.dx), number(item.dy), times_text(item.times))]
@@ -223,27 +230,27 @@ class RunsView(View):
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         """Shows the comparison that the host keeps, or asks for another run."""
         super().__init__(host, about)
-        self.at: Place | None = None
+        self.at: StepPlace | None = None
         self.show_only = Show.ALL
-        self._trees: dict[Place, StepTree] = {}
+        self._trees: dict[StepPlace, StepTree] = {}
         self._opened: OpenTree | None = None
         self._both: StepTree | None = None
-        self._hops: Sequence[Hop] = ()
-        self._origin: Finding | None = None
-        self._seen: Finding | None = None
-        self._led_to: Finding | None = None
+        self._hops: Sequence[TreeHop] = ()
+        self._origin: DiffFinding | None = None
+        self._seen: DiffFinding | None = None
+        self._led_to: DiffFinding | None = None
 
     # -- contents ----------------------------------------------------------------------------------
 
     def body(self) -> Iterable[Widget]:
         """Lays out the headline, the tree, the node under the cursor, the path."""
-        yield Line(id="answer")
-        yield Line(id="why")
-        yield Line(id="where")
+        yield PlainLine(id="answer")
+        yield PlainLine(id="why")
+        yield PlainLine(id="where")
         yield TreeTable(COLUMNS, id="tree")
-        yield Line(id="node")
+        yield PlainLine(id="node")
         yield VirtualTable(PATH_COLUMNS, id="path")
-        yield Line(id="legend")
+        yield PlainLine(id="legend")
 
     def on_mount(self) -> None:
         """Shows what is known, compares what is not, or asks for the other run."""
@@ -264,7 +271,7 @@ class RunsView(View):
         self._show_node()
 
     @property
-    def comparison(self) -> Comparison | None:
+    def comparison(self) -> RunComparison | None:
         """The comparison that is shown."""
         return self.host.comparison
 
@@ -322,8 +329,8 @@ class RunsView(View):
     def compare_with(self, path: str) -> None:
         """Compares with a run; names, steps and ranks are mapped as before."""
         before = self.comparison
-        against = Against(path) if before is None else Against(path, before.options, before.repeat)
-        self.host.comparison = Comparison(self.host.session, against)
+        against = ComparedRun(path) if before is None else ComparedRun(path, before.options, before.repeat)
+        self.host.comparison = RunComparison(self.host.session, against)
         if before is not None:
             before.close()
         self._forget()
@@ -409,14 +416,14 @@ class RunsView(View):
             self._show_place(self.at if self.at in places else places[0])
         self._show_head()
 
-    def _tree_of(self, place: Place) -> StepTree:
+    def _tree_of(self, place: StepPlace) -> StepTree:
         report = self.report
         if place not in self._trees and report is not None:
             step = next(step for step in report.steps if step.place == place)
             self._trees[place] = StepTree.of(report, step)
         return self._trees[place]
 
-    def _show_place(self, place: Place) -> None:
+    def _show_place(self, place: StepPlace) -> None:
         both, old = self._tree_of(place), self._both
         if both is not old:
             entry = self.table.cursor_key
@@ -438,7 +445,7 @@ class RunsView(View):
         self._show_where()
         self._show_node()
 
-    def _go_to(self, finding: Finding) -> None:
+    def _go_to(self, finding: DiffFinding) -> None:
         """Shows where a difference begins, and where it goes."""
         self._seen = finding
         self._show_place(finding.place)
@@ -466,11 +473,11 @@ class RunsView(View):
         table.show_from(table.cursor_row - table.page // 3)
 
     def _line(self, name: str, content: Content | str) -> None:
-        self.query_one(f"#{name}", Line).show(content)
+        self.query_one(f"#{name}", PlainLine).show(content)
 
     def _put(self, name: str, text: str) -> None:
         """Shows a line whose height stays: nothing else is drawn again."""
-        line = self.query_one(f"#{name}", Line)
+        line = self.query_one(f"#{name}", PlainLine)
         if str(line.content) != text:
             line.update(clean_lines(text), layout=False)
 
@@ -489,10 +496,10 @@ class RunsView(View):
         low = self.app.size.height < _LOW
         so_far = "" if comparison.whole else "so far: "
         code = report.exit_code
-        state = {0: State.SAME, 1: State.INTRODUCED}.get(code, State.DOUBT)
+        state = {0: TreeState.SAME, 1: TreeState.INTRODUCED}.get(code, TreeState.DOUBT)
         kinds = comparison.kinds or [("", "")] * len(report.findings)
         lines = headline_lines(report, kinds) or [verdict_text(report)]
-        colour = theme.BLUE if state is State.SAME else theme.ORANGE
+        colour = theme.BLUE if state is TreeState.SAME else theme.ORANGE
         if not comparison.whole and not report.findings:
             lines, colour = ["nothing that differs by more than rounding"], theme.GREY
         self._line("answer", Content.styled(f"{GLYPHS[state]} {so_far}{lines[0]}", colour))
@@ -540,7 +547,7 @@ class RunsView(View):
         return int(both.tree.row[entry]) if isinstance(entry, int) and 0 <= entry < len(both.tree) else -1
 
     @property
-    def finding_here(self) -> Finding | None:
+    def finding_here(self) -> DiffFinding | None:
         """The difference that begins at the node under the cursor: of several the one that was gone to."""
         both, row, seen = self._both, self.row, self._seen
         if both is None or row < 0:
@@ -570,7 +577,7 @@ class RunsView(View):
         room = max(self.size.width - 4, 20)
         self._put("node", f"{shorten(self._names(both, row), room)}\n{clean(self._details(both, row))}")
 
-    def _origin_here(self, both: StepTree) -> Finding | None:
+    def _origin_here(self, both: StepTree) -> DiffFinding | None:
         """The difference whose path is shown where no other is under the cursor: the last one, else the first."""
         found = both.findings
         return self._origin if self._origin in found else found[0] if found else None
@@ -587,8 +594,8 @@ class RunsView(View):
         words = [both.judgement_words(row)]
         if finding is not None and self.comparison is not None and finding is not both.report.headline:
             words = [headline_text(finding, self.comparison.words(finding))]
-        worst = item.worst if isinstance(item, Judged) else None
-        which = f"out:{item.slot}" if isinstance(item, Judged) else ""
+        worst = item.worst if isinstance(item, JudgedNode) else None
+        which = f"out:{item.slot}" if isinstance(item, JudgedNode) else ""
         key = finding.keys[0] if finding is not None and all(finding.keys) else None
         if finding is not None and key is not None:  # of a parameter what reads it first
             worst = finding.distance
@@ -601,7 +608,7 @@ class RunsView(View):
                 words.append(f"at {index_text(worst.worst)} {values_text(worst)}")
         return "  ".join(filter(None, words))
 
-    def _show_path(self, finding: Finding | None) -> None:
+    def _show_path(self, finding: DiffFinding | None) -> None:
         both = self._both
         if both is None or (finding is self._origin and self._hops):
             return
@@ -741,10 +748,10 @@ class RunsView(View):
             self.say("nothing is compared yet", note=True)
             return
         item = both.items[row] if row >= 0 else None
-        node = item.match.a if isinstance(item, Judged) else -1
+        node = item.match.a if isinstance(item, JudgedNode) else -1
         self.app.push_screen(RunsMapView(self.host, self.about, report, place, node, self._chosen_on_map))
 
-    def _chosen_on_map(self, place: Place, node: int) -> None:
+    def _chosen_on_map(self, place: StepPlace, node: int) -> None:
         self._show_place(place)
         row = self._both.row_of_node(node) if self._both is not None else -1
         self._go_to_row(row, "this node was not compared at this step")
@@ -769,10 +776,10 @@ class RunsView(View):
         return Extract("tdbg-diff", "\n".join(text) + "\n", clean(one), ROW_TITLES, _NodeRows(report), markdown=True)
 
 
-def _hop_cells(both: StepTree, numbered: tuple[int, Hop]) -> Sequence[Cell]:
+def _hop_cells(both: StepTree, numbered: tuple[int, TreeHop]) -> Sequence[Cell]:
     _, hop = numbered
-    state = State(int(both.state[hop.row]))
-    style = theme.FINDING if state is State.INTRODUCED else theme.NORMAL
+    state = TreeState(int(both.state[hop.row]))
+    style = theme.FINDING if state is TreeState.INTRODUCED else theme.NORMAL
     more = f"+{hop.others:,} more" if hop.others else ""
     scope, _, name = both.name(hop.row).rpartition("/")
     mark = Text(GLYPHS[state], STYLES[state])
@@ -787,7 +794,7 @@ class _NodeRows(Sequence[Sequence[object]]):
         self._report = report
 
     @cached_property
-    def _pairs(self) -> list[tuple[StepReport, Judged]]:
+    def _pairs(self) -> list[tuple[StepReport, JudgedNode]]:
         return [(step, judged) for step in self._report.steps for judged in step.judged]
 
     def __len__(self) -> int:

@@ -11,14 +11,14 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 
-from tui_debugger.diagnose.runs.results import Place, RunsReport
+from tui_debugger.diagnose.runs.results import RunsReport, StepPlace
 from tui_debugger.diagnose.runs.text import times_text
 from tui_debugger.diagnose.runs.tree import TimesMap, pair_text, steps_of
 from tui_debugger.text.clean import clean
 from tui_debugger.text.heat_map import HeatTable
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui.actions import Action, bindings, fine, moves, view_action
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.values.heat_map import HeatMap, legend_of
 from tui_debugger.tui.views.view import View
@@ -68,9 +68,9 @@ class RunsMapView(View):
         host: ViewHost,
         about: ViewTarget,
         report: RunsReport,
-        place: Place,
+        place: StepPlace,
         node: int,
-        chosen: Callable[[Place, int], None],
+        chosen: Callable[[StepPlace, int], None],
     ) -> None:
         """``chosen`` gets the step and the node (a row of the first run) that Enter takes."""
         super().__init__(host, about)
@@ -82,10 +82,10 @@ class RunsMapView(View):
 
     def body(self) -> Iterable[Widget]:
         """Lays out the map, the cell under the cursor, the colours."""
-        yield Line(id="where")
+        yield PlainLine(id="where")
         yield HeatMap(self.work, id="map")
-        yield Line(id="cell")
-        yield Line(id="legend")
+        yield PlainLine(id="cell")
+        yield PlainLine(id="legend")
 
     def on_mount(self) -> None:
         """Collects what is shown."""
@@ -126,7 +126,7 @@ class RunsMapView(View):
         self._show_cell()
 
     def _line(self, name: str, content: Content | str) -> None:
-        self.query_one(f"#{name}", Line).show(content)
+        self.query_one(f"#{name}", PlainLine).show(content)
 
     @on(HeatMap.CursorMoved)
     def _moved(self, event: HeatMap.CursorMoved) -> None:

@@ -32,11 +32,11 @@ from tui_debugger.model import ProgressFn
 from tui_debugger.text.tensors import shape_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, bindings, view_action
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges, ViewHost
-from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 
 _SHOWN: Final = ("weight", "steps", "growth", "update", "remarks", "last norm", "last update", "cosine", "eff. rank")
 """The columns, the most telling ones first; the shape and the first norm are said of the weight under the cursor."""
@@ -81,11 +81,11 @@ class TrajectoryView(View):
 
     def body(self) -> Iterable[Widget]:
         """Lays out the answer, the weights, the one under the cursor, what the bars mean, what was looked at."""
-        yield Line(id="answer")
+        yield PlainLine(id="answer")
         yield VirtualTable((), empty="", id="weights")
-        yield Line(id="here")
-        yield Line(id="legend")
-        yield Line(id="covered")
+        yield PlainLine(id="here")
+        yield PlainLine(id="legend")
+        yield PlainLine(id="covered")
 
     @property
     def table(self) -> VirtualTable:
@@ -128,7 +128,7 @@ class TrajectoryView(View):
         return (weight.key.rank, weight.key.graph, weight.key.node) == (key.rank, key.graph, key.node)
 
     def _line(self, name: str, text: str) -> None:
-        self.query_one(f"#{name}", Line).show(text)
+        self.query_one(f"#{name}", PlainLine).show(text)
 
     def on_resize(self) -> None:
         """The bars take their part of the room."""
@@ -238,18 +238,18 @@ class TrajectoryView(View):
         )
 
 
-def _columns(room: int) -> tuple[Column, ...]:
+def _columns(room: int) -> tuple[TableColumn, ...]:
     widths = {"growth": 7, "update": 8, "last norm": 9, "last update": 11, "cosine": 6, "eff. rank": 11}
     found = []
     for title in _SHOWN:
         if title == "weight":
-            found.append(Column(title, 20, elastic=3, frozen=True))
+            found.append(TableColumn(title, 20, elastic=3, frozen=True))
         elif title == "steps":
-            found.append(Column(title, room))
+            found.append(TableColumn(title, room))
         elif title == "remarks":
-            found.append(Column(title, 20, elastic=2))
+            found.append(TableColumn(title, 20, elastic=2))
         else:
-            found.append(Column(title, widths[title], right=title != "eff. rank"))
+            found.append(TableColumn(title, widths[title], right=title != "eff. rank"))
     return tuple(found)
 
 

@@ -20,10 +20,10 @@ from tui_debugger.check.progress import scaled
 from tui_debugger.diagnose.trend import (
     MARKS,
     MOST,
-    Drawing,
     Point,
+    PointState,
     Series,
-    State,
+    TrendPlot,
     about,
     full_text,
     groups_for,
@@ -46,11 +46,11 @@ from tui_debugger.text.notes import notes_text
 from tui_debugger.text.plot import BLOCKS, BRAILLE
 from tui_debugger.text.tensors import place_text
 from tui_debugger.tui.actions import SEARCH_VIEW, Action, bindings, view_action
-from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
-from tui_debugger.tui.views.trend_plots import COLOURS, COLUMNS, WIDTH, Plots, SeriesRows, StepTable
+from tui_debugger.tui.views.trend_plots import COLOURS, COLUMNS, WIDTH, Plots, SeriesRows, TrendTable
 from tui_debugger.tui.views.view import View, ViewHost
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
@@ -147,7 +147,7 @@ def other_ranks(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class TensorSwitch:
     """One way to another tensor.
 
     Attributes:
@@ -161,11 +161,11 @@ class Kind:
     nothing: str = "there is no other one"
 
 
-KINDS: Final[Mapping[str, Kind]] = {
-    "any": Kind("Add which tensor?", any_node),
-    "node": Kind("Which tensor of this node?", same_node),
-    "related": Kind("What belongs to it", relatives_of, "no update operator reads this tensor directly"),
-    "rank": Kind("Which rank?", other_ranks, "no other rank has this tensor"),
+KINDS: Final[Mapping[str, TensorSwitch]] = {
+    "any": TensorSwitch("Add which tensor?", any_node),
+    "node": TensorSwitch("Which tensor of this node?", same_node),
+    "related": TensorSwitch("What belongs to it", relatives_of, "no update operator reads this tensor directly"),
+    "rank": TensorSwitch("Which rank?", other_ranks, "no other rank has this tensor"),
 }
 """By the argument of the keys' action."""
 
@@ -175,7 +175,7 @@ LARGEST_PART: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PendingSteps:
     """Some steps of one tensor that are to be read next.
 
     Attributes:
@@ -264,15 +264,15 @@ class Overlay:
         """Makes the next tensor the current one."""
         self.current = (self.current + 1) % len(self.keys)
 
-    def next_part(self) -> Part | None:
+    def next_part(self) -> PendingSteps | None:
         """Returns the tensor to read next; None when everything was read."""
         key = self.reading
         if key is None:
             return None
         todo, total = self._todo[key], len(self._steps(key.rank))
-        return Part(key, todo[: self._count], total - len(todo), max(total, 1))
+        return PendingSteps(key, todo[: self._count], total - len(todo), max(total, 1))
 
-    def arrived(self, part: Part, found: Series) -> None:
+    def arrived(self, part: PendingSteps, found: Series) -> None:
         """Takes what was read, unless its tensor was taken away meanwhile."""
         if part.key not in self._todo:
             return
@@ -315,7 +315,7 @@ def legend(overlay: Overlay, room: int, *, graphs: bool = False) -> Content:
     return Content.assemble(*parts)
 
 
-def extract_of(overlay: Overlay, drawings: Sequence[Drawing], under_cursor: str) -> Extract | None:
+def extract_of(overlay: Overlay, drawings: Sequence[TrendPlot], under_cursor: str) -> Extract | None:
     """Plots and tables with every step; None before something was read."""
     series = overlay.shown
     if not series:
@@ -372,12 +372,12 @@ class TrendView(View):
 
     def body(self) -> Iterable[Widget]:
         """Lays out names, plots and table, the step under the cursor, what was read and checked."""
-        yield Line(id="legend")
+        yield PlainLine(id="legend")
         with Container(id="both"):
             yield Plots(id="plots")
-            yield StepTable(COLUMNS, empty="nothing was read yet", id="steps")
-        yield Line(id="here")
-        yield Line(id="facts")
+            yield TrendTable(COLUMNS, empty="nothing was read yet", id="steps")
+        yield PlainLine(id="here")
+        yield PlainLine(id="facts")
 
     def on_mount(self) -> None:
         """Starts to read."""
@@ -390,9 +390,9 @@ class TrendView(View):
         self._show_lines()
 
     @property
-    def table(self) -> StepTable:
+    def table(self) -> TrendTable:
         """The steps."""
-        return self.query_one(StepTable)
+        return self.query_one(TrendTable)
 
     @property
     def plots(self) -> Plots:
@@ -413,7 +413,7 @@ class TrendView(View):
 
     def _put(self, name_: str, content: Content | str) -> None:
         """Shows a line; only the legend may get higher."""
-        line = self.query_one(f"#{name_}", Line)
+        line = self.query_one(f"#{name_}", PlainLine)
         if name_ == "legend" or str(line.content) != str(content):
             line.update(content, layout=str(line.content).count("\n") != str(content).count("\n"))
 
@@ -560,9 +560,9 @@ class TrendView(View):
         event.stop()
         series, point = self.overlay.here, self.point
         index = series.at(*point) if series is not None and point is not None else -1
-        if series is None or index < 0 or series.state[index] == State.ABSENT:
+        if series is None or index < 0 or series.state[index] == PointState.ABSENT:
             self.say("it was not dumped at this step", note=True)
-        elif series.state[index] == State.RECORDED:
+        elif series.state[index] == PointState.RECORDED:
             self.say("only statistics were dumped at this step: there are no values to show", note=True)
         else:
             self.host.open("values", self.target_here)
@@ -703,4 +703,4 @@ class TrendView(View):
 
     def extract(self) -> Extract | None:
         """Plots and tables with every step."""
-        return extract_of(self.overlay, self.plots.drawings, str(self.query_one("#here", Line).content))
+        return extract_of(self.overlay, self.plots.drawings, str(self.query_one("#here", PlainLine).content))

@@ -15,7 +15,17 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from tui_debugger.diagnose.trend import TITLES, Canvas, Drawing, Group, Point, Series, cells, drawing, worth_marking_at
+from tui_debugger.diagnose.trend import (
+    TITLES,
+    Group,
+    PlotArea,
+    Point,
+    Series,
+    TrendPlot,
+    cells,
+    drawing,
+    worth_marking_at,
+)
 from tui_debugger.notes import NO_NOTES, RunNotes
 from tui_debugger.stats.health import WORTH_A_LOOK, Health
 from tui_debugger.text.health import GLYPHS
@@ -25,7 +35,7 @@ from tui_debugger.tui import theme
 from tui_debugger.tui.cells import HEALTH_STYLES
 from tui_debugger.tui.widgets.line_window import PaintedLines
 from tui_debugger.tui.widgets.text import Cell, fit, joined
-from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
+from tui_debugger.tui.widgets.virtual_table import TableColumn, VirtualTable
 
 LEAST: Final = 11
 """Lines of a plot with its title: with fewer its shape is lost."""
@@ -61,7 +71,7 @@ class Plots(PaintedLines):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own parameter name
         super().__init__(id=id)
-        self.drawings: tuple[Drawing, ...] = ()
+        self.drawings: tuple[TrendPlot, ...] = ()
         self._series: Sequence[Series] = ()
         self._groups: Sequence[Group] = ()
         self._notes = NO_NOTES
@@ -114,9 +124,9 @@ class Plots(PaintedLines):
         groups = self._groups[:count]
         heights = [height // count + (number < height % count) - 1 for number in range(count)] if count else []
 
-        def drawn(margin: int) -> tuple[Drawing, ...]:
+        def drawn(margin: int) -> tuple[TrendPlot, ...]:
             return tuple(
-                drawing(self._series, group, Canvas(width, tall, self._log, self._dots, margin), self._notes)
+                drawing(self._series, group, PlotArea(width, tall, self._log, self._dots, margin), self._notes)
                 for group, tall in zip(groups, heights, strict=True)
             )
 
@@ -129,7 +139,7 @@ class Plots(PaintedLines):
         self._column = self._column_of_step()
         self.refresh()
 
-    def _panel(self, drawn: Drawing) -> list[list[Segment]]:
+    def _panel(self, drawn: TrendPlot) -> list[list[Segment]]:
         base = self.base_style
         dim, plot = base + theme.DIM, drawn.plot
         title = [Segment(f" {drawn.title}", base + theme.STRONG)]
@@ -209,7 +219,7 @@ class Plots(PaintedLines):
 
 _WIDTHS: Final = (6, 1, 10, 10, 10, 10, 5, 5, 8)
 COLUMNS: Final = tuple(
-    Column(title, width, elastic=int(title == "hits"), right=title not in ("", "hits"), frozen=number < 2)
+    TableColumn(title, width, elastic=int(title == "hits"), right=title not in ("", "hits"), frozen=number < 2)
     for number, (title, width) in enumerate(zip(TITLES, _WIDTHS, strict=True))
 )
 WIDTH: Final = sum(_WIDTHS) + len(_WIDTHS) + 8
@@ -249,7 +259,7 @@ class SeriesRows:
         return self.series.at(*key) if isinstance(key, tuple) else -1
 
 
-class StepTable(VirtualTable):
+class TrendTable(VirtualTable):
     """Left and right go along the steps, as up and down do."""
 
     def action_pan_left(self) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tui_debugger.check.types import Pair
     from tui_debugger.model import Progress, ProgressFn, TensorKey
     from tui_debugger.session import Session
-    from tui_debugger.session.comparison import Comparison
+    from tui_debugger.session.comparison import RunComparison
     from tui_debugger.session.following import FileState
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.actions import Action
@@ -113,7 +113,7 @@ CHECKED = "new check results"
 class ViewHost(Protocol):
     """Opens views and works for them: ``view_opener``, or a test."""
 
-    comparison: Comparison | None
+    comparison: RunComparison | None
     """The other run that this one is compared with."""
 
     @property

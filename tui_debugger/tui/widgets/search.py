@@ -23,7 +23,7 @@ from textual.widgets import Input
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import SEARCH_BOX, bindings_for
-from tui_debugger.tui.widgets.text import Pattern
+from tui_debugger.tui.widgets.text import SearchPattern
 
 if TYPE_CHECKING:
     from tui_debugger.tui.widgets.virtual_table import VirtualTable
@@ -79,7 +79,7 @@ class ListSearch:
         """Puts the box onto the screen, open."""
         self.table = table
         self.cleared_by_owner = cleared_by_owner
-        self.pattern: Pattern | None = None
+        self.pattern: SearchPattern | None = None
         self.matches: Sequence[int] = ()
         self._owner = owner
         self._complete = True
@@ -116,7 +116,7 @@ class ListSearch:
         from tui_debugger.errors import BadQueryError
 
         try:
-            pattern = Pattern.of(text)
+            pattern = SearchPattern.of(text)
         except BadQueryError as error:
             self.bar.set_class(True, "-wrong")
             self._tell()
@@ -166,7 +166,7 @@ class ListSearch:
         else:
             self._search_on(self._scan, self.pattern, 0, [])
 
-    def _search_on(self, scan: int, pattern: Pattern, row: int, found: list[int]) -> None:
+    def _search_on(self, scan: int, pattern: SearchPattern, row: int, found: list[int]) -> None:
         if scan != self._scan or not self.table.is_attached:
             return
         end = time.monotonic() + SLICE

@@ -31,7 +31,7 @@ Spans = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Pattern:
+class SearchPattern:
     """A pattern of a search: a part of a text, or a regular expression after ``~``, whatever the case.
 
     Attributes:
@@ -43,7 +43,7 @@ class Pattern:
     regex: re.Pattern[str]
 
     @classmethod
-    def of(cls, text: str) -> Pattern | None:
+    def of(cls, text: str) -> SearchPattern | None:
         """Returns the pattern of a search text; None where it looks for nothing.
 
         Raises:

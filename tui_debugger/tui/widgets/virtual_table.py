@@ -26,8 +26,8 @@ from tui_debugger.tui.actions import SEARCH, bindings_for
 from tui_debugger.tui.widgets.line_window import BLANK, EMPTY, HEADER, LineWindow
 from tui_debugger.tui.widgets.text import (
     Cell,
-    Pattern,
     ScopedName,
+    SearchPattern,
     Spans,
     fit,
     joined,
@@ -37,11 +37,11 @@ from tui_debugger.tui.widgets.text import (
     with_spans,
 )
 
-__all__ = ["Column", "ListRows", "Rows", "VirtualTable"]
+__all__ = ["ListRows", "TableColumn", "TableRows", "VirtualTable"]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column.
 
     Attributes:
@@ -61,7 +61,7 @@ class Column:
     searched: bool = True
 
 
-class Rows(Protocol):
+class TableRows(Protocol):
     """The rows of a table. ``cells`` is called for visible lines only."""
 
     @property
@@ -105,11 +105,11 @@ class ListRows:
         return self._index.get(key, -1)
 
 
-class Search(Protocol):
+class TableSearch(Protocol):
     """The search in a table, as the table knows it: see ``search.ListSearch``."""
 
     cleared_by_owner: bool
-    pattern: Pattern | None
+    pattern: SearchPattern | None
 
     def rows_changed(self) -> None:
         """The rows are others."""
@@ -137,7 +137,7 @@ T = TypeVar("T")
 
 
 class LazyRows(Generic[T]):
-    """See ``Rows``."""
+    """See ``TableRows``."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class LazyRows(Generic[T]):
         return {self._key(item): at for at, item in enumerate(self._items)}
 
 
-def _has_fingerprints(rows: Rows) -> bool:
+def _has_fingerprints(rows: TableRows) -> bool:
     return isinstance(rows, LazyRows) and rows.has_fingerprints
 
 
@@ -236,8 +236,8 @@ class VirtualTable(LineWindow, can_focus=True):
 
     def __init__(
         self,
-        columns: Sequence[Column] = (),
-        rows: Rows | None = None,
+        columns: Sequence[TableColumn] = (),
+        rows: TableRows | None = None,
         *,
         header: bool = True,
         empty: str = "",
@@ -247,29 +247,29 @@ class VirtualTable(LineWindow, can_focus=True):
         """``empty`` is the one line shown when there are no rows."""
         super().__init__(header=header, id=id, classes=classes)
         self._columns = tuple(columns)
-        self._rows: Rows = rows if rows is not None else ListRows(())
+        self._rows: TableRows = rows if rows is not None else ListRows(())
         self._empty = empty
         self._pan = 0
         self._widths: tuple[int, ...] = ()
         self._frozen = self._overflow = 0
         self._key: Hashable = None
         self._keyed = False
-        self.search: Search | None = None
+        self.search: TableSearch | None = None
         self.moved_to: Callable[[int], None] | None = None
         self.emptied: Callable[[], None] | None = None
         self._telling = False
-        self._pattern: Pattern | None = None
+        self._pattern: SearchPattern | None = None
         self._fingerprints: dict[Hashable, int] = {}
 
     # -- what it shows ---------------------------------------------------------------------------
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[TableColumn, ...]:
         """The columns shown."""
         return self._columns
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> TableRows:
         """The rows shown."""
         return self._rows
 
@@ -283,7 +283,7 @@ class VirtualTable(LineWindow, can_focus=True):
         """Key of the row under the cursor, None when there are no rows."""
         return self._key if self._keyed else None
 
-    def set_columns(self, columns: Sequence[Column]) -> None:
+    def set_columns(self, columns: Sequence[TableColumn]) -> None:
         """Replaces the columns."""
         self._columns = tuple(columns)
         self._measure(self.line_width)
@@ -302,7 +302,7 @@ class VirtualTable(LineWindow, can_focus=True):
         if changed and not self.row_count:
             self.redraw()
 
-    def set_rows(self, rows: Rows, *, keep: bool = True, alike: bool = False) -> None:
+    def set_rows(self, rows: TableRows, *, keep: bool = True, alike: bool = False) -> None:
         """Replaces the rows.
 
         Args:
@@ -467,7 +467,7 @@ class VirtualTable(LineWindow, can_focus=True):
             self.show_from(top)
             self._reveal()
 
-    def set_pattern(self, pattern: Pattern | None) -> None:
+    def set_pattern(self, pattern: SearchPattern | None) -> None:
         """Marks what a search looks for, in every cell that it looks at."""
         if pattern != self._pattern:
             self._pattern = pattern
@@ -478,7 +478,7 @@ class VirtualTable(LineWindow, can_focus=True):
         cells = zip(self._columns, self._rows.cells(row), strict=False)
         return " ".join(searched_text(cell) for column, cell in cells if column.searched)
 
-    def match_spans(self, row: int, column: Column, cell: Cell, pattern: Pattern) -> Spans:  # noqa: ARG002 - for subclasses
+    def match_spans(self, row: int, column: TableColumn, cell: Cell, pattern: SearchPattern) -> Spans:  # noqa: ARG002 - for subclasses
         """Returns where a cell matches, in its ``searched_text``."""
         return pattern.spans(searched_text(cell)) if column.searched else []
 
@@ -638,11 +638,11 @@ class VirtualTable(LineWindow, can_focus=True):
         line = (frozen + shift(moving, line_shift))[:-1]  # no gap after the last column
         return Strip(joined(line), None if line_shift else drawn).adjust_cell_length(width, base)
 
-    def _is_cut(self, column: Column, place: int, size: int, shifted: int, width: int) -> bool:
+    def _is_cut(self, column: TableColumn, place: int, size: int, shifted: int, width: int) -> bool:
         """Tells whether only a part of a column is in sight, and that part may be taken for the whole."""
         return place < shifted < place + size or (column.right and place + size - shifted > width - self._frozen)
 
-    def _laid_out(self, cells: Sequence[Cell]) -> Iterator[tuple[Column, int, Cell]]:
+    def _laid_out(self, cells: Sequence[Cell]) -> Iterator[tuple[TableColumn, int, Cell]]:
         """Column, width and cell; a last cell before the last column spans what is left."""
         last = len(cells) - 1
         spans = last < len(self._columns) - 1
