@@ -1,10 +1,10 @@
 """Evaluates one watchpoint on many tensors at once: on which it says something, and what kind of thing.
 
-An expression comes to true, false or unknown (``_ConditionOutcome``). One that names statistics of a tensor with NaN or
-Inf is not judged there, as other conditions are not (the tensor is a finding as what it is), unless it names ``nan``, ``inf``,
-``pos_inf`` or ``neg_inf`` itself: then its other quantities are those of the finite elements. Unknown is "cannot
-judge"; unknown for want of a previous step is "not comparable" at the first one. Statistics of the previous step are
-taken as they are, whatever shape and whatever NaN the tensor had there.
+An expression comes to true, false or unknown (``_ConditionOutcome``). One that names statistics of a tensor with NaN
+or Inf is not judged there, as other conditions are not (the tensor is a finding as what it is), unless it names
+``nan``, ``inf``, ``pos_inf`` or ``neg_inf`` itself: then its other quantities are those of the finite elements.
+Unknown is "cannot judge"; unknown for want of a previous step is "not comparable" at the first one. Statistics of the
+previous step are taken as they are, whatever shape and whatever NaN the tensor had there.
 """
 
 from __future__ import annotations
