@@ -22,6 +22,7 @@ from tui_debugger.graph.categories import (
     DRAWN_UPDATES,
     INPUT_UPDATE,
     assigned,
+    change_of,
     draws_updates,
     is_collective,
     is_receiving,
@@ -31,7 +32,7 @@ from tui_debugger.graph.categories import (
     update_of,
 )
 from tui_debugger.graph.table import MONADS, NodeFlag, NodeTable, edges, holders
-from tui_debugger.model import TRAINABLE, Category, Side
+from tui_debugger.model import TRAINABLE, Category, OperandState, Side
 from tui_debugger.stats.records import RecordState as RowState
 from tui_debugger.stats.records import RequiredStats, holds_bad
 
@@ -172,7 +173,7 @@ class _Filling:
         """A parameter at the end of the step."""
         of, flow = tensors[number], self._flow
         round_ = int(of["round"])
-        made = assigned(self._nodes, row)
+        made = self._assigned(row)
         of["parameter"], of["named"], of["other"], of["start"] = row, row, -1, OriginKind.SOURCE.code
         if made == []:  # the program itself wrote it
             at = flow.before(row, Side.OUTPUT, 0, self._step, round_)
@@ -195,6 +196,19 @@ class _Filling:
             at = flow.located(self._step, updater, Side.OUTPUT, each, round_)
             self._add(number, updater, each, [at], side=Side.OUTPUT)
 
+    def _assigned(self, row: int) -> list[int] | None:
+        """``assigned``, but for what made a parameter in later steps only."""
+        made, change = assigned(self._nodes, row), change_of(self._nodes, row)
+        if made is None or change is None or not self._table.operands:
+            return made
+        if self._came_later(change, 0):  # the step itself had no such node
+            return None if self._nodes.category_of(row) in TRAINABLE else []
+        return [each for slot, each in enumerate(made, 1) if not self._came_later(change, slot)]
+
+    def _came_later(self, change: int, slot: int) -> bool:
+        """Tells whether a parameter is made of an input of its change in later steps only."""
+        return self._table.operands.get((change, slot)) == OperandState.CLEAN
+
     def _made_by_modules(self, of: Any, number: int, row: int) -> None:
         """A buffer that modules change in the step, or an input of the model that the program made of their outputs."""
         of["start"] = OriginKind.UPDATED.code
@@ -205,7 +219,7 @@ class _Filling:
                 continue
             of["other"] = change
             for slot, holder in enumerate(self._flow.holders(change)):
-                if slot:
+                if slot and not self._came_later(change, slot):
                     value = self._flow.locate_input(self._step, change, slot, int(of["round"]))
                     self._add(number, change, slot, [value], holder=holder.row)
 

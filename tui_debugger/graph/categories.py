@@ -656,10 +656,14 @@ def assigned(nodes: NodeTable, row: int) -> list[int] | None:
         Rows, -1 for what is not known: a buffer that a module changes is made by that module. Empty: the program
         itself put the values there.
     """
-    for consumer, at in real_consumers(nodes, row):
-        if at == 0 and nodes.op_type(consumer) in {BUFFER_UPDATE, INPUT_UPDATE}:
-            return [made for made, _ in real_inputs(nodes, consumer)[1:]]
-    return None
+    change = change_of(nodes, row)
+    return None if change is None else [made for made, _ in real_inputs(nodes, change)[1:]]
+
+
+def change_of(nodes: NodeTable, row: int) -> int | None:
+    """Returns the node whose inputs after the first one say what a parameter is made of in the step."""
+    changes = (each for each, at in real_consumers(nodes, row) if at == 0)
+    return next((each for each in changes if nodes.op_type(each) in {BUFFER_UPDATE, INPUT_UPDATE}), None)
 
 
 def outlives_steps(nodes: NodeTable, row: int) -> bool:

@@ -17,7 +17,13 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.categories import BIAS_ADD_GRADIENT, DRAWN_UPDATES, PARAMETER_GRADIENT
+from tui_debugger.graph.categories import (
+    BIAS_ADD_GRADIENT,
+    BUFFER_UPDATE,
+    DRAWN_UPDATES,
+    INPUT_UPDATE,
+    PARAMETER_GRADIENT,
+)
 from tui_debugger.graph.messages import ParsedGraph, SlotType, parse_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable, edges, real_inputs
 from tui_debugger.live.dump_writer import size_of
@@ -47,6 +53,7 @@ class LiveRankGraph:
         alone: which places are of nodes that no other root graph has under the same name.
         roots: the numbers of the root graphs.
         gradients: which places are gradients of weights, as our own client names them.
+        changes: rows of the nodes that say what modules or the program itself make parameters of.
     """
 
     def __init__(self, data: Sequence[bytes], before: LiveRankGraph | None = None) -> None:
@@ -76,6 +83,8 @@ class LiveRankGraph:
         self.recorded: Mask = ~np.logical_or.reduce([_is_type(self.nodes, kinds, name) for name in DRAWN_UPDATES])
         kinds_of_gradients = (PARAMETER_GRADIENT, BIAS_ADD_GRADIENT)
         self.gradients: Mask = np.logical_or.reduce([_is_type(self.nodes, kinds, name) for name in kinds_of_gradients])
+        changing = (_is_type(self.nodes, self.nodes.type_id, name) for name in (BUFFER_UPDATE, INPUT_UPDATE))
+        self.changes = frozenset(np.flatnonzero(np.logical_or.reduce([*changing])).tolist())
         self.flags = np.where(_is_type(self.nodes, kinds, CONSTANT), int(TensorFlag.CONSTANT), 0).astype(np.uint8)
         keys = tensor_keys(self.node, np.ones(len(places)), self.slot)
         self._place_of = {key: place for place, key in enumerate(keys.tolist())}
@@ -144,8 +153,8 @@ class LiveRankGraph:
         found: dict[str, list[str]] = {}
         for name in names:
             row, now = self.find(name), other.find(name)
-            if row >= 0 and now >= 0:
-                before = _spelled(self.nodes, real_inputs(self.nodes, row))
+            if now >= 0 and (row >= 0 or now in other.changes):
+                before = _spelled(self.nodes, real_inputs(self.nodes, row) if row >= 0 else ())
                 after = _spelled(other.nodes, real_inputs(other.nodes, now))
                 found[name] = [each for each in after if each not in before]
         return found

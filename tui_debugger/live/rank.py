@@ -311,8 +311,11 @@ class ReceivedSteps:
             rows = (graph.nodes.find(*name) for name in names)
             kept.inputs_unknown = frozenset(row for row in rows if row >= 0)
             # What a node was given for the first time later on, it was not given then.
-            bad = {int(graph.node[place]) for place in kept.sent} - kept.inputs_unknown
-            later = before.later_inputs(graph, (graph.nodes.names[row] for row in bad))
+            told = {int(graph.node[place]) for place in kept.sent}
+            if kept.clean is not None and not kept.unfinished:  # else this may be the graph of the step itself
+                told |= graph.changes
+            told -= kept.inputs_unknown
+            later = before.later_inputs(graph, (graph.nodes.names[row] for row in told))
             more = {(node, each): OperandState.CLEAN for node, inputs in later.items() for each in inputs}
             kept.operands = more | kept.operands
             kept.version += 1

@@ -5,6 +5,7 @@ Each program with a fault stands beside its healthy twin.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Callable
@@ -146,12 +147,43 @@ def view(attach: Attach, fault: bool) -> None:
     handle.detach()
 
 
+class WithTarget(nn.Module):
+    """A model, and a copy that follows it slowly, of which the program makes what to learn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = nn.Linear(5, 1)
+        self.target = copy.deepcopy(self.model).requires_grad_(False)
+
+
+def target(attach: Attach, fault: bool) -> None:
+    """Something out of sight breaks the copy; only the graph of later steps says that averages are written to it."""
+    both = WithTarget()
+    optimizer = torch.optim.Adam(both.model.parameters(), 1e-3)
+    handle = attach(both, optimizer)
+    for step in range(STEPS):
+        x = torch.randn(6, 5)
+        if fault and step == BAD:
+            both.target.weight.data.numpy()[0, 1] = math.nan
+        with torch.no_grad():
+            wanted = torch.randn(6, 1) + 0.9 * both.target(x)
+        loss = F.huber_loss(both.model(x), wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for own, followed in zip(both.target.parameters(), both.model.parameters(), strict=True):
+                own.mul_(0.99).add_(followed, alpha=0.01)
+    handle.detach()
+
+
 PROGRAMS: Final[dict[str, tuple[Program, dict[str, set[Place]]]]] = {
     "a mask that is read in one step more": (policy, {"module": {(BAD, "Loss")}, "op": {(BAD, "Mul")}}),
     "a sum over paths": (lattice, {"op": {(BAD, "Log")}}),
     "weights that stand in": (ensemble, {"op": {(BAD, "NoGrad/LiftFresh")}}),
     "a branch that runs once": (branch, {"op": {(BAD, "Log")}}),
     "a view of a weight": (view, {"module": {(BAD, "Loss")}, "op": {(BAD, "Div")}}),
+    "averages that the program writes": (target, {level: {(BAD, "target.weight")} for level in LEVELS}),
 }
 
 
