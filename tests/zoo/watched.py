@@ -19,6 +19,7 @@ from tui_debugger.diagnose.explain.guidance import Standing
 from tui_debugger.live.server import serve
 from tui_debugger.model import Hit, Verdict, Watchpoint
 from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
+from tui_debugger.session.live_evidence import AT_STOPS
 from tui_debugger.watch.text import parse_watch
 
 STOPS = 6
@@ -58,7 +59,7 @@ class Seen:
 
 
 class Watcher:
-    """Drives the one training that comes, from a thread of its own, as ``tdbg listen --stop-on-hit`` does."""
+    """Drives the one training that comes, from a thread of its own, as ``tdbg listen --stop-on-hit --save`` does."""
 
     def __init__(self, only: str = "", stops: int = STOPS, save: Path | None = None) -> None:
         """Listens.
@@ -126,6 +127,8 @@ class Watcher:
         hits = self._report(event.step)
         if hits and event.step >= 0:
             self.seen.stops.append(event.step)
+            if self._save is not None and (known := self._session.known([(0, event.step)])) is not None:
+                self._session.keep(0, event.step, known.hits, AT_STOPS)
             for hit in hits:
                 if hit.key.node not in self.seen.causes:
                     sections = explain(self._session, hit.key, hit).sections

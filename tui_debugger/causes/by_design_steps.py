@@ -93,7 +93,7 @@ class StepDesigns(Designs):
     def intended_at(self, row: int, side: Side, slot: int, *, nan: bool = False) -> bool:
         """``intended`` of an input or output of a node; ``nan``: it is known to hold NaN."""
         if nan and not self.may_hide(row):
-            return False
+            return bool(self._said(row, side, slot))
         if side is Side.INPUT and not draws_updates(self._nodes):
             row_of = self._flow.holder(row, slot).row
             if not self.may_be_intended(row_of):
@@ -110,13 +110,18 @@ class StepDesigns(Designs):
         """Marks the hits of this step that are by design as such, and counts them."""
         rows = hits.records.rows
         for at in np.flatnonzero(holds_bad(rows)).tolist():
-            if rows["nan"][at] and not self.may_hide(int(hits.node[at])):
-                continue
-            designs = self.of_round(int(hits.round[at]))
-            types = designs.absorbed_at(int(hits.node[at]), Side(int(hits.side[at])), int(hits.slot[at]))
+            place = int(hits.node[at]), Side(int(hits.side[at])), int(hits.slot[at])
+            if rows["nan"][at] and not self.may_hide(place[0]):
+                types = self._said(*place)
+            else:
+                types = self.of_round(int(hits.round[at])).absorbed_at(*place)
             if types:
                 mark(hits, at, types)
         return len(hits.designed)
+
+    def _said(self, row: int, side: Side, slot: int) -> frozenset[str]:
+        """The kinds that make an output finite or leave it out, as was found out while the training stood there."""
+        return self._table.by_design.get((row, slot), frozenset()) if side is Side.OUTPUT else frozenset()
 
     def _ran(self, row: int) -> bool:
         """See ``Designs``: a node that has tensors in another step and none in this one did not run in this one."""

@@ -59,6 +59,7 @@ from tui_debugger.said import Said, doubt_line
 from tui_debugger.session.live_driver import Driver, HitStops, unknown_rank
 from tui_debugger.session.live_events import LiveEvent, LiveKind, LiveState
 from tui_debugger.session.live_evidence import Budget, evidence, outputs, statistics, values
+from tui_debugger.session.live_left_out import left_out
 from tui_debugger.session.session import Session
 from tui_debugger.sources.base import Changes, TensorFlag
 from tui_debugger.stats.workers import MeasureWorkers
@@ -103,12 +104,17 @@ def this_machine() -> str:
 Recorded = tuple[TensorName, TensorMeta | None, TensorStats | None]
 
 
-def save_dump(source: LiveSource, directory: Path, progress: ProgressFn = no_progress) -> str:
+LeftOut = Callable[[LiveRank, int], Mapping[int, frozenset[str]]]
+"""By place what is no finding in a step of a training although it holds NaN or Inf: see ``live_left_out``."""
+
+
+def save_dump(source: LiveSource, directory: Path, left_out: LeftOut, progress: ProgressFn = no_progress) -> str:
     """Writes graphs, the steps that were stopped at, values and statistics; returns what was written, in words.
 
     Args:
         source: what is kept.
         directory: a new one, or an empty one.
+        left_out: asked of every step.
         progress: receives snapshots.
 
     Raises:
@@ -124,7 +130,8 @@ def save_dump(source: LiveSource, directory: Path, progress: ProgressFn = no_pro
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise TdbgError("the directory exists and is not empty", where=str(directory), hint="choose another one")
         for live in ranks:
-            _save_rank(live, directory, counts, progress, [part for part in lost if part.rank == live.number])
+            lacks = [part for part in lost if part.rank == live.number]
+            _save_rank(live, directory, counts, left_out, progress, lacks)
     except OSError as error:
         raise TdbgError(f"the dump could not be written: {reason_of(error)}", where=str(directory)) from error
     return counts.text(len(ranks))
@@ -146,8 +153,13 @@ class _Counts:
         return text + (early if self.early else "")
 
 
-def _save_rank(
-    live: LiveRank, directory: Path, counts: _Counts, progress: ProgressFn, lost: Sequence[UnreadablePart]
+def _save_rank(  # noqa: PLR0917 - a rank, and where it goes
+    live: LiveRank,
+    directory: Path,
+    counts: _Counts,
+    left_out: LeftOut,
+    progress: ProgressFn,
+    lost: Sequence[UnreadablePart],
 ) -> None:
     graph, info = live.graph, live.training.info
     if graph is None:
@@ -158,7 +170,8 @@ def _save_rank(
     said = [(step, kept) for step in steps if step >= 0 and (kept := live.kept(step)) is not None]
     found = [[int(graph.node[place]) for place in kept.by_design] for _, kept in said]  # in the order in which they ran
     writer.graphs(graph.data, [graph.nodes.names[row] for row in observed_order(graph.nodes, found)])
-    lines = [line for step, kept in said for line in _said(graph, kept).lines(step, graph.name)]
+    told = ((step, _said(graph, kept, left_out(live, step))) for step, kept in said)
+    lines = [line for step, each in told for line in each.lines(step, graph.name)]
     writer.said([*lines, *map(doubt_line, lost)])
     for root in sorted({each.root_id for each in graph.nodes.graphs if each.is_root}):
         writer.history([step for step in steps if live.root(step) in (None, root)], root)
@@ -225,9 +238,9 @@ def _readers(graph: LiveRankGraph, place: int) -> list[TensorName]:
     ]
 
 
-def _said(graph: LiveRankGraph, kept: ReceivedStep) -> Said:
+def _said(graph: LiveRankGraph, kept: ReceivedStep, left_out: Mapping[int, frozenset[str]]) -> Said:
     """What the training said of a step beside values."""
-    return Said(kept.inputs_unknown, graph.operands(kept.operands), graph.outputs(kept.by_design))
+    return Said(kept.inputs_unknown, graph.operands(kept.operands), graph.outputs({**kept.by_design, **left_out}))
 
 
 def _judged_places(graph: LiveRankGraph, kept: ReceivedStep) -> list[int]:
@@ -577,7 +590,11 @@ class LiveSession(Session):
             TdbgError: the directory exists and is not empty, or cannot be written.
         """
         self._driver.keep_last()
-        return save_dump(self.live, directory, progress)
+
+        def no_findings(live: LiveRank, step: int) -> Mapping[int, frozenset[str]]:
+            return left_out(live, self.measurements(live.number), step, progress)
+
+        return save_dump(self.live, directory, no_findings, progress)
 
     # -- tensors -----------------------------------------------------------------------------------
 

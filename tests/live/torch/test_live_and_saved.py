@@ -21,6 +21,7 @@ from torch import nn  # noqa: E402 - likewise
 
 from tests.session.opened import checked, found, opened  # noqa: E402 - likewise
 from tests.zoo.watched import Seen, watch  # noqa: E402 - likewise
+from tui_debugger.model import Verdict  # noqa: E402 - likewise
 from tui_debugger.said import SAID_FILE  # noqa: E402 - likewise
 
 LEVELS: Final = ("module", "op")
@@ -177,6 +178,26 @@ def target(attach: Attach, fault: bool) -> None:
     handle.detach()
 
 
+def scaler(attach: Attach, fault: bool) -> None:
+    """A gradient scaler leaves every step out; the bad step overflows before its loss, which the next step shows."""
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    scaling = torch.amp.GradScaler("cpu", init_scale=2.0**30)
+    handle = attach(model, optimizer)
+    for step in range(STEPS):
+        with torch.autocast("cpu", torch.float16):
+            made = model(torch.randn(5, 4))
+            if fault and step == BAD:
+                made = made * 6e4 * 6e4
+            loss = made.float().square().mean()
+        optimizer.zero_grad()
+        scaling.scale(loss).backward()
+        scaling.step(optimizer)
+        scaling.update()
+        loss.detach()
+    handle.detach()
+
+
 PROGRAMS: Final[dict[str, tuple[Program, dict[str, set[Place]]]]] = {
     "a mask that is read in one step more": (policy, {"module": {(BAD, "Loss")}, "op": {(BAD, "Mul")}}),
     "a sum over paths": (lattice, {"op": {(BAD, "Log")}}),
@@ -220,6 +241,23 @@ def test_the_verdict_by_design_is_saved_though_what_reads_the_mask_changes(tmp_p
     lines = [json.loads(line) for line in (tmp_path / "dump" / "rank_0" / SAID_FILE).read_text().splitlines()]
     of_masks = [each for each in lines if each.get("node") == "MaskedFill" and "by_design" in each]
     assert {each["step"] for each in of_masks if "Exp" in each["by_design"]} == {*range(BAD)}
+
+
+def test_what_a_scaler_left_out_is_by_design_in_a_step_that_is_saved_for_something_else(tmp_path: Path) -> None:
+    seen = watch(lambda attach: scaler(attach, True), "op", "TO", save=tmp_path / "dump")
+    assert (seen.origins[BAD], seen.findings[BAD + 1]) == (["Mul"], {"Detach": {"tensor_overflow"}})
+    session = opened(tmp_path / "dump", "TO")
+    hits = checked(session)
+    session.close()
+    left_out = {each.key.node for each in hits if each.key.step == BAD + 1 and each.verdict is Verdict.BY_DESIGN}
+    assert "Gradients/ToCopy" in left_out
+    found = {(each.key.step, each.key.node, each.origin) for each in hits if each.verdict is Verdict.FINDING}
+    assert {each for each in found if each[2] or each[0] != BAD} == {(BAD, "Mul", True), (BAD + 1, "Detach", False)}
+
+
+def test_a_training_whose_scaler_leaves_steps_out_is_clean(tmp_path: Path) -> None:
+    seen, live, saved = both(lambda attach: scaler(attach, False), "op", tmp_path / "dump")
+    assert (seen.findings, live, saved) == ({}, set(), set())
 
 
 @pytest.mark.parametrize("level", LEVELS)
