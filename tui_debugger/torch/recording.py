@@ -222,6 +222,7 @@ class StepRecording:
         agent: the protocol loop: hooks may stop at a node.
         unrecorded: what ran and could not be recorded.
         updated: parameters that an optimizer changed in this step.
+        written_bad: parameters to which the program itself wrote something bad before this step, maybe for a while.
         at_begin: called when a forward pass begins.
         by_hand: no optimizer is known: gradients are looked at when a backward pass ends.
         at_backward_end: called then.
@@ -253,6 +254,7 @@ class StepRecording:
         self.settled = False
         self._at_once = at_once
         self.updated: list[str] = []
+        self.written_bad: set[str] = set()
         self._evaluated: list[str] = []
         self._evaluations = 0
         self.at_begin: Callable[[], None] = lambda: None
@@ -567,6 +569,9 @@ class StepRecording:
     def _read_others(self, hit: ClientHit) -> bool:
         """Tells whether a node read something bad that the graph need not name. An Inf may be a mask to operators."""
         bad = {OperandState.NAN} if self._at_once else {OperandState.NAN, OperandState.INFINITE}
+        node = self.structure.nodes.get(hit.node)
+        if not self._at_once and node is not None and not self.written_bad.isdisjoint(node.inputs):
+            return True
         return any(name == UNKNOWN and state in bad for name, state in hit.operands)
 
     def seen_as(self, tensor: torch.Tensor) -> str:
@@ -592,6 +597,7 @@ class StepRecording:
         self.step.clear()
         self.flow.clear()
         self.updated.clear()
+        self.written_bad.clear()
         self._awaiting = self._called = False
         self._order, self._order_bare, self._last = 0, 1, ""
         if self._surprised:

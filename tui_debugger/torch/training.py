@@ -601,6 +601,7 @@ class TrainingState:
             # What was bad before the program wrote to it, as it clamps a weight, is not bad by that.
             whole = (name for name in changed if name not in self._bad_before)
             bad = {name for name in whole if not bool(local(self.tree.parameters[name]).isfinite().all())}
+        self.recording.written_bad |= bad
         for name in asked:
             if name in bad:
                 structure.feed(name, ())  # for good: another graph would cost what is known of this step

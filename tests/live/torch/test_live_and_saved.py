@@ -198,6 +198,24 @@ def scaler(attach: Attach, fault: bool) -> None:
     handle.detach()
 
 
+def swap(attach: Attach, fault: bool) -> None:
+    """Other values stand in a weight while the model is evaluated, and only then; in one step they are bad."""
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    handle = attach(model, optimizer)
+    for step in range(STEPS):
+        loss = model(torch.randn(5, 4)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            own = model.weight.clone()
+            model.weight.mul_(math.nan if fault and step == BAD - 1 else 0.5)
+            model(torch.randn(3, 4))
+            model.weight.copy_(own)
+    handle.detach()
+
+
 PROGRAMS: Final[dict[str, tuple[Program, dict[str, set[Place]]]]] = {
     "a mask that is read in one step more": (policy, {"module": {(BAD, "Loss")}, "op": {(BAD, "Mul")}}),
     "a sum over paths": (lattice, {"op": {(BAD, "Log")}}),
@@ -205,6 +223,7 @@ PROGRAMS: Final[dict[str, tuple[Program, dict[str, set[Place]]]]] = {
     "a branch that runs once": (branch, {"op": {(BAD, "Log")}}),
     "a view of a weight": (view, {"module": {(BAD, "Loss")}, "op": {(BAD, "Div")}}),
     "averages that the program writes": (target, {level: {(BAD, "target.weight")} for level in LEVELS}),
+    "a weight that is bad for a while": (swap, {"op": {(BAD, "NoGrad/Mul")}}),
 }
 
 
