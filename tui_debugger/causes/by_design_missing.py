@@ -48,8 +48,12 @@ class Missing(Readers):
         return fed or kind in OPERATORS or kind in PASSES_ON
 
     def left_out_by(self, row: int, slot: int) -> frozenset[str]:
-        """The operator types that leave out the NaN of missing values; empty where it goes on, or is none of these."""
-        return self._leaving_out(row, slot, 0) if self._holds_missing(row, slot, 0) else frozenset()
+        """The operator types that leave out the NaN of missing values; empty where it goes on, or is none of these.
+
+        A NaN that nothing leaves out may as well be a fault that nothing has read yet.
+        """
+        found = self._leaving_out(row, slot, 0) if self._holds_missing(row, slot, 0) else frozenset()
+        return found if found - {NOTHING} else frozenset()
 
     def _holds_missing(self, row: int, slot: int, depth: int) -> bool:
         """Tells whether every NaN of a tensor is in the data, or was written by the program."""
@@ -117,9 +121,10 @@ class Missing(Readers):
         return backward and any(each.bad for each in self._outputs(row).values())
 
     def _clean_leaving_out(self, row: int) -> frozenset[str]:
-        """The same of a node that is clean. In a training most could not be, and so read something else."""
+        """The same of a node that is clean. In a training most operators could not be, and so read something else."""
         kind = self._kind(row)
-        if kind in COMPARES | SELECTS | OVERWRITES | PICKS | LEAVES_OUT:
-            return frozenset({self._nodes.op_type(row)})
         another = draws_updates(self._nodes) and kind not in CONVERTS and not DECIDES.fullmatch(kind)
+        is_module = another and kind not in OPERATORS  # its own operators may leave the NaN out
+        if is_module or kind in COMPARES | SELECTS | OVERWRITES | PICKS | LEAVES_OUT:
+            return frozenset({self._nodes.op_type(row)})
         return frozenset({NOTHING} if another else ())

@@ -181,6 +181,6 @@ class TestClose:
 
 
 def test_limits_are_named_without_loading_grpc() -> None:
-    code = "import sys; from tui_debugger.live.server import Limits; print('grpc' in sys.modules)"
+    code = "import sys; from tui_debugger.live.server import ServerLimits; print('grpc' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
