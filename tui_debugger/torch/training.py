@@ -381,6 +381,11 @@ class Expectation:
         return self._outputs
 
 
+def _state_of(buffer: torch.Tensor) -> tuple[int, int]:
+    """What changes when somebody writes to a buffer or puts another one there."""
+    return id(buffer), version_of(buffer)
+
+
 def unscales(optimizer: torch.optim.Optimizer) -> bool:
     """Tells whether a gradient scaler has left it to an optimizer to unscale the gradients, as fused ones do."""
     return getattr(optimizer, "grad_scale", None) is not None
@@ -471,6 +476,7 @@ class TrainingState:
         self._moving: list[str] = []
         self._masks: list[str] = []
         self._versions: dict[str, tuple[int, int, int]] = {}
+        self._left: dict[str, tuple[int, int]] = {}
         self._begun = 0
         """Steps at whose beginning weights were looked at."""
         recording.at_begin = lambda: self._notice_tampering(self._shards())
@@ -601,11 +607,19 @@ class TrainingState:
             # What was bad before the program wrote to it, as it clamps a weight, is not bad by that.
             whole = (name for name in changed if name not in self._bad_before)
             bad = {name for name in whole if not bool(local(self.tree.parameters[name]).isfinite().all())}
-        self.recording.written_bad |= bad
+        self.recording.written_bad |= bad | self._buffers_with_nan()
         for name in asked:
             if name in bad:
                 structure.feed(name, ())  # for good: another graph would cost what is known of this step
             del self._versions[name]
+
+    def _buffers_with_nan(self) -> set[str]:
+        """The buffers to which the program wrote since the last step, and that hold NaN: infinite ones may be masks."""
+        held = ((name, self.tree.buffers.get(name), before) for name, before in self._left.items())
+        changed = [(name, each) for name, each, before in held if each is not None and _state_of(each) != before]
+        self._left.clear()
+        with self.recording.at_work():
+            return {name for name, each in changed if readable(each) and bool(dense(local(each)).isnan().any())}
 
     def _is_another(self, name: str) -> bool:
         """Tells whether a weight is not what it was at the end of the step, as far as that is kept."""
@@ -779,6 +793,7 @@ class TrainingState:
         watched = [(name, each) for name, each in self.tree.parameters.items() if readable(each)] if plans else []
         shards = self._shards()
         self._versions = {name: self._version(name, shards) for name, _ in watched}
+        self._left = {name: _state_of(each) for name, each in self.tree.buffers.items()} if plans else {}
         # What a module read shows whether what it made was its own work, so as much of it as costs nothing is kept.
         kept.update((name, each) for name, each in watched if part_of(each).nbytes <= SMALL)
         self.previous.follow(self.recording.step)

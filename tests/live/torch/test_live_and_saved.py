@@ -216,6 +216,32 @@ def swap(attach: Attach, fault: bool) -> None:
     handle.detach()
 
 
+class Queue(nn.Module):
+    """Reads a buffer, and writes to a part of it in every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Linear(4, 3)
+        self.register_buffer("kept", torch.ones(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.rows(x) * self.kept.clone()
+        self.kept.mul_(0.9).add_(0.1)
+        return made
+
+
+def queue(attach: Attach, fault: bool) -> None:
+    """The program writes something bad into the buffer of a module before it runs: see ``Queue``."""
+    model = Queue()
+
+    def loss(step: int) -> torch.Tensor:
+        if fault and step == BAD:
+            model.kept[1] = math.nan
+        return model(torch.randn(5, 4)).square().mean()
+
+    trained(attach, model, loss)
+
+
 PROGRAMS: Final[dict[str, tuple[Program, dict[str, set[Place]]]]] = {
     "a mask that is read in one step more": (policy, {"module": {(BAD, "Loss")}, "op": {(BAD, "Mul")}}),
     "a sum over paths": (lattice, {"op": {(BAD, "Log")}}),
@@ -223,6 +249,7 @@ PROGRAMS: Final[dict[str, tuple[Program, dict[str, set[Place]]]]] = {
     "a branch that runs once": (branch, {"op": {(BAD, "Log")}}),
     "a view of a weight": (view, {"module": {(BAD, "Loss")}, "op": {(BAD, "Div")}}),
     "averages that the program writes": (target, {level: {(BAD, "target.weight")} for level in LEVELS}),
+    "a buffer that the program and its module write": (queue, {"op": {(BAD, "LiftFresh")}}),
     "a weight that is bad for a while": (swap, {"op": {(BAD, "NoGrad/Mul")}}),
 }
 
