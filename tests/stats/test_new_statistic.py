@@ -65,14 +65,14 @@ def _kurtosis(sums: Sums) -> Number:
 FIELDS: Final = (
 '''
 ROW = '''\
-    Field(
+    StatisticField(
         "kurtosis",
         Form.REAL,
         "fourth central moment over the square of the variance: 3 for a normal distribution",
         column="kurtosis",
         title="kurtosis",
-        made=Made((0, 0.0, 0.0, 0.0, 0.0), _kurtosis_part, _kurtosis_merged, _kurtosis),
-        sent=Sent(199, "kurtosis"),
+        made=Recipe((0, 0.0, 0.0, 0.0, 0.0), _kurtosis_part, _kurtosis_merged, _kurtosis),
+        sent=StatisticsPlace(199, "kurtosis"),
     ),
 )
 """All statistics, '''
@@ -217,13 +217,13 @@ def test_a_record_has_it_also_one_from_another_thread(new: Program, files: dict[
 import numpy as np
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.measure import read_all
-from tui_debugger.stats.records import ReadRequests, RequiredStats, Specs
+from tui_debugger.stats.records import ReadRequests, ReadSpecs, RequiredStats
 from tui_debugger.stats.scan import joined, measure_file_span
-from tui_debugger.stats.workers import WORTH_HANDING_OVER, Workers
+from tui_debugger.stats.workers import WORTH_HANDING_OVER, MeasureWorkers
 specs = [ReadSpec(path) for path in sys.argv[1:]]
 need = RequiredStats()
-batch = ReadRequests(Specs.of(specs), np.full(2, -1, np.int32), (need,), np.zeros(2, np.int16))
-workers = Workers(2)
+batch = ReadRequests(ReadSpecs.of(specs), np.full(2, -1, np.int32), (need,), np.zeros(2, np.int16))
+workers = MeasureWorkers(2)
 executor = workers.executor(WORTH_HANDING_OVER)
 whole = executor.submit(read_all, batch).result()
 halves = [executor.submit(measure_file_span, specs[0], None, need, span) for span in ((0, 90_000), (90_000, 200_000))]

@@ -72,10 +72,10 @@ def test_what_is_queued_is_dropped_on_request() -> None:
 HELD_UP = """
 import os, sys
 from tui_debugger.errors import CancelledError
-from tui_debugger.stats.workers import WORTH_HANDING_OVER, Workers
+from tui_debugger.stats.workers import WORTH_HANDING_OVER, MeasureWorkers
 
 reading, _ = os.pipe()  # nobody ever writes
-workers, started = Workers(2), []
+workers, started = MeasureWorkers(2), []
 
 def read(_):
     started.append(1)

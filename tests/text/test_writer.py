@@ -312,6 +312,7 @@ ENCODES = {
     "text/documents.py": "the encoder",
     "cache/blocks.py": "a block of the disk cache, which nobody but the cache reads",
     "torch/node_calls.py": "an attribute of a node in the graph that a training sends",
+    "said.py": "a file beside the steps of a saved dump, for the reader of dumps",
     "notes.py": "a file beside the steps of a dump, for the reader of dumps",
     "live/dump_writer.py": "metadata files of a dump, as MindSpore writes them",
     "sources/tensor_files/converted_nodes.py": "a file beside the steps of a converted dump, for its reader",

@@ -14,7 +14,7 @@ from tui_debugger.arrays import Int32, Int64
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
 from tui_debugger.model import Frame
-from tui_debugger.sources.registry import EdgeKnowledge, shown_by
+from tui_debugger.sources.registry import Edges, shown_by
 
 if TYPE_CHECKING:
     from tui_debugger.check.outputs import OutputTensors
@@ -151,7 +151,7 @@ class Run:
     def has_graph(self, rank: int) -> bool:
         """Tells whether a graph names the nodes of a rank; else they are what was dumped, edges or not."""
         shows = shown_by(self.session.source)
-        if shows is not None and shows.edges is EdgeKnowledge.INFERRED:
+        if shows is not None and shows.edges is Edges.INFERRED:
             return False
         return bool((self.nodes(rank).flags & int(NodeFlag.FILE_ONLY) == 0).any())
 

@@ -11,7 +11,7 @@ from tui_debugger.cli.output import note, print_json, print_table, print_text
 from tui_debugger.errors import TdbgError
 from tui_debugger.sources.registry import (
     Claim,
-    EdgeKnowledge,
+    Edges,
     Format,
     Has,
     Order,
@@ -81,7 +81,7 @@ def format_row(each: Format) -> dict[str, Any]:
 
 def _limits(shows: Shows) -> tuple[str, ...]:
     """Returns what no verdict on a dump of the layout can tell."""
-    return limits_of(shows, graph=shows.edges is not EdgeKnowledge.NONE)
+    return limits_of(shows, graph=shows.edges is not Edges.NONE)
 
 
 def _describe(each: Format, arguments: argparse.Namespace) -> int:

@@ -572,7 +572,7 @@ class LiveRank:
 
         Raises:
             NotStoppedError: it does not stand at (or right after) that step, or went on meanwhile.
-            LostError, CancelledError: see ``wire.Training``; what came whole is kept.
+            LostError, CancelledError: see ``wire.TrainingProcess``; what came whole is kept.
         """
         came = 0
         for batch in _batches(places):

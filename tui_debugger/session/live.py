@@ -436,8 +436,8 @@ class LiveSession(Session):
         One that stands before the first step and has watchpoints on initial values has them judged first, and one
         that came after a step which no list judged has that step judged; when something is found, that is told
         (``LiveKind.HITS``) and it stays; the next ``run`` lets it go.
-        ``stop_at_nodes``: see ``wire.Training.run``. Without ``stop_at_inf`` one that has found nothing in a step but
-        Inf that may be by design runs on to the end of the step, and stops there if it is not.
+        ``stop_at_nodes``: see ``wire.TrainingProcess.run``. Without ``stop_at_inf`` a training that has found nothing
+        in a step but Inf that may be by design runs on to the end of the step, and stops there if it is not.
 
         Returns:
             The ranks that run now.
@@ -458,7 +458,7 @@ class LiveSession(Session):
         """Lets one training run to a node (None: to the next one), at most to the end of the step.
 
         Raises:
-            NotStoppedError, UnsupportedError: see ``wire.Training``.
+            NotStoppedError, UnsupportedError: see ``wire.TrainingProcess``.
         """
         self._driver.run_to_node(self._live(rank), "" if row is None else self.nodes(rank).names[row])
 
@@ -481,7 +481,7 @@ class LiveSession(Session):
         """Has the trainings that stand judge what they hold now by the list as it is now; results are in ``known``.
 
         Raises:
-            NotStoppedError, LostError, CancelledError: see ``wire.Training``.
+            NotStoppedError, LostError, CancelledError: see ``wire.TrainingProcess``.
         """
         for live in self._standing(ranks):
             self._driver.recheck(live, progress)

@@ -357,7 +357,7 @@ class Driver:
         """Has one judge what it holds by the list as it is now.
 
         Raises:
-            NotStoppedError, LostError, CancelledError: see ``wire.Training``.
+            NotStoppedError, LostError, CancelledError: see ``wire.TrainingProcess``.
         """
         stop = live.standing
         if stop is None or live.graph is None:

@@ -1,6 +1,6 @@
 """The source of dumps without a graph: steps of tensors; their nodes become known with every step that is listed.
 
-A layout says where its steps are (``directories.Layout``), and lists the tensors of one when it is asked for. The
+A layout says where its steps are (``directories.DumpLayout``), and lists the tensors of one when it is asked for. The
 nodes of a rank are one table that grows: nodes that a later step brings stand behind those that they followed there.
 """
 

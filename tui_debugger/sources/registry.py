@@ -65,7 +65,7 @@ class Has(Enum):
     UNKNOWN = "?"
 
 
-class EdgeKnowledge(Enum):
+class Edges(Enum):
     """The ways to know which tensor was made from which."""
 
     KNOWN = "known"
@@ -107,7 +107,7 @@ class Shows:
     statistics: Has = Has.UNKNOWN
     hashes: Has = Has.UNKNOWN
     order: Order = Order.UNKNOWN
-    edges: EdgeKnowledge = EdgeKnowledge.UNKNOWN
+    edges: Edges = Edges.UNKNOWN
     stacks: Has = Has.UNKNOWN
     gradients: Has = Has.UNKNOWN
     record: tuple[str, ...] = ()
@@ -139,9 +139,9 @@ def limits_of(shows: Shows, *, graph: bool) -> tuple[str, ...]:
         found.append(NO_VALUES if shows.hashes is Has.NO else HASHES_ONLY)
     elif shows.values is Has.NO:
         found.append(STATISTICS_ONLY)
-    if not graph or shows.edges is EdgeKnowledge.NONE:
+    if not graph or shows.edges is Edges.NONE:
         found.append(NO_EDGES)
-    elif shows.edges is EdgeKnowledge.INFERRED:
+    elif shows.edges is Edges.INFERRED:
         found.append(EDGES_INFERRED)
     if shows.order is Order.NAMES:
         found.append(ORDER_OF_NAMES)

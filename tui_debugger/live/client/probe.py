@@ -66,7 +66,7 @@ class ClientHit:
     Attributes:
         node: name of the node in the graph that was sent.
         slot: output slot.
-        result: as ``judging.Judge.results`` gives it.
+        result: as ``judging.ClientJudge.results`` gives it.
         meta, stats: of the tensor, sent along so that the debugger need not ask.
         inputs_unknown: in this step the node was made from something else than the graph says that was sent last, or
             may have been.
@@ -130,7 +130,7 @@ class Probe(Protocol):
 
         Args:
             recheck: judge again what was judged already in this step.
-            initial: no step has run: only initial values are judged (``judging.Judge.results`` knows what that is).
+            initial: no step has run: only initial values are judged, as ``judging.ClientJudge.results`` knows them.
         """
 
     def unfinished(self) -> bool:

@@ -550,7 +550,7 @@ class TrainingConversation:
         stop_on_new_nodes: bool = False,
         stop_at_nodes: bool = True,
     ) -> Events:
-        """Goes on for some steps; see ``wire.Training``.
+        """Goes on for some steps; see ``wire.TrainingProcess``.
 
         Raises:
             NotStoppedError: it is not waiting.

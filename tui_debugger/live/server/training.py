@@ -64,7 +64,7 @@ _SAFETY_SECONDS: Final = 30.0
 
 
 class RemoteTraining:
-    """A training at the other end of a connection: ``wire.Training`` for people, the rest for the calls.
+    """A training at the other end of a connection: ``wire.TrainingProcess`` for people, the rest for the calls.
 
     Attributes:
         handshake: its last introduction.

@@ -86,7 +86,7 @@ class MonitorRow:
         scope: as V1 calls it, one of ``_SCOPES``.
         stage: of a virtual pipeline; -1 or 0 where there is one only.
         numbers: None: they cannot be read.
-        dtype, shape, texts: see ``entries.Entry``.
+        dtype, shape, texts: see ``entries.LogTensor``.
     """
 
     target: str

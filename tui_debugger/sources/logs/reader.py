@@ -17,7 +17,7 @@ from tui_debugger.errors import NotADumpError
 from tui_debugger.opener import open_regular
 from tui_debugger.sources.directories import directories_in, find_dump, names_in, root_of
 from tui_debugger.sources.logs.layout import MONITOR_FILE, TE_NAME, TE_STATISTICS, LogKind, is_step, read_layout
-from tui_debugger.sources.registry import EdgeKnowledge, Has, Order, Recognised, Shows, Sureness
+from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
 from tui_debugger.sources.tensor_files.layout import parse_name
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ TORCHTITAN: Final = LogKind(
         statistics=Has.YES,
         hashes=Has.YES,
         order=Order.EXECUTION,
-        edges=EdgeKnowledge.INFERRED,
+        edges=Edges.INFERRED,
         stacks=Has.YES,
         gradients=Has.YES,
         record=("torchtitan's run_train.sh ... --profiler.dump_numerics",),
@@ -105,7 +105,7 @@ DEBUG_MODE: Final = LogKind(
         statistics=Has.SOME,
         hashes=Has.YES,
         order=Order.EXECUTION,
-        edges=EdgeKnowledge.INFERRED,
+        edges=Edges.INFERRED,
         stacks=Has.YES,
         gradients=Has.YES,
         record=(
@@ -130,7 +130,7 @@ TE_LOGS: Final = LogKind(
         statistics=Has.YES,
         hashes=Has.NO,
         order=Order.EXECUTION,
-        edges=EdgeKnowledge.NONE,
+        edges=Edges.NONE,
         stacks=Has.NO,
         gradients=Has.YES,
         record=(
@@ -224,7 +224,7 @@ MONITOR: Final = LogKind(
         statistics=Has.YES,
         hashes=Has.NO,
         order=Order.NAMES,
-        edges=EdgeKnowledge.INFERRED,
+        edges=Edges.INFERRED,
         stacks=Has.NO,
         gradients=Has.YES,
         record=('TrainerMonitorV2("monitor.json").start(model=model, optimizer=optimizer)',),
@@ -247,7 +247,7 @@ TREND: Final = LogKind(
         statistics=Has.YES,
         hashes=Has.NO,
         order=Order.NAMES,
-        edges=EdgeKnowledge.INFERRED,
+        edges=Edges.INFERRED,
         stacks=Has.NO,
         gradients=Has.YES,
         record=("msprobe data2db --data DUMP --db OUT",),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger.sources.directories import NamesReader, names_in
 from tui_debugger.sources.rank_names import megatron_numbers
-from tui_debugger.sources.registry import EdgeKnowledge, Has, Order, Shows
+from tui_debugger.sources.registry import Edges, Has, Order, Shows
 
 if TYPE_CHECKING:
     from tui_debugger.sources.registry import Reader
@@ -60,7 +60,7 @@ READER: Final[Reader] = NamesReader(
         statistics=Has.NO,
         hashes=Has.NO,
         order=Order.EXECUTION,
-        edges=EdgeKnowledge.NONE,
+        edges=Edges.NONE,
         stacks=Has.NO,
         gradients=Has.YES,
         record=(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from tui_debugger import opener
 from tui_debugger.opener import why_not
 from tui_debugger.sources.directories import MOST_ENTRIES, directories_in, is_directory
-from tui_debugger.sources.registry import EdgeKnowledge, Has, Order, Shows
+from tui_debugger.sources.registry import Edges, Has, Order, Shows
 
 if TYPE_CHECKING:
     from tui_debugger.model import UnreadablePart
@@ -264,7 +264,7 @@ SHOWS: Final = Shows(
     statistics=Has.SOME,
     hashes=Has.NO,
     order=Order.EXECUTION,
-    edges=EdgeKnowledge.KNOWN,
+    edges=Edges.KNOWN,
     stacks=Has.YES,
     gradients=Has.YES,
     record=(

@@ -16,7 +16,7 @@ from tui_debugger import opener
 from tui_debugger.errors import NotADumpError, SeveralDumpsError
 from tui_debugger.opener import why_not
 from tui_debugger.sources.directories import names_in
-from tui_debugger.sources.registry import EdgeKnowledge, Has, Order, Recognised, Shows, Sureness
+from tui_debugger.sources.registry import Edges, Has, Order, Recognised, Shows, Sureness
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
@@ -159,7 +159,7 @@ class OldTreeReader:
         statistics=Has.NO,
         hashes=Has.NO,
         order=Order.NAMES,
-        edges=EdgeKnowledge.NONE,
+        edges=Edges.NONE,
         stacks=Has.NO,
         gradients=Has.YES,
         record=(

@@ -15,7 +15,7 @@ from typing import Final
 from tui_debugger.sources.directories import DumpLayout, NamesReader, directories_in, names_in
 from tui_debugger.sources.paths import leads_back
 from tui_debugger.sources.rank_names import rank_of_folder
-from tui_debugger.sources.registry import EdgeKnowledge, Has, Order, Shows
+from tui_debugger.sources.registry import Edges, Has, Order, Shows
 from tui_debugger.text.numbers import first_of
 
 CALLS: Final = "dump.json"
@@ -142,7 +142,7 @@ READER: Final = MsprobeReader(
         statistics=Has.YES,
         hashes=Has.SOME,
         order=Order.EXECUTION,
-        edges=EdgeKnowledge.INFERRED,
+        edges=Edges.INFERRED,
         stacks=Has.YES,
         gradients=Has.YES,
         record=(

@@ -23,7 +23,7 @@ from tui_debugger import opener
 from tui_debugger.opener import why_not
 from tui_debugger.sources.directories import NamesReader, directories_in, is_directory, names_in
 from tui_debugger.sources.rank_names import rank_of_folder
-from tui_debugger.sources.registry import EdgeKnowledge, Has, Order, Shows
+from tui_debugger.sources.registry import Edges, Has, Order, Shows
 
 if TYPE_CHECKING:
     from tui_debugger.sources.tensor_files.layout import Layout
@@ -182,7 +182,7 @@ _SHOWS: Final = Shows(
     statistics=Has.NO,
     hashes=Has.NO,
     order=Order.NAMES,
-    edges=EdgeKnowledge.NONE,
+    edges=Edges.NONE,
     stacks=Has.NO,
     gradients=Has.NO,
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.sources.directories import NamesReader, names_in
-from tui_debugger.sources.registry import EdgeKnowledge, Has, Order, Shows
+from tui_debugger.sources.registry import Edges, Has, Order, Shows
 
 if TYPE_CHECKING:
     from tui_debugger.sources.registry import Reader
@@ -83,7 +83,7 @@ DUMPER: Final[Reader] = NamesReader(
         statistics=Has.NO,
         hashes=Has.NO,
         order=Order.EXECUTION,
-        edges=EdgeKnowledge.NONE,
+        edges=Edges.NONE,
         stacks=Has.NO,
         gradients=Has.SOME,
         record=(
@@ -106,7 +106,7 @@ PASSES: Final[Reader] = NamesReader(
         statistics=Has.NO,
         hashes=Has.NO,
         order=Order.EXECUTION,
-        edges=EdgeKnowledge.NONE,
+        edges=Edges.NONE,
         stacks=Has.NO,
         gradients=Has.NO,
         record=("python -m sglang.launch_server ... --debug-tensor-dump-output-folder run",),

@@ -22,7 +22,7 @@ from tui_debugger.graph.build import MAX_SLOTS
 from tui_debugger.graph.table import GraphInfo, NodeFlag, NodeTable, pointers
 from tui_debugger.model import Category, Frame, GraphRun
 from tui_debugger.opener import read_regular
-from tui_debugger.sources.registry import EdgeKnowledge, Has, Order, Shows
+from tui_debugger.sources.registry import Edges, Has, Order, Shows
 from tui_debugger.sources.tensor_files.layout import CONVERTED_NODES
 
 NAME: Final = CONVERTED_NODES
@@ -192,7 +192,7 @@ class _NodeLineReader:
             raise ValueError(f"version {str(row['version'])[:20]}: {_VERSION} is known")
         shows = row["shows"]
         self._shows = Shows(
-            edges=EdgeKnowledge(shows["edges"]),
+            edges=Edges(shows["edges"]),
             order=Order(shows["order"]),
             stacks=Has(shows["stacks"]),
             gradients=Has(shows["gradients"]),

@@ -33,7 +33,7 @@ from tui_debugger.sources.rank_names import (
     read_rank,
     sized_places,
 )
-from tui_debugger.sources.registry import EdgeKnowledge, Has, Order, Shows
+from tui_debugger.sources.registry import Edges, Has, Order, Shows
 from tui_debugger.sources.tensor_files.serial_files import serial_files
 from tui_debugger.stats.formats import may_hold_tensors
 from tui_debugger.text.numbers import first_of
@@ -84,7 +84,7 @@ SHOWS: Final = Shows(
     statistics=Has.NO,
     hashes=Has.NO,
     order=Order.NAMES,
-    edges=EdgeKnowledge.NONE,
+    edges=Edges.NONE,
     stacks=Has.NO,
     gradients=Has.SOME,
     record=(

@@ -52,7 +52,7 @@ def run_here(work: Callable[[], Any], done: Callable[[Any], None], failed: Calla
 class PlainLine(SizedOnce, Static):
     """One or more lines of text that is never markup."""
 
-    DEFAULT_CSS = "Line { width: 1fr; height: auto; }"
+    DEFAULT_CSS = "PlainLine { width: 1fr; height: auto; }"
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class InputLine(SizedOnce, Input):
     """An input line: one row, no blinking, no border, selects nothing on focus."""
 
     DEFAULT_CSS = """
-    Field {
+    InputLine {
         height: 1; width: 1fr; border: none; padding: 0; background: $surface;
         &:focus { border: none; background-tint: $foreground 0%; background: $panel; }
         &.-invalid, &.-invalid:focus { border: none; color: $error; }

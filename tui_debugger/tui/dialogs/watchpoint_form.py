@@ -125,11 +125,11 @@ class WatchpointForm(Modal[WatchDraft]):
         .row { height: 1; }
         .label { width: 19; }
         .row:focus-within .label { text-style: bold; color: $primary; }
-        .row Field { width: 14; }
+        .row InputLine { width: 14; }
         .row .hint { margin-left: 2; color: $text-muted; width: 1fr; height: 1; }
         .row .hint, #summary { text-wrap: nowrap; text-overflow: ellipsis; }
-        #condition-row Field, #nodes-row Field, #name-row Field { width: 1fr; }
-        .-long Field { width: 1fr; }
+        #condition-row InputLine, #nodes-row InputLine, #name-row InputLine { width: 1fr; }
+        .-long InputLine { width: 1fr; }
         .-long .hint { display: none; }
         #conditions { height: 1fr; min-height: 3; max-height: 17; }
         #summary { text-style: bold; height: 1; }
@@ -361,7 +361,7 @@ class WatchpointForm(Modal[WatchDraft]):
 
     # -- checking ----------------------------------------------------------------------------------
 
-    @on(Input.Changed, ".param-row Field")
+    @on(Input.Changed, ".param-row InputLine")
     @on(Input.Changed, "#name")
     def _typed(self) -> None:
         self._asked = True

@@ -240,7 +240,7 @@ _APART: Final = "apart"
 
 @dataclass(frozen=True, eq=False)
 class HitRows:
-    """See ``widgets.virtual_table.Rows``; the key of a row is the first of its tensors.
+    """See ``widgets.virtual_table.TableRows``; the key of a row is the first of its tensors.
 
     Hits that share a number of ``HitList.across_ranks`` are one row. What NaN or Inf kept from being judged stands at
     the end, below a heading.

@@ -15,7 +15,7 @@ OPEN_LIMIT = 60
 
 
 class TreeLike(Protocol):
-    """The part of ``graph.tree.Tree`` that is needed; all arrays are in preorder."""
+    """The part of ``graph.tree.ScopeTree`` that is needed; all arrays are in preorder."""
 
     @property
     def label(self) -> Sequence[str]:
