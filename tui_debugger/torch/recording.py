@@ -17,6 +17,7 @@ from typing import Final
 
 import torch
 
+from tui_debugger.graph.categories import is_collective
 from tui_debugger.live.client.agent import Agent, ClientHit
 from tui_debugger.live.client.judging import ClientJudge
 from tui_debugger.live.client.recorded import UnrecordedCounts
@@ -570,7 +571,8 @@ class StepRecording:
         """Tells whether a node read something bad that the graph need not name. An Inf may be a mask to operators."""
         bad = {OperandState.NAN} if self._at_once else {OperandState.NAN, OperandState.INFINITE}
         node = self.structure.nodes.get(hit.node)
-        if not self._at_once and node is not None and not self.written_bad.isdisjoint(node.inputs):
+        is_module = node is not None and not self._at_once and not is_collective(node.kind)
+        if is_module and not self.written_bad.isdisjoint(self.structure.nodes[hit.node].inputs):
             return True
         return any(name == UNKNOWN and state in bad for name, state in hit.operands)
 
