@@ -81,7 +81,7 @@ from tui_debugger.model import (
 
 _SAME: Final = frozenset({"eq", "equal"})
 _FUNCTIONS: Final = "function"
-"""The end of the kinds of nodes that stand for functions of which a training was not seen to run one by one."""
+"""The suffix of the kinds of nodes that stand for functions which a training did not run one by one."""
 _FORMULA: Final = 6
 """Operators in a row with which a formula of a backward pass passes on what it selects away, at most."""
 
@@ -169,7 +169,7 @@ class Designs(Missing):
         return self._is_told(row, slot, out, depth) and not self._is_bad_data(row, slot)
 
     def _is_bad_data(self, row: int, slot: int, depth: int = 0) -> bool:
-        """Tells whether an Inf is that of data: all that computes with it measures how far other values are from it.
+        """Tells whether an Inf is bad data: each reader measures the distance of other values from it.
 
         Nobody lays a mask over the labels of a loss. Where something makes the Inf finite later, it is meant after all.
         """

@@ -37,7 +37,7 @@ DEPTH: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class ElementCounts:
-    """The elements of a tensor, as far as they are known: how many are NaN and Inf, how large the others.
+    """The counts of NaN and Inf in a tensor, and the largest finite magnitude, as far as they are known.
 
     Attributes:
         nan, positive, negative: elements that are NaN, +Inf, -Inf.
@@ -69,7 +69,7 @@ class ElementCounts:
 
 
 class Readers:
-    """What reads the tensors of one step, and what these hold."""
+    """The readers and the contents of the tensors of one step."""
 
     def __init__(self, nodes: NodeTable, contents: Callable[[int, int], ElementCounts | None]) -> None:
         """``contents`` says what an output (node row, slot) holds in that step; None when not known."""

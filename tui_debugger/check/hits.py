@@ -405,7 +405,7 @@ class HitList(Sequence[Hit]):
         return self.chosen(self._any(verdict, lambda _: True))
 
     def measured(self) -> Mask:
-        """Tells which hits are on tensors whose statistics are known."""
+        """Tells which hits are on tensors with known statistics."""
         mask = np.zeros(len(self), np.bool_)
         for part, places, at in self.by_step():
             mask[places] = part.records.rows["state"][at] == RecordState.MEASURED

@@ -299,7 +299,7 @@ class Measurements:
             progress(Progress(snapshot.done, snapshot.total, text))
 
         place = partial(self._place, reading)
-        # Of a million tensors a table of its own takes 160 MB; a batch through many steps would touch each of them.
+        # A second table of a million tensors takes 160 MB; a batch that spans many steps would touch each table.
         result = None if reading.by_step else Records(len(reading.requests))
         to = place if result is None else result.place
         try:

@@ -36,7 +36,7 @@ class CommandParser(argparse.ArgumentParser):
 
     # The same as above.
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Refuses what no option takes, and says whose option it is. ``tdbg help`` looks for options as for words."""
+        """Refuses unknown options and names the commands that have them. ``tdbg help`` searches for options, too."""
         arguments, unknown = self.parse_known_args(args, namespace)
         if unknown and getattr(arguments, "unknown_options_are_words", False):
             arguments.words += [word.partition("=")[0] for word in unknown]

@@ -630,7 +630,7 @@ class _ReplicaComparison:
         return Difference(found.kind, key, group, parts, outliers, equal_at, changed, astray, found.by, first)
 
     def _astray(self, found: _ReplicaTensor) -> tuple[int, ...]:
-        """The ranks whose weight is not what its optimizer makes of it, where that of all others is."""
+        """The ranks whose weight does not follow from their optimizer's update, if all others do."""
         astray, right = list[int](), list[int]()
         for rank in found.group if found.kind in {ReplicaKind.WEIGHT, ReplicaKind.SHARD} else ():
             nodes = self._nodes[rank].nodes

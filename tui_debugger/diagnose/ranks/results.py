@@ -71,7 +71,7 @@ class Difference:
         outliers: ranks that differ from more than half of the group; none where there is no such majority.
         equal_at: the last step before at which they were equal; None where they never were.
         changed: the ranks whose tensor changed since that step; None where that is not known.
-        astray: the ranks whose weight is not what its optimizer makes of it, where that of all others is.
+        astray: the ranks whose weight does not follow from their optimizer's update, if all other ranks' do.
         by: what they were compared by.
         first: no earlier step has this difference.
         twin: of a tied weight the other one: its rank and its name.
@@ -93,7 +93,7 @@ class Difference:
 
     @property
     def named(self) -> tuple[int, ...]:
-        """The ranks that are wrong, or all of them where that is not known."""
+        """The wrong ranks; all ranks if the wrong ones are not known."""
         return self.outliers or self.astray or self.group
 
 
