@@ -78,7 +78,7 @@ class HitFilter:
 
 
 def _below(hits: HitList, scope: str) -> Mask:
-    """Tells which hits are of nodes below a path of the node tree, which begins with the graph if there are several."""
+    """Returns which hits are of nodes below a path of the node tree, which begins with the graph if there are several."""
     numbers, names = hits.node_names()
     inside = [f"{each.path}/".startswith(f"{scope}/") or _tree_path(each).startswith(f"{scope}/") for each in names]
     return np.array(inside, np.bool_)[numbers]
@@ -117,7 +117,7 @@ _DIGITS: Final = re.compile(r"(\d+)")
 
 
 def _by_name(name: NodeName) -> tuple[list[tuple[int, str]], str, str]:
-    """Returns the sort key of a node: the last part of its name with numbers as numbers (``op9``, ``op10``), its scope."""
+    """Returns the sort key of a node: the last part of its name, numbers as numbers (``op9``, ``op10``); its scope."""
     scope, _, last = name.name.rpartition("/")
     parts = _DIGITS.split(last.lower())
     return [(int(part[:18]), "") if at % 2 else (-1, part) for at, part in enumerate(parts)], scope, name.graph

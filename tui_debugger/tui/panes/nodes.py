@@ -411,7 +411,7 @@ class NodesPane(Pane):
         self.set_count(f"{self._listed(structural=False):,}")
 
     def filter(self, keep: Mask | None, count: int, query: NodeQuery, watchpoint_names: dict[int, str]) -> None:
-        """Keeps the result of a query: ``keep`` is a mask over tree indices (None: all), ``count`` the number of nodes."""
+        """Keeps the result of a query: a mask over tree indices (None: all), and the number of nodes in it."""
         self._kept = keep
         active = bool(summary(query, watchpoint_names))
         self.shown = keep if active else None
