@@ -240,7 +240,7 @@ class TextPrompt(Modal[str]):
     def __init__(
         self, title: str, value: str = "", check: Callable[[str], str | None] = lambda _: None, *, note: str = ""
     ) -> None:
-        """``check`` returns the problem with a text, None if it is accepted; ``note`` is a line of explanation below."""
+        """``check`` returns the problem with a text, None if it is accepted; ``note`` is an explanation below."""
         super().__init__()
         self.heading = title
         self.value = value
@@ -435,12 +435,7 @@ def typed_path(text: str) -> Path:
 
 
 def path_check(wrong: Callable[[Path], str | None], needed: str = "a path is needed") -> Callable[[str], str | None]:
-    """Returns a check for a prompt that asks for a path.
-
-    Args:
-        wrong: says what is wrong with a path.
-        needed: what is said of no text.
-    """
+    """Returns a ``check`` for ``TextPrompt``; ``wrong`` returns a path's problem, ``needed`` is for an empty text."""
 
     def check(text: str) -> str | None:
         if not text.strip():

@@ -78,7 +78,7 @@ class HitFilter:
 
 
 def _below(hits: HitList, scope: str) -> Mask:
-    """Returns which hits are of nodes below a path of the node tree, which begins with the graph if there are several."""
+    """Returns which hits are of nodes below a path of the node tree; with several graphs it begins with the graph."""
     numbers, names = hits.node_names()
     inside = [f"{each.path}/".startswith(f"{scope}/") or _tree_path(each).startswith(f"{scope}/") for each in names]
     return np.array(inside, np.bool_)[numbers]

@@ -251,7 +251,7 @@ class HeatMap(PaintedLines, can_focus=True):
         self._draw(zoom, area, origin, choose=True)
 
     def _origin(self, zoom: Zoom, area: DrawArea, place: tuple[int, int]) -> tuple[int, int]:
-        """Returns the first element on the screen that brings the cursor's element to a place there; a whole cell."""
+        """Returns the first visible element (at a cell's edge) that puts the cursor's element at ``place`` on screen."""
         table = self.table
         assert table is not None  # noqa: S101 - only called with a table
         grid = zoom.grid(area)
@@ -345,7 +345,7 @@ class HeatMap(PaintedLines, can_focus=True):
         self.move_by(rows * down, columns * across)
 
     def to_end(self, axis: int, last: bool) -> None:
-        """Goes to the first or last row (axis 0) or column (axis 1); in a folded row: of the row (0), of its line (1)."""
+        """Goes to the first or last row (axis 0) or column (axis 1); of a folded row: of the row or of its line."""
         table, cell = self.table, self.cell
         if table is None or cell is None:
             return
@@ -431,7 +431,7 @@ class HeatMap(PaintedLines, can_focus=True):
 
 
 def _start(at: int, ahead: int, step: int, shown: int, count: int) -> int:
-    """Returns the first element, a multiple of ``step``, that puts ``ahead`` cells before ``at`` and fills the screen."""
+    """Returns the first element, a multiple of ``step``, that puts ``ahead`` cells before ``at`` and fills the page."""
     last = -(-(count - shown * step) // step) * step
     return max(0, min(at // step * step - ahead * step, last))
 

@@ -115,7 +115,7 @@ class SliceBar(Vertical):
         return True
 
     def include(self, index: Index) -> bool:
-        """Changes the slice so that it shows an element: other fixed indices, whole ranges where a range excludes it."""
+        """Changes the slice to show an element: other fixed indices, whole ranges where a range excludes it."""
         if self.view is None:
             return False
         words = self._words()
