@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     OpenSession = Callable[[ProgressFn], Session]
 
 THRESHOLDS = (1_000, 2, 1_000)
-"""Thresholds of the collector: the youngest generation often (below 1 ms), all objects hardly ever (a page or two)."""
+"""Thresholds of Python's collector: it collects the youngest generation often (below 1 ms), all objects hardly ever."""
 FULL_WHEN_QUIET = 30
 """Full collections run in a quiet moment, after this many collections of the middle generation."""
 SWITCH_INTERVAL = 0.001
@@ -103,13 +103,7 @@ class Runnable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StartSettings:
-    """The settings of the start page.
-
-    Attributes:
-        directory: the page searches for dumps below it.
-        opening: returns the function that opens the chosen dump (see ``TdbgApp``).
-        with_recent: also list recent dumps that lie elsewhere.
-    """
+    """The start page searches below ``directory``, and opens the chosen dump with ``opening`` (see ``TdbgApp``)."""
 
     directory: Path
     opening: Callable[[Path], OpenSession]
@@ -148,11 +142,7 @@ class Commands(Provider):
 
 
 class TdbgApp(App[int | Path]):
-    """Opens a session in a worker and shows it, or waits for trainings and shows them.
-
-    Attributes:
-        start_page: comes before ``main`` until a dump is chosen on it; then, or without a start page, None.
-    """
+    """Opens a session in a worker and shows it, or waits for trainings and shows them."""
 
     TITLE = "tdbg"
     CSS_PATH = "tdbg.tcss"
@@ -178,20 +168,11 @@ class TdbgApp(App[int | Path]):
     ) -> None:
         """Reads nothing of the run before the first frame.
 
-        Args:
-            open_session: opens the run, called in a worker; raises TdbgError. ``StartSettings`` shows the start page
-                first.
-            live: shows live trainings instead of a dump; ``open_session`` is None then.
-            title: shown until the run's name is known; for trainings, where this program listens.
-            recommended: True adds the recommended watchpoints, False does not, None adds them to a run that never had
-                any.
-            rank: the first rank to show, if the run has it.
-            step: the first step to show, if the run has it.
-            follow: makes a follower that tells of changes on disk; None follows nothing.
-            freeze: called after much long-lived data was made (``freeze_objects``), if the process is the screen's own.
-            config: the user's configuration; None: every default.
-            judged: takes the path of the dump and its headline when the screen is left.
-            against: another run, compared with this run at once.
+        ``open_session`` opens the run in a worker and raises TdbgError; ``StartSettings`` shows the start page first;
+        None with ``live``. ``title`` is shown until the run's name is known. ``recommended``: True adds the recommended
+        watchpoints, False does not, None adds them to a run that never had any. ``rank`` and ``step`` are shown first
+        if they exist. ``freeze``: see ``freeze_objects``; None if the process is not the screen's own. ``judged`` gets
+        the dump's path and headline when the screen is left. ``against``: another run, compared at once.
 
         Raises:
             ConfigError: the configuration gives a key to two actions, or keys to an unknown action.
@@ -227,7 +208,6 @@ class TdbgApp(App[int | Path]):
         self.start_page = self._make_start_page(open_session) if isinstance(open_session, StartSettings) else None
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Adds the filter of the theme's colours before all others."""
         filters = super().get_line_filters()
         return filters if self._colors is None else [self._colors, *filters]
 
@@ -245,7 +225,6 @@ class TdbgApp(App[int | Path]):
         return TerminalDriver
 
     def action_suspend_process(self) -> None:
-        """Handles Ctrl-Z on every screen."""
         suspend = getattr(self._driver, "suspend", None)
         if suspend is not None:
             suspend()
@@ -303,15 +282,10 @@ class TdbgApp(App[int | Path]):
         self.main.work.call(lambda: self.main.say(text))
 
     def _prune(self, *nodes: Widget, parent: DOMNode | None = None) -> AwaitRemove:
-        """Removes widgets without the paint of the whole screen that Textual adds afterwards.
-
-        When a screen is closed, the screen below was painted when it came to the front. Over a slow line, another paint
-        is 20 KB for every Esc.
-        """
+        """Removes widgets without Textual's paint of the whole screen: 20 KB for every Esc over a slow line."""
         return super()._prune(*nodes, parent=None if parent is self else parent)
 
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
-        """Writes only the cells that differ from the terminal's."""
         if isinstance(renderable, LayoutUpdate | ChopsUpdate | PartsUpdate):
             difference = ScreenDifference(renderable, self._written)
             if self._writes_nothing(difference):
@@ -336,11 +310,10 @@ class TdbgApp(App[int | Path]):
 
     @on(Driver.SignalResume)
     def _terminal_is_back(self) -> None:
-        """Draws the screen again: Ctrl-Z cleared the terminal."""
+        """Forgets what the terminal shows: the shell wrote to it after Ctrl-Z."""
         self._written.forget()
 
     def post_display_hook(self) -> None:
-        """Puts off the garbage collector after each output."""
         if self._tidying is not None:
             self._tidying.written()
 
@@ -383,7 +356,6 @@ def _colors_of(name: str) -> LineFilter | None:
 
 
 def follow_directory(session: Session, on_change: Callable[[Changes], None]) -> Runnable:
-    """Returns a follower for a dump that can grow."""
     from tui_debugger.sources.follow import DiskFollower
 
     return DiskFollower(session, on_change)
@@ -457,14 +429,9 @@ def run_live(
 ) -> int:
     """Runs the screen of live trainings and returns the exit code.
 
-    Args:
-        session: listens already; is closed with the screen, and every training that waits goes on.
-        title: the address where it listens.
-        warning: shown on the waiting page.
-        recommended: as for ``TdbgApp``.
-        config: the user's configuration; None: every default.
-        started: called with the program before its first frame.
-        stay: called after the screen was left; answers trainings that depend on this program until they end.
+    ``session`` listens already, at ``title``; it is closed with the screen, and every training that waits goes on.
+    ``warning`` is shown on the waiting page. ``started`` gets the program before its first frame. ``stay`` is called
+    after the screen was left, to answer trainings that depend on this program until they end.
     """
     from tui_debugger.tui.live import LiveControl
 

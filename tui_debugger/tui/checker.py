@@ -60,8 +60,6 @@ class CheckState:
     """All check results of the run so far.
 
     Attributes:
-        result: the results of every checked pair; None before the first check.
-        headline: the answer in one line; None without a result or a watchpoint.
         checked: the check that produced this state when it ended; None while a check runs, or without one.
         final: False for partial results of a running check.
         too_large: bytes to read, if a check did not start by itself because of that amount.
@@ -97,14 +95,9 @@ class CheckController:
     ) -> None:
         """Checks nothing yet.
 
-        Args:
-            context: the main screen.
-            inspector: shows marks of hits on tensors.
-            watcher: shows hits by watchpoint, and on nodes.
-            node_filter: its query may select nodes with hits.
-            place: goes to a rank and step.
-            lead: puts the cursor on the finding of the headline; called as long as no key was pressed.
-            live: where live trainings stand; None for a dump. At its newest stop a training itself does the check.
+        ``place`` goes to a rank and step. ``lead`` puts the cursor on the finding of the headline; called as long as no
+        key was pressed. ``live``: where live trainings stand, None for a dump; at its newest stop a training itself
+        does the check.
         """
         self._context = context
         self._inspector = inspector
@@ -341,7 +334,6 @@ class CheckController:
                 self.step_reset()
 
     def checked(self, found: CheckState) -> None:
-        """Shows complete or partial results of a check."""
         context, checked = self._context, found.checked
         self._show(found)
         if found.result is not None and not context.state.touched:
@@ -358,7 +350,7 @@ class CheckController:
             self._announce()
 
     def _announce(self) -> None:
-        """Says in the footer how many findings the trainings' stop has; the hit list goes to the first."""
+        """Says how many findings the trainings' stop has, and moves the hit list to its first finding."""
         context, state = self._context, self._context.state
         pairs = self._pairs()
         if state.result is None or not pairs:
@@ -429,7 +421,6 @@ class CheckController:
             self._check_if_quick([again])
 
     def _show(self, found: CheckState) -> None:
-        """Draws the hit list and everything that counts hits."""
         state, result = self._context.state, found.result
         changed = result is not state.result
         state.result, state.tally, state.headline = result, found.tally, found.headline
@@ -458,7 +449,6 @@ class CheckController:
         self._context.state.outdated = bool(here)
 
     def _show_state(self, *, final: bool = True) -> None:
-        """Draws the state of the hits in hit list and header."""
         context, state = self._context, self._context.state
         context.hits_pane.show(
             state.result,
@@ -677,7 +667,6 @@ class CheckController:
             self._context.say("every row stands for one rank", bad=True)
 
     def toggle_quiet(self) -> None:
-        """Shows or hides rows without a comparison."""
         pane = self._context.hits_pane
         self._set_filter(replace(pane.filter, quiet=not pane.filter.quiet))
         self._context.say("rows where nothing could be compared are " + ("shown" if pane.filter.quiet else "hidden"))
@@ -690,7 +679,6 @@ def _stopped_line(result: CheckResult) -> str:
 
 
 def _checked_text(result: CheckResult) -> str:
-    """Returns the checked steps and ranks: ``steps 0–5``, ``step 3, 8 ranks``."""
     if not result.pairs:
         return "nothing"
     steps, ranks = {step for _, step in result.pairs}, {rank for rank, _ in result.pairs}

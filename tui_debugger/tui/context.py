@@ -99,13 +99,9 @@ class Context:
     """The main screen as a controller sees it.
 
     Attributes:
-        app: controllers push dialogs and views on it.
         kept: the word for stored steps and tensors: ``dumped``, or ``kept`` for a live training.
-        show_error: shows an error in a dialog until Enter or Esc.
-        update_header: draws header and tabs again, where they changed.
         settled: called after much long-lived data was made: see ``app.freeze_objects``.
         call_next: calls a callback after the current message, before the screen is drawn.
-        current_pane: returns the id of the pane that has the focus.
         one_pane: tells whether only one pane is on the screen.
     """
 
@@ -132,7 +128,6 @@ class Context:
     one_pane: Callable[[], bool]
 
     def ask(self, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
-        """Runs a job for a dialog; it replaces the job of an earlier dialog."""
         self.work.run("dialog", lambda _: job(), done, failed)
 
     def chip_names(self, pane: Pane) -> dict[int, str]:
@@ -191,7 +186,6 @@ class NodeFilter:
         self.show_all()
 
     def show_all(self) -> None:
-        """Removes search and query; the hit list stays as it is."""
         self._context.nodes_pane.clear_search()
         self.set_query(NodeQuery())
 

@@ -46,12 +46,10 @@ class Extract:
 
     Attributes:
         stem: file name without suffix, of safe characters only.
-        text: everything that the view says, also beyond the screen, without control characters.
+        text: everything that the view says, without control characters; Markdown if ``markdown``.
         one: the thing under the cursor, for the clipboard: a value, a name, a line.
-        header, rows: a table for .csv; an empty header: no table. Numbers stay numbers, so that all digits are written.
-            ``rows`` may be lazy.
+        header, rows: a table for .csv; an empty header: no table. Numbers stay numbers. ``rows`` may be lazy.
         array: returns the values for .npy; None if the view shows none.
-        markdown: ``text`` is Markdown.
     """
 
     stem: str
@@ -213,10 +211,7 @@ def export(view: Exporter) -> None:
 
 
 def screenshot(app: App[object], name: str, dump: Path, say: ShowMessage, failed: ShowMessage | None = None) -> None:
-    """Writes a picture of the screen into the working directory.
-
-    ``name`` is a part of the file name; ``failed`` shows an error (default: ``say``).
-    """
+    """Writes a picture of the screen into the working directory; ``failed`` shows an error (default: ``say``)."""
     try:
         path = save_picture(app, name, dump)
     except TdbgError as error:

@@ -79,7 +79,7 @@ class DrawnOnce(_AnyScreen):
 
     _laid_out_at = 0.0
     _painted_in_front: bool | None = None
-    """Whether the screen was painted since it came to the front; None after Textual's own paint request then."""
+    """Whether the screen was painted since it came to the front; None after the first request to paint the screen."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)

@@ -90,7 +90,7 @@ class CursorFollower:
             self._due = self._context.call_in(QUIET if held else min(SOON, QUIET), self._call)
 
     def hurry(self) -> None:
-        """Makes a call that is due before the next frame."""
+        """Makes a pending call before the next frame."""
         if self._due is not None:
             self.stop()
             self._next = True

@@ -91,7 +91,6 @@ def stop_text(state: LiveState) -> str:
 
 
 def other_trainings(states: Sequence[LiveState], rank: int) -> str:
-    """Returns the phases of the other trainings: ``2 others running, 1 other lost``."""
     counts = Counter(state.phase for state in states if state.rank != rank)
     return ", ".join(f"{plural(count, 'other')} {phase.value}" for phase, count in counts.items())
 
@@ -119,7 +118,6 @@ def why_refused(state: LiveState | None) -> str:
 
 
 def waiting_lines(title: str, trainings: int) -> HeaderLines:
-    """Returns the header while no training has sent its graph."""
     words = f"○ {plural(trainings, 'training')} connected, no graph yet" if trainings else "○ waiting for a training"
     left = Text(no_wrap=True).append("tdbg", theme.GOOD).append("  " + clean(title))
     nothing = Text(no_wrap=True)
@@ -278,17 +276,12 @@ class LiveControl:
     """The part of the main screen that exists only for live trainings.
 
     Attributes:
-        session: listens from the beginning; the main screen gets it once the first graph is there.
         all_ranks: commands go to all ranks, else to the rank that is shown.
         staying: the user left, and this program must go on answering trainings.
     """
 
     def __init__(self, session: LiveSession, *, warning: str = "", stays: bool = False) -> None:
-        """Does nothing until ``wait``; ``session`` listens already.
-
-        ``warning`` is shown on the waiting page. ``stays``: the program goes on without the screen as long as a
-        training depends on it.
-        """
+        """``session`` listens already. ``stays``: this program outlives the screen while a training depends on it."""
         self.session = session
         self.all_ranks = True
         self.staying = False
@@ -339,13 +332,11 @@ class LiveControl:
 
     @property
     def busy(self) -> bool:
-        """Tells whether the screen does not show some event yet."""
         return bool(self._events) or self._taking_in
 
     # -- waiting for the first training ------------------------------------------------------------
 
     def wait(self, context: Context, start: Callable[[Session], None]) -> None:
-        """Shows the waiting page; calls ``start`` once the first graph is there."""
         self._context, self._start = context, start
         self._unsubscribe = self.session.subscribe(self._happened)
         page = WaitingScreen(self.session.waiting_text, self._warning, self.quit, self.ask_terminate)
@@ -654,7 +645,6 @@ class LiveControl:
             self._screen.work.run("follow", lambda _: session.refresh(), self._followed, self._follow_failed)
 
     def _followed(self, changes: Changes) -> None:
-        """Shows the changes; follows the training to its stop, if ``_following`` allows."""
         context, navigator, checker = self._screen, self._navigator, self._checker
         self._taking_in = False
         if navigator is None or checker is None:

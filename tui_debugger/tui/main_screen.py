@@ -55,13 +55,7 @@ Handler = Callable[[], None]
 
 
 class MainScreen(DrawnOnce, CachedGround, Screen[None]):
-    """The screen of a run: a dump, or live trainings.
-
-    Attributes:
-        session: None until the run is open.
-        live: drives live trainings; None for a dump.
-        state: like the controllers, exists from ``start`` or ``wait_for_trainings`` on.
-    """
+    """The screen of a run: a dump (``live`` is None), or live trainings. ``session`` is None until the run is open."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings_for("global"), *actions.live_bindings()]
     # Textual repaints the whole screen whenever the focus moves; the panes draw their own focus.
@@ -88,17 +82,10 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         settled: Callable[[], None] = lambda: None,
         forget: Callable[[], None] = lambda: None,
     ) -> None:
-        """Shows empty panes until ``start``.
+        """Shows empty panes until ``start``; most arguments are those of ``TdbgApp``.
 
-        Args:
-            title: the path as typed, until the run's name is known; for trainings, where this program listens.
-            recommended: True adds the recommended watchpoints, False does not, None adds them to a run that never had
-                any.
-            rank: the first rank to show, if the run has it.
-            step: the first step to show, if the run has it.
-            live: drives live trainings; None for a dump.
-            settled: called after much long-lived data was made.
-            forget: forgets what the terminal shows, so that the next frame is written as a whole.
+        ``settled`` is called after much long-lived data was made. ``forget`` forgets what the terminal shows, so that
+        the next frame is written as a whole.
         """
         super().__init__()
         self.run_title = title
@@ -164,7 +151,6 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
     # -- a run is there --------------------------------------------------------------------------
 
     def wait_for_trainings(self, live: LiveControl) -> None:
-        """Shows the waiting page until a training has sent its graph."""
         live.wait(self._make_context(live.session), self.start)
         self.handlers |= live.handlers_of_waiting()
 
@@ -416,7 +402,6 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self._update_footer()
 
     def on_descendant_focus(self, _: events.DescendantFocus) -> None:
-        """Follows a focus that the mouse moved."""
         pane = (
             next((a for a in self.focused.ancestors_with_self if isinstance(a, Pane)), None) if self.focused else None
         )
@@ -543,7 +528,6 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
             self.app.exit(Path(scope.root))
 
     def _back(self) -> None:
-        """Handles Esc: stops work, else ends a search, else unzooms."""
         if self.work.cancel_shown():
             return
         if self.panes[self.current_pane].clear_search(back=True):
@@ -600,17 +584,14 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
             self.focus_pane("nodes")
 
     def on_stack_pane_mode_changed(self, _: StackPane.ModeChanged) -> None:
-        """Reads the lines of the run when they are first shown."""
         self.inspector.search_stack()
 
     def on_watchpoints_pane_watchpoint_highlighted(self, event: WatchpointsPane.WatchpointHighlighted) -> None:
-        """Marks the nodes that the selected watchpoint covers; Enter edits it."""
         self.watcher.selected(event.watchpoint)
         if event.opened:
             self.watcher.edit()
 
     def _preview(self, hit: Hit) -> None:
-        """Shows tensors and stack of the hit under the cursor."""
         if self.current_pane == "hits":
             self.navigator.preview(hit)
 

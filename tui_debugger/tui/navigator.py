@@ -33,12 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class _RankNodesView:
-    """The nodes of a rank, ready to be shown.
-
-    Attributes:
-        notes: the dim text after each node's label.
-        closed: mask of tree entries that hold only constants; they are closed at first.
-    """
+    """The nodes of a rank; ``notes``: dim text after labels; ``closed``: tree entries with constants only."""
 
     rank: int
     nodes: NodeTable
@@ -99,7 +94,6 @@ class Navigator:
     # -- opening and growing ---------------------------------------------------------------------
 
     def opened(self) -> None:
-        """Goes to the first rank and step."""
         state, session = self._context.state, self._session
         ranks = session.ranks()
         near_rank, near_step = session.focus
@@ -250,7 +244,6 @@ class Navigator:
         self._context.app.push_screen(prompt, lambda step: None if step is None else self.set_step(step))
 
     def show_history(self) -> None:
-        """Lists the runs of root graphs; a chosen run sets the step."""
         from tui_debugger.tui.dialogs.pages import HistoryScreen
 
         state = self._context.state
@@ -268,7 +261,6 @@ class Navigator:
         self._context.app.push_screen(HistoryScreen(runs, state.step or 0, closed), go)
 
     def show_notices(self) -> None:
-        """Lists defects of the dump, and what its layout cannot tell."""
         from tui_debugger.tui.dialogs.pages import NoticesScreen
 
         parts = self._session.unreadable()
@@ -406,7 +398,6 @@ class Navigator:
     # -- the data flow ----------------------------------------------------------------------------------
 
     def go_to_producer(self) -> None:
-        """Goes to the node that produces the input under the cursor."""
         context, row = self._context, self._context.tensors_pane.current
         if row is None or row.role == "out":
             context.say("put the cursor on an input", bad=True)

@@ -1,8 +1,8 @@
 """The colours of the themes, which replace the drawn colours on the way to the terminal.
 
 Everything is drawn in the colours of ``theme``, for a dark ground. Another theme is a table from these colours to its
-own, and a rule for all other colours: text gets a readable contrast. Pixels (half blocks of heat maps) keep their text
-colour, since it stands for a number.
+own, and a rule for all other colours: text gets a readable contrast. Pixels (half blocks of heat maps) do not, since
+their colours stand for numbers.
 """
 
 from __future__ import annotations

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 class SelectionEditor:
     """Edits selections in terms of one rank's nodes; an "entry" is an index into ``tree``, a node or a scope.
 
-    Attributes:
-        shown: entries that a search or filter keeps (None: all); a scope then stands for its kept nodes only.
+    ``shown`` has the entries that a search or filter keeps (None: all); a scope then stands for its kept nodes only.
     """
 
     nodes: NodeTable
@@ -175,13 +174,8 @@ class Watcher:
     ) -> None:
         """Shows nothing yet.
 
-        Args:
-            context: the main screen.
-            node_filter: shows the nodes of a watchpoint.
-            recommended: True adds the recommended watchpoints, False does not, None adds them to a run that never had
-                any.
-            changed: called after a change of the list, which may outdate the hits.
-            grew: called when the session has read more nodes of the rank than the node list shows.
+        ``recommended``: as for ``TdbgApp``. ``changed`` is called after a change of the list, which may outdate the
+        hits; ``grew`` when the session has read more nodes of the rank than the node list shows.
         """
         self._context = context
         self._grew = grew
@@ -282,7 +276,6 @@ class Watcher:
         self._form(None, suggestion, done)
 
     def edit(self) -> None:
-        """Opens the form for the watchpoint under the cursor, else for a new one."""
         current = self._current
         if current is None:
             self.create(self._under_cursor())
@@ -459,7 +452,6 @@ class Watcher:
         self._context.app.push_screen(screen, lambda answer: yes() if answer == "yes" else None)
 
     def show_covered(self) -> None:
-        """Restricts the node list to the nodes of the watchpoint, or removes that restriction."""
         current, state = self._current, self._context.state
         if current is not None:
             same = state.query.watched == current.id

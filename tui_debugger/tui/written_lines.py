@@ -48,7 +48,6 @@ class WrittenLines:
         self._lines = []
 
     def write(self, update: LayoutUpdate | ChopsUpdate | PartsUpdate, console: Console) -> str:
-        """Returns the escape sequences for an update; they count as written."""
         pen = Pen(console._color_system or ColorSystem.TRUECOLOR)  # noqa: SLF001 - as Textual asks
         if isinstance(update, LayoutUpdate):
             self._write_screen(update, pen)
@@ -141,19 +140,13 @@ class ScreenDifference(CompositorUpdate):
 
 
 class PartsUpdate(CompositorUpdate):
-    """An update of parts of lines.
-
-    Attributes:
-        parts: sorted by line and first cell.
-        height: number of lines of the screen.
-    """
+    """An update of parts of lines, sorted by line and first cell; ``height`` is the number of lines of the screen."""
 
     def __init__(self, parts: Sequence[Part], height: int) -> None:
         self.parts = parts
         self.height = height
 
     def render_segments(self, console: Console) -> str:
-        """Returns all parts; used if the terminal's contents are unknown."""
         pen = Pen(console._color_system or ColorSystem.TRUECOLOR)  # noqa: SLF001 - as Textual asks
         for y, x, _, line in self.parts:
             pen.write(x, y, line)
@@ -168,10 +161,9 @@ class ExactCompositor(Compositor):
         self._laid_out = self._full_map
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
-        """Lays the screen out; returns the widgets that came, went, or changed their size since the last layout.
+        """Lays out; returns the widgets that came, went, or changed their size since the last layout.
 
-        Textual compares with a map that it may have rebuilt since, when code asked for a widget's place. A widget that
-        came in between would never be told its size.
+        Textual compares with a map that it may have rebuilt since, and then misses new widgets.
         """
         self._full_map = self._laid_out
         result = super().reflow(parent, size)
@@ -182,7 +174,7 @@ class ExactCompositor(Compositor):
 class PartsCompositor(ExactCompositor):
     """Renders only changed lines of widgets that no other widget covers.
 
-    Textual renders all widgets between the first and the last changed one, and cuts all of their lines into pieces.
+    Textual renders all widgets between the first and the last changed one, and cuts all of their lines.
     """
 
     def __init__(self) -> None:
@@ -192,7 +184,6 @@ class PartsCompositor(ExactCompositor):
         self._of: object = None
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
-        """Lays the screen out; drops the noted changes, whose places may be different now."""
         self._changed = []
         return super().reflow(parent, size)
 
@@ -213,7 +204,6 @@ class PartsCompositor(ExactCompositor):
         self._dirty_regions.update(self._areas())
 
     def _areas(self) -> set[Region]:
-        """Returns each widget's region from its first to its last changed line."""
         return {
             Region(region.x, region.y + min(lines), region.width, max(lines) - min(lines) + 1)
             for _, region, lines in self._changed
@@ -323,7 +313,6 @@ def differences(old: Line, new: Line) -> list[tuple[int, Line]]:
 
 
 def _is_narrow(line: Line) -> bool:
-    """Tells whether each character takes one cell."""
     for text, _, _ in line:  # noqa: SIM110 - a generator takes twice as long
         if not text.isascii() and cached_cell_len(text) != len(text):
             return False
@@ -445,10 +434,7 @@ def _turn(old: _TerminalStyle, new: _TerminalStyle) -> str:
 
 
 class _TextPiece(NamedTuple):
-    """Text of one style from cell ``x`` to ``end`` of line ``y``.
-
-    ``told``: write the column even if the cursor should be there: a terminal may count wide characters differently.
-    """
+    """Text of one style from cell ``x`` to ``end``; ``told``: write the column: the cursor may stand elsewhere."""
 
     y: int
     x: int
@@ -487,8 +473,8 @@ class Pen:
     def written(self) -> str:
         """Returns the escape sequences of everything written so far, and clears it.
 
-        Pieces of one style are written together where that is shorter. With wide characters, whose width terminals may
-        count differently, the order stays left to right: a later piece then covers what is too much of an earlier one.
+        Groups pieces by style where that is shorter; not with wide characters, whose width terminals count differently:
+        then a later piece covers what is too much of an earlier one.
         """
         found = _in_turn(self._pieces)
         if self._narrow and len(self._pieces) > 2:

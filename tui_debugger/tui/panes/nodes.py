@@ -88,11 +88,7 @@ def make_marks(
     *,
     overflowed: Mask | None = None,
 ) -> TreeMarks:
-    """Returns the marks of a rank at ``place`` (rank and step).
-
-    ``watched`` and ``overflowed`` are masks over rows of the node table; None: no watchpoint is selected, overflows are
-    not known.
-    """
+    """Returns the marks of a rank at ``place`` (rank and step); ``watched`` and ``overflowed`` are over node rows."""
     import numpy as np
 
     from tui_debugger.graph.table import NodeFlag
@@ -120,8 +116,6 @@ class SpaceTarget:
     """The watchpoint that Space changes; masks are over rows of the node table.
 
     Attributes:
-        name: ``TO #6``.
-        long_name: ``TO #6 tensor overflow``.
         covered: nodes that the watchpoint covers.
         addable: nodes that it would cover after Space on them.
         excluded: nodes that its categories, types and expressions exclude.
@@ -178,7 +172,6 @@ class NodeTree(VirtualTable):
 
     @property
     def current(self) -> int:
-        """Tree index under the cursor, -1 if the tree is empty."""
         key = self.cursor_key
         return key if isinstance(key, int) else -1
 
@@ -223,7 +216,6 @@ class NodeTree(VirtualTable):
             self.redraw()
 
     def overflowed(self, index: int) -> bool:
-        """Tells whether a node of an entry overflowed on the device at the current step."""
         marked = None if self._marks is None else self._marks.overflowed
         return marked is not None and 0 <= index < len(marked) and bool(marked[index])
 

@@ -77,7 +77,6 @@ class Pane(CachedColumn, can_focus=False):
         """Called when the cursor came to a row."""
 
     def set_count(self, text: str) -> None:
-        """Shows text after the title, for example a count."""
         self._count = text
         self._upper.show(f"{NUMBERS[self.PANE]} {TITLES[self.PANE]}", text)
 
@@ -144,7 +143,6 @@ class Pane(CachedColumn, can_focus=False):
 
     @property
     def search_text(self) -> str:
-        """The search text as it was typed."""
         return "" if self._search is None else self._search.text
 
     @property

@@ -112,7 +112,7 @@ class HeatMap(PaintedLines, can_focus=True):
     """Shows a table as cells. The cursor is a cell, which stands for a rectangle of elements.
 
     Attributes:
-        scale: the values' colours; of the whole table, also if a part of it is shown.
+        scale: maps values to colours; computed from the whole table, even if only a part is shown.
         row, column: the cursor's place among the visible cells.
     """
 
@@ -251,7 +251,7 @@ class HeatMap(PaintedLines, can_focus=True):
         self._draw(zoom, area, origin, choose=True)
 
     def _origin(self, zoom: Zoom, area: DrawArea, place: tuple[int, int]) -> tuple[int, int]:
-        """Returns the first visible element (at a cell's edge) that puts the cursor's element at ``place`` on screen."""
+        """Returns the first visible element (at a cell's edge) that puts the cursor's element at ``place``."""
         table = self.table
         assert table is not None  # noqa: S101 - only called with a table
         grid = zoom.grid(area)

@@ -99,7 +99,6 @@ def facts_line(row: TensorRow, array: Array | None, *, previous: bool) -> Conten
 
 
 def statistics_line(row: TensorRow, *, previous: bool) -> Content:
-    """Returns the statistics of the whole tensor, never of the slice."""
     if previous:
         return Content.styled("statistics are those of the current step: p", GREY)
     return Content(stats_text(row))
@@ -173,7 +172,6 @@ class ElementsPane(TableOrMap):
             self.draw()
 
     def show_text(self, text: str) -> None:
-        """Says why there are no values."""
         self.to_table()
         self.grid.show_text(text)
         self.line("cell").show("")
@@ -238,7 +236,6 @@ class CsvRows(Sequence[Cells]):
         return next(iter(CsvRows(self.value_table, self.rows[at : at + 1 or None])))
 
     def __iter__(self) -> Iterator[Cells]:
-        """Reads."""
         value_table, lines = self.value_table, self.value_table.lines
         if len(lines) == 2:
             for row in self.rows:
@@ -333,40 +330,33 @@ class ValuesScreen(WindowView):
         self.heading = f"{slot_of(row)}  {shorten(row.key.node, 60)}"
 
     def body(self) -> Iterable[Widget]:
-        """Lays out facts, statistics, slice, numbers or heat map, the cursor's value."""
         yield PlainLine(id="facts")
         yield PlainLine(id="stats")
         yield SliceBar(id="slice")
         yield ElementsPane(self.work)
 
     def on_mount(self) -> None:
-        """Starts reading."""
         self.grid.focus()
         self._show_facts()
         self._read(self.row.key, "reading", previous=False)
 
     def on_resize(self) -> None:
-        """The node's name takes the room there is."""
         self.set_heading(f"{slot_of(self.row)}  {shorten(self.row.key.node, max(20, self.size.width - 16))}")
 
     @property
     def elements(self) -> ElementsPane:
-        """The values."""
         return self.query_one(ElementsPane)
 
     @property
     def grid(self) -> ValueGrid:
-        """The same as numbers."""
         return self.elements.grid
 
     @property
     def heat(self) -> HeatMap:
-        """The same as a picture."""
         return self.elements.heat
 
     @property
     def cursor_index(self) -> Index | None:
-        """Full index of the element under the cursor."""
         return self.elements.cursor_index
 
     @property
@@ -376,7 +366,6 @@ class ValuesScreen(WindowView):
         return replace(self.about.at_step(key.step) if key is not None else self.about, at=self.cursor_index)
 
     def extract(self) -> Extract | None:
-        """Returns the slice."""
         value_table = self.elements.value_table
         if value_table is None:
             return None
@@ -454,7 +443,6 @@ class ValuesScreen(WindowView):
 
     @on(SliceBar.Changed)
     def _show_slice(self, _: object = None, *, again: bool = False) -> None:
-        """Shows the part of the tensor that the slice is, unless it shows already."""
         array, view, value_table = self._array, self.bar.view, self.grid.value_table
         if array is None:
             return
@@ -474,7 +462,6 @@ class ValuesScreen(WindowView):
     # -- keys --------------------------------------------------------------------------------------
 
     def action_bits(self) -> None:
-        """The bytes of the value under the cursor."""
         self.elements.toggle_bits()
 
     @on(SliceBar.Refused)
@@ -504,7 +491,6 @@ class ValuesScreen(WindowView):
         self.set_hints(MAP_HINTS if self.elements.mapped else TABLE_HINTS)
 
     def action_element(self) -> None:
-        """From a cell to its element in the table."""
         self.elements.to_element()
 
     # -- jumps -------------------------------------------------------------------------------------
@@ -534,24 +520,20 @@ class ValuesScreen(WindowView):
             )
 
     def action_extreme(self, largest: bool) -> None:
-        """Goes to the largest or smallest finite value."""
         array = self._array
         if array is not None and array.size:
             nothing = "no finite value in this tensor"
             self.find(lambda progress: find_extreme(array, largest, progress=progress), array.size, nothing)
 
     def elements_shown(self) -> ElementLine | None:
-        """See ``WindowView``."""
         array = self._array
         return None if array is None or family(array.dtype) is Family.OTHER else elements_of(array)
 
     @property
     def type_shown(self) -> DType:
-        """See ``WindowView``."""
         return self._array.dtype if self._array is not None else super().type_shown
 
     def show_element(self, index: Index) -> None:
-        """Shows an element, in another slice where needed."""
         if not self.elements.put_cursor(index) and self.bar.include(index):
             self._show_slice()
             self.elements.put_cursor(index)

@@ -422,7 +422,6 @@ class MapSearch:
         return next_bad(self.table.read, window, after, direction, kinds=query.kinds, progress=progress)
 
     def _found(self, window: HeatWindow, place: tuple[int, int], query: SearchKind, *, wrapped: bool) -> FoundElement:
-        """Returns the first match in a cell."""
         rows, columns = window.cell(*place)
         part = self.table.read(slice(rows.start, rows.stop), slice(columns.start, columns.stop))
         last = tuple(size - 1 for size in part.shape)

@@ -1,4 +1,4 @@
-"""The health map: steps across, scopes down, the worst verdict in each cell, to see when it began and where it spread."""
+"""The health map: steps across, scopes down, the worst verdict in each cell: when it began and where it spread."""
 
 from __future__ import annotations
 

@@ -407,7 +407,7 @@ class HeatMapView(View):
         return True
 
     def _show_rows(self, map_: HealthMap, shown: Mask, across: Sequence[int]) -> None:
-        """Shows the rows of a mask over tree indices; ``across``: the ranks."""
+        """Shows the rows of a mask over tree indices; ``across``: the ranks to show."""
         tree = self._tree
         if tree is None:
             return

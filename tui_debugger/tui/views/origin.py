@@ -369,7 +369,7 @@ class OriginView(View):
         self.work_anew("going upstream", job, self._found_again)
 
     def outdated_by(self, changes: ViewChanges) -> str:
-        """Counts changes upstream; for a clean tensor also new results, which may change the nearest origin of the run."""
+        """Counts changes upstream; for a clean tensor also new results: the run's nearest origin may change."""
         return super().outdated_by(changes) or (CHECKED if changes.results and self._results.newer else "")
 
     def _found(self, answer: _PathAnswer) -> None:
@@ -547,7 +547,7 @@ def _find(session: Session, about: ViewTarget, number: int, progress: ProgressFn
 
 
 def _spread(session: Session, path: Path) -> OriginSpread | None:
-    """Returns how far the origin at the end of a path spread; None if its step was not checked."""
+    """Returns how far the origin at the end of a path spread; None without an origin, or if its step was not checked."""
     if not path.hops or not path.ends_at_origin:
         return None
     key, row = path.end.tensor.key, path.end.row

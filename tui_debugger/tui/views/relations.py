@@ -62,7 +62,7 @@ ItemId = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class RelationLine:
-    """One line: a tensor related to the item above it (else to the middle); ``opened``: its own relations stand below."""
+    """A tensor related to the item above it, or to the middle; ``opened``: its own relations stand below."""
 
     place: ItemId
     related: Related
@@ -512,7 +512,7 @@ class RelationsView(View):
         self._measure()
 
     def outdated_by(self, changes: ViewChanges) -> str:
-        """Counts changes at shown steps, a new later step if a parameter waits for its reader, and new check results."""
+        """Counts changes at shown steps, new check results, and a later step if a parameter waits for its reader."""
         rank, steps = self._trail.here[0].rank, {step for _, step in self._pairs()}
         around = self.sketch.graph.tensors if self.sketch.graph is not None else ()
         waits = any(each.ahead for each in (*(item.related for item in self._items["consumers"]), *around))

@@ -215,7 +215,7 @@ COLUMNS: Final = tuple(
     for number, (title, width) in enumerate(zip(TITLES, _WIDTHS, strict=True))
 )
 WIDTH: Final = sum(_WIDTHS) + len(_WIDTHS) + 8
-"""Cells of the whole table."""
+"""Cells that the whole table needs."""
 
 
 class SeriesRows:

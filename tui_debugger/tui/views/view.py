@@ -39,9 +39,8 @@ class ViewChanges:
 
     Attributes:
         pairs: (rank, step) pairs with new or replaced tensors.
-        rewritten: the pairs of ``pairs`` in which tensors that existed before may have other values now.
+        rewritten: the pairs in which tensors that existed before may have other values now.
         ranks: ranks that appeared, or whose nodes were read again.
-        results: checks have new results, or old results do not hold any more.
     """
 
     pairs: frozenset[Pair] = frozenset()

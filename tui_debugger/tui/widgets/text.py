@@ -76,7 +76,6 @@ class ScopedName:
         return Text.assemble(self.name, ("  " + scope, self.scope_style), no_wrap=True) if scope else self.name
 
     def within(self, width: int) -> Text:
-        """Returns the text that fits into ``width`` cells."""
         name = self._short_name(width)
         room = width - name.cell_len - 2
         scope = inner_part(self.scope, room, words_only=self.words_only) if room > 0 else ""

@@ -41,13 +41,10 @@ __all__ = ["ListRows", "TableColumn", "TableRows", "VirtualTable"]
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """One column.
+    """One column; ``searched``: a search looks at it.
 
-    Attributes:
-        width: cells; the least width if ``elastic`` is set.
-        elastic: share of the spare width (0: fixed).
-        frozen: does not move sideways; frozen columns come first.
-        searched: a search looks at it.
+    ``width`` in cells is the least width if ``elastic`` (share of the spare width, 0: fixed) is set. ``frozen`` columns
+    come first and do not move sideways.
     """
 
     title: str
@@ -185,10 +182,8 @@ PAN_STEP = 8
 class VirtualTable(LineWindow, can_focus=True):
     """Rows with a cursor, drawn on demand; call ``redraw`` if only the contents of cells changed.
 
-    Attributes:
-        moved_to: called with the row instead of ``RowHighlighted``; at once after a key, so that it draws in the same
-            frame.
-        emptied: called when the table has no row any more.
+    ``moved_to`` is called with the row instead of ``RowHighlighted``: at once after a key, so that it draws in the same
+    frame. ``emptied`` is called when the table has no row any more.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for("list"), *bindings_for(SEARCH)]
