@@ -168,7 +168,7 @@ class CheckController:
         def work(report: JobProgress) -> CheckState:
             cost = 0
             for pairs in wanted:
-                cost = session.size(pairs)  # an upper limit; ``cost`` is exact but slow
+                cost = session.size(pairs)  # bytes dumped; ``cost``, the bytes to read, takes longer to find
                 if cost > QUICK:
                     cost = session.cost(pairs)
                 if cost <= QUICK:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     _AnyScreen = Screen[Any]
 else:
-    # Styles are inherited from the first base that is a widget: this must not stand before the class that it is put to.
+    # Textual inherits styles from the first base that is a widget, so a mixin must not be a widget.
     _AnyScreen = object
 
 FRAME: Final = 1 / 60

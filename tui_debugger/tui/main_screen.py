@@ -312,9 +312,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         else:
             from tui_debugger.tui.header import header_lines, run_cell
 
-            if (
-                self._run_cell is None or self._run_cell_of is not self.state.headline
-            ):  # a new headline may follow newly listed steps
+            if self._run_cell is None or self._run_cell_of is not self.state.headline:  # new steps were listed
                 self._run_cell, self._run_cell_of = run_cell(self.session), self.state.headline
             lines = header_lines(self._run_cell, self.session, self.state, self.work.progress, self.checker.status())
         self.header.show(*lines)
@@ -367,7 +365,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
             shown[pane] = not single or pane is current
         left = current in (self.nodes_pane, self.watchpoints_pane)
         shown |= {self.left_column: not single or left, self.right_column: not single or not left}
-        changed = [widget for widget, is_shown in shown.items() if widget.display != is_shown]  # see ``Pane.set_look``
+        changed = [widget for widget, is_shown in shown.items() if widget.display != is_shown]  # see ``Pane.set_frame``
         for widget in changed:
             widget.display = shown[widget]
             widget._layout_required = False  # noqa: SLF001 - it would request a second layout

@@ -424,9 +424,7 @@ def _turn(old: _TerminalStyle, new: _TerminalStyle) -> str:
         codes = ["0", *map(str, sorted(new.attributes)), new.color, new.background]
     else:
         ended = {_ENDED_BY[code] for code in gone}
-        kept = {
-            code for code in new.attributes & old.attributes if _ENDED_BY.get(code) in ended
-        }  # bold and dim have the same end code
+        kept = {code for code in new.attributes & old.attributes if _ENDED_BY.get(code) in ended}  # bold and dim
         codes = [*map(str, sorted(ended)), *map(str, sorted(kept | (new.attributes - old.attributes)))]
         codes += [new.color if new.color != old.color else "", new.background * (new.background != old.background)]
     codes = [code for code in codes if code]

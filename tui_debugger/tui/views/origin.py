@@ -547,7 +547,7 @@ def _find(session: Session, about: ViewTarget, number: int, progress: ProgressFn
 
 
 def _spread(session: Session, path: Path) -> OriginSpread | None:
-    """Returns how far the origin at the end of a path spread; None without an origin, or if its step was not checked."""
+    """Returns how far the origin at the end of a path spread; None if there is none, or its step was not checked."""
     if not path.hops or not path.ends_at_origin:
         return None
     key, row = path.end.tensor.key, path.end.row

@@ -76,7 +76,7 @@ class RankColumns(StepColumns):
 
     codes: CodesOf = _nothing
 
-    def cells(self, map_: HealthMap, entries: Int64, ranks: Sequence[int], first: int, stop: int) -> Codes:  # noqa: ARG002 - see Columns
+    def cells(self, map_: HealthMap, entries: Int64, ranks: Sequence[int], first: int, stop: int) -> Codes:  # noqa: ARG002 - see ``StepColumns``
         """Returns the codes [entry, column] of the columns ``first`` to ``stop``."""
         low, high = int(self.bounds[first]), int(self.bounds[stop])
         if high <= low:

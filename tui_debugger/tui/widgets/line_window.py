@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget as _Base
     from typing_extensions import Self
 else:
-    # Styles are inherited from the first base that is a widget: this must not stand before the class that it is put to.
+    # Textual inherits styles from the first base that is a widget, so a mixin must not be a widget.
     _Base = object
 
 
