@@ -42,8 +42,6 @@ _LARGEST: Final = 2**63
 
 
 class _Tail(NamedTuple):
-    """The part of a block that is JSON."""
-
     metas: tuple[TensorMeta, ...]
     errors: dict[int, str]
     ranges: tuple[Bounds, ...]
@@ -105,12 +103,10 @@ def _compact(records: Records) -> tuple[npt.NDArray[Any], list[TensorMeta]]:
 
 
 def _floats(keys: Any) -> list[tuple[Any, ...]]:
-    """Keys of columns; a bound may have been given as an integer."""
     return [(float(first), float(second), *rest) for first, second, *rest in keys]
 
 
 def _is_sound(records: Records, counts: npt.NDArray[Any], answers: npt.NDArray[Any]) -> bool:
-    """Whether all numbers are in their range."""
     rows = records.rows
     meta, n = rows["meta"], len(rows)
     if n and not (

@@ -57,12 +57,7 @@ class Database:
     """An open index. Not thread-safe; methods may raise ``sqlite3.Error`` and leave no transaction behind."""
 
     def __init__(self, path: Path, wait: float) -> None:
-        """Opens an existing index; ``wait``: seconds to wait for other writers.
-
-        Raises:
-            DamagedIndexError: it is no index of this version.
-            OSError: it is gone.
-        """
+        """Opens an index, or raises DamagedIndexError or OSError (gone); waits ``wait`` seconds for writers."""
         found = path.lstat()
         self._file = (found.st_dev, found.st_ino)
         self.path = path
@@ -110,7 +105,6 @@ class Database:
         return (found.st_dev, found.st_ino) == self._file
 
     def wait(self, seconds: float) -> None:
-        """Sets the seconds to wait for other writers from now on."""
         self._connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
 
     def get(self, kind: str, keys: Iterable[bytes]) -> tuple[dict[bytes, bytes], list[int]]:
@@ -137,10 +131,7 @@ class Database:
             self._drop(numbers)
 
     def put(self, kind: str, payloads: Mapping[bytes, bytes], limit: int) -> None:
-        """Writes payloads in one transaction; keeps the file below ``limit`` bytes, or shrinks it towards that.
-
-        Skips payloads that are too large, or leave no room beside those before them.
-        """
+        """Writes the payloads that fit in one transaction; keeps the file below ``limit`` bytes, or shrinks it."""
         now = int(time.time())
         with self._transaction("BEGIN IMMEDIATE"):
             self._mark_used()
@@ -190,7 +181,6 @@ class Database:
         return fitting
 
     def _make_room(self, most: int) -> None:
-        """Drops the least recently used entries until at most ``most`` bytes are taken."""
         excess = self._taken() - most
         while excess > 0:
             numbers = []

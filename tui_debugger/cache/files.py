@@ -42,10 +42,7 @@ _DAMAGED = (
 
 
 def expected() -> tuple[type[Exception], ...]:
-    """The errors that opening and using an index may raise; any other is a bug.
-
-    Imports SQLite: call it only after an error.
-    """
+    """Errors that opening and using an index may raise; any other is a bug. Imports SQLite."""
     # ValueError: a path that no file can have.
     ours = (OSError, MemoryError, ImportError, ValueError, DamagedIndexError)
     try:
@@ -128,10 +125,7 @@ def current(directory: Path) -> Path | None:
 
 
 def fresh(directory: Path) -> tuple[Path, Path]:
-    """Makes an empty file for a new index; returns its path, and the path for the complete index.
-
-    Raises OSError: no room, no permission, or the directory belongs to another user.
-    """
+    """Makes an empty file for a new index, or raises OSError; returns its path, and the one for the complete index."""
     prepare(directory)
     newest = max((int(file.generation.born, 16) for file in listed(directory)), default=0)
     born = max(time.time_ns(), newest + 1) & (2**64 - 1)
@@ -214,7 +208,6 @@ def contradicts(complaint: str, index: Path) -> bool:
 
 
 def _removed(path: Path) -> tuple[int, str]:
-    """Removes a file; returns its size, and why it is still there, if so."""
     try:
         size = path.lstat().st_size
         path.unlink()
@@ -239,7 +232,6 @@ def _is_ours(path: Path) -> bool:
 
 
 def _is_forgotten(file: IndexFile) -> bool:
-    """Whether a file is half-made because its writer was interrupted."""
     with suppress(OSError):
         return file.new and time.time() - file.path.lstat().st_mtime > STALE
     return False

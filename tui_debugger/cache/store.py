@@ -64,7 +64,6 @@ def why_off() -> str:
 
 
 def default_limit() -> Size:
-    """The limit of the index, with an error in its variable, if any."""
     return size_of(SIZE, LIMIT)
 
 
@@ -160,7 +159,6 @@ class Index:
             return remove_all(self._directory)
 
     def close(self) -> None:
-        """Closes the file; the next use opens it again."""
         with self._lock:
             self._drop()
 
@@ -182,7 +180,6 @@ class Index:
         return self._database
 
     def _wait(self) -> float:
-        """Seconds to wait for other writers this time."""
         now = time.monotonic()
         self._patience = min(WAIT, self._patience + (now - self._asked) * SHARE)
         self._asked = now
@@ -328,11 +325,7 @@ class DiskCache:
     """
 
     def __init__(self, path: Path, *, limit: int = LIMIT, note: str = "") -> None:
-        """Nothing is opened before the first use, and nothing is made before the first ``put``.
-
-        ``path`` is a directory for the store alone, made for this user only. ``note`` is the ``trouble`` while there is
-        no other.
-        """
+        """Makes nothing before the first ``put``. ``path`` is for the store alone; ``note``: default ``trouble``."""
         self.path = path
         self.limit = limit
         self._index = Index(path)
