@@ -156,7 +156,7 @@ def sweep(directory: Path, kept: Path) -> None:
 
 
 def remove(index: Path) -> None:
-    """Removes an index, or raises OSError; its journal last: without the index nobody opens that."""
+    """Removes an index, or raises OSError; its journal last: without the index no process opens it."""
     for path in (index, index.with_name(index.name + "-journal")):
         with suppress(FileNotFoundError):
             path.unlink()

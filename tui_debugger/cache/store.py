@@ -243,7 +243,7 @@ class Index:
             database.close()
 
     def hold(self) -> None:
-        """Before a fork: waits for the transaction under way, half of which the child would have."""
+        """Before a fork: waits for the running transaction, or the child would inherit half of it."""
         self._lock.acquire()
 
     def release(self, *, child: bool) -> None:

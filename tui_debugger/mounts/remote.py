@@ -2,7 +2,7 @@
 
 Listings are asked for once and kept until the place is opened again. Bytes come in blocks, the last of which are kept;
 reading on fetches more at once, and so does asking for the sizes of one file after the other. Each failure of a store
-or a network becomes an OSError that tells it, within ``PATIENCE``, so that the tensor is an unreadable tensor. The end
+or a network becomes an OSError that describes it, within ``PATIENCE``, so that the tensor counts as unreadable. The end
 of the program waits for no request.
 """
 
@@ -387,7 +387,7 @@ def _web() -> Web:
 def _file_system(root: str) -> Any:
     from fsspec.core import url_to_fs
 
-    # fsspec trusts any server by itself; one that is too old for the option refuses to connect.
+    # fsspec trusts any server by default; a version too old for the option refuses to connect.
     ssh = NEEDS[root.partition(":")[0]] == "paramiko"
     return url_to_fs(root, **({"host_key_policy": _known_servers()} if ssh else {}))[0]
 

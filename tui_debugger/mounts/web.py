@@ -199,7 +199,7 @@ class _Links(HTMLParser):
         """Reads on; raises RefusedError when the text is no list of names."""
         try:
             self.feed(text)
-        except AssertionError:  # of the parser, about markup that is none
+        except AssertionError:  # the parser's answer to invalid markup
             raise RefusedError("the list of names is no HTML") from None
         if len(self.rawdata) > _TAG:
             raise RefusedError(f"a tag in the list of names has more than {_TAG:,} characters")

@@ -97,13 +97,13 @@ class OverflowRecord:
     """Several words where each pipe of a core reports its own."""
     context: int = NO_NUMBER
     thread: int = NO_NUMBER
-    """Context and thread number the part of an operator that the device divided."""
+    """``context`` and ``thread`` number the part of an operator that the device divided."""
     model: int = 0
     kernel: int = 0
     block: int | None = None
     pc_start: int = 0
     para_base: int = 0
-    """Addresses of the operator's code and of its parameters."""
+    """``pc_start`` and ``para_base`` are addresses of the operator's code and of its parameters."""
 
     def __str__(self) -> str:
         """``AI Core status 0x20 (task 5, stream 2, block 0)``."""
@@ -193,9 +193,9 @@ class TensorTable(Protocol):
     inputs_unknown: frozenset[int]
     """Rows of nodes whose inputs in this step may be other tensors than the graph says."""
     operands: Mapping[tuple[int, int], OperandState]
-    """By (node, input slot) what the training said of a value as it was when the node read it."""
+    """By (node, input slot) the state of a value when the node read it, as the training recorded it."""
     by_design: Mapping[tuple[int, int], frozenset[str]]
-    """By (node, output slot) what in the training makes an Inf finite; empty where an Inf is not meant."""
+    """By (node, output slot) the operators that make an Inf finite in the training; empty for an unintended Inf."""
     unfinished: bool
     """The step has not ended: parameters still hold the values that its nodes read."""
 
@@ -255,7 +255,7 @@ class TensorTable(Protocol):
 
     @property
     def hashes_are_sums(self) -> bool:
-        """Whether ``hashed`` is a sum or an exclusive or: other values, or another order, may have the same."""
+        """Whether ``hashed`` is a sum or an exclusive or, which other values, or another order, may share."""
 
     def overflows(self, index: int) -> Sequence[OverflowRecord]:
         """The device's records of the operator run that wrote a row; empty unless the row is ``OVERFLOWED``."""
@@ -290,7 +290,7 @@ class Writer:
     op_name: str
     task: int
     stream: int
-    """Task and stream are numbers of the device, 0 on CPU and GPU."""
+    """``task`` and ``stream`` are numbers of the device, 0 on CPU and GPU."""
     timestamp: int
     """Microseconds since the epoch."""
 
@@ -525,7 +525,7 @@ def states_of(sizes: Int64, modified: Int64, changed: Int64, numbers: Int64, now
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Stops the garbage collector while many objects are made: reading makes a million, none of them in a cycle."""
+    """Stops the garbage collector: reading makes a million objects, none of them in a reference cycle."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -27,7 +27,7 @@ class Followed(Protocol):
     """What can be followed: a source, or a session, which also forgets what the changes make stale."""
 
     def refresh(self) -> Changes:
-        """Looks for what is new on disk."""
+        """Looks for changes on disk."""
 
     def watch_paths(self) -> Sequence[Path]:
         """Directories whose changes matter; some may have vanished."""

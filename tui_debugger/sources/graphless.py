@@ -397,7 +397,7 @@ class GraphlessSource(ABC, Generic[U, N]):
     @property
     def scope(self) -> Scope:
         """Files and directories of steps at the opened path."""
-        scope, layout = self._scope, self._layout  # no lock: who lists ranks does not wait for a step that is read
+        scope, layout = self._scope, self._layout  # no lock: a list of ranks does not wait for a step
         if scope is None or scope[0] is not layout:
             places = ((RunPart(rank or 0, step), path) for rank, step, path in self.places())
             scope = self._scope = layout, scope_at(self._root, self._given, places)

@@ -213,7 +213,7 @@ class _InventoryWalk:
         self._not_entered: set[str] = set()
         self._recogniser = Recogniser()
         self._holding: dict[str, tuple[str, _Place]] = {}
-        """Files with tensors that nobody claimed by this path: what to say of each, and its place."""
+        """By path, files with tensors that no reader claimed under it: (text of the report, place)."""
 
     def outside(self, layout: str, told: Collection[str], progress: ProgressFn) -> None:
         """Walks PATH down to the places of steps. An entry belongs to the rank and the step of all places beside it.

@@ -54,7 +54,7 @@ class JoinedSource:
     """A ``base.Source`` of several sources; each rank belongs to one of them, which answers for it."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        """Takes over open sources, the first of which gives the run its name; raises TdbgError for a rank in two."""
+        """Takes over open sources; the first one names the run. Raises TdbgError for a rank in two sources."""
         self.sources = tuple(sources)
         self._paths = tuple(os.path.abspath(source.info.path) for source in sources)  # noqa: PTH100 - keeps links
         self.hosts = _apart(self._paths)

@@ -485,7 +485,7 @@ def _asked(path: Path, *, every: bool = False) -> _ReaderAnswers:
             break
     if every or not search.sure:
         _ask_others(search, path)
-    if not opener.exists(path):  # what was found then lies beside it
+    if not opener.exists(path):  # a dump that was found then lies beside it
         raise NotADumpError("It vanished while it was looked at", where=str(path), hint="look whether it is there")
     return search
 

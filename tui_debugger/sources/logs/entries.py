@@ -204,7 +204,7 @@ class LogOperation:
     inferred: int = 0
     """Number of ``inputs`` that were found by equal hashes."""
     flows: bool = True
-    """The log tells at all what feeds operations."""
+    """The log tells the producers of inputs at all."""
     partial: bool = False
     """The operation may read more than its recorded inputs, such as weights."""
 

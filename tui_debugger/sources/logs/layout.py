@@ -59,7 +59,7 @@ class LogKind:
     whole: bool = False
     """A log holds all steps of a rank, not one step."""
     edges: bool = True
-    """The log tells what feeds what."""
+    """The log tells the producers of inputs."""
     ranks: Callable[[str, str], tuple[dict[int, list[str]], list[str]]] | None = None
     """Returns the logs of each rank of the run in a directory, and notices; given the one log or directory that was
     asked for. None: as names of files tell it.

@@ -187,7 +187,7 @@ def _join(operations: Sequence[LogOperation], *, updated: bool) -> None:
             continue
         operation = operations[row]
         recorded = max((each.slot + 1 for each in operation.tensors if each.side is Side.INPUT), default=0)
-        fed = operation.type in {"activation", "gradient"}  # whether or not what feeds it was recorded
+        fed = operation.type in {"activation", "gradient"}  # has an input, recorded or not
         operation.inputs = [(-1, 0)] * min(max(recorded, fed), _MOST_SLOTS)
         operation.inputs += [(maker, 0) for maker in makers[-_MOST_SLOTS:]]
         operation.inferred, operation.flows = len(makers), True

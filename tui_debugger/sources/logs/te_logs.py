@@ -148,7 +148,7 @@ def _dumped(file: str) -> dict[str, str]:
 
     A quantized tensor is an object of Transformer Engine; it counts as one tensor, although it consists of several.
     """
-    from tui_debugger.stats.torch_file import read_tree  # not where there are none
+    from tui_debugger.stats.torch_file import read_tree  # only for such files
 
     try:
         places = [place for place in read_tree(file).members if place]

@@ -363,7 +363,7 @@ class Solution:
 
 
 class _Trial(dict[int, Mask]):
-    """Changed domains over those of the problem, which may have a hundred thousand."""
+    """The changed domains; all others are the problem's, which may have a hundred thousand."""
 
     __slots__ = ("_others",)
 
@@ -545,7 +545,7 @@ class Solver:
         return False
 
     def _free(self, component: list[int], domains: Domains) -> bool:
-        """Whether each variable may take any choice of the others, whatever those take."""
+        """Whether the variables share one domain and one pool, and no net ties them."""
         first = domains[component[0]]
         alike = all(np.array_equal(domains[variable], first) for variable in component[1:])
         return alike and len({self._pool_of[v] for v in component}) == 1 and not self._tied(component, domains)

@@ -137,7 +137,7 @@ def _has_files(directory: Path, levels: int) -> bool:
 
 
 def _top_of(place: Path) -> Path:
-    """The directory above those of a step and of a rank."""
+    """The directory above the directories of a step and a rank."""
     above: list[str] = []
     while (level := _level(place.name)) is not None and level not in above:
         above.append(level)
@@ -208,7 +208,7 @@ def _each_device(
 
 
 def _leaves(reader: DirectoryReader, path: Path, step: int | None, below: tuple[str, ...]) -> Iterator[_Leaf]:
-    """Yields the directories with files at and below that of a device; also one without directories in it."""
+    """Yields the directories with files at and below a device's; also directories without any in them."""
     if len(below) == _LEVELS or (len(below) == _LEVELS - 1 and is_number(below[0])):
         yield _Leaf(step, below, path)  # it may hold a million files
         return

@@ -225,7 +225,7 @@ class RunLocation:
     inside: str = ""
     """The part of the given path below ``root``, empty when it is not inside."""
     rank: int | None = None
-    """Rank and step that the given path points into; None when it does not tell."""
+    """``rank`` and ``step`` that the given path points into; None when it does not tell."""
     step: int | None = None
     beside: bool = False
     """The path lies next to the ranks, not in one."""

@@ -378,7 +378,7 @@ class FileGroup:
 
     op_type: str
     op_name: str
-    """Type and name are spelled as in the file name, undecodable bytes as surrogates."""
+    """``op_type`` and ``op_name`` are spelled as in the file name, undecodable bytes as surrogates."""
     files: tuple[tuple[int, int, int], ...]
     """(side, slot, index) of each file; ``load`` takes the index. One file per side and slot."""
     timestamp: int = 0

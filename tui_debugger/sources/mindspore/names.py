@@ -75,7 +75,7 @@ class ParsedFileName:
     """As spelled in the file name. Invalid UTF-8 survives as surrogates."""
     task: int
     stream: int
-    """Task and stream are 0 on CPU and GPU, and where the token is no number."""
+    """``task`` and ``stream`` are 0 on CPU and GPU, and where the token is no number."""
     timestamp: int
     """Microseconds since the epoch."""
     side: Side
@@ -151,12 +151,12 @@ class DeviceName(NamedTuple):
     """``type.name``."""
     task: bytes
     stream: bytes
-    """As written, like the task; ``UNKNOWN`` where the name has none."""
+    """``task`` and ``stream`` as written; ``UNKNOWN`` for a missing stream."""
     timestamp: int
     """Microseconds since the epoch."""
     context: int = NO_NUMBER
     thread: int = NO_NUMBER
-    """Context and thread of the part of a divided operator, else ``NO_NUMBER``."""
+    """``context`` and ``thread`` of the part of a divided operator, else ``NO_NUMBER``."""
 
 
 def split_device_name(name: bytes) -> DeviceName | None:

@@ -152,8 +152,8 @@ def check_history(history: History, layout: RankLayout) -> list[str]:
 def root_graphs(history: History, layout: RankLayout) -> frozenset[int] | None:
     """Numbers of the graphs that training starts, as far as a rank tells; None when it does not.
 
-    Only those have a history file. A graph without one is called by others (control flow), unless it ran at a step at
-    which no graph with a history ran: then its history is missing.
+    Only such graphs have a history file. A graph without one is called by others (control flow), unless it ran at a
+    step at which no graph with a history ran: then its history is missing.
     """
     if not history.lines:
         return None
@@ -563,7 +563,7 @@ class RankRun:
             passed = [other for other in others if other < step and self._contents.of(other) is None]
             mine = self._contents_of(step, graph, progress)
             beside = {other: self._contents_of(other, graph, progress) for other in others}
-            for other in passed:  # nobody is expected to ask for it; the steps behind this one may come next
+            for other in passed:  # unlikely to be asked for, unlike the steps behind this one
                 self._listings.drop(other)
             theirs = {other: held for other, held in beside.items() if held is not None}
             if mine is None or len(theirs) < COMPARED_WITH:

@@ -59,7 +59,7 @@ NO_SPAN = Span(0, 0)
 def begins(key: Int64, time: Int64, operator: Mask) -> Int64:
     """The times at which the second and every later run of a directory began, ascending; empty: it holds one run.
 
-    Of each writing, ``key`` identifies the tensor; ``operator`` tells operators, without any of which parameters count.
+    ``key`` identifies the tensor of each writing. Only writings of operators count, unless there are none.
     """
     counted = operator if operator.any() else np.ones(len(key), np.bool_)
     keys, times = key[counted], time[counted]

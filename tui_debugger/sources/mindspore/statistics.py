@@ -213,10 +213,10 @@ _INEXACT = 1 << 53
 
 
 def _at_least(seen: int, uncounted: Sequence[bool], *, told: bool) -> AtLeast:
-    """Counts that are lower bounds: an extreme, a mean or a norm tells of NaN or Inf that nobody counted.
+    """Counts that are lower bounds: an extreme, a mean or a norm shows NaN or Inf that was not counted.
 
-    ``seen`` are the bits of the values it tells of. ``told``: any would be told, by a finite norm or by extremes over
-    all elements (2.4 and newer); extremes over finite elements do not tell.
+    ``seen`` has the bits of the shown values. ``told``: the row would show any NaN or Inf, by a finite norm or by
+    extremes over all elements (2.4 and newer); extremes over finite elements do not show them.
     """
     nan, neg_inf, pos_inf = uncounted
     found = AtLeast.NAN if nan and (seen & _SAW_NAN or not told) else AtLeast.NONE

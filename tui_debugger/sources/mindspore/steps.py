@@ -100,7 +100,7 @@ class _UnpackedNames:
 
 
 _MOST_KEPT: Final = 1 << 27
-"""Bytes of statistics that are kept until they are taken: those of many ranks do not fit in memory."""
+"""Limit in bytes of statistics that are kept until ``take``: all of many ranks do not fit in memory."""
 
 
 class StatisticFiles:
@@ -185,7 +185,7 @@ class ListingCache:
 
     def keep(self, path: Path, stamps: tuple[Stamp, ...], part: DirectoryContents) -> None:
         """Remembers a directory that looks the same now as before it was listed."""
-        # What cannot be looked at is looked at anew every time; records of overflows are few, and are read then.
+        # An incomplete listing is made again every time, and so is one with the few records of overflows.
         if part.entries < WORTHWHILE or part.missing or part.damaged or part.overflows:
             return
         key = self._keys.get(part.pattern)

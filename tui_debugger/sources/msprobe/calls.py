@@ -78,7 +78,7 @@ class StepCalls:
     side: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
     slot: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
     round: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
-    """Node, side, slot and round of each tensor: see ``base.TensorTable``."""
+    """``node``, ``side``, ``slot`` and ``round`` of each tensor: see ``base.TensorTable``."""
     call: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
     """Of each tensor the number of its call; -1: a parameter."""
     first: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
@@ -93,7 +93,7 @@ class StepCalls:
     smallest: Float64 = field(default_factory=lambda: np.zeros(0))
     mean: Float64 = field(default_factory=lambda: np.zeros(0))
     norm: Float64 = field(default_factory=lambda: np.zeros(0))
-    """As recorded, like the extremes and the mean; NaN where not recorded, or NaN."""
+    """Extremes, mean and norm as recorded; NaN where not recorded, or NaN."""
     nan: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     """Of each tensor whether it holds NaN, by its statistics."""
     known: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -170,7 +170,7 @@ def read_entries(directory: str, known: Collection[str] = ()) -> dict[tuple[int,
 
 
 def _built(files: StepFiles) -> _Builder:
-    """Builds the calls of a step, with those of value files that have no entry."""
+    """Builds the calls of a step, with the calls of value files that ``dump.json`` does not name."""
     builder = _Builder(_new_step(files))
     builder.take_calls(files.data, files.construct)
     builder.take_saved(files.saved)

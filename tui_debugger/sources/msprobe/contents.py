@@ -31,7 +31,7 @@ def how_to_read(name: str, dtype: str) -> ReadSpec:
 def contents_of_nan(step: StepCalls, directory: str, asked: Mask) -> Int64:
     """Numbers that are equal for tensors with NaN that have the same elements; 0 for all other tensors.
 
-    A tensor of equal elements has 0: another tensor of NaN only need not be the same. ``asked``: the inputs whose
+    A tensor of equal elements has 0, since another such tensor need not be the same. ``asked``: the inputs whose
     producers are wanted.
     """
     found = np.zeros(len(step), np.int64)

@@ -35,7 +35,7 @@ class InferredEdges:
     node: Int64
     position: Int64
     producer: Int64
-    """Node and producer are numbers of ``StepCalls.nodes``; -1: unknown."""
+    """``node`` and ``producer`` are numbers of ``StepCalls.nodes``; -1: unknown."""
     slot: Int64
     inputs: Int64
     """Number of inputs of every node."""

@@ -73,7 +73,7 @@ def read_files(directory: str) -> StepFiles:
     """
     listed = _names_in(directory)
     files = StepFiles(directory, tensors_listed=TENSORS in listed)
-    # The small files first: what was parsed of stacks is gone before the calls need memory.
+    # The small files first: the JSON of stacks is freed before the calls need memory.
     _read_stacks(_beside("stack.json", files, listed), files)
     files.construct = _beside("construct.json", files, listed)
     if files.tensors_listed:

@@ -89,7 +89,7 @@ def numbers_of(path: str) -> SavedNumbers:
     lister = _lister_of(os.path.basename(path))  # noqa: PTH119 - text all the way
     try:
         if lister is _saved_by_torch:
-            from tui_debugger.stats.torch_file import read_tree  # not where there are none
+            from tui_debugger.stats.torch_file import read_tree  # only for such files
 
             tree = read_tree(path)
             return SavedNumbers(["/".join(map(str, place)) for place, _ in tree.apart], tree.numbers)
@@ -152,7 +152,7 @@ def _archive(path: str) -> Iterator[FileTensor]:
 
 
 def _saved_by_torch(path: str) -> Iterator[FileTensor]:
-    from tui_debugger.sources.tensor_files.zero_partitions import named_ranges, place_of  # not where there are none
+    from tui_debugger.sources.tensor_files.zero_partitions import named_ranges, place_of  # only for such files
     from tui_debugger.stats.torch_file import member_of, member_of_range, read_tree, tensors
 
     tree = read_tree(path)
@@ -167,7 +167,7 @@ def _saved_by_torch(path: str) -> Iterator[FileTensor]:
 
 
 def _logged(path: str) -> Iterator[FileTensor]:
-    from tui_debugger.stats.torch_file import member_of  # not where there are none
+    from tui_debugger.stats.torch_file import member_of  # only for such files
     from tui_debugger.stats.training_log import read_log
 
     for place, _ in read_log(path).tensors:
@@ -180,7 +180,7 @@ def _safetensors(path: str) -> Iterator[FileTensor]:
 
 
 def _indexed(path: str) -> Iterator[FileTensor]:
-    from tui_debugger.stats.sharded import read_index  # not where there are none
+    from tui_debugger.stats.sharded import read_index  # only for such files
     from tui_debugger.stats.torch_file import member_of, read_tree, tensors
 
     index = read_index(path)
@@ -200,7 +200,7 @@ def _indexed(path: str) -> Iterator[FileTensor]:
 
 
 def _in_pieces(folder: str) -> Iterator[FileTensor]:
-    from tui_debugger.stats.sharded import read_shards  # not where there are none
+    from tui_debugger.stats.sharded import read_shards  # only for such files
 
     yield from (FileTensor((name,), _SHARDS, member=name) for name in read_shards(folder))
 

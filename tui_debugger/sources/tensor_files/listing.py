@@ -420,7 +420,7 @@ class StepLister:
             whole = last == "sharded" and (above in self._ordered or opener.lexists(f"{above}/{ORDER}"))
             self.claimed.add(path)
             if whole or folder in self._sharded:
-                return  # the same tensors as those beside it, or as those that were listed with the first shard
+                return  # its tensors lie beside it, too, or were listed with the first shard
             self._sharded.add(folder)
             scope = scope[:-1]
         if holds_several(path):

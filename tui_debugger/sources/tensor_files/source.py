@@ -297,7 +297,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
         found = [*(path for path in logs if opener.lexists(path)), *self._logs_beside()]
         if not found:
             return NO_NOTES
-        from tui_debugger.sources.tensor_files.training_notes import read_notes_of_logs  # not where there are none
+        from tui_debugger.sources.tensor_files.training_notes import read_notes_of_logs  # only with logs
 
         return read_notes_of_logs(found)
 
@@ -431,7 +431,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
         else:  # order of this step: a node that an earlier step lacks may run before nodes of both
             first, at = np.unique(of, return_index=True, return_inverse=True)[1:]
             order = first[at].astype(np.int32)
-        logged = np.array([each.spec.format == LOG_FORMAT for each in arrays], np.bool_)  # last: what came of the rest
+        logged = np.array([each.spec.format == LOG_FORMAT for each in arrays], np.bool_)  # last: results of the step
         by = np.arange(len(of)) if indexed else np.lexsort((rounds, slot, side, order, logged))
         places = TensorPlaces(of[by], side[by], slot[by], flags[by], rounds[by])
         table = TensorFileStepTable(places, [arrays[at] for at in by.tolist()])
