@@ -46,7 +46,7 @@ class Estimate:
     per_step: int
     """Bytes of one step of one rank."""
     steps: int | None
-    """None: all, however many there will be."""
+    """Number of steps; None: all, however many there will be."""
     ranks: int
     assumes: tuple[str, ...] = field(default=())
     """Assumptions, as sentences."""

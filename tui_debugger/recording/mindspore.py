@@ -122,7 +122,7 @@ class Target:
     """The program and the device that the file is for."""
 
     version: Version | None = None
-    """Of MindSpore; None: unknown, the newest one is assumed."""
+    """Version of MindSpore; None: unknown, the newest one is assumed."""
     device: str | None = None
     """One of ``DEVICES``; None: unknown, differences become notes."""
     jit_level: str | None = None

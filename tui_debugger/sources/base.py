@@ -189,7 +189,7 @@ class TensorTable(Protocol):
     written once. Later rounds come later in the table.
     """
     tells_overflow: bool
-    """Overflows of operators on the device were recorded: ``TensorFlag.OVERFLOWED`` marks their tensors."""
+    """Whether overflows on the device were recorded: ``TensorFlag.OVERFLOWED`` marks their tensors."""
     inputs_unknown: frozenset[int]
     """Rows of nodes whose inputs in this step may be other tensors than the graph says."""
     operands: Mapping[tuple[int, int], OperandState]
@@ -197,7 +197,7 @@ class TensorTable(Protocol):
     by_design: Mapping[tuple[int, int], frozenset[str]]
     """By (node, output slot) the operators that make an Inf finite in the training; empty for an unintended Inf."""
     unfinished: bool
-    """The step has not ended: parameters still hold the values that its nodes read."""
+    """Whether the step has not ended: parameters still hold the values that its nodes read."""
 
     def __len__(self) -> int:
         """Number of tensors."""
@@ -270,7 +270,7 @@ class Changes:
     grown_steps: tuple[tuple[int, int], ...] = ()
     """(rank, step) pairs whose file list changed."""
     new_nodes: bool = False
-    """Some NodeTable grew or was rebuilt."""
+    """Whether some NodeTable grew or was rebuilt."""
     new_ranks: tuple[int, ...] = ()
     rebuilt: tuple[int, ...] = ()
     """Ranks whose NodeTable was made anew: a graph arrived, or a first step that was half written is complete. Earlier
@@ -342,9 +342,9 @@ class CallArguments:
     doubt: str = ""
     """Why the recorded tensors may not be the ones that the call read and made; empty without doubt."""
     several: bool = False
-    """The step had several such calls, and the recorded tensors may come from different calls."""
+    """Whether the step had several such calls: the recorded tensors may come from different ones."""
     aten: bool = False
-    """An operator of PyTorch, with the argument names of its schema."""
+    """Whether it is an operator of PyTorch, with the argument names of its schema."""
 
 
 class Capability(IntFlag):
@@ -406,11 +406,12 @@ class Source(Protocol):
     def tensors(self, rank: int, step: int, progress: ProgressFn = no_progress) -> TensorTable:
         """Tensor table of a step; empty when the step is not dumped. Lists the directory once.
 
-        Its node rows are rows of ``nodes(rank)`` *after* this call: files of unknown nodes append rows to that table.
+        Its node rows are rows of ``nodes(rank)`` *after* this call: files of unknown nodes append rows to that table
+        (and the next ``refresh`` says so). A table handed out earlier stays as it is.
         """
 
     def graphs(self, rank: int) -> Sequence[ParsedGraph]:
-        """Graphs of a rank's nodes, in the order of the rows, read again from their files; broken ones are left out."""
+        """Graphs of a rank's nodes with attributes of operators, read anew for exports; broken ones are left out."""
 
     def arguments(
         self,
@@ -471,7 +472,7 @@ def file_states(paths: Iterable[bytes]) -> States:
 
 
 def directory_states(directory: bytes, names: Sequence[bytes]) -> States:
-    """States of files of one directory, which is walked to once; symbolic links are followed."""
+    """States of files of one directory, whose path is resolved once; links are followed. Missing ones: -1, 0."""
     if os.stat not in os.supports_dir_fd or opener.is_mounted(directory):
         return file_states(directory + b"/" + name for name in names)
     try:
@@ -583,7 +584,10 @@ class AccountingSource(Protocol):
         """The number of steps that were listed."""
 
     def places(self) -> Iterable[tuple[int | None, int | None, str]]:
-        """Yields rank, step and path of every file and directory that belongs to a step, listed or not."""
+        """Yields rank, step and path of every file and directory that belongs to a step, listed or not.
+
+        A walk from above stops there: ``step_entries`` accounts for the entries inside.
+        """
 
     def step_entries(self) -> Iterable[StepEntries]:
         """Yields the entries of the steps that were listed."""
@@ -602,7 +606,10 @@ _CLAIMED: Final = 1 << 14
 
 
 class TensorPlaces:
-    """The columns of a tensor table that the steps of a run can share: see ``TensorTable``."""
+    """The columns of a tensor table that the steps of a run can share: see ``TensorTable``.
+
+    Rows must be sorted by ``order`` and unique by (node, side, slot, round), later rounds behind earlier ones.
+    """
 
     def __init__(
         self,

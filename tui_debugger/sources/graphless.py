@@ -179,7 +179,7 @@ class ListedStep:
     parts: list[UnreadablePart] = field(default_factory=list)
     """Entries that cannot be looked at."""
     state: FileState = ()
-    """Of the listed files, before they were read."""
+    """State of the listed files, before they were read."""
     names: bytes = b""
     """Digest of the listing; empty where ``state`` shows every change."""
     claimed: Collection[str] = ()

@@ -48,7 +48,7 @@ class RankName:
     start: str
     end: str
     rank: int | None = None
-    """None where the name tells places."""
+    """Number of the rank; None where the name tells places."""
     places: Places = ()
     count: int = 0
     """Number of ranks; 0: the name does not tell."""

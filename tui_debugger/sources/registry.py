@@ -330,7 +330,7 @@ class Claim:
     format: Format
     found: Recognised
     opens: bool
-    """It is the reader that opens the path."""
+    """Whether this reader opens the path."""
 
 
 def claims(path: Path) -> tuple[list[Claim], tuple[str, ...]]:
@@ -378,7 +378,7 @@ class Recogniser:
 
     def __init__(self) -> None:
         self.problems: list[str] = []
-        """Of readers of other packages; a reader that fails is not asked again."""
+        """Problems of readers of other packages; a reader that fails is not asked again."""
         self._readers: dict[str, Reader] = {text: own_reader(text) for text in READERS}
         for name, load in _entry_points():
             try:
@@ -433,11 +433,11 @@ class _ReaderAnswers:
     best: _ReaderClaim | None = None
     """The surest so far."""
     choices: list[_ReaderClaim] = field(default_factory=list)
-    """All that recognised something."""
+    """All readers that recognised something."""
     asked: list[str] = field(default_factory=list)
     """Names of all readers that were asked."""
     problems: list[str] = field(default_factory=list)
-    """Of readers of other packages."""
+    """Problems of readers of other packages."""
 
     @property
     def sure(self) -> bool:

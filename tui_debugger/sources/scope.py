@@ -55,11 +55,11 @@ class Scope:
     files: bool = False
     """Only tensors in files at or below ``paths`` count: others of the same step lie elsewhere."""
     name: str = ""
-    """For people: ``checkpoint-6 of run/, one of 5``; empty: the whole."""
+    """Words for people, ``checkpoint-6 of run/, one of 5``; empty: the whole run."""
 
     @property
     def text(self) -> str:
-        """For people: ``checkpoint-6 of run/, one of 5: give run/ for all``; empty: the whole."""
+        """Words for people, ``checkpoint-6 of run/, one of 5: give run/ for all``; empty: the whole run."""
         near = os.path.relpath(self.root)
         return f"{self.name}: give {self.root if near.startswith('..') else near}/ for all" if self.name else ""
 

@@ -145,7 +145,7 @@ class DumpFacts:
     """Net name."""
     ranks: tuple[int, ...] = ()
     steps: tuple[int, ...] = ()
-    """Of all ranks, ascending."""
+    """Steps of all ranks, ascending."""
     written: float | None = None
     """Last change, in seconds since 1970; None where unknown."""
     problem: str = ""

@@ -147,7 +147,7 @@ class TorchStepListing:
     parts: list[UnreadablePart] = field(default_factory=list)
     """Entries that cannot be looked at."""
     state: FileState = ()
-    """Of the listed files, before they were read."""
+    """State of the listed files, before they were read."""
     placements: dict[str, str] = field(default_factory=dict)
     """By node, which part of a larger tensor it is, in words."""
 

@@ -160,7 +160,7 @@ class LogTensor:
     side: Side
     slot: int
     numbers: LogNumbers | None
-    """None: they cannot be read."""
+    """Statistics; None: unreadable."""
     dtype: str = ""
     """Empty where unknown."""
     shape: tuple[int, ...] | None = None
@@ -204,9 +204,9 @@ class LogOperation:
     inferred: int = 0
     """Number of ``inputs`` that were found by equal hashes."""
     flows: bool = True
-    """The log tells the producers of inputs at all."""
+    """Whether the log tells producers of inputs at all."""
     partial: bool = False
-    """The operation may read more than its recorded inputs, such as weights."""
+    """Whether the operation may read more than its recorded inputs, such as weights."""
 
 
 @dataclass(slots=True)

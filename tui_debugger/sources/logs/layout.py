@@ -43,7 +43,7 @@ class LogKind:
     """One kind of log."""
 
     name: str
-    """For people."""
+    """The name for people."""
     module: str
     """Name of the module of this package that reads it."""
     looked_for: str
@@ -57,9 +57,9 @@ class LogKind:
     damaged: Callable[[str, bool], list[str]] | None = None
     """Returns names in a directory of damaged logs, known by name only; its flag: the directory is of a step."""
     whole: bool = False
-    """A log holds all steps of a rank, not one step."""
+    """Whether a log holds all steps of a rank, not one step."""
     edges: bool = True
-    """The log tells the producers of inputs."""
+    """Whether the log tells producers of inputs."""
     ranks: Callable[[str, str], tuple[dict[int, list[str]], list[str]]] | None = None
     """Returns the logs of each rank of the run in a directory, and notices; given the one log or directory that was
     asked for. None: as names of files tell it.

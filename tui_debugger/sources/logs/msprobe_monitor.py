@@ -87,7 +87,7 @@ class MonitorRow:
     stage: int
     """Number in a virtual pipeline; -1 or 0 where there is one only."""
     numbers: LogNumbers | None
-    """None: they cannot be read."""
+    """Statistics; None: unreadable."""
     dtype: str
     shape: tuple[int, ...] | None
     texts: dict[str, str]

@@ -158,7 +158,7 @@ class RunBlock(NamedTuple):
     run: int
     """Which run of the step, from 1."""
     parameters: bool
-    """It holds the parameters of the run."""
+    """Whether it holds the parameters of the run, not its operators."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,7 +297,7 @@ class RecordedRows:
 
     rows: Statistics
     prefix: Int32
-    """Of each row its number in the table of known names."""
+    """Number of each row's prefix in the table of known names."""
     distinct: Int32
     """The distinct prefixes, ascending."""
     path: bytes
@@ -314,7 +314,7 @@ class DirectoryContents:
     pattern: DirectoryNames
     """Names of tensor files but for their timestamps."""
     timestamp: Int64
-    """Of the files, in the pattern's order."""
+    """Timestamps of the files, in the pattern's order."""
     odd: IrregularNames = NO_IRREGULAR_NAMES
     """Names that pattern and timestamps do not spell."""
     statistics: Statistics | None = None

@@ -382,7 +382,7 @@ class FileGroup:
     files: tuple[tuple[int, int, int], ...]
     """(side, slot, index) of each file; ``load`` takes the index. One file per side and slot."""
     timestamp: int = 0
-    """Of the group's first file; 0 when unknown."""
+    """Timestamp of the group's first file; 0 when unknown."""
 
     @property
     def key(self) -> Key:

@@ -291,7 +291,7 @@ class KnownNames:
         self.endings: list[bytes] = []
         """``.side.slot.format[.dtype].npy`` or ``:side.slot`` by number."""
         self.tails: list[bytes] = []
-        """Of each ending, its part of the file name: empty where it names a tensor in a file."""
+        """The part of each ending in the file name: empty where the ending names a tensor in a file."""
         self.kinds: list[ReadSpec] = []
         """How values are read by ending, without the path."""
         self.dtypes: dict[bytes, None] = {}

@@ -429,7 +429,7 @@ def _numbered(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
 
 
 def names_of(directory: Path) -> list[str]:
-    """Names in a directory, none without it; a directory that the system refuses once is tried again."""
+    """Names in a directory, none without it; asked again if refused, lest a graph be taken for missing."""
     for _ in range(2):
         try:
             return opener.listdir(directory)
@@ -550,7 +550,7 @@ class NodeMap:
                 self.table = order_graphs(self.table, sequence)
 
     def settle(self, listing: MindSporeStepListing, progress: ProgressFn = no_progress) -> None:
-        """Uses another step to decide open matches; only allowed before rows are handed out."""
+        """Uses another step to decide open matches (none on CancelledError); only before rows are handed out."""
         wanted = [groups for groups in groups_of(listing).values() if self._decided.open_in(groups.root)]
         self._grow(len(listing.known_names.prefixes))
         matches = [self._look_up(groups, listing.files, progress) for groups in wanted]
@@ -559,7 +559,10 @@ class NodeMap:
         self._flag()
 
     def resolve(self, listing: MindSporeStepListing, progress: ProgressFn = no_progress) -> Rows:
-        """Rows of a listing's names; unknown names are matched, or appended as nodes of their own."""
+        """Rows of a listing's names; unknown names are matched, or appended as nodes of their own.
+
+        A CancelledError from ``progress`` leaves nothing decided.
+        """
         prefixes = listing.prefixes
         self._grow(len(listing.known_names.prefixes))
         unknown = prefixes[self._row[prefixes] == _UNKNOWN]

@@ -153,7 +153,7 @@ class OrderedRun(NamedTuple):
     began: int
     """First stamp of its operators, 0 when unknown."""
     dumped: bool
-    """It has a directory."""
+    """Whether it has a directory."""
 
 
 class _PlacedRun(NamedTuple):

@@ -329,10 +329,10 @@ class _DirectoryState:
     """The state of a step's directories when they were listed."""
 
     stamps: Stamps
-    """Of the directories and of the files in them that are appended to."""
+    """Stamps of the directories, and of the files in them that are appended to."""
     entries: int
     settled: bool
-    """No change can have escaped the stamps."""
+    """Whether no change can have escaped the stamps."""
     damaged: tuple[tuple[Path, Stamp], ...] = ()
     """Files whose header could not be read: they may still be being written."""
 
@@ -520,9 +520,9 @@ class DirectoryTimes(NamedTuple):
     spans: tuple[Span, ...]
     """Runs, oldest first; of a big directory only as far as its names were read."""
     whole: bool
-    """All of its names were read."""
+    """Whether all of its names were read."""
     stamps: tuple[Stamp, Stamp]
-    """Of the directory and its statistics, before the look."""
+    """Stamps of the directory and its statistics, before the look."""
 
 
 def stamps_of(path: Path) -> tuple[Stamp, Stamp]:

@@ -53,7 +53,7 @@ class NodeInfo:
     ranks: tuple[int, ...] = ()
     """The ranks between which it exchanges values, where the dump tells them."""
     recomputed: bool = False
-    """It ran a second time for the backward pass."""
+    """Whether it ran a second time for the backward pass."""
 
 
 class ForwardCall:

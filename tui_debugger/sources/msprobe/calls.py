@@ -80,24 +80,24 @@ class StepCalls:
     round: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
     """``node``, ``side``, ``slot`` and ``round`` of each tensor: see ``base.TensorTable``."""
     call: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
-    """Of each tensor the number of its call; -1: a parameter."""
+    """Number of each tensor's call; -1: a parameter."""
     first: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
-    """Of each call the number of the first call inside it; its own without any."""
+    """Number of the first call inside each call; its own number without any."""
     parent: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
-    """Of each call the number of the module call around it; -1 without one."""
+    """Number of the module call around each call; -1 without one."""
     module: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
-    """Of each call whether it is the call of a module."""
+    """Mask of the calls of modules."""
     call_node: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
-    """Of each call its node."""
+    """Node of each call."""
     largest: Float64 = field(default_factory=lambda: np.zeros(0))
     smallest: Float64 = field(default_factory=lambda: np.zeros(0))
     mean: Float64 = field(default_factory=lambda: np.zeros(0))
     norm: Float64 = field(default_factory=lambda: np.zeros(0))
     """Extremes, mean and norm as recorded; NaN where not recorded, or NaN."""
     nan: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
-    """Of each tensor whether it holds NaN, by its statistics."""
+    """Mask of the tensors that hold NaN, by their statistics."""
     known: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
-    """Of each tensor whether there are statistics."""
+    """Mask of the tensors that have statistics."""
     dtypes: tuple[str, ...] = ()
     dtype: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
     """Index into ``dtypes``."""
@@ -107,16 +107,16 @@ class StepCalls:
     hashes: Int64 | None = None
     """Number of each recorded digest; None without any."""
     hashes_are_sums: bool = False
-    """Digests are the exclusive or of the elements, not a checksum."""
+    """Whether digests are the exclusive or of the elements, not a checksum."""
     contents: Int64 | None = None
     """Number that tells tensors with NaN apart by their values, 0 where nothing does; None: not computed."""
     digests_alone: bool = False
-    """All tensors but scalars have a digest only."""
+    """Whether all tensors but scalars have a digest only."""
     files: Names = field(default_factory=lambda: Names.of(()))
     """Names of the files with the values, empty without one."""
     has_file: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     tensors_listed: bool = False
-    """The directory of these files exists."""
+    """Whether the directory of these files exists."""
     scalars: list[tuple[int, int, str]] = field(default_factory=list)
     """(node, slot, text) of arguments that are no tensors."""
     links: list[tuple[int, int, int]] = field(default_factory=list)

@@ -59,7 +59,7 @@ class StepFiles:
     stack_of: dict[str, int] = field(default_factory=dict)
     """Index into ``stacks`` by call."""
     tensors_listed: bool = False
-    """There is a directory of values."""
+    """Whether there is a directory of values."""
     values: frozenset[str] | None = None
     """Names of the files in it; None where it cannot be listed."""
     problems: list[tuple[str, str]] = field(default_factory=list)

@@ -58,7 +58,7 @@ class ConvertedNodes:
     shows: Shows
     """Abilities of the original dump."""
     notices: Sequence[str]
-    """Of the original dump."""
+    """Notices of the original dump."""
 
     def lines(self, kept: Mask) -> Iterator[str]:
         """Yields the lines of the file, without nodes that are not kept."""

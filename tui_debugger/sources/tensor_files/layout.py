@@ -104,11 +104,11 @@ class EntryName:
     rest: str
     """The remaining name: a part of a node's name, or several with ``/`` between them."""
     rank: int | None = None
-    """None where the name does not tell it."""
+    """Number of the rank; None where the name does not tell it."""
     step: int | None = None
     epoch: int | None = None
     places: Places = ()
-    """Of a rank along axes, where it has no number."""
+    """Places of a rank along axes, where the name has no number of it."""
 
     @property
     def of_rank(self) -> bool:
@@ -168,7 +168,7 @@ class Unit:
     scope: tuple[str, ...]
     """Parts of the path that belong to the names of nodes, with a file's own name."""
     directory: bool
-    """It is no single file."""
+    """Whether it is a directory, not a file."""
 
 
 Layout = directories.DumpLayout[list[Unit]]

@@ -113,7 +113,7 @@ class FileTree:
     """A layout in which each file is one tensor that its name describes completely."""
 
     layout: str
-    """For people."""
+    """The layout's name for people."""
     read: Callable[[Path], Layout]
     """Lists the directories above the files."""
     parse: Callable[[Sequence[str], str], NamedFile | None]
@@ -207,7 +207,7 @@ class StepLister:
         self.parts: list[UnreadablePart] = []
         """Entries that cannot be looked at."""
         self.state: FileState = ()
-        """Of everything that the listing depends on, taken after it."""
+        """State of everything that the listing depends on, taken after it."""
         self._found: dict[_Tensor, FoundArray] = {}
         self._state: list[str] = []
         self._visited: set[tuple[int, int]] = set()

@@ -41,13 +41,13 @@ class NamedRange:
     """A parameter, or a part of it, in a flat tensor."""
 
     name: str
-    """Of the parameter; ``padding`` behind the last one."""
+    """Name of the parameter; ``padding`` behind the last one."""
     start: int
     """Index of its first element in the flat tensor."""
     shape: Shape
-    """Of a whole parameter; of a part its number of elements."""
+    """Shape of a whole parameter; of a part its number of elements."""
     part: TensorPart | None = None
-    """None: the whole parameter."""
+    """The part of the parameter; None: the whole parameter."""
 
 
 def file_with_names(path: str) -> str:
