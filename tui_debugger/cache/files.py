@@ -78,7 +78,7 @@ def reason_of(error: Exception) -> str:
 
 
 VERSION: Final = 2
-"""Version of the tables *and* of the meaning of payloads. Raise it when an algorithm gives other numbers than before."""
+"""Of the tables *and* of the meaning of payloads. Raise it when an algorithm gives other numbers."""
 PLENTY: Final = 2 * 10**9
 """Bytes of free space with which a disk is not full."""
 STALE: Final = 3600

@@ -32,7 +32,6 @@ class Message:
     line: int
     """0 for a missing key."""
     what: str
-    """One sentence."""
     hint: str = ""
     """What to do; may be empty for a note."""
 
@@ -61,7 +60,6 @@ class Key:
     """A key that a configuration may have."""
 
     meaning: str
-    """For any value."""
     values: Mapping[str, str] = field(default_factory=dict)
     """Meaning of each value, by its JSON text."""
     since: tuple[int, int] | None = None
@@ -98,7 +96,6 @@ class ConfigurationReport:
     messages: list[Message] = field(default_factory=list)
     """In the order of the file."""
     keys: list[Explained] = field(default_factory=list)
-    """Every key that was read, explained."""
     environment: list[Variable] = field(default_factory=list)
     """What the training needs besides the file."""
 

@@ -43,7 +43,6 @@ class DumpLayout(Generic[U]):
     parameters: dict[int, set[int]] = field(default_factory=dict)
     """Steps of a rank that recorded parameters, where parameters have a graph of their own."""
     parts: list[UnreadablePart] = field(default_factory=list)
-    """Entries that cannot be looked at."""
     directories: list[str] = field(default_factory=list)
     """Directories in which steps, ranks or files appear."""
     notices: list[str] = field(default_factory=list)

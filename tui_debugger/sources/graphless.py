@@ -177,7 +177,6 @@ class ListedStep:
 
     table: TensorTable
     parts: list[UnreadablePart] = field(default_factory=list)
-    """Entries that cannot be looked at."""
     state: FileState = ()
     """State of the listed files, before they were read."""
     names: bytes = b""

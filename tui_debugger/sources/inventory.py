@@ -51,7 +51,6 @@ class Inventory:
     environments: tuple[str, ...] = ()
     """Installed environments, caches and object stores that were not entered, each with its marker."""
     ignored: tuple[str, ...] = ()
-    """Entries that the user left out."""
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -433,11 +433,8 @@ class _ReaderAnswers:
     best: _ReaderClaim | None = None
     """The surest so far."""
     choices: list[_ReaderClaim] = field(default_factory=list)
-    """All readers that recognised something."""
     asked: list[str] = field(default_factory=list)
-    """Names of all readers that were asked."""
     problems: list[str] = field(default_factory=list)
-    """Problems of readers of other packages."""
 
     @property
     def sure(self) -> bool:

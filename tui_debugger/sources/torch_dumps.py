@@ -145,7 +145,6 @@ class TorchStepListing:
     tensors: list[TorchDumpTensor] = field(default_factory=list)
     """In the order in which they were recorded."""
     parts: list[UnreadablePart] = field(default_factory=list)
-    """Entries that cannot be looked at."""
     state: FileState = ()
     """State of the listed files, before they were read."""
     placements: dict[str, str] = field(default_factory=dict)

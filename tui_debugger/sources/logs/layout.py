@@ -33,7 +33,6 @@ class LogLayout(directories.DumpLayout[str]):
     logs: dict[int, list[str]] = field(default_factory=dict)
     """Logs of a rank, oldest first, where each holds many steps."""
     messages: dict[int, str] = field(default_factory=dict)
-    """The log of messages of a rank."""
     tensors: dict[int, dict[int, str]] = field(default_factory=dict)
     """The directory with dumped tensors, by rank and step."""
 
@@ -43,7 +42,6 @@ class LogKind:
     """One kind of log."""
 
     name: str
-    """The name for people."""
     module: str
     """Name of the module of this package that reads it."""
     looked_for: str

@@ -355,7 +355,6 @@ class Solution:
     """The result of the search."""
 
     chosen: Int64
-    """Choice of each variable."""
     possible: list[Mask]
     """Choices of each variable that some complete assignment has."""
     strained: set[int] = field(default_factory=set)

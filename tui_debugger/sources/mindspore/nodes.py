@@ -348,7 +348,6 @@ class GraphFiles:
     """Full names in execution order by root graph number."""
     notices: tuple[str, ...] = ()
     parts: tuple[UnreadablePart, ...] = ()
-    """The files that are broken or cannot be read."""
 
 
 def graph_paths(rank: Path) -> list[Path]:

@@ -73,7 +73,6 @@ class Metadata:
     """
     notices: tuple[str, ...] = ()
     parts: tuple[UnreadablePart, ...] = ()
-    """The files that are there and cannot be read."""
 
 
 def read_metadata(rank: Path) -> Metadata:

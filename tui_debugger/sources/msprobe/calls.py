@@ -73,7 +73,6 @@ class StepCalls:
     nodes: list[NodeInfo] = field(default_factory=list)
     """In the order of their first calls; parameters where their module was called."""
     calls: int = 0
-    """Number of calls."""
     node: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
     side: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
     slot: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
@@ -88,7 +87,6 @@ class StepCalls:
     module: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     """Mask of the calls of modules."""
     call_node: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
-    """Node of each call."""
     largest: Float64 = field(default_factory=lambda: np.zeros(0))
     smallest: Float64 = field(default_factory=lambda: np.zeros(0))
     mean: Float64 = field(default_factory=lambda: np.zeros(0))

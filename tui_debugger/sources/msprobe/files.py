@@ -49,7 +49,6 @@ class StepFiles:
     level: str = ""
     framework: str = ""
     data: dict[str, Any] = field(default_factory=dict)
-    """The calls."""
     saved: dict[str, Any] = field(default_factory=dict)
     """Tensors that the program saved by name."""
     construct: dict[str, Any] = field(default_factory=dict)

@@ -51,7 +51,6 @@ class NamedPlace(NamedTuple):
     scope: tuple[str, ...] = ()
     """Parts of the names of nodes."""
     depth: int = 0
-    """Number of directories."""
 
 
 Says = Callable[[str, NamedPlace], NamedPlace | None]

@@ -65,7 +65,6 @@ class IndexedTensor:
     stack: str = ""
     """Innermost source line outside of frameworks, ``train.py:31``."""
     error: str = ""
-    """Why it could not be read."""
     stats: TensorStats | None = None
     """Recorded statistics of a tensor without values."""
 

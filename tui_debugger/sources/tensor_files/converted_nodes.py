@@ -58,7 +58,6 @@ class ConvertedNodes:
     shows: Shows
     """Abilities of the original dump."""
     notices: Sequence[str]
-    """Notices of the original dump."""
 
     def lines(self, kept: Mask) -> Iterator[str]:
         """Yields the lines of the file, without nodes that are not kept."""

@@ -113,7 +113,6 @@ class FileTree:
     """A layout in which each file is one tensor that its name describes completely."""
 
     layout: str
-    """The layout's name for people."""
     read: Callable[[Path], Layout]
     """Lists the directories above the files."""
     parse: Callable[[Sequence[str], str], NamedFile | None]
@@ -144,7 +143,6 @@ class FoundArray:
     nbytes: int = -1
     """Bytes of its values; -1: unknown."""
     when: int = 0
-    """See ``NamedFile``."""
     member: str = ""
 
     @property
@@ -205,7 +203,6 @@ class StepLister:
         self.arrays: list[FoundArray] = []
         """In the order of writing as far as names tell it, else of names."""
         self.parts: list[UnreadablePart] = []
-        """Entries that cannot be looked at."""
         self.state: FileState = ()
         """State of everything that the listing depends on, taken after it."""
         self._found: dict[_Tensor, FoundArray] = {}
