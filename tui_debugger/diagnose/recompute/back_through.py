@@ -56,7 +56,7 @@ def only_reader(nodes: NodeTable, row: int) -> int:
 
 
 def gradient_into(nodes: NodeTable, row: int, reader: int) -> int:
-    """The row of the gradient of ``reader``'s output; CannotBindError unless the gradient at ``row`` was made of it alone."""
+    """The row of the gradient of ``reader``'s output; CannotBindError unless ``row`` was made of it alone."""
     came = {each for each, _ in real_inputs(nodes, row) if each >= 0 and nodes.names[each].startswith(_GRADIENTS)}
     if len(came) != 1 or forward_name(nodes.names[found := came.pop()]) != nodes.names[reader]:
         raise CannotBindError("it was not made of the gradient of one module's output alone")

@@ -186,7 +186,7 @@ class LargeConvolution(ProbedOutput):
         return made_of
 
     def _convolved(self, padded: Array, filters: Array) -> Float64:
-        """Convolves an image with a few filters: multiplies it with each position of the kernel and shifts the product."""
+        """Convolves an image with a few filters: multiplies it with each kernel position, then shifts the products."""
         stride, _, dilation = self.how
         flat, out = padded.reshape(len(padded), -1), self.shape[2:]
         value = np.zeros((len(filters), *out))

@@ -249,7 +249,7 @@ class OutputJudge:
     def take_norms(
         self, error: float, value: float, size: float, tiny: float = 0.0, pair: tuple[float, float] = (0.0, 0.0)
     ) -> None:
-        """Takes in a surely right part by the norms of its error and of what rounding of values, of terms and near zero explains."""
+        """Takes in a surely right part by norms: of its error, and of rounding of values, of terms and near zero."""
         self._error += error * error
         self._value = math.hypot(self._value, value)
         self._size = math.hypot(self._size, size)

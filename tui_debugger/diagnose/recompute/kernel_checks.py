@@ -35,7 +35,7 @@ class KernelResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KernelCheck:
-    """An operator whose output the kernel can check part by part; the kernel counts ``width`` elements (a row) as one."""
+    """An operator whose output the kernel checks part by part; ``width`` elements (a row) are one to the kernel."""
 
     call: OperatorCall
     unit: float

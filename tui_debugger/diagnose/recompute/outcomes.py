@@ -25,7 +25,7 @@ from tui_debugger.errors import TdbgError
 
 @dataclass(frozen=True, slots=True)
 class OperatorCheck:
-    """The recorded outputs of a node, each compared with arithmetic; ``kind`` names the operator in the same way everywhere."""
+    """The recorded outputs of a node, compared with arithmetic; ``kind`` is the same word for all frameworks."""
 
     kind: str
     outputs: tuple[OutputCheck, ...]

@@ -47,6 +47,18 @@ class ProbedOutput(ABC):
 
 
 class ProbedBlock(NamedTuple):
+    """A part of an output that was checked with random vectors.
+
+    Attributes:
+        start: flat index of its first element.
+        ratio: error of the worst group by what rounding explains; inf where unknown.
+        beyond: rows with a group that did not pass.
+        error: approximate norm of the error of the whole block.
+        value: norm of what rounding of the values explains.
+        size: norm of what rounding of the terms explains.
+        exact: computes all rows (None) or some rows, and returns them with what was recorded.
+    """
+
     start: int
     ratio: float
     beyond: Array
@@ -63,7 +75,7 @@ def block_of(
     inside_and_size: tuple[float, Float64],
     exact: Callable[[Array | None], tuple[Expected, Array]],
 ) -> ProbedBlock:
-    """Makes a block from arrays by row and group: squared errors, what explains them, squared norms of values and sizes."""
+    """Makes a block from arrays by row and group; all but what explains the errors (a norm) are squared norms."""
     error, explained = error_and_explained
     with np.errstate(all="ignore"):
         ratios = np.sqrt(error) / explained

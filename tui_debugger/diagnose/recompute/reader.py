@@ -134,7 +134,7 @@ class RecordedNode:
         return Ellipsis if isinstance(value, OtherArgument) and value.kind == "ellipsis" else value
 
     def outputs(self) -> dict[int, TensorRow]:
-        """The recorded outputs by slot; the updated parameters where the operator overwrites them, as its outputs are not filled."""
+        """The recorded outputs by slot; the updated parameters where the operator overwrites them."""
         if self.written:
             after = {each.slot: each for each in self.rows if each.role == "param" and each.has_value}
             return {at: after[slot] for at, slot in enumerate(self.written) if slot in after}

@@ -115,7 +115,7 @@ class Operator:
         attributes: Mapping[str, Any],
         parameters: Mapping[str, Any],
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Returns positional and keyword arguments for the function; CannotBindError where they do not fit or are missing."""
+        """Returns positional and keyword arguments for the function; CannotBindError where the call does not fit."""
         signature = inspect.signature(self.function)
         known = signature.parameters
         named: dict[str, Any] = {}

@@ -243,7 +243,7 @@ def _step_of(move: Callable[[Any, Any], Any], moved: Float64) -> float:
 def optimizer_update(
     optimizer: str, after: Array, parameter: Array, gradient: Array, rate: Any, **more: Any
 ) -> tuple[Any, ...]:
-    """The weight and its states (in the order of ``STATES``) after an update; CannotBindError if it cannot be computed."""
+    """The weight and its states (in the order of ``STATES``) after an update; CannotBindError if not computable."""
     if after.shape != parameter.shape or gradient.shape != parameter.shape:
         raise CannotBindError("shapes do not fit")
     if more.get("differentiable") or optimizer not in STATES:
