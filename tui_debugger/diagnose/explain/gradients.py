@@ -43,7 +43,7 @@ def _dead(stats: TensorStats, dead_percent: float) -> Standing:
 
 
 def came_in_small(evidence: Evidence, _: WatchResult, *, factor: float) -> Iterator[Cause]:
-    """Yields whether the gradient came in small, as it is less than ``factor`` times smaller than the incoming one."""
+    """Yields whether the gradient came in small: the incoming one is less than ``factor`` times as large."""
     incoming, forward = _split_inputs(evidence)
     stats = evidence.stats
     now = stats.abs_mean if stats is not None and stats.abs_mean is not None else 0.0
