@@ -136,11 +136,8 @@ class KindCoverage:
 class AuditReport:
     """The findings and the coverage of an audit.
 
-    Attributes:
-        coverage: by kind of operator; known ones first, then by number.
-        doubts: why an audit without findings is not clean.
-        missing: required kinds that could not all be checked, with the reason.
-        nbytes: of the tensors that were read.
+    ``doubts`` tell why an audit without findings is not clean; ``missing`` has required kinds that could not all be
+    checked.
     """
 
     pairs: tuple[Pair, ...]
@@ -187,7 +184,7 @@ def audit(
     required: Collection[str] = (),
     elsewhere: Elsewhere | None = None,
 ) -> AuditReport:
-    """Audits (rank, step) pairs of a run; TdbgError where a required kind does not exist.
+    """Audits (rank, step) pairs of a run; TdbgError where a ``required`` kind of operator does not exist.
 
     ``nodes`` names the only nodes to look at; all operators of the ``required`` kinds have to be checked; ``elsewhere``
     gives work to others.
@@ -455,7 +452,6 @@ def _inner_scopes(nodes: object) -> set[str]:
 
 
 def _answer(future: Future[list[Result] | None], tick: Callable[[], None]) -> list[Result] | None:
-    """Waits for an answer; None where none comes."""
     while True:
         tick()
         try:
@@ -581,9 +577,7 @@ class _Move(NamedTuple):
 
     Attributes:
         key: of the parameter in the later step.
-        moved: root mean square of the change.
-        gradient: norm of its gradient in the earlier step.
-        per_element: root mean square of the gradient.
+        moved, per_element: root mean squares of the change, and of the gradient in the earlier step.
         unit: how large a change rounding may hide.
         expected: how far it should have moved; set for parameters that did not.
     """
@@ -748,7 +742,6 @@ def coverage_cells(row: KindCoverage) -> tuple[str, ...]:
 
 
 def check_text(check: OperatorCheck | NotChecked) -> str:
-    """Returns what is known of one operator, in a sentence without its name."""
     if isinstance(check, NotChecked):
         return f"its arithmetic was not checked: {check.reason}"
     if not check.wrong:

@@ -26,11 +26,9 @@ NEAREST: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class ComparedTensor:
-    """One of two tensors that are compared.
+    """One of two tensors that are compared: a file, or a tensor of a run.
 
-    Attributes:
-        key: the tensor; None for a file.
-        path: the file; with a key, the other run of the tensor, empty for this run.
+    ``key`` is None for a file. ``path`` is the file, or the path of the other run; empty for a tensor of this run.
     """
 
     key: TensorKey | None = None
@@ -55,12 +53,7 @@ class ComparedTensor:
 
 @dataclass(frozen=True, slots=True)
 class ReadableSide:
-    """A tensor whose values can be read.
-
-    Attributes:
-        array: the values in their own shape, usually a memory map.
-        spec: how another process reads the same values; None when it cannot.
-    """
+    """A tensor whose values can be read; another process can read them by ``spec`` unless that is None."""
 
     side: ComparedTensor
     array: Array
@@ -112,7 +105,6 @@ class Comparer:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Closes other runs, for good."""
         with self._lock:
             self._closed = True
             runs, self._runs = self._runs, {}
@@ -122,9 +114,9 @@ class Comparer:
     # -- which other side --------------------------------------------------------------------------
 
     def previous(self, key: TensorKey) -> ComparedTensor:
-        """The tensor in the run before; for a weight that several graphs use, maybe of another graph.
+        """The tensor in the run before; for a weight that several graphs use, it may belong to another graph.
 
-        TdbgError where it was not dumped there; says where it was.
+        TdbgError where it was not dumped there; the hint says where it was.
         """
         before = self.session.before(key)
         if before is None:
@@ -163,10 +155,9 @@ class Comparer:
     def couple(
         self, key: TensorKey, other: ComparedTensor, progress: ProgressFn = no_progress, *, reshape: bool = False
     ) -> Couple:
-        """Opens both tensors.
+        """Opens both tensors, with different shapes only if ``reshape`` asks for it: see ``stats.compare_pairs.Fit``.
 
-        With ``reshape``, tensors of different shapes are paired where possible: see ``stats.compare_pairs.Fit``.
-        TdbgError where one cannot be read or does not exist (says where it does), or the shapes do not fit.
+        TdbgError where one cannot be read or was not dumped (the hint says where it was), or the shapes do not fit.
         """
         here = self.opened(ComparedTensor(key), scaled(progress, 0, 2))
         there = self.opened(other, scaled(progress, 1, 2))
@@ -211,7 +202,6 @@ class Comparer:
         return UnreadableTensorError(what, where=f"rank {key.rank} {clean(place_text(key))}", hint=hint)
 
     def _elsewhere(self, run: DiagnosedRun, key: TensorKey, otherwise: str) -> str:
-        """Tells which other steps and ranks have a tensor."""
         steps, ranks = steps_with(run, key), ranks_with(run, key)
         words = [f"rank {key.rank} has it at {named('step', steps)}"] if steps else []
         words += [f"at step {step_text(key.step)} it is in {named('rank', ranks)}"] if ranks else []
@@ -259,7 +249,6 @@ def steps_with(run: DiagnosedRun, key: TensorKey) -> list[int]:
 
 
 def ranks_with(run: DiagnosedRun, key: TensorKey) -> list[int]:
-    """Other ranks in which a tensor has values at its step."""
     others = [replace(key, rank=rank) for rank in run.around.ranks() if rank != key.rank][:NEAREST]
     return [other.rank for other in others if _has_node(run, other) and has_values(run, other)]
 
@@ -280,7 +269,6 @@ def _known_as(run: DiagnosedRun, key: TensorKey) -> TensorKey:
 
 
 def is_file(text: str) -> bool:
-    """Tells whether ``FILE`` or ``FILE:NAME`` names an existing file."""
     return Path(_parts_of(text)[0]).is_file()
 
 

@@ -26,11 +26,7 @@ _FEWEST = 16
 class TensorDistribution:
     """What is known about the values of one tensor.
 
-    Attributes:
-        row: with its statistics.
-        classes: where its values lie; None where only statistics are known.
-        headroom: distance from the limits of types; None likewise.
-        quantiles: None until they are computed.
+    ``classes`` and ``headroom`` are None where only statistics are known; ``quantiles`` until they are computed.
     """
 
     row: TensorRow
@@ -48,7 +44,6 @@ class TensorDistribution:
 
     @property
     def whole(self) -> bool:
-        """Its values are whole numbers or booleans."""
         return canonical_name(self.dtype).startswith(("int", "uint", "bool"))
 
     @property

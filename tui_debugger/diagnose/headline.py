@@ -160,7 +160,6 @@ def with_reason(found: Headline, run: DiagnosedRun, progress: ProgressFn = no_pr
 
 
 def _brief(title: str) -> str:
-    """Cuts a long title at a colon or a comma."""
     if len(title) <= _SHORT:
         return clean(title)
     cut = min((at for at in (title.find(": "), title.find(", ")) if at > 0), default=-1)

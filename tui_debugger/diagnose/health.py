@@ -77,13 +77,10 @@ class HealthChecks:
 
 @dataclass(frozen=True, eq=False)
 class CheckedPair:
-    """One checked step of one rank.
+    """One checked step of one rank; ``base`` is the index in ``HealthMap.bases`` of what was dumped and judged.
 
-    Attributes:
-        base: index in ``HealthMap.bases`` of what was dumped and judged.
-        at: tree index of each tensor that is not clean, ascending.
-        codes: the health of each of these.
-        which: the index of each of these in ``hits``.
+    Of each tensor that is not clean: ``at`` is its tree index (ascending), ``codes`` its health, ``which`` its index in
+    ``hits``.
     """
 
     base: int
@@ -206,7 +203,6 @@ class HealthMap:
 
     @cached_property
     def coverage(self) -> Coverage:
-        """The merged coverage of all checks."""
         return combined([pair.coverage for pair in self.pairs.values() if pair is not None])
 
     @cached_property
@@ -248,7 +244,6 @@ def health(
 
 
 def tree_indices(nodes: NodeTable) -> Int64:
-    """The tree index of each node."""
     return nodes.memo(_tree_indices)
 
 
@@ -511,7 +506,6 @@ def entry_name(map_: HealthMap, entry: int, *, flat: bool = False) -> str:
 
 
 def watched_lines(map_: HealthMap) -> list[str]:
-    """Returns what judged, a line each."""
     if map_.by_default:
         return ["looked for NaN and Inf in every tensor"]
     return [clean(f"looked for {watch_line(each)}") for each in map_.watchpoints]
@@ -530,7 +524,6 @@ class CellText:
 
 
 def cell_text(map_: HealthMap, entry: int, steps: Sequence[int], cell: Cell, *, ranks: int) -> CellText:
-    """Returns the words of a cell."""
     where = f"step {span_text(steps)}" if steps else "no step"
     if cell.pair is not None and len(steps) > 1:
         where += f" (worst at {step_text(cell.pair[1])})"

@@ -115,7 +115,6 @@ class Relations:
     edges: bool = True
 
     def nothing_words(self, *, upstream: bool) -> str:
-        """Says that no tensor is known on one side."""
         if not self.edges:
             return "not known: nothing in the dump tells what is made from what"
         return "nothing makes it" if upstream else "nothing uses it, as far as the graph says"
@@ -137,7 +136,6 @@ def consumers(session: DiagnosedRun, key: TensorKey, progress: ProgressFn = no_p
 def measured(
     session: DiagnosedRun, related: Sequence[Related], progress: ProgressFn = no_progress
 ) -> tuple[Related, ...]:
-    """Adds statistics."""
     rows = session.measure([each.tensor for each in related], progress)
     return tuple(replace(each, tensor=row) for each, row in zip(related, rows, strict=True))
 
@@ -196,7 +194,6 @@ class _RelationsBuilder:
         return self._inputs(updater, writes=row) if updater >= 0 else ()
 
     def _inputs(self, row: int, writes: int = -1) -> tuple[Related, ...]:
-        """Returns the inputs of a node; each tensor once."""
         slots = {*self.flow.slots(*self.at_side(row, Side.INPUT)), *range(len(self.flow.holders(row)))}
         found: dict[Located, list[int]] = {}
         for slot in sorted(slots):
@@ -292,7 +289,6 @@ class _RelationsBuilder:
         )
 
     def at_side(self, row: int, side: Side) -> tuple[int, int, Side, int]:
-        """One side of a node in the run that is shown."""
         return (self.here[0], row, side, self.here[1])
 
     def _at(self, run: tuple[int, int], row: int, side: Side, slot: int) -> Located:
@@ -487,7 +483,6 @@ def sketch_of(
 
 
 def sketch_notes(found: Neighbourhood, drawn: Sketch) -> list[str]:
-    """Returns what a sketch could not show, in words."""
     notes = [f"{plural(drawn.beyond, 'tensor')} farther away: no room"] if drawn.beyond else []
     for number in drawn.left_out:
         edge = found.edges[number]
@@ -578,7 +573,6 @@ def related_trees(related: Sequence[Related]) -> tuple[RelatedTree, ...]:
 
 
 def relations_lines(found: Relations) -> Iterator[str]:
-    """The relations of a tensor as lines, one hop far."""
     return ("".join(line) for line in table_lines(*relations_table(found)))
 
 
@@ -638,7 +632,6 @@ def _cells(related: Related, depth: int, graphs: Mapping[str, str]) -> tuple[str
 
 
 def related_row(item: RelatedTree, *, upstream: bool | None = None) -> Row:
-    """A tensor as a dict; ``upstream`` is None for the middle one."""
     related, row = item.related, item.related.tensor
     found: Row = {
         "tensor": key_row(related.key),

@@ -79,7 +79,6 @@ class Material:
 
     @property
     def shown_search(self) -> StepSearch | None:
-        """The search whose propagation is described."""
         return None if self.origins is None else self.origins.shown_search
 
     @property
@@ -195,7 +194,6 @@ Row = dict[str, Any]
 
 
 def material_row(material: Material, most: int) -> Row:
-    """The report as a document with at most ``most`` hits."""
     judgement, info = material.judgement, material.info
     hits = [*judgement.failing[:most], *judgement.others[:most]][:most]
     return {

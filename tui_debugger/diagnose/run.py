@@ -42,27 +42,19 @@ class WatchpointsOfRun(Protocol):
         """Changes with each change of the list."""
         ...
 
-    def enabled(self) -> tuple[Watchpoint, ...]:
-        """Returns those that judge."""
-        ...
+    def enabled(self) -> tuple[Watchpoint, ...]: ...
 
-    def get(self, watchpoint_id: int) -> Watchpoint | None:
-        """Returns one of them, or None."""
-        ...
+    def get(self, watchpoint_id: int) -> Watchpoint | None: ...
 
 
 class DiagnosedRun(Protocol):
     """A run: its steps, nodes, tensors, and what checks found. See ``Session`` for each member."""
 
     @property
-    def watchpoints(self) -> WatchpointsOfRun:
-        """The watchpoints of the run."""
-        ...
+    def watchpoints(self) -> WatchpointsOfRun: ...
 
     @property
-    def info(self) -> RunInfo:
-        """The kind of run."""
-        ...
+    def info(self) -> RunInfo: ...
 
     @property
     def contents(self) -> Contents:
@@ -70,9 +62,7 @@ class DiagnosedRun(Protocol):
         ...
 
     @property
-    def workers(self) -> MeasureWorkers:
-        """The workers for long work on tensors."""
-        ...
+    def workers(self) -> MeasureWorkers: ...
 
     # -- what there is
 

@@ -200,7 +200,6 @@ class WeightPath:
 
     @property
     def points(self) -> int:
-        """Number of points with values or statistics."""
         return int(np.isin(self.state, (PointState.MEASURED, PointState.RECORDED)).sum())
 
     @property
@@ -233,7 +232,6 @@ class WeightPath:
 
     @property
     def last(self) -> float:
-        """|update| / |weight| at the last point; NaN where unknown."""
         return float(self.ratio[-1]) if len(self.ratio) else math.nan
 
     @property
@@ -244,7 +242,6 @@ class WeightPath:
 
     @property
     def first_bad(self) -> int | None:
-        """The first step with NaN or Inf."""
         bad = np.flatnonzero(~self.finite)
         return int(self.steps[bad[0]]) if len(bad) else None
 
@@ -263,12 +260,7 @@ class RemarkKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something that sets a weight apart.
-
-    Attributes:
-        weight: index in ``Trajectory.weights``.
-        size: how strong it is: a factor, or the step from which on it holds.
-    """
+    """Something that sets a weight apart; ``size`` is a factor, or the step from which on it holds."""
 
     about: RemarkKind
     weight: int
@@ -301,7 +293,6 @@ class Trajectory:
         return len({each.key.rank for each in self.weights}) > 1
 
     def name(self, weight: WeightPath) -> str:
-        """The weight's name, with its rank where there are several."""
         return (f"rank {weight.key.rank} " if self.several_ranks else "") + clean(weight.key.node)
 
     def remarks_of(self, weight: int) -> list[Remark]:
@@ -629,7 +620,6 @@ _STILL: Final = frozenset({Stillness.BYTES, Stillness.DIGESTS, Stillness.STATIST
 
 
 def times(factor: float) -> str:
-    """``40×``."""
     return f"{number(float(f'{factor:.3g}'))}×"
 
 
@@ -784,7 +774,6 @@ def bars(found: Trajectory, weight: WeightPath, room: int) -> str:
 
 
 def row(found: Trajectory, place: int) -> dict[str, Any]:
-    """A weight for JSON, with all its steps."""
     each = found.weights[place]
     points = [
         {

@@ -109,15 +109,13 @@ class Series:
         return int(((self.state == PointState.MEASURED) | (self.state == PointState.RECORDED)).sum())
 
     def count(self, state: PointState) -> int:
-        """Number of points in a state."""
         return int((self.state == state).sum())
 
 
 def trend(session: DiagnosedRun, key: TensorKey, steps: Sequence[int], progress: ProgressFn = no_progress) -> Series:
     """The history of a tensor over some steps of its rank; what was measured before is not read again.
 
-    UnreadableTensorError where the run has no such node. When ``progress`` cancels, the session keeps what was
-    measured.
+    UnreadableTensorError where the run has no such node. The session keeps measurements when ``progress`` cancels.
     """
     parts = []
     for start in range(0, len(steps), TOGETHER):
@@ -157,7 +155,6 @@ def joined(parts: Sequence[Series]) -> Series:
 
 
 def with_hits(session: DiagnosedRun, series: Series) -> Series:
-    """Updates health and hit texts from the session's checks."""
     points = [series.point(index) for index in range(len(series.steps))]
     health, hit_texts = _health(session, series.key, series.row, points, series.state)
     return dataclasses.replace(series, health=health, hit_texts=hit_texts)
@@ -302,7 +299,6 @@ def _health(
 
 
 def _bit(bits: UInt8, row: int) -> bool:
-    """Returns one bit of ``np.packbits``."""
     return row // 8 < len(bits) and bool(int(bits[row // 8]) >> (7 - row % 8) & 1)
 
 
@@ -336,13 +332,7 @@ TITLES: Final = ("step", "", "min", "mean", "max", "norm", "NaN", "Inf", "hits")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Metrics that are drawn into one plot.
-
-    Attributes:
-        metrics: ids, the first one on top.
-        marks: one for each metric, where one tensor is drawn.
-        note: name of the note that is drawn instead of metrics; else empty.
-    """
+    """Metrics (the first on top) that are drawn into one plot, or a ``note`` instead."""
 
     metrics: tuple[str, ...]
     marks: str
@@ -404,7 +394,6 @@ class TrendPlot:
 
     @property
     def mark_line(self) -> str:
-        """The marks as glyphs."""
         return "".join(GLYPHS[Health(code)] for code in self.marks.tolist())
 
     @property
@@ -476,7 +465,6 @@ def _note_drawing(series: Sequence[Series], group: Group, canvas: PlotArea, note
 
 
 def note_rows(notes: RunNotes) -> list[dict[str, object]]:
-    """All steps with notes, for JSON and CSV: values by name."""
     return [{"step": step, "notes": plain_values(dict(of_step))} for step, of_step in notes.all()]
 
 
@@ -493,7 +481,6 @@ def worth_marking(series: Series) -> UInt8:
 
 
 def name(series: Series, ranks: Sequence[int] = (), *, with_graph: bool = False) -> str:
-    """The tensor's name, with its rank where there are several."""
     rank = f"rank {series.key.rank} " if len(set(ranks)) > 1 else ""
     return rank + clean(place_text(series.key, with_graph=with_graph))
 
@@ -562,7 +549,6 @@ def _shown_at(series: Series, metric: str, index: int) -> str:
 
 
 def shown(metric: str, value: float) -> str:
-    """A value of a metric as tables print it."""
     if np.isnan(value):
         return NONE
     form = METRICS[metric].form
@@ -572,7 +558,6 @@ def shown(metric: str, value: float) -> str:
 
 
 def rows(series: Series) -> list[dict[str, object]]:
-    """All points with all metrics, for JSON and CSV; None where unknown."""
     found = []
     for index, step in enumerate(series.steps.tolist()):
         values: Float64 = series.values[:, index]
@@ -595,7 +580,6 @@ def rows(series: Series) -> list[dict[str, object]]:
 
 
 def full_text(series: Sequence[Series], drawings: Sequence[TrendPlot]) -> str:
-    """The tensors, the plots, and all rows of all tables."""
     ranks = [each.key.rank for each in series]
     graphs = len({each.key.graph for each in series}) > 1
     lines = [line for each in series for line in (name(each, ranks, with_graph=graphs), f"  {about(each)}")]

@@ -179,7 +179,6 @@ class Evidence:
 
     @cached_property
     def before(self) -> TensorRow | None:
-        """The same tensor one step earlier, measured; None when there is none."""
         earlier = self.session.before(self.key)
         return None if earlier is None else self.at(earlier)
 
@@ -256,7 +255,6 @@ class Evidence:
         return tuple(found)
 
     def is_designed(self, tensor: TensorRow) -> bool:
-        """Tells whether a tensor has an Inf that an operator was told to write."""
         stats, key = tensor.stats, tensor.key
         if stats is None or not stats.bad:
             return False
@@ -349,7 +347,6 @@ class Evidence:
 
     @cached_property
     def optimizer(self) -> Optimizer | None:
-        """The update of the parameter; None when no node updates it, or the value is an initial one."""
         row, slot = self.updater
         step = self.updated_in
         if row < 0 or step is None:
@@ -390,7 +387,6 @@ class Evidence:
         )
 
     def _names_of(self, row: int, slots: Sequence[int]) -> Iterator[str]:
-        """The names of the nodes that some inputs of an operator come from."""
         holders = (self.flow.holder(row, slot).row for slot in slots)
         return (self.name(each) for each in holders if each >= 0)
 
@@ -461,7 +457,6 @@ class Evidence:
     # -- measuring ---------------------------------------------------------------------------------
 
     def measured(self, rows: Sequence[TensorRow]) -> tuple[TensorRow, ...]:
-        """Rows of this rank with their statistics."""
         return self.session.measure(rows, self.progress)
 
     def at(self, key: TensorKey) -> TensorRow | None:
@@ -469,7 +464,6 @@ class Evidence:
         return self.measured([row])[0] if row.index >= 0 else None
 
     def stats_before(self, key: TensorKey) -> TensorStats | None:
-        """Statistics of another tensor of this rank one step earlier."""
         earlier = self.session.before(key)
         found = self.at(earlier) if earlier is not None else None
         return found.stats if found is not None else None

@@ -100,7 +100,6 @@ def _overflow(evidence: Evidence, results: Sequence[WatchResult]) -> GuidanceSec
 
 
 def _not_compared(evidence: Evidence, results: Sequence[WatchResult]) -> GuidanceSection:
-    """Returns why some conditions, all with the same error, could not be judged."""
     error = results[0].error
     rules = [rule for rule in ERROR_RULES if rule.error & error]
     names = ", ".join(CONDITIONS[result.condition].abbr for result in results)
@@ -145,7 +144,6 @@ def _no_finding(evidence: Evidence, watched: str) -> GuidanceSection:
 
 
 def _not_judged(results: Sequence[WatchResult]) -> list[str]:
-    """Tells which conditions NaN or Inf kept from being judged, as a fact."""
     names = dict.fromkeys(CONDITIONS[each.condition].abbr for each in results if each.error and each.verdict in _KEPT)
     return [f"not judged because of that: {', '.join(names)}"] if names else []
 

@@ -155,7 +155,6 @@ def one_steep_place(evidence: Evidence, _: WatchResult, *, factor: float) -> Ite
 
 
 def layer_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
-    """Yields the norms of the first and last layers, and the steepest change between neighbours."""
     known = [layer for layer in evidence.layers if layer.norm is not None]
     if len(known) < 2:
         return
@@ -189,7 +188,6 @@ def _steepest(known: Sequence[WeightAndGradient]) -> tuple[WeightAndGradient, We
 
 
 def see_incoming_gradient(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to go on with the incoming gradient, and with the first forward value that it is multiplied with."""
     incoming, forward = _split_inputs(evidence)
     if incoming:
         text = "Go one layer up the backward pass: explain the gradient that came in."

@@ -35,11 +35,9 @@ class Standing(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A usual reason for a finding, with the evidence for or against it.
+    """A usual reason for a finding, with the evidence for or against it in numbers of this tensor.
 
-    Attributes:
-        evidence: one sentence with the numbers of this tensor.
-        remedy: a sentence on what to do, shown where the cause is likely; empty where none is known.
+    ``remedy`` is a sentence on what to do, shown where the cause is likely; empty where none is known.
     """
 
     title: str
@@ -174,12 +172,9 @@ class LineKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GuidanceLine:
-    """One line, safe to print, before it is broken to a width.
+    """One line, safe to print, before it is broken to a width; each part starts after ``indent`` cells.
 
-    Attributes:
-        indent: cells before each line that it is broken into.
-        hang: further cells before each of these lines but the first.
-        advice: what Enter does on this line.
+    ``hang`` are further cells before all parts but the first; ``advice`` is what Enter does on this line.
     """
 
     kind: LineKind
@@ -189,7 +184,6 @@ class GuidanceLine:
     advice: Advice | None = None
 
     def wrapped(self, width: int) -> list[str]:
-        """The line broken to a width; words that are longer (names) are broken too."""
         room = max(width, self.indent + self.hang + 8)
         before = " " * self.indent
         return textwrap.wrap(

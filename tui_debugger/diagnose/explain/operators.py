@@ -99,7 +99,6 @@ class Domain:
     open_ends: bool = False
 
     def __call__(self, operation: BadOperator) -> Iterator[Cause]:
-        """Yields which arguments lie outside."""
         stats = operation.stats(self.slot)
         title = f"an argument that {self.function} is not defined for"
         if stats is None:

@@ -58,7 +58,6 @@ def bad_inputs(evidence: Evidence) -> tuple[OperandEvidence, ...]:
 
 
 def bad_input(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Yields the inputs that are bad already: the bad values do not start here."""
     bad = bad_inputs(evidence)
     named = [
         f"{operand.label} from {_source(evidence, operand)} ({bad_counts(operand.stats)})"
@@ -74,7 +73,6 @@ def _source(evidence: Evidence, operand: OperandEvidence) -> str:
 
 
 def inf_turned_nan(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Yields how this operator made NaN of Inf."""
     stats = evidence.stats
     bad = [operand for operand in evidence.inputs if (operand.bad and not operand.constant) or operand.designed]
     if stats is None or not stats.nan or not bad or any(operand.stats and operand.stats.nan for operand in bad):
@@ -147,7 +145,6 @@ def by_design(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def bad_parameter(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Yields whether a weight, momentum or similar was bad before, or was updated with bad values."""
     before = evidence.before if evidence.carried else None
     if before is not None and before.stats is not None:
         earlier = before.stats
@@ -214,11 +211,9 @@ def _bad_gradient(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
 
 @dataclass(frozen=True, slots=True)
 class BadSince:
-    """The step at which a parameter turned bad, as far as the dump knows.
+    """Since when a parameter is bad: the first ``step`` of consecutive bad dumped steps.
 
-    Attributes:
-        step: the first of the consecutive dumped steps at which it is bad.
-        clean: the last dumped step before, at which it was clean; None when unknown.
+    ``clean`` is the last dumped step before, at which the parameter was clean; None when unknown.
     """
 
     step: int
@@ -294,7 +289,6 @@ def recorded_overflow(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def overflow_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
-    """Yields how near the finite values come to the limit of the type, who read them, and how many are finite."""
     stats = evidence.stats
     if stats is None:
         return
@@ -309,7 +303,6 @@ def overflow_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
 
 
 def explain_beginning(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to look at the step where a parameter turned bad, or else at the gradient that made it bad."""
     since, optimizer = bad_since(evidence), evidence.optimizer
     if since is not None:
         where = "where it turned bad" if since.exact else "the earliest at which it is known to be bad"
@@ -323,7 +316,6 @@ def explain_beginning(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice
 
 
 def explain_bad_input(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to go on with the first bad input."""
     first = bad_inputs(evidence)[0]
     made = evidence.at(first.upstream)  # a tensor that changed on its way is bad only in the reader's file
     about = first.upstream if made is not None and made.stats and made.stats.bad else first.row.key

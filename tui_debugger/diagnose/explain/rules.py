@@ -42,9 +42,8 @@ LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 class OperatorRule:
     """One row: why operators of one family make NaN or Inf from finite inputs.
 
-    Attributes:
-        types: of the family, as ``operators.type_name`` spells them, separated by spaces.
-        beginnings: prefixes of further types of the family.
+    ``types`` are spelled like ``operators.type_name``, separated by spaces; ``beginnings`` are prefixes of further
+    types.
     """
 
     types: str
@@ -94,7 +93,6 @@ def operator_causes(operation: BadOperator) -> tuple[Cause, ...]:
 
 
 def likely_operator_causes(operation: BadOperator) -> list[str]:
-    """Returns the likely causes of an operator, a sentence each."""
     return [f"{cause.title}: {cause.evidence}" for cause in operator_causes(operation) if cause.standing is LIKELY]
 
 
@@ -527,7 +525,6 @@ def condition_rule(condition: str, evidence: Evidence) -> ConditionRule:
 
 
 def likely_causes(evidence: Evidence, result: WatchResult) -> list[str]:
-    """Returns the likely causes of a hit, a sentence each."""
     causes = condition_rule(result.condition, evidence).weigh(evidence, result)
     return [f"{each.title}: {each.evidence}" for each in causes if each.standing is LIKELY]
 

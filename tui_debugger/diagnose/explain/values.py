@@ -118,7 +118,6 @@ def _argument(evidence: Evidence) -> OperandEvidence | None:
 
 
 def bad_argument(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Yields that an input has NaN or Inf."""
     bad = next((operand for operand in evidence.inputs if operand.bad), None)
     if evidence.stats is not None and bad is not None:
         words = f"{bad.label} from {bad.source} has NaN or Inf, so zeros and saturation here follow from them"
@@ -219,7 +218,6 @@ def found_with_zeros(evidence: Evidence, result: WatchResult) -> str:
 
 
 def zero_parameter(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Yields whether a parameter of zeros was 0 before, and whether its gradient is 0."""
     optimizer, before = evidence.optimizer, evidence.before
     if before is not None and before.stats is not None:
         zero = before.stats.zero == before.stats.count
@@ -238,7 +236,6 @@ def zero_parameter(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def zero_inputs(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Yields whether zeros came in, or were made here."""
     known = [(operand, operand.stats) for operand in evidence.known_inputs if operand.stats is not None]
     zero = [(operand, stats) for operand, stats in known if stats.count == stats.zero]
     if not evidence.inputs:
@@ -305,7 +302,6 @@ def see_downstream(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
 
 
 def explain_input(evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to go on upstream with the input that the likely causes name."""
     culprit = culprit_of(evidence, causes)
     if culprit is not None:
         yield Advice(f"Go upstream: explain the input {culprit.label}.", "explain", culprit.upstream)

@@ -97,10 +97,7 @@ def gradient_too_large(evidence: Evidence, _: WatchResult, *, jump: float, harml
 
 
 def more_than_gradient(evidence: Evidence, _: WatchResult, *, factor: float) -> Iterator[Cause]:
-    """Yields whether the weight moved ``factor`` times further than learning rate times gradient explains.
-
-    Only for adjacent steps: after undumped steps, the change is the work of several updates.
-    """
+    """Yields whether an adjacent step moved the weight ``factor`` times further than rate times gradient explains."""
     optimizer, change = evidence.optimizer, evidence.change
     plain = _plain_step(optimizer) if optimizer is not None else None
     if optimizer is None or not evidence.adjacent or change is None or plain is None:
@@ -129,9 +126,7 @@ def almost_zero_before(evidence: Evidence, _: WatchResult, *, tiny: float) -> It
 class Stalling:
     """An input of a weight's update that by itself keeps the weight unchanged.
 
-    Attributes:
-        tensor: where to go on upstream; None where the value is a constant of the graph.
-        slot: input slot at the update operator; None where it is not one of its inputs.
+    ``tensor`` is None for a constant of the graph; ``slot`` is None where it is not an input of the update operator.
     """
 
     words: str
@@ -141,10 +136,7 @@ class Stalling:
 
 
 def stalled_by(evidence: Evidence) -> list[Stalling]:
-    """Returns each input of a weight's update that alone keeps the weight unchanged: a rate of 0, a gradient of zeros.
-
-    The path upstream uses it as well, for weights that do not change.
-    """
+    """Returns each input of a weight's update that alone keeps it unchanged: a rate of 0, a gradient of zeros."""
     optimizer = evidence.optimizer
     if optimizer is None:
         return [] if evidence.training is None else stalled_by(evidence.training)
@@ -173,7 +165,6 @@ def where_updated(evidence: Evidence) -> Evidence:
 
 
 def not_updated(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Yields why no operator updates the weight, where none does."""
     if evidence.optimizer is None:
         yield _no_optimizer(evidence)
 
@@ -384,7 +375,6 @@ def _plain_step(optimizer: Optimizer) -> float | None:
 
 
 def _gradient_before(evidence: Evidence, optimizer: Optimizer) -> TensorStats | None:
-    """Statistics of the same gradient one step earlier."""
     row = optimizer.gradient
     if row is None or row.index < 0:
         return None
@@ -424,7 +414,6 @@ def _no_gradient(optimizer: Optimizer) -> str:
 
 
 def update_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
-    """Yields the update in numbers."""
     optimizer, change = evidence.optimizer, evidence.change
     if change is not None and change.ratio is not None:
         yield f"update ratio: mean |Δw| / mean |w| = {num(change.moved)} / {num(change.before)} = {num(change.ratio)}"

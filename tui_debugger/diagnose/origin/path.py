@@ -169,7 +169,6 @@ def trace(
 
 
 def with_nearest(session: DiagnosedRun, path: Path, hit: Hit | None) -> Path:
-    """Adds the nearest origin to the path of a clean tensor."""
     if hit is None:
         return path
     (tensor,) = session.measure([session.row_of(hit.key)])
@@ -192,7 +191,6 @@ def questions_about(session: DiagnosedRun, hit: Hit | None) -> tuple[Watchpoint,
 
 
 def _nearest_origin(session: DiagnosedRun, key: TensorKey) -> Hit | None:
-    """The nearest origin among the checked steps: by step, then rank."""
     checked = [result for pair in session.pairs() if (result := session.known([pair])) is not None]
     origins = [hit for result in checked for hit in result.hits.chosen(result.hits.origin)]
 
@@ -382,7 +380,6 @@ class Tracer:
         return replace(found, way=way)
 
     def _peers(self, inputs: _Inputs) -> tuple[OriginInput, ...]:
-        """Returns the inputs on the other ranks of an exchange."""
         found = list[OriginInput]()
         for at in inputs.exchange.inputs if inputs.exchange is not None else ():
             there = self._rank(at.rank)

@@ -91,13 +91,7 @@ class MissingValue:
 
 @dataclass(frozen=True, slots=True)
 class NotJudged:
-    """A node that may be an origin: some of its inputs are not known, or other ranks had a part in it.
-
-    Attributes:
-        row: its row in the rank's node table.
-        hits: its bad tensors, in order.
-        exchanged: other ranks had a part in it.
-    """
+    """A node that may be an origin: some inputs are unknown, or other ranks had a part in it (``exchanged``)."""
 
     graph: str
     node: str
@@ -313,10 +307,7 @@ def search(
     progress: ProgressFn = no_progress,
     span: Span = one_run,
 ) -> OriginReport:
-    """Searches (rank, step) pairs, in any order, for the first origin; without watchpoints, for NaN or Inf.
-
-    ``span`` tells when a step ran. ``progress`` may raise CancelledError: the report then holds what was finished.
-    """
+    """Searches (rank, step) pairs for the first origin; when cancelled, the report holds what was finished."""
     started = time.monotonic()
     asked = tuple(watchpoints) or (OVERFLOW_ANYWHERE,)
     ordered = sorted(dict.fromkeys(pairs), key=lambda pair: (span(pair)[0], pair))
@@ -413,10 +404,8 @@ def propagation_from(flow: DataFlow, row: int, first: Hit, hits: Sequence[Hit], 
 class OriginSpread:
     """The findings of a step behind an origin, as far as checks know.
 
-    Attributes:
-        tensors: findings of later nodes, without origins; behind NaN or Inf, only NaN or Inf.
-        next: the names of the first of these nodes, in execution order.
-        origins: other origins of the step, from which some of the tensors may come.
+    ``tensors`` are findings of later nodes without origins (behind NaN or Inf, only NaN or Inf); ``next`` names the
+    first nodes; some may come from the other ``origins``.
     """
 
     tensors: int
@@ -429,10 +418,7 @@ _NAMED_NODES = 3
 
 
 def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey) -> OriginSpread | None:
-    """Returns the other findings of a step behind an origin; None where ``key`` is no finding.
-
-    Does not walk the graph.
-    """
+    """Returns the other findings of a step behind an origin, by checks only; None where ``key`` is no finding."""
     hits = result.hits
     first = hits.find(key)
     if first < 0:
@@ -474,7 +460,6 @@ class OriginDescriber:
         self.progress = progress
 
     def describe(self, group: Sequence[Examined]) -> Origin:
-        """Makes one origin from the tensors that start at one node."""
         head, nodes = group[0], self.flow.nodes
         row, other = head.row, head.other
         inputs = [self._source_row(each) for each in head.values]

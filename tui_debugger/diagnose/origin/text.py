@@ -80,7 +80,6 @@ def row_label(row: TensorRow, origin: Origin) -> str:
 
 
 def why(origin: Origin, *, overflow: bool) -> str:
-    """Returns why it starts here, or why it cannot be said that it does."""
     what = f"{_place(origin)}: {found_words(origin)}"
     clean_ = "clean" if overflow else "without such a finding"
     other = clean(origin.other)
@@ -317,7 +316,6 @@ def _no_value(row: TensorRow) -> str:
 
 
 def explanation(path: Path) -> list[str]:
-    """Returns what to say about the end beside ``why``: what other ranks put in, and the cause."""
     if path.state is not InputState.BAD:
         return []
     return [*map(clean, path.reasons), *_explanation(path)]
@@ -516,7 +514,6 @@ _BRANCHES = 3
 
 
 def path_lines(path: Path, terminal: Terminal | None = None) -> Iterator[Line]:
-    """Everything that is known about a path; without a ``terminal``, tables fit into ``WIDTH``."""
     if not is_overflow(path):
         yield from wrapped(f"bad means: a finding of {question_words(path)}")
     if path.state is InputState.BAD:
@@ -538,7 +535,6 @@ _STATES = {InputState.BAD: Meaning.FINDING, InputState.CLEAN: Meaning.CLEAN, Inp
 
 
 def _path_columns(path: Path) -> list[int]:
-    """Returns the indices of the shown columns."""
     left_out = {*(() if len(path.ranks) > 1 else ("rank",)), *(() if path.graphs else ("graph",))}
     return [at for at in range(len(_TITLES)) if _TITLES[at] not in left_out]
 
@@ -612,7 +608,6 @@ Row = dict[str, Any]
 
 
 def report_rows(report: OriginReport) -> Row:
-    """Returns a search's result as a document."""
     leading = {searched.pair[0] for searched in report.leading}
     first = report.shown_search
     return {
@@ -706,7 +701,6 @@ def _input_row(source: OriginInput) -> Row:
 
 
 def tensor_dict(row: TensorRow) -> Row:
-    """A line of the tensor table as a document."""
     return {
         "role": row.role,
         "index": row.slot,
@@ -733,7 +727,6 @@ def _spread_row(hit: Hit) -> Row:
 
 
 def path_rows(path: Path) -> Row:
-    """A path upstream as a document."""
     return {
         "question": _question_text(path),
         "state": path.state.value,

@@ -119,7 +119,6 @@ class Upstream:
         return self.flow.located(ref.step, ref.row, ref.side, ref.slot, ref.round)
 
     def ref(self, at: Located) -> NodeTensorRef:
-        """The reference to a place of this rank."""
         return NodeTensorRef(self.rank, at.step, at.row, at.side, at.slot, at.round)
 
     def key(self, ref: NodeTensorRef) -> TensorKey:
@@ -135,7 +134,6 @@ class Upstream:
         return self.measurements.record(at.step, at.index)
 
     def state(self, ref: NodeTensorRef) -> InputState:
-        """Tells whether a tensor is bad; measures it first."""
         self.record(ref)
         return self._state(self.located(ref))
 
@@ -251,7 +249,6 @@ class Upstream:
         return HopLink.COPY if key.side is Side.INPUT and examined.node < 0 else HopLink.INPUT
 
     def _began(self, ref: NodeTensorRef) -> Began:
-        """When a tensor got its value."""
         row, turn = ref.row, self._turn(ref)
         if ref.side is Side.INPUT:
             holder = self.flow.holder(row, ref.slot)
@@ -293,7 +290,6 @@ class Upstream:
         return [each for each in dict.fromkeys(refs) if each != ref], outside
 
     def clean_sources(self, ref: NodeTensorRef) -> list[NodeTensorRef]:
-        """The clean tensors that a tensor was made from."""
         judged = self.examined(ref).values
         return [
             self.ref(each.at) for each in judged if each.state is InputState.CLEAN and each.at and not each.constant
@@ -310,13 +306,7 @@ _NUMBER = re.compile(r"-op\d+$")
 
 @dataclass(frozen=True, slots=True)
 class OtherRankInputs:
-    """The inputs that other ranks gave to a node.
-
-    Attributes:
-        bad_inputs: the bad ones.
-        inputs: the node of each other rank that took part, as an output of that node.
-        absent: ranks whose part cannot be judged.
-    """
+    """The inputs of a node on other ranks, the bad ones, and the ranks whose part cannot be judged."""
 
     bad_inputs: tuple[BadInput, ...]
     inputs: tuple[NodeTensorRef, ...]

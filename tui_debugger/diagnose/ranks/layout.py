@@ -66,7 +66,6 @@ class ParallelLayout:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The axes with several ranks, outer axes first."""
         found = {axis for places in self.places.values() for axis in places}
         return tuple(sorted(found, key=lambda axis: (_ORDER.index(axis) if axis in _ORDER else len(_ORDER), axis)))
 
@@ -95,7 +94,6 @@ class ParallelLayout:
         return str(replace(self, why=""))
 
     def __str__(self) -> str:
-        """``dp 2 x tp 4 (recorded: ...)``."""
         sizes = {axis: size for places in self.places.values() for axis, (_, size) in places.items()}
         parts = " x ".join(
             f"{axis} {sizes[axis]}" for axis in self.axes if axis not in _PART_OF or axis == self.axes[0]
@@ -228,9 +226,9 @@ def is_whole(text: str) -> bool:
 
 
 def shard_of(text: str) -> tuple[str, bool] | None:
-    """Parses a placement such as ``copy 0 of 2, shard 1 of 2 along dimension 0 of [4, 32]``; None where it is no shard.
+    """Parses a placement such as ``copy 0 of 2, shard 1 of 2 along dimension 0 of [4, 32]``; None if it is no shard.
 
-    Returns words that are the same on all ranks with this part, and whether the mesh has copies of the part.
+    Returns words that are the same on all ranks with this shard, and whether the mesh has copies of it.
     """
     words = text.partition("; ")[2] if text.startswith(_PREFIX) else text
     rest, copies = _COPY.subn("", words)

@@ -70,7 +70,6 @@ _SUMMAND: Final = "/local"
 def compare_ranks(
     run: DiagnosedRun, pairs: Sequence[Pair] | None = None, progress: ProgressFn = no_progress
 ) -> Replicas:
-    """Compares the ranks of a run with each other, at some (rank, step) or at all."""
     return _ReplicaComparison(run, run.pairs() if pairs is None else tuple(pairs), progress).result()
 
 
@@ -171,7 +170,6 @@ def _modules_of_norms(nodes: NodeTable) -> frozenset[str]:
 
 
 def _output_of_modules(nodes: NodeTable, table: TensorTable) -> dict[str, int]:
-    """Returns the row of the first output of each module, by path of the module."""
     outputs = np.flatnonzero((table.side == int(Side.OUTPUT)) & (table.slot == 0) & (table.round == 0))
     own = zip(outputs.tolist(), table.node[outputs].tolist(), strict=True)
     return {nodes.names[node].rpartition("/")[0]: row for row, node in own}
@@ -278,7 +276,6 @@ class _ReplicaComparison:
         return found
 
     def _reduced_over(self, place: RankTensorPlace) -> Groups:
-        """The groups of ranks over which the recorder says that the gradient of a weight is reduced."""
         found = {nodes.reduced_over.get(place.node, ()) for nodes in set(self._nodes.values())}
         return tuple(sorted(found - {()}))
 
@@ -339,7 +336,6 @@ class _ReplicaComparison:
         return are_alike(self._values(self._differing(place, held)))
 
     def _nearly_equal(self, place: RankTensorPlace, held: Held) -> bool:
-        """Tells whether a weight differs between ranks in few elements."""
         return are_nearly_equal(self._values(self._differing(place, held)))
 
     def _differing(self, place: RankTensorPlace, held: Held) -> list[TensorKey]:
@@ -662,7 +658,6 @@ class _ReplicaComparison:
                 first = False
 
     def _not_reduced(self, step: int, own: Mapping[RankTensorPlace, Groups]) -> Iterable[NotReduced]:
-        """The gradients of replicas that went into no collective operation of the step."""
         fed = self._reduced_inputs.get(step, {})
         replicas = {gradient_of(place.node): place for place in own if self._kinds[place] is ReplicaKind.WEIGHT}
         reduced: dict[tuple[str, tuple[int, ...]], bool] = {}

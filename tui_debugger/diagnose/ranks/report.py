@@ -362,7 +362,6 @@ def compared_text(replicas: Replicas) -> str:
 
 
 def finding_lines(report: RankReport) -> list[str]:
-    """Returns all findings below the headline; many of one kind are cut."""
     lines: list[str] = []
     for story in Subject:
         of = [each for each in report.findings if each.story is story]

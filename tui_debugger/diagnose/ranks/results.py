@@ -98,10 +98,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class NotReduced:
-    """A gradient that went into no collective operation, although those of other weights did.
-
-    ``others`` is how many other gradients did, and of how many; ``key`` is the gradient on the first rank of ``group``.
-    """
+    """A gradient that went into no collective operation, although ``others`` of (number, total) other gradients did."""
 
     parameter: str
     key: TensorKey

@@ -20,12 +20,9 @@ Held = Mapping[int, Content]
 
 @dataclass(frozen=True, slots=True)
 class TiedWeights:
-    """A weight and an embedding on other ranks that are, or were, the same.
+    """A weight and an embedding (first rank that has it, name) on other ranks that are, or were, equal.
 
-    Attributes:
-        embedding, weight: the first rank that has it, and its name.
-        proven: they were equal before and after an update.
-        equal: whether they are equal, by step.
+    ``proven`` means equal before and after an update; ``equal`` tells it by step.
     """
 
     embedding: tuple[int, str]

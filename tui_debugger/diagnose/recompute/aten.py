@@ -194,7 +194,6 @@ def embedding(weight: Array, indices: Array, padding_idx: Any = -1, *_: Any, **_
 def embedding_backward(
     grad_output: Array, indices: Array, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Expected:
-    """Each row of the table gets the sum of the gradients of its uses."""
     if scale_grad_by_freq:
         raise CannotBindError("scaled by frequency")
     came = doubles(grad_output).reshape(-1, grad_output.shape[-1])
@@ -395,7 +394,6 @@ def min_of(self: Array, dim: Any = None, keepdim: bool = False, other: Any = Non
 
 @aten("layer norm", "NativeLayerNorm")
 def native_layer_norm(input: Array, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    """The output, and the means and inverse deviations that the backward pass uses."""
     made, centre, inverse = reductions.layer_normalised(input, normalized_shape, weight, bias, eps)
     x = doubles(input)
     axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
@@ -457,7 +455,6 @@ def native_layer_norm_backward(
 
 
 def _epsilon(data: Float64, axes: tuple[int, ...], inverse: Array) -> float:
-    """Returns the epsilon that was added to the variances, deduced from the inverse deviations."""
     with np.errstate(all="ignore"):
         found = 1 / doubles(inverse).reshape(-1) ** 2 - np.var(data, axis=axes).reshape(-1)
     return max(float(np.median(found)), 0.0) if found.size else 0.0

@@ -67,8 +67,7 @@ def gradient_into(nodes: NodeTable, row: int, reader: int) -> int:
 class Ran:
     """A module that ran, with the gradient that ``came`` to its output.
 
-    ``of`` has its input, output and weights by name, ``MissingArgument`` where not recorded; ``settings`` its
-    attributes.
+    ``of`` has its input, output and weights by name; ``settings`` has the values of its attributes.
     """
 
     came: Array

@@ -268,10 +268,7 @@ def _all_reduce(reader: RecordedNode, call: CallArguments, found: Mapping[int, T
 
 
 def _reduction(call: CallArguments) -> str:
-    """How the values of the ranks are combined; empty if not recorded.
-
-    CannotBindError if the result may have changed since.
-    """
+    """The reduction, empty if not recorded; CannotBindError if the result may have changed since."""
     if call.aten:
         if call.keywords.get("unwritten") is not True:
             raise CannotBindError("the program wrote to it after it was reduced")

@@ -172,7 +172,6 @@ class LargeConvolution(ProbedOutput):
         return made_of
 
     def _in_images(self, sums: Array, squares: Array) -> _Images:
-        """Does the same as ``_in_planes`` with numpy."""
         groups, shape = squares.shape[1], self.weight.shape[1:]
         filters, their_squares = (each.T.reshape(-1, *shape) for each in (sums, squares))
 

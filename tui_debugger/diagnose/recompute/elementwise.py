@@ -254,7 +254,6 @@ for _kind, (_function, _size) in _UNARY.items():
 
 @call("gelu", "gelu", split="elements", single=True)
 def gelu(input: Array, approximate: str = "none") -> Expected:
-    """``x * Φ(x)``, or its form with tanh."""
     x = doubles(input)
     if approximate == "tanh":
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
@@ -563,14 +562,14 @@ def minimum(input: Any, other: Any) -> Expected:
 
 @graph("maximum", "Maximum", split="elements")
 def graph_maximum(x: Any, y: Any) -> Expected:
-    """The larger operand; kernels differ in whether they propagate NaN."""
+    """Kernels differ in whether they propagate NaN."""
     found = maximum(x, y)
     return found if found.exact else Expected(found.value, either=np.fmax(doubles(x), doubles(y)))
 
 
 @graph("minimum", "Minimum", split="elements")
 def graph_minimum(x: Any, y: Any) -> Expected:
-    """Like ``graph_maximum``, for the smaller operand."""
+    """Kernels differ in whether they propagate NaN."""
     found = minimum(x, y)
     return found if found.exact else Expected(found.value, either=np.fmin(doubles(x), doubles(y)))
 
@@ -702,7 +701,6 @@ def graph_relu(x: Array) -> Expected:
 
 @graph("relu6", "ReLU6", split="elements")
 def graph_relu6(x: Array) -> Expected:
-    """Like ``graph_relu``, at most six."""
     values = doubles(x)
     return Expected(np.clip(values, 0, 6), either=np.fmin(np.fmax(values, 0), 6))
 

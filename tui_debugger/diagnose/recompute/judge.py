@@ -162,12 +162,7 @@ def wide(array: Array) -> Array:
 
 @dataclass(slots=True)
 class OutputJudge:
-    """Judges an output part by part.
-
-    Attributes:
-        shape: of the whole output.
-        widest: unit of rounding of the most exact input; where it is not below the output's unit, no input was rounded.
-    """
+    """Judges an output of ``shape`` part by part; ``widest`` is the unit of rounding of the most exact input."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -209,10 +204,7 @@ class OutputJudge:
         return None
 
     def _take_right(self, expected: Expected, found: Array, unit: float) -> bool:
-        """Tells whether each element is within a few roundings of its value, without the costlier explanations.
-
-        Then the norm is right, too: the error is no longer than the vector of what each element is allowed.
-        """
+        """Tells whether each element is within a few roundings of its value; then the norm is right as well."""
         value = expected.value
         if expected.either is not None or value.dtype not in _WORKING or not value.ndim or value.shape != found.shape:
             return False

@@ -322,12 +322,10 @@ _PASSED: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class AttentionCheck:
-    """An attention that was checked with random vectors, with a bound of what rounding explains.
+    """An attention that was checked with random vectors; a head has ``size`` elements of the output.
 
-    Attributes:
-        size: elements of the output of a head.
-        ratio: of each head, error of its worst row by what rounding explains; inf where unknown.
-        error, explained: of each head, the squared norms of the error and of what rounding explains.
+    For each head: ``ratio`` is the error of its worst row by what rounding explains (inf: unknown), ``error`` and
+    ``explained`` are squared norms.
     """
 
     size: int

@@ -78,10 +78,7 @@ def shape_of(result: Any) -> Any:
 def judged(
     result: Any, outputs: Mapping[int, Array], widest: float, *, reshaped: bool = False
 ) -> tuple[OutputCheck, ...]:
-    """Judges outputs by slot; returns an empty tuple where no shape fits.
-
-    With ``reshaped``, an output may have another shape of the same size, because a compiler removed a reshape.
-    """
+    """Judges outputs by slot; returns () where no shape fits. ``reshaped``: a compiler may have removed a reshape."""
     expected = result if isinstance(result, tuple) else (result,)
     checks = []
     for slot, found in outputs.items():

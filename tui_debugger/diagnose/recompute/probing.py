@@ -105,7 +105,7 @@ def passes(error: Float64, explained: Float64) -> bool:
 
 
 def looked_closer(made: Callable[..., ProbedBlock], unit: float) -> ProbedBlock:
-    """Returns a block as exactly as needed.
+    """Returns a block that is as exact as needed.
 
     ``made(whole=False)`` leaves out the sizes of terms: for outputs of 16 bits, their own rounding explains nearly all.
     """

@@ -128,7 +128,6 @@ class LargeProduct(ProbedOutput):
 
 
 def _explained(unit: float, inside: float, size: Float64, value: Float64, widest: float) -> Float64:
-    """Returns how much error rounding explains for groups with terms and values of these squared norms."""
     explained: Float64 = unit * np.sqrt(value) + inside * np.sqrt(size + value / 4)
     return explained + unit * np.sqrt(size) if widest < unit else explained
 

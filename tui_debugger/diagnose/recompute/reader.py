@@ -27,11 +27,9 @@ from tui_debugger.sources.base import NOT_RECORDED, Argument, CallArguments, Oth
 
 
 class RecordedNode:
-    """The recorded tensors of one node.
+    """The recorded tensors of one node; ``widest`` is the unit of rounding of the most exact input read so far.
 
-    Attributes:
-        widest: the unit of rounding of the most exact input that was read so far.
-        written: slots of the inputs that the node overwrites, in the order of its outputs.
+    ``written`` are slots of the inputs that the node overwrites, in the order of its outputs.
     """
 
     def __init__(

@@ -193,7 +193,6 @@ class LargestIndices(ProbedOutput):
         return Expected(np.argmax(self.x, axis=self.dim), exact=True)
 
     def judge(self, judge: OutputJudge, found: Array) -> bool:
-        """Compares the elements at the recorded indices with the largest ones."""
         if found.dtype.kind not in "iu" or found.size != math.prod(self.shape):
             return False
         at = np.expand_dims(found.reshape(self.shape).astype(np.int64), self.dim)
@@ -322,8 +321,7 @@ def normalised(
 ) -> tuple[Expected, Float64, Float64]:
     """Normalises x along ``axes``; also returns the means and the inverse deviations.
 
-    RMS norms are not ``centred``: they keep the mean. ``given`` are a mean and a variance to use in place of those of
-    x.
+    RMS norms are not ``centred``: they keep the mean. ``given`` are a mean and variance in place of those of x.
     """
     count = _count(x, axes)
     with np.errstate(all="ignore"):
@@ -407,7 +405,6 @@ def rms_norm(input: Array, normalized_shape: Any, weight: Array | None = None, e
 @call("rms norm", "npu_rms_norm")
 @graph("rms norm", "RmsNorm")
 def npu_rms_norm(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
-    """Ascend's form, whose second output is the inverse root."""
     found, _, inverse = normalised(
         doubles(x), tuple(range(x.ndim - gamma.ndim, x.ndim)), doubles(gamma), 0.0, eps, centred=False
     )
@@ -423,7 +420,6 @@ def graph_layer_norm(
     begin_params_axis: int = -1,
     eps: float | None = None,
 ) -> Any:
-    """MindSpore's form, whose other outputs are means and variances."""
     del begin_params_axis
     if eps is None:
         forms = [_graph_layer_norm(x, gamma, beta, begin_norm_axis, each).choices for each in USUAL_EPSILONS]
@@ -523,7 +519,6 @@ def batch_norm(
 
 
 def _reduced(losses: Expected, reduction: str, weights: Float64 | None = None) -> Expected:
-    """The losses of all elements, or their sum or mean; ``weights`` are those of the mean."""
     if reduction == "none":
         return losses
     value = np.asarray(losses.value, np.float64)

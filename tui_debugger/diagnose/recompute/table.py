@@ -66,9 +66,9 @@ class MissingArgument:
 
 
 class Alternatives:
-    """Several possible outcomes where the dump does not tell which is meant: the one that fits best counts.
+    """Several possible outcomes, where the dump does not tell which one is meant: the one that fits best counts.
 
-    ``guessed`` is the reason not to check where most elements fit no choice; empty where the choices are complete.
+    ``guessed`` is the reason not to check if no choice fits most elements; empty where the choices are complete.
     """
 
     def __init__(self, *choices: Any, guessed: str = "") -> None:

@@ -69,12 +69,9 @@ def merged_weights(kept: Mapping[str, Array], other: Mapping[str, Array], side: 
 
 
 class _Merge:
-    """A weight that may be merged with an update.
+    """A weight that may be the base plus ``factor`` (by least squares, give or take ``unsure``) times an update.
 
-    Attributes:
-        size: the squared norm of the update.
-        factor: how many times the update is in the weight, by least squares.
-        unsure: how far rounding may move the factor.
+    ``size`` is the squared norm of the update.
     """
 
     def __init__(self, of: Adapter, kept: Mapping[str, Array], other: Mapping[str, Array], side: int) -> None:

@@ -52,8 +52,8 @@ def compare_runs(
 ) -> RunsReport:
     """Compares two runs; TdbgError where they have no rank or step in common.
 
-    ``repeat`` is a healthy repeat of the first run: its differences, up to ``INTRODUCED`` times, count as noise.
-    ``so_far`` gets a report after each step.
+    Differences between the first run and its healthy ``repeat`` count as noise. ``so_far`` gets a report after each
+    step.
     """
     options = options or Options()
     if repeat is None:
@@ -202,10 +202,7 @@ class _TwoRunComparison:
     def _staged(
         self, group: Group, steps: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[Group, tuple[RunTensors, RunTensors]]]:
-        """Yields a group, and further groups for nodes that its first rank does not have.
-
-        Ranks of other pipeline stages hold other layers, and those of expert parallelism other experts.
-        """
+        """Yields a group, and others for nodes that its first rank lacks: of pipeline stages or expert parallelism."""
         if min(map(len, group)) > 1:
             yield from self._staged_both(group, steps)
             return
@@ -456,7 +453,6 @@ class _TwoRunComparison:
         return pairs
 
     def _doubt_steps(self, groups: int) -> None:
-        """Adds doubts for steps that only one run has."""
         for (which, step), ranks in self._alone.items():
             of = "" if len(ranks) == groups else f" of {named('rank', sorted(ranks))}"
             self.doubts.append(f"step {step}{of} is in {which} run only")

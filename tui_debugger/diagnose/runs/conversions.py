@@ -61,12 +61,9 @@ class _Name(NamedTuple):
 
 
 class _SourceRow(NamedTuple):
-    """A row of a source weight, relative to the weight that it is for.
+    """A row (or column if ``swapped``) of a source weight, relative to the weight that it is for.
 
-    Attributes:
-        template: the source's name, without numbers.
-        inner: numbers beyond those that both names have, such as that of an expert.
-        swapped: it is a column instead.
+    ``inner`` are numbers beyond those that both names have, such as that of an expert.
     """
 
     template: str
@@ -83,12 +80,9 @@ class _RowPlace(NamedTuple):
 
 @dataclass(slots=True)
 class Learned:
-    """What weights of some ranks proved for other ranks.
+    """What weights of some ranks proved for other ranks; ``turned``: some that are not square are transposed.
 
-    Attributes:
-        layouts: by direction of comparison, name without numbers, and shape: whether it is transposed, and the source
-            of each row.
-        turned: some weights that are not square are transposed.
+    ``layouts`` has by direction, name without numbers, and shape: whether it is transposed, and the source of each row.
     """
 
     layouts: dict[tuple[str, str, tuple[int, ...]], tuple[bool, list[_SourceRow | None]]] = field(default_factory=dict)
@@ -150,7 +144,6 @@ def parsed(name: str) -> _Name:
 
 
 def _turned(found: Distance) -> Distance:
-    """Swaps both runs in a distance."""
     values = found.values and found.values[::-1]
     return replace(found, values=values, types=found.types[::-1], shapes=found.shapes[::-1])
 
@@ -212,10 +205,7 @@ class _Conversions:
         return [*whole, *self._left(whole)] if whole else []
 
     def _constant(self, found: Sequence[WeightConversion]) -> Iterator[WeightConversion]:
-        """Yields norms of one value, such as new norms, where each layer has as many in both runs.
-
-        Other constants prove nothing: zeros may belong to any bias.
-        """
+        """Yields norms of one value, where each layer has as many in both runs; other constants prove nothing."""
         used = {name for each in found for name in each.sources} | {each.made for each in found}
         groups = defaultdict[object, tuple[list[str], dict[str, list[str]]]](lambda: ([], defaultdict(list)))
         for of in (self.a, self.b):
@@ -269,7 +259,7 @@ class _Conversions:
         return whole[:rows] if whole.ndim > 1 and self._ends_plain(whole, self.a[source].size) else whole
 
     def _renumbered(self) -> dict[tuple[str, ...], int]:
-        """Returns, by the words before a number, what to add to numbers in names of the second run.
+        """Returns what to add to numbers in names of the second run, by the words before the number.
 
         A stage of a pipeline may count its layers from zero, and a rank its experts.
         """
@@ -311,7 +301,6 @@ class _Conversions:
         return self._shifted(parsed(name), self.shifts)
 
     def _of_group(self, names: Sequence[str]) -> Iterator[WeightConversion]:
-        """Yields the conversions to weights whose names differ only in numbers."""
         shapes = {self.b[name].shape for name in names}
         if len(shapes) > 1:
             for shape in shapes:
@@ -532,7 +521,6 @@ class _Conversions:
         return [last._replace(row=row) for row in range(last.row + 1, end)][: len(missing)]  # padding may follow
 
     def _name(self, source: _SourceRow, own: Sequence[int]) -> str | None:
-        """Returns the weight of the first run that a source row should be in."""
         outer = source.template.count("*") - len(source.inner)
         return self.by_name.get(_Name(source.template, (*own[:outer], *source.inner)))
 
@@ -639,7 +627,6 @@ class _Conversions:
 
 
 def _some(of: Sequence[int | None]) -> Sequence[int | None]:
-    """Returns an evenly spread sample of digests."""
     return of[:: max(len(of) // _MOST_ASKED, 1)]
 
 
@@ -665,7 +652,6 @@ def _order(sources: Sequence[_SourceRow | None]) -> list[tuple[str, bool]]:
 
 
 def _place_of(template: str) -> int:
-    """The usual position of a weight within a fused one."""
     match = _USUAL_ORDER.search(template)
     return 0 if match is None else next(number for number, word in enumerate(match.groups()) if word)
 

@@ -41,7 +41,6 @@ def rows_of(array: Array, *, swapped: bool) -> Array:
 
 
 def rows_and_width(array: Array, *, swapped: bool) -> tuple[int, int]:
-    """The number and the length of the rows that ``rows_of`` makes."""
     width = 1 if array.ndim < 2 else array.shape[-2 if swapped else -1]
     return array.size // max(width, 1), width
 

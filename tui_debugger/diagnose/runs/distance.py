@@ -58,7 +58,6 @@ class Tolerance:
     by_type: tuple[tuple[str, float, float], ...] = ()
 
     def of(self, names: Sequence[str]) -> tuple[float, float]:
-        """Returns (relative, absolute) for tensors of some types."""
         for name, relative, absolute in self.by_type:
             if name in names:
                 return relative, absolute
@@ -113,7 +112,6 @@ class Distance:
 
     @property
     def equal(self) -> bool:
-        """They are the same, as far as was looked at."""
         return self.compared and not self.relative
 
 
@@ -274,7 +272,6 @@ def distance(
     tolerance: Tolerance | None = None,
     tell: Callable[[], None] | None = None,
 ) -> Distance:
-    """Compares two arrays; ``tell`` is called from time to time."""
     shapes = a.shape, b.shape
     if not types[0]:
         types = name_of(a.dtype), name_of(b.dtype)
@@ -363,10 +360,7 @@ def _has_64_bits(*dtypes: DType) -> bool:
 
 
 class _Sums:
-    """Accumulates the comparison of two arrays, a piece at a time; see ``PairDistance``.
-
-    A complex element counts as two numbers (``each``).
-    """
+    """Accumulates the comparison of two arrays, a piece at a time; a complex element counts as two numbers."""
 
     def __init__(self, a: Array, b: Array, scale: float = 1.0) -> None:
         self.scale = scale

@@ -227,7 +227,6 @@ class StepJudge(ParameterCauses):
         return tuple(found.items()), len(bare)
 
     def _other_shape_is_found(self, entry: NodePair) -> bool:
-        """Tells whether a finding says already that a parameter has another shape in the other run."""
         return any(
             each.kind is DiffKind.PARAMETER
             and each.row_a == entry.match.a
@@ -543,10 +542,7 @@ class StepJudge(ParameterCauses):
         return all(parameters) or (not any(parameters) and self.is_one_sided(feed))
 
     def _parameter_behind(self, entry: NodePair, feed: Feed, distance: Distance) -> int:
-        """Returns the parameter with the values of an input in both runs, those of its module first; else -1.
-
-        Parameters that were equal at first are not told apart by recorders, so no edge leads to them.
-        """
+        """Returns the parameter (no edge leads to it) with the values of an input in both runs; else -1."""
         if self.ranks == 1 and len(distance.shapes) == 2 and not all(map(self._held_in, (0, 1), distance.shapes)):
             return -1  # no parameter has this shape: the values need not be read
         holding = [

@@ -25,10 +25,7 @@ _SMALLER: Final = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16))
 
 @np.errstate(all="ignore")
 def kind_of_difference(a: Array, b: Array, unit: float = 0.0) -> tuple[str, str]:
-    """Returns a word and a sentence on how the second tensor follows from the first; both are empty if nothing fits.
-
-    ``unit`` is the relative rounding error.
-    """
+    """Returns a word and a sentence on how the second tensor follows from the first; both are empty if nothing fits."""
     if a.shape != b.shape or not 0 < a.size <= MOST:
         return "", ""
     x, y = _wide(a), _wide(b)
@@ -51,10 +48,7 @@ def kind_of_difference(a: Array, b: Array, unit: float = 0.0) -> tuple[str, str]
 
 @np.errstate(all="ignore")
 def kind_of_update(before: tuple[Array, Array], after: tuple[Array, Array], unit: float = 0.0) -> tuple[str, str]:
-    """Returns how the update of a parameter differs between the runs; empty where its values tell more.
-
-    ``before`` and ``after`` hold its values in (first run, second run).
-    """
+    """The same for updates, from values (first run, second run) ``before`` and ``after``; empty if values tell more."""
     if len({each.shape for each in (*before, *after)}) > 1 or not 0 < after[0].size <= MOST:
         return "", ""
     steps = [_wide(now) - _wide(then) for then, now in zip(before, after, strict=True)]

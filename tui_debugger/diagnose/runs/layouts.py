@@ -68,7 +68,6 @@ class PartsLayout:
 
     @property
     def word(self) -> str:
-        """One word, for counts and JSON."""
         return "split" if self.axes or self.flat else self.among.value
 
     def text(self, ranks: int) -> str:
@@ -246,7 +245,6 @@ def _put_together(layout: PartsLayout, slices: Sequence[Array], shape: tuple[int
 
 
 def fits(layout: PartsLayout, parts: Sequence[Array], shape: tuple[int, ...]) -> bool:
-    """Tells whether parts may make a whole of a shape by a layout."""
     if layout.flat:
         return all(part.ndim == 1 for part in parts)
     if not layout.cut:
@@ -330,7 +328,7 @@ class Parts:
 def put_together_as_recorded(parts: Sequence[Array], recorded: RecordedParts) -> Parts | None:
     """Puts parts together as recorded; None where that is unknown or does not fit.
 
-    What remains are replicas, and ranks of unrecorded axes: shares of a batch.
+    Replicas, and shares of a batch along axes without a record, remain separate arrays.
     """
     dims, places = recorded.dims, recorded.places
     if dims is None or len(parts) < 2 or len(places) != len(parts) or not all(places):

@@ -53,7 +53,6 @@ class LoggedDifference(NamedTuple):
 
 
 def logged_differences(a: RunNotes, b: RunNotes) -> list[LoggedDifference]:
-    """Returns where logged numbers begin to differ, earliest first."""
     return sorted(_differences(dict(a.all()), dict(b.all())))
 
 

@@ -126,11 +126,7 @@ class NodeMatch:
 
 @dataclass(frozen=True)
 class RunMatching:
-    """The paired nodes of two runs, in the order of the first run.
-
-    Attributes:
-        only_a, only_b: rows without a partner, in execution order; without parts of fused operators.
-    """
+    """The paired nodes of two runs, in the order of the first run; unpaired ones are in execution order."""
 
     matches: tuple[NodeMatch, ...]
     only_a: tuple[int, ...]
@@ -218,7 +214,7 @@ class NodesOfRun:
 def match_nodes(a: NodesOfRun, b: NodesOfRun, maps: NameMaps | None = None, *, ranks: int = 1) -> RunMatching:
     """Pairs the nodes of two runs.
 
-    ``ranks`` is how many ranks of one run share the tensors of one rank of the other: shapes may differ if several.
+    Shapes of partners may differ if several ``ranks`` of one run share the tensors of one rank of the other.
     """
     return _Matcher(a, b, maps or NameMaps(), ranks).run()
 
@@ -357,7 +353,6 @@ class _Matcher:
         )
 
     def _take_updates(self) -> None:
-        """Pairs the update operators of an optimizer by the parameter that they write."""
         by_weight = {weight: row for row in self._left_b() if (weight := _updated(self.b, row)) is not None}
         for row in self._left_a():
             weight = _updated(self.a, row)
@@ -366,7 +361,6 @@ class _Matcher:
                 self._add(NodeMatch(row, other, Rule.UPDATE))
 
     def _take_gradients(self) -> None:
-        """Pairs recorded gradients of parameters by their parameters."""
         found = [row for row in self.to_b if self.a.is_parameter(row)]
         for row in found:
             names = self.a.nodes.names[row], self.b.nodes.names[self.to_b[row]]
@@ -559,7 +553,7 @@ def renamed_scope(one: Sequence[str], other: Sequence[str]) -> tuple[tuple[str, 
 
 
 def _made_before(side: NodesOfRun, rows: Iterable[int]) -> list[int]:
-    """The operators that feed the given rows, ``_MOST_BEFORE`` levels deep: a chain may begin before a weight is read."""
+    """The operators up to ``_MOST_BEFORE`` levels before the given rows: a chain may begin before a weight is read."""
     found: list[int] = []
     level = list(rows)
     for _ in range(_MOST_BEFORE):

@@ -23,10 +23,7 @@ class OtherRanks:
         self._runs, self._place, self._progress = runs, place, progress
 
     def put_in_alike(self, flow: DataFlow, row: int) -> bool | None:
-        """Tells whether all other ranks gave the same input in both runs; None: unknown.
-
-        ``flow`` is that of the first run.
-        """
+        """Tells whether all other ranks gave the same input in both runs; None: unknown."""
         name, graph = flow.nodes.names[row], flow.nodes.graph_of(row).name
         own, (here, there) = self._place.rank_a, self._runs
         members = flow.nodes.group_ranks.get(row) or tuple(here.ranks())

@@ -243,10 +243,7 @@ class ParameterPairs(UnmatchedNodes):
         split: Sequence[int],
         by_name: tuple[Collection[int], Collection[int]],
     ) -> list[WeightConversion]:
-        """Returns the conversions; ``split`` has the runs whose ranks hold parts.
-
-        Rows in ``by_name`` have a partner, and count only for merged updates.
-        """
+        """Returns the conversions; rows in ``by_name`` have a partner, and count only for merged updates."""
         arrays = [{name: array for name, (_, array) in of.items()} for of in weights]
         found = [*merged_weights(arrays[0], arrays[1], 1), *merged_weights(arrays[1], arrays[0], 0)]
         used = {name for each in found for name in (each.made, *each.sources)}
@@ -313,7 +310,7 @@ class ParameterPairs(UnmatchedNodes):
     ) -> list[WeightConversion]:
         """Leaves out square matrices that are not transposed while all others are: nothing tells which is right.
 
-        Embeddings and heads keep their layout in all programs.
+        Embeddings and heads are exempt: they keep their layout in all programs.
         """
         squares: dict[str, NodePair] = {}
         for entry in entries:
@@ -355,7 +352,6 @@ class ParameterPairs(UnmatchedNodes):
                         break
 
     def _are_tied(self, side: int, row: int, other: int) -> bool:
-        """Tells whether two matrices have the same, not constant, values."""
         shapes = [self.files[side].shapes(self.steps[side], each) for each in (row, other)]
         if shapes[0] != shapes[1] or not shapes[0] or len(shapes[0][0]) < _DIMENSIONS_OF_A_MATRIX:
             return False
@@ -373,7 +369,6 @@ class ParameterPairs(UnmatchedNodes):
 
     @property
     def _named_alike(self) -> bool:
-        """Some parameter has the same name in both runs."""
         return any(
             each.rule in {Rule.NAME, Rule.NORMALISED} and self.sides[0].is_parameter(each.a)
             for each in self.matching.matches
@@ -399,7 +394,6 @@ class ParameterPairs(UnmatchedNodes):
         return found
 
     def _small_type(self, side: int, rows: Sequence[int]) -> str:
-        """Returns the type of scaled weights; empty where there are none."""
         kept = {row: each.values for row, each in self.scaled[side].items()}
         kept |= {row: values for row, (values, _) in self.fused[side].items()}
         return next((name_of(kept[row].dtype) for row in rows if row in kept), "")
@@ -427,7 +421,7 @@ class ParameterPairs(UnmatchedNodes):
         return DiffFinding(kind, self.place, order, a, b, name, other, (keys[0], keys[1]), distance, text=text)
 
     def _prove_renames(self, entries: Sequence[NodePair]) -> list[NodePair]:
-        """Marks parameters as doubtful that only the end of the name pairs.
+        """Marks parameters as doubtful that are paired only by the end of their names.
 
         A renamed scope is proven where values of one of its parameters agree; constant parameters prove nothing.
         """
@@ -483,9 +477,10 @@ class ParameterPairs(UnmatchedNodes):
         return not self._holds_wholes(side) or (spec is not None and read_rank(PurePath(spec.path).stem) is not None)
 
     def note_missing(self, one_sided: Sequence[OneSided]) -> None:
-        """Makes one-sided parameters a finding, where the other run has foreign ones in their place.
+        """Makes one-sided parameters a finding, where the other run has different ones in their place.
 
-        Only if both runs name parameters alike and lack equally many: else one may be fused of several.
+        Only if some parameters have the same name in both runs, and both lack equally many: else one may be fused of
+        several.
         """
         alone = [
             [

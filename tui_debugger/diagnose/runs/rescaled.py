@@ -36,10 +36,7 @@ def without_rescaled(found: Sequence[DiffFinding], runs: tuple[DiagnosedRun, Dia
 
 
 def of_one_factor(factors: Mapping[T, float | None], unit: float) -> tuple[set[T], float]:
-    """Returns the gradients that have the usual factor, and that factor; an empty set where most do not share one.
-
-    A factor is None where it does not explain a difference; ``unit`` is the relative rounding error.
-    """
+    """Returns the gradients that have the usual factor, and that factor; an empty set where most do not share one."""
     known = sorted(factor for factor in factors.values() if factor is not None)
     if not known:
         return set(), 1.0
@@ -50,7 +47,6 @@ def of_one_factor(factors: Mapping[T, float | None], unit: float) -> tuple[set[T
 
 
 def _factor(finding: DiffFinding, runs: tuple[DiagnosedRun, DiagnosedRun]) -> float | None:
-    """Returns the factor between both tensors of a finding; None without one."""
     if finding.distance is None or None in finding.keys:
         return None
     try:

@@ -146,10 +146,7 @@ class JudgedNode:
 
 @dataclass(frozen=True, slots=True)
 class OneSided:
-    """A node that only run ``side`` (0 or 1) has.
-
-    ``covered`` tells why it makes no difference; empty where unknown.
-    """
+    """A node that only run ``side`` has; ``covered`` tells why it makes no difference, empty where unknown."""
 
     side: int
     row: int
@@ -207,7 +204,6 @@ class RunsReport:
 
     @property
     def headline(self) -> DiffFinding | None:
-        """The earliest finding."""
         return self.findings[0] if self.findings else None
 
     @property

@@ -42,7 +42,6 @@ _PIECE: Final = 1 << 20
 
 
 def scale_names(weight: str) -> Iterator[str]:
-    """Yields the possible names of a weight's scale."""
     for end in _ENDS:
         yield f"{weight}{end}"
     if weight.endswith(".weight"):
@@ -55,11 +54,9 @@ def may_be_scaled(dtype: str) -> bool:
 
 @dataclass(frozen=True)
 class ScaledWeight:
-    """A weight and its scales.
+    """A weight and its scales; each scale belongs to a block of ``values``.
 
-    Attributes:
-        scales: with as many dimensions; each belongs to a block of ``values``.
-        blocks: the size of a block along each dimension.
+    ``scales`` has as many dimensions as ``values``; ``blocks`` is the size of a block along each dimension.
     """
 
     values: Array
@@ -104,9 +101,7 @@ class ScaledWeight:
 class Rounded:
     """Rows that were rounded to a smaller type, each row with its own scale; has the interface of ``ScaledWeight``.
 
-    Attributes:
-        unit: relative rounding error.
-        least: absolute rounding error near zero.
+    ``unit`` is the relative rounding error, ``least`` the absolute one near zero.
     """
 
     values: Array
@@ -140,7 +135,7 @@ def rounded(values: Array, dtype: str) -> Rounded:
 
 
 def cast_apart(a: Array, b: Array) -> Apart | None:
-    """Compares two weights element by element where one is nearly a cast of the other; else None.
+    """Compares two weights element by element where one is nearly a cast of the other; else returns None.
 
     The norm of a weight hides one wrong element behind the rounding of all others.
     """
@@ -175,8 +170,7 @@ def scaled(values: Array, scales: Array) -> ScaledWeight | None:
 def _blocks(shape: tuple[int, ...], scales: tuple[int, ...]) -> tuple[int, ...] | None:
     """Returns the size of blocks along each dimension; None where unknown.
 
-    A vector with fewer scales than rows may have one for each part of a fused weight, whose sizes may differ (q, k and
-    v).
+    A vector with fewer scales than rows may have one for each part of a fused weight, and q may be larger than k and v.
     """
     if math.prod(scales) == 1:
         return shape
@@ -255,10 +249,7 @@ def _reader(of: Array | ScaledWeight | Rounded) -> Callable[[int, int], tuple[Wi
 
 
 class _ScaleGroups:
-    """Accumulates sums over the elements that share a scale; see ``Distance``.
-
-    ``worst`` is the largest error of an element by its rounding error, at index ``at``.
-    """
+    """Accumulates sums over the elements that share a scale; ``worst`` is an element's error by its rounding error."""
 
     def __init__(self, blocks: tuple[int, ...], shape: tuple[int, ...]) -> None:
         self.blocks = blocks
@@ -271,7 +262,6 @@ class _ScaleGroups:
         self._sums = np.zeros((5, *shape))
 
     def look(self, first: int, one: tuple[Wide, Wide], other: tuple[Wide, Wide]) -> None:
-        """Adds rows from ``first`` on."""
         (x, x_error), (y, y_error) = one, other
         finite = np.isfinite(x) & np.isfinite(y)
         if not finite.all():

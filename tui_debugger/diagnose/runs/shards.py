@@ -482,7 +482,6 @@ class _Wholes:
         self._samples: dict[tuple[int, tuple[int, ...], PartsLayout, tuple[int, ...]], Array | None] = {}
 
     def of(self, option: _ShardOption) -> tuple[list[Array], list[Array]] | None:
-        """Returns the wholes of both sides; None where parts do not fit."""
         found = []
         for number, side in enumerate(self._sides):
             parts = [side.arrays[at] for at in option.orders[number]]

@@ -245,10 +245,8 @@ class Asked(NamedTuple):
 class StepTensors:
     """The tensors of one step of one rank in both runs.
 
-    Attributes:
-        noise: distances between the first run and its repeat.
-        ranks: how many ranks of one run hold what one rank of the other does.
-        distances: of all compared pairs of tensors.
+    ``ranks`` is how many ranks of one run hold what one rank of the other does; ``noise`` is by a repeat of the first
+    run.
     """
 
     def __init__(self, asked: Asked, before: StepTensors | None) -> None:
@@ -295,7 +293,6 @@ class StepTensors:
 
     @cached_property
     def containers(self) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-        """Modules with the calls inside them, for each run."""
         found = [containers(of, partial(self._is_call, side)) for side, of in enumerate(self.sides)]
         return found[0], found[1]
 
@@ -445,7 +442,6 @@ class StepTensors:
                     self.distances[key] = above_noise(self.distances[key], floor)
 
     def _of_parts(self, one: Located, other: Located) -> Distance:
-        """Compares a whole with its parts on several ranks."""
         places = self.files[0].parts(one), self.files[1].parts(other)
         if all(len(each) == 1 for each in places) and all(
             files.spec(at) is None for files, at in zip(self.files, (one, other), strict=True)
@@ -505,7 +501,7 @@ def measure(
 ) -> dict[PairKey, Distance]:
     """Compares pairs of files, with worker processes where there is much to read.
 
-    ``store`` remembers distances until one of the files changes, also those finished before an interruption.
+    ``store`` keeps distances until one of the files changes, also those finished before an interruption.
     """
     states = {key: _states(files[key]) for key in files}
     found = recall(store, files, states, tolerance)
@@ -546,7 +542,6 @@ def measure(
 def distances_of_files(
     pairs: Sequence[tuple[ReadSpec, ReadSpec]], tolerance: Tolerance | None = None
 ) -> list[Distance]:
-    """``distance_of_files`` of several pairs, for a worker process."""
     return [distance_of_files(pair, tolerance) for pair in pairs]
 
 

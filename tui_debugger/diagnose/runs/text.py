@@ -140,7 +140,6 @@ def verdict_text(report: RunsReport) -> str:
 
 
 def options_text(options: Options, repeat: str = "") -> str:
-    """Returns the options in a line; empty without any."""
     words = [f"names by s/{old.pattern}/{new}/" for old, new, _ in options.maps.substitutions]
     words += [f"node {one} is {other}" for one, other in options.maps.pairs.items()]
     words += [f"step {one} is {other}" for one, other in options.steps]
@@ -212,7 +211,6 @@ def values_text(distance: Distance) -> str:
 
 
 def headline_lines(report: RunsReport, kinds: Sequence[tuple[str, str]]) -> list[str]:
-    """Returns the first difference with distance, both values, and source lines."""
     finding = report.headline
     if finding is None:
         return []
@@ -247,7 +245,6 @@ def finding_cells(finding: DiffFinding) -> tuple[str, ...]:
 
 
 def one_sided_lines(report: RunsReport) -> Iterator[str]:
-    """Yields the one-sided nodes, and why they make no difference."""
     for side, name in ((0, "A"), (1, "B")):
         found: dict[str, list[int]] = {}
         covered: dict[str, str] = {}
@@ -308,7 +305,6 @@ def node_cells(step: StepReport, judged: JudgedNode, names: tuple[str, str]) -> 
 
 
 def markdown_lines(report: RunsReport, kinds: Sequence[tuple[str, str]], paths: tuple[str, str]) -> Iterator[str]:
-    """Yields a report in Markdown; ``paths`` are the runs as the user named them."""
     yield "# Two runs compared"
     yield ""
     for name, path in zip("AB", paths, strict=True):

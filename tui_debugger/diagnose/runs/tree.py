@@ -214,7 +214,6 @@ class StepTree:
 
     @cached_property
     def states(self) -> UInt8:
-        """The state of each entry."""
         found: UInt8 = self._below(self.state, np.maximum)
         return found
 
@@ -360,12 +359,7 @@ def _order(step: StepReport, tables: tuple[NodeTable, NodeTable]) -> Int64:
 
 @dataclass(frozen=True, eq=False)
 class TimesMap:
-    """Error over what is expected, for common nodes over the steps of a pair of ranks.
-
-    Attributes:
-        nodes: rows of the first run, in execution order.
-        times: of shape (node, step); NaN where nothing was compared.
-    """
+    """Error over what is expected, of shape (node, step), for common nodes; NaN where nothing was compared."""
 
     places: tuple[StepPlace, ...]
     nodes: tuple[int, ...]

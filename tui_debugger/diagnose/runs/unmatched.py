@@ -41,7 +41,6 @@ class UnmatchedNodes(UnrecordedTensors):
         self.finished: dict[tuple[int, int], str] = {}
 
     def one_sided(self, judged: Sequence[JudgedNode]) -> tuple[OneSided, ...]:
-        """Returns the dumped nodes of one run only, with their coverage."""
         passing = [(each.match.a, each.match.b) for each in judged if each.judgement is NodeJudgement.INHERITED]
         alike = {NodeJudgement.SAME, NodeJudgement.ROUNDING, NodeJudgement.INHERITED}
         agreed = [{(each.match.a, each.match.b)[side] for each in judged if each.judgement in alike} for side in (0, 1)]

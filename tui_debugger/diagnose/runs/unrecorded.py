@@ -31,11 +31,9 @@ _NOTHING_DIFFERS: Final = Distance(ComparedBy.VALUES)
 
 
 class UnrecordedTensors(StepTensors):
-    """The tensors of a step that neither run recorded.
+    """The tensors of a step that neither run recorded; all rows are those of the first run.
 
-    Attributes:
-        entries_of: the pairs of nodes, one for each time they ran, by row of the first run.
-        seen: rows of the first run whose outputs agreed at this step or before.
+    ``entries_of`` has a pair of nodes for each time they ran; outputs of ``seen`` agreed at this step or before.
     """
 
     def __init__(self, asked: Asked, before: UnrecordedTensors | None) -> None:
@@ -50,10 +48,7 @@ class UnrecordedTensors(StepTensors):
     # -- what is known of an input -----------------------------------------------------------------
 
     def known(self, feed: Feed, through: frozenset[int] = frozenset()) -> Distance | None:
-        """Returns the distance of an input, maybe that of the tensor that it is a view of; None where unknown.
-
-        ``through`` has the nodes on the way, because nodes that ran several times may form cycles.
-        """
+        """Returns the distance of an input, or of the tensor that it is a view of; ``through`` stops cycles."""
         found = self.distance(*feed.at)
         if (found is not None and found.compared) or not self._is_bare(feed.at):
             return found

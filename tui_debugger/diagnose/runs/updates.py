@@ -101,7 +101,6 @@ class ParameterCauses(ParameterPairs):
         return found[0], found[1]
 
     def _with_rank(self, text: str, distance: Distance, at: tuple[Located | None, Located | None]) -> str:
-        """Adds to a sentence which rank differs from its replicas."""
         return f"{text} ({self._joined_text(distance, at)})" if distance.unlike[1] >= 0 else text
 
     def explains_parameter(
@@ -135,7 +134,6 @@ class ParameterCauses(ParameterPairs):
         return False, f"{agrees}: another input, or another update of it", None
 
     def gradient_distance(self, row: int) -> float | None:
-        """Returns the distance of a parameter's gradients; None where not recorded in both runs."""
         gradient = self.flows[0].nodes.find(gradient_of(self.flows[0].nodes.names[row]))
         return self.dy_of.get(gradient) if gradient >= 0 else None
 
