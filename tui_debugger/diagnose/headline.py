@@ -151,7 +151,7 @@ def with_reason(found: Headline, run: DiagnosedRun, progress: ProgressFn = no_pr
     except CancelledError:
         raise
     except (TdbgError, OSError):
-        return found  # a headline goes without; Explain says what went wrong
+        return found  # a headline needs no reason; Explain tells what went wrong
     likely = (cause for section in guidance.sections for cause in section.causes if cause.standing is Standing.LIKELY)
     cause = next(likely, None)
     if cause is None:

@@ -72,7 +72,7 @@ def recognised_losses(
     run: DiagnosedRun, rank: int, step: int, progress: ProgressFn = no_progress
 ) -> tuple[ShownNote, ...]:
     """Returns the losses of a step, one for each root graph; of a live training, only those that it has sent."""
-    run.flow(rank, progress).table(step)  # first: it may bring nodes
+    run.flow(rank, progress).table(step)  # first, because it may bring nodes
     nodes = run.nodes(rank, progress)
     found: dict[int, ShownNote] = {}
     looked: dict[int, int] = {}

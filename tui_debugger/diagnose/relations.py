@@ -263,7 +263,7 @@ class _RelationsBuilder:
         """The parameter that an optimizer's node writes with the inputs of some slots."""
         written = self.flow.in_place(row)
         mine = next((slot for slot in slots if slot in written), None)
-        if mine is not None:  # a state or the weight: itself
+        if mine is not None:  # the node writes this state or weight in place
             return self.flow.holder(row, mine).row
         return self.flow.holder(row, min(written, default=0)).row
 

@@ -49,9 +49,9 @@ COLLAPSED: Final = 0.5
 _KIND: Final = 6
 """The fewest weights of a kind that tell what is usual for it."""
 UNLIKE: Final = 3.5
-"""A weight is unlike its kind from this robust z of log(|update| / |weight|) on, in both directions,"""
+"""A weight is unlike its kind from this robust z of log(|update| / |weight|) on, in both directions."""
 _TIMES: Final = 3.0
-"""and only where it moves so many times as far as the median of its kind, or so many times less."""
+"""It must also move so many times as far as the median of its kind, or so many times less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +363,7 @@ def _counting(progress: ProgressFn, before: int, total: int) -> ProgressFn:
 
 def _weights(flow: DataFlow, session: DiagnosedRun, steps: Sequence[int]) -> list[tuple[int, list[_WeightWriting]]]:
     """Each weight of a rank, by its row in the graph that updates it, with its writes in the order of time."""
-    tables = {step: flow.table(step) for step in steps}  # first: they may bring nodes
+    tables = {step: flow.table(step) for step in steps}  # first, because they may bring nodes
     nodes, scope = flow.nodes, session.in_scope(flow.rank)
     seen: set[int] = set()
     found = []

@@ -520,8 +520,8 @@ class _ReplicaComparison:
             self._notes.append(_LEFT_OUT[ReplicaKind.GRADIENT])
             compared = [each for each in compared if each not in early]
         for kind, left_out in _LEFT_OUT.items():
-            # Gradients differ before they are reduced, outputs before an operation that nobody waits for is done, and
-            # those who take part in one may be others: most must be equal, and say something, for the rest to be wrong.
+            # Gradients may be recorded before they are reduced, outputs before an asynchronous operation is done, and
+            # other ranks may take part: the rest is only wrong if most are equal, and not constant.
             of = [each for each in compared if each.kind is kind and not each.declared]
             differing = sum(len(each.parts) > 1 for each in of)
             if differing and sum(each.varied for each in of) - differing <= differing:

@@ -539,7 +539,7 @@ def power(input: Any, exponent: Any = None, *, other: Any = None) -> Expected:
     y = np.power(one, two)
     moved = np.nan_to_num(np.abs(two * np.log(np.maximum(np.abs(one), 1e-300))))
     size = np.where(np.isfinite(y), np.abs(y), 0.0)
-    rounded = size * moved if np.ndim(raised) == 0 or np.ndim(input) == 0 else 0.0  # a number of Python's
+    rounded = size * moved if np.ndim(raised) == 0 or np.ndim(input) == 0 else 0.0  # a Python number
     return Expected(y, size * (moved + _APPROXIMATED), narrow=rounded)
 
 

@@ -73,7 +73,7 @@ def _row_parts(
     rows, width, made = math.prod(shape[:-1]), first.shape[-1], shape[-1]
     flat, out = np.reshape(first, (rows, width)), np.reshape(found, (rows, made))
     step = max(PART // max(width, made), 1)
-    if operator.split == "last":  # the dimension is that of a row
+    if operator.split == "last":  # a row keeps only the last dimension
         args = (first, -1, *args[2:]) if len(args) > 1 else args
         named = {**named, "dim": -1} if "dim" in named else named
 

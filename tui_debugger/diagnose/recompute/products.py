@@ -315,7 +315,10 @@ def graph_linear_relu(x1: Array, x2: Array, bias: Array, transpose_a: Any = Fals
     def made(shape: tuple[int, ...]) -> Any:
         found = inner.function(shape)
         for each in found.choices if isinstance(found, Alternatives) else (found,):
-            each.value, each.either = np.maximum(each.value, 0), np.fmax(each.value, 0)  # some make a zero of NaN
+            each.value, each.either = (
+                np.maximum(each.value, 0),
+                np.fmax(each.value, 0),
+            )  # some kernels turn NaN into zero
         return found
 
     return ByShape(made)

@@ -453,7 +453,7 @@ def _graph_layer_norm(x: Array, gamma: Array, beta: Array, begin_norm_axis: int,
     variance = np.mean((data - centre) ** 2, axis=axes, keepdims=True)
     count = _count(data, axes)
     means = Expected(centre, root / math.sqrt(count), count)
-    # The last one is the variance on some devices and one through the deviation on others.
+    # The third output is the variance on some devices, and the inverse deviation on others.
     size = root * root + variance
     return Alternatives(
         (found, means, Expected(variance, size, count)),
@@ -624,7 +624,7 @@ def _chosen_by_rows(input: Array, target: Array, weight: Array | None, ignore_in
     each = np.ones(rows) if weight is None else doubles(weight)[safe]
     value = np.where(used, -logs * each, 0.0)
     off = np.where(used, np.nan_to_num(size, posinf=0.0) * np.abs(each), 0.0)
-    rounded = np.where(used, np.abs(value) + np.abs(each), 0.0)  # as ``_negative_log`` has it
+    rounded = np.where(used, np.abs(value) + np.abs(each), 0.0)  # as in ``_negative_log``
     return _reduced(Expected(value, off, narrow=rounded), reduction, np.where(used, each, 0.0))
 
 

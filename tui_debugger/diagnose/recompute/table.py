@@ -89,9 +89,10 @@ class Operator:
 
     Attributes:
         kind: its name in coverage, the same for every framework.
-        split: how a large output is cut into parts. ``elements``: anywhere; ``rows``: all but the last dimension of the
-            first argument; ``last``: the same, where the operator works along the last dimension; ``sums``: the same,
-            where the last dimension is reduced; ``batches``: all but the last two dimensions; empty: not at all.
+        split: where a large output is cut into parts. ``elements``: anywhere; ``rows``: along all but the last
+            dimension of the first argument; ``last``: the same, where the operator works along the last dimension;
+            ``sums``: the same, where the last dimension is reduced; ``batches``: along all but the last two dimensions;
+            empty: nowhere.
         graph: of MindSpore's graphs: attributes are arguments.
         module: of PyTorch or MindSpore: parameters are arguments by name.
         writes: slots of the inputs that are parameters and overwritten, in the order of the outputs.
