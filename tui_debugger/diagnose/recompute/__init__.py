@@ -1,1 +1,1 @@
-"""Recomputes operators in float64 from their own recorded inputs, and compares their recorded outputs with the results."""
+"""Recomputes operators in float64 from their own recorded inputs, and compares the recorded outputs with that."""

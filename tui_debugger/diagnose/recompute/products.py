@@ -318,7 +318,7 @@ def graph_linear_relu(x1: Array, x2: Array, bias: Array, transpose_a: Any = Fals
             each.value, each.either = (
                 np.maximum(each.value, 0),
                 np.fmax(each.value, 0),
-            )  # some kernels turn NaN into zero
+            )  # NaN may become 0
         return found
 
     return ByShape(made)
