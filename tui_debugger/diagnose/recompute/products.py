@@ -315,10 +315,7 @@ def graph_linear_relu(x1: Array, x2: Array, bias: Array, transpose_a: Any = Fals
     def made(shape: tuple[int, ...]) -> Any:
         found = inner.function(shape)
         for each in found.choices if isinstance(found, Alternatives) else (found,):
-            each.value, each.either = (
-                np.maximum(each.value, 0),
-                np.fmax(each.value, 0),
-            )  # NaN may become 0
+            each.value, each.either = np.maximum(each.value, 0), np.fmax(each.value, 0)  # NaN may become 0
         return found
 
     return ByShape(made)
