@@ -689,9 +689,7 @@ def r_text(value: float) -> str:
 def verdict_text(report: AuditReport) -> str:
     if report.findings:
         nodes = len(report.findings) + sum(len(finding.shown_by) for finding in report.findings)
-        counted = (
-            f", recorded of {nodes:,} nodes" if nodes > len(report.findings) else ""
-        )  # the table counts nodes, not outputs
+        counted = f", recorded of {nodes:,} nodes" if nodes > len(report.findings) else ""  # the table counts nodes
         return f"{plural(len(report.findings), 'output')} wrong{counted}"
     if not report.checked:
         return "cannot judge: no operator could be checked"

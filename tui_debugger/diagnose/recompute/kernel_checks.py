@@ -145,9 +145,7 @@ def _sum_of_two(given: _RecordedCall, sign: int = 1) -> tuple[KernelCheck, ...]:
         one, other = other, one
     if not sign:
         return ()
-    scalar = (
-        not isinstance(other, np.ndarray) or not other.ndim
-    )  # a scalar may be rounded to the type of the tensor first
+    scalar = not isinstance(other, np.ndarray) or not other.ndim  # scalars may be rounded first
     limits = given.limits()
     limits = limits._replace(size=limits.narrow if scalar else 0.0)
     return given.elementwise(Elementwise.ADD if sign > 0 else Elementwise.SUBTRACT, (one, other), limits)
