@@ -220,7 +220,8 @@ def _fill_scopes(numbers: Floats, marks: Codes, row: Rows, size: Rows, *, smalle
     if not len(scopes):
         return
     bounds = np.stack([scopes, scopes + size[scopes]], axis=1).ravel()
-    worth = np.array([0, 3, 2, *([1] * LEVELS)], np.uint8)  # bad hides unread, that hides numbers
+    # A scope shows NaN and Inf before unread cells, and unread cells before numbers.
+    worth = np.array([0, 3, 2, *([1] * LEVELS)], np.uint8)
     ranked = np.maximum.reduceat(np.append(worth[marks], np.uint8(0)), bounds)[::2]
     values = np.append(np.where(np.isfinite(numbers), numbers, np.nan), np.nan)
     high, low = np.fmax.reduceat(values, bounds)[::2], np.fmin.reduceat(values, bounds)[::2]
