@@ -1,7 +1,7 @@
-"""Reads the log that Hugging Face's Trainer saves beside its checkpoints: ``log_history`` in ``trainer_state.json``.
+"""Reads the log of Hugging Face's Trainer beside its checkpoints: ``log_history`` in ``trainer_state.json``.
 
-Its numbers are judged as those of a pickle are (see ``saved_objects``): the numbers of one name are one tensor, if they
-are not all finite. Everything else in the file is settings.
+Numbers are judged as in a pickle (see ``saved_objects``): the numbers of one name are one tensor unless all are finite.
+The rest of the file is settings.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class TrainingLog:
     """The log of a training.
 
     Attributes:
-        entries: what was logged, one for each time.
+        entries: one for each logged step.
         tensors: numbers of one name that are not all finite, with their places.
         members: the same by the text of their places.
-        apart: places of numbers that are not finite and no findings, and how many of them are there.
-        numbers: finite numbers beside the log, such as the last step, and how many entries the log has.
+        apart: places of non-finite numbers that are no findings, with their count.
+        numbers: finite numbers beside the log, such as the last step, and the number of entries.
     """
 
     entries: Sequence[Any]
@@ -45,7 +45,7 @@ class TrainingLog:
 
 
 def read_log(path: str) -> TrainingLog:
-    """Returns the log in a file; it is empty where the file has none.
+    """Returns the log of a file, perhaps empty.
 
     Raises:
         UnreadableTensorError: the file is missing, damaged or too long.
@@ -55,11 +55,7 @@ def read_log(path: str) -> TrainingLog:
 
 
 def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> PickledValues:
-    """Returns the reader of the numbers of one name: see ``npy.FORMATS``.
-
-    Raises:
-        UnreadableTensorError: the file is damaged, or does not hold them.
-    """
+    """Returns the reader of the numbers of one name: a ``npy.OpenValue``."""
     where = f"{spec.path}:{spec.member}"
     ref = _known(descriptor, status, spec.path).members.get(spec.member)
     if ref is None or ref.values is None:
