@@ -346,7 +346,7 @@ class _ReadBatch:
     # -- small tensors -----------------------------------------------------------------------------
 
     def _read_window(self, start: int) -> int:
-        """Reads the small files from row ``start`` on into the buffers of the window before the last; returns the end."""
+        """Reads the small files from row ``start`` on into the buffers of the window before the last; returns end."""
         end = min(start + AHEAD, len(self._paths))
         window = slice(start, end)
         needed = self._again[window] | (self._requests.need[window] != ONLY_COMPARED)
