@@ -71,14 +71,8 @@ Window = tuple[int, int]
 class ArchiveMember(NamedTuple):
     """One file of an archive.
 
-    Attributes:
-        name: path in the archive.
-        header: offset of its local header in the archive.
-        packed: bytes in the archive.
-        size: bytes when unpacked.
-        checksum: CRC-32 of the unpacked bytes.
-        deflated: any method but "stored".
-        problem: why the member is not read; empty when it may be read.
+    ``header`` is the offset of its local header; ``packed`` and ``size`` are its bytes in the archive and unpacked;
+    ``checksum`` is the CRC-32 of the unpacked bytes. ``problem`` says why the member is not read.
     """
 
     name: str
@@ -92,14 +86,10 @@ class ArchiveMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """The directory of an archive.
+    """The directory of an archive: a ``window`` of the file ``path``, whose ``state`` is known.
 
-    Attributes:
-        path: the file.
-        state: the state of the file.
-        window: the part of the file that is the archive.
-        members: members by name, in archive order. A name that occurs twice has one entry, with a problem.
-        content: all bytes of a small archive, so that it is read once; else empty.
+    ``members`` are in archive order; a name that occurs twice has one entry, with a problem. ``content`` has all bytes
+    of a small archive, so that it is read once.
     """
 
     path: str
@@ -121,7 +111,7 @@ def state_of(status: os.stat_result) -> State:
 
 @contextmanager
 def opened(path: str) -> Iterator[tuple[int, os.stat_result]]:
-    """Opens a file as (descriptor, status) and closes it; UnreadableTensorError: it is missing, or no regular file."""
+    """Opens a file as (descriptor, status) and closes it; raises UnreadableTensorError if missing or not regular."""
     try:
         descriptor, status = open_regular(path)
     except (OSError, ValueError) as error:
@@ -133,7 +123,7 @@ def opened(path: str) -> Iterator[tuple[int, os.stat_result]]:
 
 
 def open_archive(descriptor: int, status: os.stat_result, path: str, window: Window | None = None) -> Archive:
-    """Returns the directory of an archive in an open file (``window`` None: the whole file); the last ones are cached.
+    """Returns the directory of an archive in an open file, cached; ``window`` None is the whole file.
 
     Raises:
         UnreadableTensorError: the bytes are no archive, or damaged.
@@ -148,14 +138,9 @@ class FileBytes:
     __slots__ = ("_descriptor", "_held", "_stream", "_where", "size", "start")
 
     def __init__(self, descriptor: int, start: int, size: int, where: str, held: bytes = b"") -> None:
-        """Takes a stretch that lies inside the file; the caller keeps the file open.
+        """Takes a stretch inside a file, which the caller keeps open.
 
-        Args:
-            descriptor: the file; -1 when ``held`` is given.
-            start: first byte.
-            size: number of bytes.
-            where: the name in errors.
-            held: all bytes, when they were read already.
+        ``where`` is the name in errors; ``held`` has all bytes, if they were read already.
         """
         self._descriptor, self._where, self._held = descriptor, where, held
         self._stream: io.RawIOBase | None = None
@@ -167,7 +152,7 @@ class FileBytes:
         return -1 if self._held else max(self._descriptor, -1)
 
     def read(self, first: int, count: int) -> bytes:
-        """Returns up to ``count`` bytes, fewer at the end of the stretch; UnreadableTensorError: the device fails."""
+        """Returns up to ``count`` bytes, fewer at the end; raises UnreadableTensorError when the device fails."""
         if first >= self.size:
             return b""
         if self._held:
@@ -178,7 +163,7 @@ class FileBytes:
             raise unreadable(self._where, f"cannot be read: {reason_of(error, within=True)}") from error
 
     def read_into(self, first: int, target: UInt8) -> None:
-        """Fills an array; UnreadableTensorError: the file became shorter meanwhile, or the device fails."""
+        """Fills an array; raises UnreadableTensorError when the file became shorter, or the device fails."""
         try:
             done = 0
             if len(target) <= _FEW or self._held:
@@ -211,17 +196,7 @@ class MemberFile:
     """
 
     def __init__(self, descriptor: int, archive: Archive, name: str, where: str = "") -> None:
-        """Finds a member; the caller keeps the archive's file open.
-
-        Args:
-            descriptor: the archive's file.
-            archive: its directory.
-            name: the member.
-            where: the name in errors; empty: path and name.
-
-        Raises:
-            UnreadableTensorError: the member is damaged, or not in the archive.
-        """
+        """Finds a member of an archive, whose file the caller keeps open; ``where`` is the name in errors."""
         self._where = where or f"{archive.path}:{name}"
         member = archive.members.get(name)
         if member is None:
@@ -269,7 +244,7 @@ class MemberFile:
         """Compares a stored member with its checksum, once for every state of the archive.
 
         A deflated member is compared when its last byte is unpacked. With ``may_lack`` a checksum of 0 means none:
-        PyTorch can be told to write none. Raises UnreadableTensorError when the checksum differs.
+        PyTorch can omit it. Raises UnreadableTensorError when the checksum differs.
         """
         if self.deflated or (may_lack and not self._member.checksum):
             return
@@ -288,9 +263,9 @@ class MemberFile:
             raise self._differs()
 
     def check_zeros(self, first: int, found: UInt8) -> None:
-        """Compares a stored member with its checksum (0: none) if a page of zeros was read: the page may be lost.
+        """Compares a stored member with its checksum (0: none) if the bytes from ``first`` on have a page of zeros.
 
-        ``found`` are the bytes read from ``first`` on. Raises UnreadableTensorError when the checksum differs.
+        The page may be lost. Raises UnreadableTensorError when the checksum differs.
         """
         if self.deflated or not self._member.checksum or not len(found):
             return
@@ -572,7 +547,7 @@ def _without_overlaps(members: list[ArchiveMember], size: int) -> list[ArchiveMe
 
 
 def temporary_array(count: int, dtype: DType, in_memory: int) -> Array:
-    """Returns an empty array: in memory up to ``in_memory`` bytes, else in a temporary file; OSError: disk full."""
+    """Returns an empty array: in memory up to ``in_memory`` bytes, else in a temporary file (OSError: disk full)."""
     size = count * dtype.itemsize
     if size <= in_memory:
         return np.empty(count, dtype)

@@ -106,15 +106,9 @@ DEVICE_FORMATS: Final = frozenset(_FORMATS) - _PLAIN
 class DumpedTensor:
     """One tensor of a file, as the header describes it.
 
-    Attributes:
-        side, slot: which input or output.
-        data_type: name of the element type; empty when its number is unknown.
-        format: name of the device layout; empty when its number is unknown.
-        shape: as the device holds it.
-        original_shape: as the program knows it; None when the header does not say.
-        groups: number of groups of a grouped convolution's weights, 1 for any other tensor.
-        start, size: place of the bytes in the file.
-        codes: the numbers of type and format.
+    ``shape`` is the device's, ``original_shape`` the program's (None: not stated). ``data_type`` and ``format`` are
+    names, empty for unknown numbers, which are in ``codes``. ``groups`` is not 1 only for a grouped convolution's
+    weights. ``start`` and ``size`` are the place of the bytes in the file.
     """
 
     side: Side
@@ -141,12 +135,9 @@ class DumpedTensor:
 
 @dataclass(frozen=True)
 class DumpHeader:
-    """The header of one file.
+    """The header of one file; ``tensors`` has inputs, then outputs.
 
-    Attributes:
-        tensors: inputs, then outputs.
-        op_name: the operator's name on the device.
-        size: bytes that the file must have, with the device's buffers and workspace behind the tensors.
+    ``size`` counts the bytes that the file must have, with the device's buffers and workspace behind the tensors.
     """
 
     tensors: tuple[DumpedTensor, ...]
@@ -165,9 +156,7 @@ def member_name(side: Side | int, slot: int) -> str:
 def read_header(path: str | bytes) -> DumpHeader:
     """Returns the header of a file.
 
-    Raises:
-        OSError: the file cannot be read.
-        BadHeaderError: the header is damaged, or the file is of another format.
+    Raises OSError when the file cannot be read, BadHeaderError for a damaged header or another format.
     """
     descriptor, status = open_regular(path)
     try:
@@ -331,11 +320,9 @@ class StoredTensor:
     """The place and the format of one tensor's values, checked against the number of bytes.
 
     Attributes:
-        layout: the values as they are read: in the program's shape, or the device's if its order cannot be undone.
+        layout: in the program's shape, or in the device's if its order cannot be undone.
         order: places of the elements; None for C order.
-        stored: element type in the file, for numpy.
-        bits: bits of an element when several share a byte, else 0.
-        signed: the highest of these bits is a sign.
+        bits: bits of an element when several share a byte, else 0; ``signed``: the highest is a sign.
         count: elements in the file, padding included.
         decoded: conversion of elements for which numpy has no type, else None.
     """
@@ -354,7 +341,7 @@ class StoredTensor:
 
 
 def stored_tensor(tensor: DumpedTensor) -> StoredTensor:
-    """Returns how a tensor is to be read; BadHeaderError: its header is contradictory, or its type is not readable."""
+    """Returns how a tensor is to be read; raises BadHeaderError for a contradictory header or an unreadable type."""
     name = tensor.data_type
     if not name:
         raise BadHeaderError(f"has the unknown element type number {tensor.codes[0]}")
@@ -449,11 +436,6 @@ class AscendReader:
         """Guards the values that were read ahead."""
 
     def read_into(self, start: int, target: Array) -> None:
-        """Fills an array with the elements from ``start`` on, in C order.
-
-        Raises:
-            UnreadableTensorError: the file became shorter meanwhile, or the device fails.
-        """
         into, order = target.view(self._unit), self._stored.order
         if order is not None:
             with self._lock:
@@ -642,11 +624,7 @@ _MEMBER: Final = re.compile(r"(input|output)\.\d{1,5}")
 def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> ValueReader:
     """Opens one tensor of a file: a ``npy.OpenValue``.
 
-    ``spec.member`` is ``input.0`` or ``output.1``; for a ``.npy`` file in a device's layout it is the name of the
-    layout.
-
-    Raises:
-        UnreadableTensorError: anything wrong with the file, or with this tensor.
+    ``spec.member`` is ``input.0`` or ``output.1``; for a ``.npy`` file in a device's layout, the name of the layout.
     """
     if not _MEMBER.fullmatch(spec.member):
         return _open_npy(descriptor, status, spec)
@@ -682,11 +660,9 @@ def _holds_more(descriptor: int, start: int) -> bool:
 
 
 def first_output(path: str | bytes, most: int) -> tuple[int, bytes]:
-    """Returns the stated size of a file's first output, and up to ``most`` of its bytes, of any type.
+    """Returns the size of a file's first output, and up to ``most`` of its bytes.
 
-    Raises:
-        OSError: the file cannot be read.
-        BadHeaderError: the file is of another format, or has no output.
+    Raises OSError when the file cannot be read, BadHeaderError for another format or a file without outputs.
     """
     descriptor, status = open_regular(path)
     try:

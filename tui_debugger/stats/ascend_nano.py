@@ -94,7 +94,7 @@ class _Bytes:
 
 
 def nano_tensors(header: bytes) -> tuple[list[HeaderTensor], list[HeaderTensor]]:
-    """Returns inputs and outputs; BadHeaderError: the header is invalid."""
+    """Returns inputs and outputs; raises BadHeaderError for an invalid header."""
     content = _Bytes(header)
     _, version = content.numbers("II")
     if version:
@@ -138,7 +138,7 @@ def _shape(content: bytes) -> Shape:
 
 
 def plausible(shape: Shape) -> Shape:
-    """Returns the shape; BadHeaderError: no tensor can have it."""
+    """Returns the shape, or raises BadHeaderError when no tensor can have it."""
     if len(shape) > MAX_RANK:
         raise BadHeaderError(f"has a shape of more than {MAX_RANK} dimensions")
     if math.prod(n for n in shape if n) >= 1 << 60:

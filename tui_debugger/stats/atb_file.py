@@ -75,11 +75,7 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Store
 
 
 def named_instead(path: str) -> tuple[str, ...]:
-    """Returns the name of the file that has the values; empty for a file with values, and for an unreadable one.
-
-    Raises:
-        UnreadableTensorError: the file is missing, or no regular file.
-    """
+    """Returns the name of the file with the values; empty for a file with values, and for a damaged one."""
     with opened(path) as (descriptor, status):
         content = FileBytes(descriptor, 0, status.st_size, path)
         head = content.read(0, _LONGEST)

@@ -1,12 +1,9 @@
 """Statistics of one tensor: its blocks, their sums in float64, and the statistics from these sums.
 
-The kernel (``elements.moments``) measures contiguous elements of known types in one pass. Other elements (foreign byte
-order, not contiguous, complex by magnitude) are cast to float64 block by block. Without the kernel, numpy measures such
-blocks. Counts and extremes are equal either way; sums agree within their error bound.
-
-Adding n numbers in float64 in any order has an error of at most n·2⁻⁵³ times the sum of magnitudes: 7e-12 for a block.
-In float32, 15 additions may be off by a millionth, so nothing is added there. Results of blocks, files, processes and
-hosts can be merged.
+The kernel (``elements.moments``) measures contiguous elements of known types in one pass; other elements are cast to
+float64 block by block. Without the kernel, numpy measures such blocks. Counts and extremes are equal either way. Adding
+n numbers in float64 in any order has an error of at most n·2⁻⁵³ times the sum of magnitudes: 7e-12 for a block. In
+float32, 15 additions may be off by a millionth, so nothing is added there. Results can be merged.
 """
 
 from __future__ import annotations

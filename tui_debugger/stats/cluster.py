@@ -40,11 +40,7 @@ _NOISE: Final = ("distributed", "tornado", "tornado.application")
 
 
 def executor_of(text: str) -> Executor:
-    """Connects to the cluster named ``dask:tcp://HOST:PORT``.
-
-    Raises:
-        TdbgError: the text is no such name, the package is missing, or no scheduler answers.
-    """
+    """Connects to the cluster named ``dask:tcp://HOST:PORT``, or raises TdbgError."""
     match = re.fullmatch(r"dask:((?:tcp|tls|ucx)://\S+:\d{1,5})", text)
     if match is None:
         raise TdbgError(

@@ -1,10 +1,8 @@
 """Compares two tensors in one pass over both, block by block and in float64.
 
-Errors cover the elements that are finite on both sides; NaN and Inf are counted separately, because one NaN would make
-every sum NaN. ``there`` is the reference: relative errors are fractions of its elements.
-
-The kernel (``kernel.pairs``) measures the types that it knows; numpy measures complex elements, and all types where
-there is no kernel. Counts, extremes and lists are equal either way; sums may differ by the order of additions.
+Errors cover pairs of finite elements; NaN and Inf are counted separately. ``there`` is the reference: relative errors
+are fractions of its elements. The kernel (``kernel.pairs``) measures the types that it knows, numpy all others. Counts,
+extremes and lists are equal either way; sums may differ by the order of additions.
 """
 
 from __future__ import annotations
@@ -47,12 +45,8 @@ from tui_debugger.stats.spans import Checkpoint, Span, span_results
 class OddCounts:
     """The number of elements of each non-finite kind; every such pair is of one kind.
 
-    Attributes:
-        both_nan: NaN on both sides, which counts as equal.
-        nan_here, nan_there: NaN on one side only, with anything on the other.
-        same_inf: the same infinity on both sides, which counts as equal.
-        opposite_inf: infinities of different sign.
-        inf_here, inf_there: infinite on one side only, with a finite element on the other.
+    ``both_nan`` and ``same_inf`` count as equal. ``nan_here`` and ``nan_there`` have NaN on that side only,
+    ``inf_here`` and ``inf_there`` face a finite element. ``opposite_inf``: infinities of different sign.
     """
 
     both_nan: int = 0
@@ -128,13 +122,7 @@ class OddElements:
 
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
-    """The questions about two tensors.
-
-    Attributes:
-        tolerance: differences that count as equal; a tolerance in percent needs a second pass.
-        top: how many of the largest differences are kept.
-        unit: the type for units in the last place (ULPs); None for none.
-    """
+    """Tolerance, number of largest differences to keep, and the type for ULPs (None: none)."""
 
     tolerance: Boundary
     top: int
@@ -272,12 +260,8 @@ TOP: Final = 100
 class DifferingElement:
     """An element that differs.
 
-    Attributes:
-        index: its index.
-        here, there: the elements, of their own types.
-        difference: here − there; NaN or infinite when either is.
-        relative: |difference| / |there|; infinite where ``there`` is 0; None where either is not finite.
-        ulp: distance in units in the last place; None where it has no meaning.
+    ``difference`` is here − there (NaN or Inf when either is). ``relative`` is |difference| / |there|: infinite where
+    ``there`` is 0, None where either is not finite. ``ulp`` is None where ULPs have no meaning.
     """
 
     index: Index
@@ -290,14 +274,7 @@ class DifferingElement:
 
 @dataclass(frozen=True, slots=True)
 class Ulps:
-    """Distances in units in the last place.
-
-    Attributes:
-        type: name of the type of these units.
-        measured: pairs of finite elements within the range of that type.
-        greatest: the greatest distance; 0 for none.
-        within_one: pairs that are at most 1 apart.
-    """
+    """Distances in units in the last place of ``type``, over ``measured`` pairs of finite elements in its range."""
 
     type: str
     measured: int
@@ -307,28 +284,21 @@ class Ulps:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """The differences of two tensors.
-
-    A measure is None where no pair is finite, or its divisor is 0 or beyond the range of float64.
+    """The differences of two tensors. A measure is None without finite pairs, or if its divisor is 0 or overflows.
 
     Attributes:
-        shape: the common shape after pairing.
         odd: numbers of non-finite pairs, by kind.
         finite: pairs of finite elements, over which errors are measured.
         equal: pairs of equal numbers, including equal infinities, without NaN.
         sign_flips: pairs of finite numbers of opposite sign; 0 and complex numbers have no sign.
         from_zero: finite pairs that differ from a reference of 0: their relative error is infinite.
-        max_abs, mean_abs: absolute error.
         max_rel: greatest relative error over references other than 0.
         norm: Euclidean norm of the difference; ``relative_norm`` divides it by the reference's norm.
-        cosine: cosine of the angle between both as vectors.
         ulps: None where units in the last place have no meaning: ``no_ulps`` says why.
         here, there, difference: statistics, of complex elements by magnitude.
-        by_abs, by_rel, by_ulp: the largest differences. One-sided NaN, then Inf, come first, and take at most half of
-            the
-            list where there are numbers to fill it.
-        tolerance, boundary: the limits for ``outside``.
-        outside: elements outside of the tolerance. NaN equals NaN, an infinity equals the same infinity.
+            by_abs, by_rel, by_ulp: the largest differences. One-sided NaN, then Inf, come first, in at most half of the
+                list if numbers fill the rest.
+        outside: elements beyond ``tolerance`` and ``boundary``. NaN equals NaN, an infinity equals the same infinity.
     """
 
     shape: tuple[int, ...]
@@ -380,12 +350,8 @@ def compare(
 ) -> Differences:
     """Compares two arrays; needs a few blocks of memory at any size.
 
-    Args:
-        pairs: the arrays.
-        tolerance: limits for ``outside``; a tolerance in percent takes a second pass.
-        top: how many of the largest differences are listed.
-        types: the real element types where an array has another one: bfloat16 kept in float32.
-        progress: counts elements; may raise to stop.
+    A ``tolerance`` in percent takes a second pass. ``types`` are real element types that differ from the arrays'
+    (bfloat16 kept in float32). ``progress`` may raise to stop.
     """
     unit = unit_of(pairs, types)
     task = CompareTask(CompareOptions(tolerance, top, unit))

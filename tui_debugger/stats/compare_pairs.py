@@ -1,11 +1,9 @@
 """Pairs two arrays element by element: fit of shapes, differences, ULPs, and tolerances.
 
-Differences are float64. Integers of any size and sign are subtracted exactly and rounded once, without overflow. Equal
-infinities have the difference 0.
-
-A distance in units in the last place (ULPs) is how many numbers of a type lie between two: the bits of a float, read as
-sign and magnitude, are its number among all floats of its type. That holds for every IEEE type, bfloat16 and fp8. Both
-zeros have the number 0.
+Differences are float64; integers are subtracted exactly and rounded once; equal infinities have the difference 0. A
+distance in units in the last place (ULPs) is how many numbers of a type lie between two: the bits of a float, read as
+sign and magnitude, are its number among all floats of its type, and both zeros are 0. That holds for every IEEE type,
+bfloat16 and fp8.
 """
 
 from __future__ import annotations
@@ -66,11 +64,7 @@ class Pairs:
     """
 
     def __init__(self, here: Array, there: Array, workers: MeasureWorkers | None = None) -> None:
-        """Pairs arrays that fit; ``workers`` help when there is much to do.
-
-        Raises:
-            TdbgError: the shapes do not fit, the elements are no numbers, or a big array would have to be copied.
-        """
+        """Pairs arrays, or raises TdbgError: no fit, no numbers, or a big array would have to be copied."""
         for array in (here, there):
             if not is_numeric(array.dtype):
                 raise TdbgError(

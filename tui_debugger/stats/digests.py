@@ -12,7 +12,7 @@ _PIECE: Final = 1 << 22
 
 
 def digest_of(values: Array, *about: object) -> tuple[bytes, bool]:
-    """Returns a digest of the elements and of ``about``, and whether all elements have the same bytes; or OSError."""
+    """Returns a digest of the elements and of ``about``, and whether all elements have the same bytes."""
     digest = blake2b(repr(about).encode(), digest_size=16)
     flat = values.reshape(-1)
     first, constant = flat[:1].tobytes(), len(flat) > 0

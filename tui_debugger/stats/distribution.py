@@ -90,7 +90,7 @@ DOUBLES: Final = KeyKind(64, np.dtype(np.float64), np.dtype(np.uint64))
 
 
 def kind_of(dtype: DType) -> KeyKind:
-    """Returns 32 bits where float32 holds every value of the type, else 64; TypeError: the type is not numeric."""
+    """Returns 32 bits where float32 holds every value of the type, else 64; raises TypeError if it has no order."""
     if not is_numeric(dtype):
         msg = f"element type {dtype} has no order"
         raise TypeError(msg)
@@ -136,17 +136,13 @@ _MANY: Final = 4 * BLOCK
 
 @dataclass(frozen=True, eq=False)
 class ClassCounts:
-    """The number of elements in each class.
+    """The number of elements in each class, NaN and Inf included.
 
     Attributes:
-        kind: the keys.
-        counts: elements by class, NaN and Inf included.
         below: elements below each class, 65537 entries.
         finite: number of finite elements.
         first: number of elements before the first finite one: −Inf and negative NaN.
-        zeros: elements that are 0.
-        keys: all distinct keys, ascending; None where there may be many.
-        held: the number of elements of each of ``keys``.
+        keys: all distinct keys, ascending, with ``held`` elements each; None where there may be many.
         known: the elements that were gathered last, to be used again.
     """
 
@@ -166,12 +162,7 @@ class ClassCounts:
 
 
 def count_classes(array: Array | SharedArrays, progress: ProgressFn = no_progress) -> ClassCounts:
-    """Counts every element by its class, in one pass.
-
-    Raises:
-        TypeError: the element type is not numeric.
-        CancelledError: from ``progress``.
-    """
+    """Counts every element by its class, in one pass; raises TypeError for elements that are no numbers."""
     shared = shared_arrays(array)
     dtype = shared.arrays[0].dtype
     kind = kind_of(dtype)
@@ -361,8 +352,7 @@ def count_below(
 ) -> list[int]:
     """Counts elements with keys below each of ``bounds``; reads the array only when a bound lies inside a class.
 
-    ``classes`` come from ``count_classes`` of the same array. ``gathered`` may hold the elements of all classes that
-    bounds divide (and of others). ``progress`` may raise CancelledError.
+    ``gathered`` may hold the elements of all classes that bounds divide (and of others).
     """
     if classes.keys is not None and classes.held is not None:
         sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(classes.held)])
@@ -567,12 +557,9 @@ class Histogram:
 def histogram(array: npt.NDArray[Any], low: float, high: float, bins: int = BINS) -> Histogram:
     """Counts the elements from ``low`` to ``high`` in bins of one width, block by block.
 
-    Elements are cast to float64, complex elements to their magnitude, as for statistics. NaN, and values outside the
-    bounds, are not counted. The range may be wider than the greatest double. A memory map is never loaded as a whole.
-
-    Raises:
-        TypeError: the element type is not numeric.
-        ValueError: bounds that are not finite or not ascending, or no bins.
+    Elements are cast to float64, complex elements to their magnitude. NaN, and values outside the bounds, are not
+    counted. The range may be wider than the greatest double. Raises TypeError (no numbers) and ValueError (bad bounds,
+    no bins).
     """
     if not is_numeric(array.dtype):
         msg = f"no histogram for element type {array.dtype}"

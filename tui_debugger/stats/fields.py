@@ -1,16 +1,13 @@
 """The table of statistics: how each is computed, merged, stored, sent and shown.
 
-All code that goes through the statistics one by one follows ``FIELDS``: rows of records and the cache, results of
-remote workers, messages of the live protocol, measurement on a device, JSON, CSV, ``--sort``, ``--metric`` and the
-tables on screen. The conditions of watchpoints have their own table (``watch.condition_table``); the columns of
-MindSpore's ``statistic.csv`` are fixed by MindSpore.
+All code that goes through the statistics one by one follows ``FIELDS``: records and cache, remote workers, the live
+protocol, measurement on a device, JSON, CSV, ``--sort``, ``--metric`` and tables on screen; not watch conditions
+(``watch.condition_table``) and MindSpore's ``statistic.csv``.
 
 To add a statistic: an attribute of ``model.TensorStats`` that is None by default, before ``at_least``; a row at the end
 of ``FIELDS`` with its ``Recipe``; its name in the lists at the end of this file that should show it; its column in
-``docs/json.md``. It then works everywhere, slowly; code that computes it together with the others (``Recipe.fast``) can
-follow.
-
-This file must not import numpy: the command line reads it at start-up.
+``docs/json.md``. Code that computes it fast, together with the others (``Recipe.fast``), can follow. This file must not
+import numpy: the command line reads it at start-up.
 """
 
 from __future__ import annotations
@@ -45,15 +42,11 @@ class Recipe:
 
     Attributes:
         identity: the sums of no elements, neutral in ``merge``.
-        part: the sums of one block, a 1-D float64 array of at least one element (for complex elements: magnitudes). It
-            uses
-            only operations that numpy's arrays and torch's tensors share.
-        merge: the sums of two parts together.
-        result: the statistic, from the sums of all parts.
+            part: the sums of one block, a non-empty 1-D float64 array (complex elements: magnitudes), by operations
+                that numpy's arrays and torch's tensors share.
         every: ``part`` gets NaN and Inf, too; else only finite elements.
-        fast: ``kernel/moments.c``, ``blocks.plain_moments`` and ``torch.exact`` compute it together with others in one
-            pass; tests compare them with ``part`` and ``merge``. Without such code it costs a call for every block and
-            tensor, and on a device the training waits for it.
+            fast: ``kernel/moments.c``, ``blocks.plain_moments`` and ``torch.exact`` compute it together with others in
+                one pass; tests compare them with ``part``. Otherwise it costs a call for every block and tensor.
         version: raise it when results change: cached results of an earlier version are measured again.
     """
 
@@ -70,12 +63,8 @@ class Recipe:
 class StatisticsPlace:
     """The place of a statistic in a ``Statistics`` message of the live protocol.
 
-    Attributes:
-        number: field number: below ``OURS`` it is MindSpore's and every client sends it; from ``OURS`` on only our own
-            client does, since some version. A number is never used again for anything else.
-        name: field name.
-        rounded: MindSpore's float32 field for the same statistic; empty when there is none.
-        nothing: value of that field without finite elements.
+    Fields with a ``number`` below ``OURS`` are MindSpore's; only our client sends the others. Numbers are never reused.
+    ``rounded`` is MindSpore's float32 field for the same statistic, and ``nothing`` its value without finite elements.
     """
 
     number: int
@@ -99,14 +88,11 @@ class StatisticField:
 
     Attributes:
         name: name in the program, and attribute of ``TensorStats`` if it is stored.
-        form: kind of number.
         help: a few words for users.
         column: name in JSON, CSV and ``--sort``; empty where only derived statistics are shown.
-        title: heading of its column in printed tables.
-        label: name on screen, if it is not ``title``.
-        made: how it is computed from values; None: it is derived from others and not stored.
+        title: heading in printed tables; ``label``: name on screen, if different.
+        made: how it is computed from values; None: ``of`` derives it from others.
         sent: how it is sent; None: it is not.
-        of: how it is derived from others.
         unknown: value in ``TensorStats`` when not known: an older client, a dump of statistics.
         alarm: a number above 0 is a finding in itself.
     """

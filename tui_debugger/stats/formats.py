@@ -49,13 +49,9 @@ class Holds(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LookedAt:
-    """The answer for one file.
+    """The answer for one file: ``format`` names a row of ``TABLE``, perhaps with a compression or archive.
 
-    Attributes:
-        holds: whether it holds tensors.
-        format: name of a row of ``TABLE``, perhaps with a compression or archive; empty unless it holds tensors.
-        reader: key of ``npy.FORMATS``; empty when such files are not read.
-        why: the reason of a doubt, and of ``TEXT``.
+    ``reader`` is a key of ``npy.FORMATS``, empty when such files are not read. ``why`` explains a doubt.
     """
 
     holds: Holds
@@ -83,15 +79,10 @@ A ``*`` in the path stands for the name of the other file without its suffix.
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The known parts of a file.
+    """The known parts of a file: at most ``LOOKED_AT`` bytes of each end.
 
-    Attributes:
-        head: the first ``LOOKED_AT`` bytes, or all.
-        tail: the last bytes, likewise.
-        size: number of all bytes; too large a number for a compressed file that was not unpacked to its end.
-        name: name without directories, in lower case.
-        depth: number of files that contain it.
-        beside: returns the first bytes of a file beside it.
+    ``size`` is too large for a compressed file that was not unpacked to its end. ``name`` is in lower case, without
+    directories. ``depth`` is the number of files around it.
     """
 
     head: bytes
@@ -111,7 +102,6 @@ class FileFormat:
     """A row of the table. Names and suffixes are in lower case.
 
     Attributes:
-        name: as people know it.
         reader: key of ``npy.FORMATS``; empty when the format is not read yet.
         suffixes: suffixes of this format alone: a file with one and other content is damaged.
         marks: magic bytes, each with its offset.

@@ -79,11 +79,7 @@ def _of_cell(cells: range, number: int) -> range:
 class Picture:
     """The contents of the cells of a window; all arrays have the shape of the window.
 
-    Attributes:
-        window: the part of the table.
-        low: smallest finite element of each cell (complex: magnitude); +Inf where there is none.
-        high: greatest finite element; -Inf where there is none.
-        nan, pos_inf, neg_inf: their number in each cell.
+    ``low`` and ``high`` are the extremes of finite elements (complex: magnitudes); +Inf and -Inf without any.
     """
 
     window: HeatWindow

@@ -67,14 +67,7 @@ SMALL_MEMBER: Final = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class SharedHeader:
-    """The facts shared by all small files with one header.
-
-    Attributes:
-        layout: type and shape.
-        meta: index into ``Records.metas``.
-        kind: the kernel's element kind.
-        start, end: place of the elements in the file.
-    """
+    """The facts shared by all small files with one header; ``start`` and ``end`` are the place of the elements."""
 
     layout: ValueLayout
     meta: int
@@ -85,12 +78,9 @@ class SharedHeader:
 
 @dataclass(frozen=True, slots=True)
 class SmallFiles:
-    """Small files in memory, as columns.
+    """Small files in memory, as columns; ``header`` is -1 for a file that is not small, or odd.
 
-    Attributes:
-        header: index of the header; -1 for a file that is not small, or odd.
-        place: address of the elements.
-        size, state: see ``FileState``.
+    ``place`` is the address of the elements; ``size`` and ``state`` are a ``FileState``.
     """
 
     header: Int64

@@ -43,11 +43,7 @@ _CHECKED_AT_ONCE: Final = 1 << 16
 
 
 def look_at(path: str) -> LookedAt:
-    """Recognizes a format by the first and last bytes of a file.
-
-    Raises:
-        UnreadableTensorError: the file is missing, no regular file, or cannot be read.
-    """
+    """Recognizes a format by the first and last bytes of a file, or raises UnreadableTensorError."""
     with opened(path) as (descriptor, status):
         content, size = FileBytes(descriptor, 0, status.st_size, path), status.st_size
         head = content.read(0, LOOKED_AT)
@@ -56,13 +52,10 @@ def look_at(path: str) -> LookedAt:
 
 
 def array_keys(path: str) -> dict[str, int]:
-    """Returns the key of each array of a .npz archive and its bytes, in the order in which they were written.
+    """Returns the key of each array of a .npz archive and its bytes, or raises UnreadableTensorError.
 
-    A member that is not named ``*.npy`` counts when its bytes look like tensors (of any format) or are damaged: reading
-    it says why it cannot be read. Its key is its whole name.
-
-    Raises:
-        UnreadableTensorError: the archive is missing, no regular file, no archive, or damaged.
+    A member not named ``*.npy`` counts, under its whole name, when its bytes look like tensors (of any format) or are
+    damaged: reading it says why it cannot be read.
     """
     with opened(path) as (descriptor, status):
         archive = open_archive(descriptor, status, path)
@@ -108,13 +101,8 @@ _HEADER_KEYS: Final = {"descr", "fortran_order", "shape"}
 class ValueLayout:
     """The place and the form of the values in a file.
 
-    Attributes:
-        dtype: type that reads the elements.
-        name: element type to show (bfloat16 stored as float32 shows as bfloat16).
-        shape: dimensions.
-        fortran: first index fastest; never set when the order makes no difference.
-        offset: bytes before the first element.
-        count: number of elements.
+    ``dtype`` reads the elements, ``name`` is the type to show (bfloat16 stored as float32 shows as bfloat16).
+    ``fortran`` (first index fastest) is never set when the order makes no difference.
     """
 
     dtype: DType
@@ -145,7 +133,7 @@ class ValueReader(Protocol):
         """Tells whether the values must be unpacked or decoded from the first one on, so that nothing can be mapped."""
 
     def read_into(self, start: int, target: Array) -> None:
-        """Fills a 1-D array with the elements from ``start`` on.
+        """Fills a 1-D array from element ``start`` on.
 
         Raises:
             UnreadableTensorError: the file became shorter meanwhile, the device fails, or a checksum differs.
@@ -340,11 +328,7 @@ class StoredValues:
     __slots__ = ("_bytes", "_head", "_spec", "_stored", "layout", "packed")
 
     def __init__(self, content: FileBytes | MemberFile, spec: ReadSpec, *, header: bool = True) -> None:
-        """Reads the header, or with ``header=False`` takes the layout of raw bytes from the spec.
-
-        Raises:
-            UnreadableTensorError: the bytes are no array, pickled, truncated ...
-        """
+        """Reads the header, or with ``header=False`` takes the layout of raw bytes from the spec."""
         self._bytes, self._spec = content, spec
         self._head = content.read(0, FIRST_READ) if header else b""
         self.packed = isinstance(content, MemberFile) and content.deflated
@@ -356,7 +340,7 @@ class StoredValues:
 
     @property
     def place(self) -> tuple[int, int] | None:
-        """The descriptor and the offset of the first value; None unless the values lie bare in a local file."""
+        """See ``TensorFile.place``."""
         content = self._bytes
         if isinstance(content, MemberFile) or content.descriptor < 0 or self._stored != self.layout.dtype:
             return None
@@ -498,19 +482,14 @@ def _opener(spec: ReadSpec) -> OpenValue:
 class TensorFile:
     """An open tensor file of any format. Use as a context manager.
 
-    Attributes:
-        layout: element type and shape of the values, and their order in ``read``.
-        packed: the values must be unpacked from the first on; reading from several places at once is no use.
+    ``layout`` includes the order of ``read``. ``packed``: values must be unpacked from the first on, so that reading
+    from several places at once is no use.
     """
 
     __slots__ = ("__weakref__", "_descriptor", "_spec", "_values", "layout", "packed")
 
     def __init__(self, spec: ReadSpec, opened: tuple[int, os.stat_result] | None = None) -> None:
-        """Opens the file and reads its header.
-
-        Args:
-            spec: the tensor.
-            opened: descriptor and state of the file if the caller has it open already; it stays open.
+        """Opens the file and reads its header; a file that the caller has ``opened`` stays open.
 
         Raises:
             UnreadableTensorError: missing, not a file, not an array, pickled, truncated ...
@@ -551,11 +530,8 @@ class TensorFile:
     def read(self, start: int, count: int, buffer: UInt8 | None = None) -> Array:
         """Returns ``count`` elements from ``start`` on, in the order of the file, as a 1-D array.
 
-        The range must lie inside the tensor. With ``buffer`` (at least as many bytes as needed) the result is a view of
-        it.
-
-        Raises:
-            UnreadableTensorError: the file became shorter meanwhile, the device fails, or a checksum differs.
+        The range must lie inside the tensor. With ``buffer`` (big enough) the result is a view of it. Raises
+        UnreadableTensorError as ``ValueReader.read_into``.
         """
         dtype = self.layout.dtype
         target = np.empty(count, dtype) if buffer is None else buffer[: count * dtype.itemsize].view(dtype)
@@ -563,7 +539,7 @@ class TensorFile:
         return target
 
     def check(self, zeros: int) -> None:
-        """Compares the file's checksum, if the format has one, after ``zeros`` zeros were read: a page may be lost.
+        """Compares the file's checksum, if any, after ``zeros`` zeros were read: a page may be lost.
 
         Raises:
             UnreadableTensorError: the checksum differs.
@@ -622,7 +598,7 @@ class _NetworkReader:
 
 
 def open_window(spec: ReadSpec, entries: Sequence[int | range]) -> Array:
-    """Returns a part of a tensor, read-only: an index or a range for each dimension of the shape known so far.
+    """Returns a part of a tensor, read-only, for the shape known so far.
 
     Raises:
         UnreadableTensorError: as ``open_array``, or the file has another shape by now.
@@ -639,13 +615,10 @@ def open_window(spec: ReadSpec, entries: Sequence[int | range]) -> Array:
 
 
 def open_array(spec: ReadSpec) -> Array:
-    """Returns the values of a tensor: read-only, in shape, memory-mapped when they are very long.
+    """Returns the values of a tensor: read-only, in shape, memory-mapped when long; or raises UnreadableTensorError.
 
     bfloat16 stored as float32 stays float32; raw bfloat16 and fp8 come as ``ml_dtypes`` types; big-endian and
     Fortran-ordered files keep their order.
-
-    Raises:
-        UnreadableTensorError: anything wrong with the file; pickled objects are refused.
     """
     with TensorFile(spec) as file:
         try:
@@ -664,7 +637,7 @@ def open_lazily(spec: ReadSpec) -> Array:
 
 
 def read_meta(spec: ReadSpec) -> TensorMeta:
-    """Reads element type, shape and size from the header and checks the length of the file; UnreadableTensorError."""
+    """Reads element type, shape and size from the header and checks the length; or raises UnreadableTensorError."""
     with TensorFile(spec) as file:
         return file.layout.meta
 

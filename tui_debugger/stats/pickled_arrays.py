@@ -41,11 +41,7 @@ _NOT_A_TIME: Final = np.iinfo(np.int64).min
 
 
 def array_in(found: Instance) -> Any:
-    """Returns the content of a NumPy array or number: array, dictionary of fields, list, object; None for text.
-
-    Raises:
-        PickleError: it is damaged, or of an element type that is not read.
-    """
+    """Returns the content of a NumPy array or number: array, dictionary of fields, list, object; None for text."""
     try:
         shape, kind, fortran, content = _stated(found)
         if type(content) in (list, tuple) or (found.kind == SCALAR and type(content) is not bytes):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 def fields_of(message: bytes, size: int) -> Iterator[tuple[int, int | bytes]]:
     """Yields number and value of the fields of a message of ``size`` bytes, of which ``message`` is the beginning.
 
-    The last value is cut where the known bytes end. ValueError: no message, or lengths beyond ``size``.
+    The last value is cut where the known bytes end. Raises ValueError for other data, and for lengths beyond ``size``.
     """
     at = 0
     while at < len(message):
@@ -30,7 +30,7 @@ def fields_of(message: bytes, size: int) -> Iterator[tuple[int, int | bytes]]:
 
 
 def varint(message: bytes, at: int) -> tuple[int, int]:
-    """Returns a varint and its end; ValueError: the message ends in it, or it is too long."""
+    """Returns a varint and its end; raises ValueError when the message ends in it, or it is too long."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(message):

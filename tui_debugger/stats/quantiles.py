@@ -38,13 +38,7 @@ _STEP: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Percentiles of the finite elements, exact.
-
-    Attributes:
-        percents: from 0 to 100.
-        values: interpolated between neighbours as numpy does it; empty when no element is finite.
-        count: number of finite elements.
-    """
+    """Exact percentiles of ``count`` finite elements, interpolated as numpy does it; no values if ``count`` is 0."""
 
     percents: tuple[float, ...]
     values: tuple[float, ...]
@@ -57,11 +51,7 @@ def quantiles(
     percents: Sequence[float] = PERCENTS,
     progress: ProgressFn = no_progress,
 ) -> Quantiles:
-    """Returns the percentiles of the finite elements as float64, for complex elements of their magnitudes.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """Returns the percentiles of the finite elements as float64, for complex elements of their magnitudes."""
     count = classes.finite
     if not count:
         return Quantiles(tuple(percents), (), 0)
@@ -102,8 +92,7 @@ def order_statistics(
 ) -> dict[int, float]:
     """Returns the finite elements with the given ranks (0 is the smallest) as float64.
 
-    ``classes`` come from ``count_classes`` of the same array. ``gathered`` may hold the elements of all classes with
-    these ranks (and of others). ``progress`` may raise CancelledError.
+    ``gathered`` may hold the elements of all classes with these ranks (and of others).
     """
     wanted = sorted(set(ranks))
     if not wanted:
@@ -263,8 +252,6 @@ class FloatLimits:
     """The limits of a floating-point type.
 
     Attributes:
-        name: of the type.
-        largest: greatest finite value.
         normal: least normal value above 0: smaller values lose digits, and some devices make them 0.
         smallest: least value above 0.
         eps: distance of 1 to the next value.
@@ -316,11 +303,8 @@ def capacity(dtype: str) -> float | None:
 class CastResult:
     """The result of converting the finite elements to another type, rounded to nearest.
 
-    Attributes:
-        limits: limits of that type.
-        overflowing: elements that would be Inf (or NaN, where there is no Inf).
-        vanishing: elements other than 0 that would be 0.
-        subnormal: other elements below the least normal value: they would lose digits.
+    ``overflowing`` elements would be Inf (or NaN); ``vanishing`` non-zero elements would be 0; other ``subnormal``
+    elements would lose digits.
     """
 
     limits: FloatLimits
@@ -333,12 +317,8 @@ class CastResult:
 class Headroom:
     """The distance of the finite elements from the limits of types.
 
-    Attributes:
-        finite: number of finite elements.
-        greatest: greatest magnitude; None when no element is finite.
-        least: least magnitude above 0; None when there is none.
-        own: limits of the element type; None for integers.
-        conversions: own type first (where nothing overflows), then ``TARGETS``; empty for integers.
+    ``greatest`` and ``least`` magnitude above 0 are None without such an element; ``own`` is None for integers.
+    ``conversions`` has the own type first (where nothing overflows), then ``TARGETS``.
     """
 
     finite: int
@@ -358,8 +338,7 @@ def headroom(
 ) -> Headroom:
     """Measures the headroom in one pass, or in a few where many elements are next to a limit.
 
-    ``dtype`` names the element type to be shown, which may be narrower than the stored one. ``extremes`` are the
-    smallest and the greatest finite element, if known. ``progress`` may raise CancelledError.
+    ``dtype`` names the element type to be shown, which may be narrower than the stored one.
     """
     own = limits_of(dtype)
     names = [] if own is None else dict.fromkeys([own.name, *TARGETS])

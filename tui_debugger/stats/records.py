@@ -1,10 +1,9 @@
 """Requests for statistics and their answers as columns, and answers that follow from known statistics without reading.
 
-``RequiredStats`` and ``ReadRequests`` ask. A batch of requests is the work of one executor task: small and picklable,
-it names files and holds no values. ``Record`` holds the known facts of one tensor, ``Records`` those of many as
-columns. Conditions are judged from records alone, so numpy (offline), torch (live, on the device) and a statistic.csv
-only have to make records. ``derive`` fills in answers that follow from measured rows, so that a check with other
-thresholds reads no tensor.
+A batch of ``ReadRequests`` is the work of one executor task: small and picklable, it names files and holds no values.
+Conditions are judged from records alone, so numpy (offline), torch (live, on the device) and a statistic.csv only have
+to make ``Records``. ``derive`` fills in answers that follow from measured rows: a check with other thresholds reads no
+tensor.
 """
 
 from __future__ import annotations
@@ -34,12 +33,9 @@ Closeness = tuple[float, float, bool]
 class RequiredStats:
     """The quantities that the watchpoints on a tensor need beyond plain statistics.
 
-    Attributes:
-        ranges: ranges inside which elements are counted.
-        change: compare element by element with the previous step.
-        closeness: tell whether all elements are this close to the previous step's elements.
-        previous_stats: the statistics of the same tensor at the previous step; only that step itself reads values for
-            them.
+    ``ranges``: count elements inside. ``change``: compare element by element with the previous step. ``closeness``: are
+    all elements this close to the previous step's. ``previous_stats``: statistics at the previous step, read from its
+    records.
     """
 
     ranges: frozenset[Bounds] = frozenset()
@@ -98,16 +94,15 @@ class Record:
     """The measured statistics of one tensor.
 
     Attributes:
-        meta: dtype and shape; None when unreadable.
+        meta: None when unreadable.
         stats: None when unreadable, or when the elements are no numbers (text, dates).
         ranges: number of elements inside each asked range (NaN is outside).
         change: None when not asked, or no previous tensor, or another shape.
         close: for each asked closeness whether *all* elements are close.
-        previous: ``none`` (not asked or not dumped), ``ok``, ``shape`` (other shape), ``unreadable``, ``no value``
-            (of this tensor or the previous one only statistics were dumped).
+            previous: ``none`` (not asked or not dumped), ``ok``, ``shape`` (other shape), ``unreadable``, ``no value``
+                (of this tensor or the previous one only statistics were dumped).
         error: why the tensor could not be read, one sentence; empty when it could.
         need: the need that this record answers.
-        previous_stats: None when not asked.
     """
 
     meta: TensorMeta | None
@@ -129,11 +124,8 @@ ONLY_COMPARED = -1
 class ReadSpecs:
     """Instructions to read several tensors: ``ReadSpec`` as columns.
 
-    Attributes:
-        paths: files as ``os.fsencode`` bytes, so that names of any encoding survive.
-        kinds: the distinct specs, without path (and without member, where ``members`` has it).
-        kind: index into ``kinds`` for each file.
-        members: the tensor in each file; empty, or an empty text, where ``kinds`` has the member.
+    ``paths`` are ``os.fsencode`` bytes, so that names of any encoding survive. ``kind`` indexes into ``kinds``, the
+    distinct specs without path; ``members`` names the tensor in each file, where ``kinds`` does not.
     """
 
     paths: Sequence[bytes]
@@ -172,13 +164,9 @@ class ReadSpecs:
 class ReadRequests:
     """A batch of requests. Neighbouring rows that are ascending steps of one tensor are read once each.
 
-    Attributes:
-        specs: the files, with files that are only compared.
-        previous: for each file the index (in ``specs``) of the same tensor at the previous step, -1 without one;
-            usually
-            smaller than the file's own index, best the index before it.
-        needs: the distinct needs.
-        need: index into ``needs`` for each file, or ``ONLY_COMPARED``.
+    ``previous`` is for each file the index (in ``specs``) of the same tensor at the previous step, -1 without one;
+    usually smaller than the file's own index, best the index before it. ``need`` indexes into ``needs``, or is
+    ``ONLY_COMPARED``.
     """
 
     specs: ReadSpecs
@@ -277,12 +265,9 @@ def mean_tells_nan(largest: Float64, smallest: Float64, norm: Float64) -> Mask:
 
 
 class RecordedColumns(NamedTuple):
-    """Statistics that a dump recorded of several tensors.
+    """Statistics that a dump recorded of several tensors; ``rows`` are of type ``ROW``.
 
-    Attributes:
-        rows: structured array of ``ROW``; ``meta`` indexes into ``metas``.
-        metas: distinct element types and shapes.
-        right: rows that are complete here; for other rows ask ``recorded`` of the table.
+    ``right`` marks rows that are complete here; for other rows ask ``recorded`` of the table.
     """
 
     rows: npt.NDArray[Any]
@@ -300,13 +285,11 @@ class Records:
     """The measured statistics of ``n`` tensors. The creator of the table defines which tensor a row is.
 
     Attributes:
-        rows: structured array of ``ROW``.
-        metas: distinct element types and shapes; ``rows["meta"]`` indexes into it, -1 = unknown.
+        rows: structured array of ``ROW``; ``rows["meta"]`` indexes into ``metas``, -1 = unknown.
         errors: why a row is unreadable.
         ranges: for each asked range the number of elements inside, ``NOT_ASKED`` or ``NOT_KNOWN``.
         close: for each asked closeness 1 (all elements are close), 0, ``NOT_ASKED`` or ``NOT_KNOWN``.
-        previous_stats: structured array of ``PREVIOUS_ROW``, or None when not asked; derived from the previous step's
-            table, and never kept on disk.
+        previous_stats: array of ``PREVIOUS_ROW``, or None when not asked; never kept on disk.
     """
 
     __slots__ = ("_meta_numbers", "close", "errors", "metas", "previous_stats", "ranges", "rows")

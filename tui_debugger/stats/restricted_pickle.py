@@ -1,11 +1,9 @@
 """Reads pickles as data: no name in a pickle is imported, made or called.
 
-A pickle is a program for a small stack machine. This is that machine without its power. A class or a function is a
+A pickle is a program for a small stack machine; this is that machine without its power. A class or a function is a
 name. A call gives the result of the caller's table, or an ``Instance``: a stand-in that keeps the name, the arguments,
-and everything that is put into the object later. Other values are dictionaries, lists, tuples, numbers, text.
-
-A hostile pickle can ask for a lot with few bytes, so everything that grows is limited: opcodes, objects, memo entries.
-Nesting costs no recursion: dictionary keys, which are hashed, must be plain values.
+and everything that is put into the object later. A hostile pickle can ask for a lot with few bytes, so opcodes, objects
+and memo entries are limited. Nesting costs no recursion: dictionary keys, which are hashed, must be plain values.
 """
 
 from __future__ import annotations
@@ -42,10 +40,7 @@ class PickleEndsError(PickleError):
 class Global:
     """A class or a function that a pickle names.
 
-    Attributes:
-        name: with its module.
-        call: makes the stand-in for its result or instance; None: a constant, which is not called.
-        foreign: no table knows it; a call gives an ``Instance``.
+    ``call`` makes the stand-in for its result or instance (None: a constant). ``foreign``: no table knows it.
     """
 
     name: str
@@ -55,15 +50,10 @@ class Global:
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """Stands for an object.
+    """Stands for an object; ``kind`` names its class, or the function that made it of ``arguments``.
 
-    Attributes:
-        kind: name of its class, or of the function that made it.
-        arguments: the arguments of that call.
-        called: an unknown function made the object of its arguments; otherwise the object keeps them, as a named tuple
-            does.
-        state: the state set later: usually attributes by name.
-        items: contents put in later, if its class is a dictionary or a list; else None.
+    ``called``: an unknown function made the object; otherwise the object keeps the arguments, as a named tuple does.
+    ``state`` is usually attributes by name; ``items`` are contents of a dictionary or list, if any.
     """
 
     kind: str
@@ -74,12 +64,9 @@ class Instance:
 
 
 class Loaded(NamedTuple):
-    """The content of a pickle.
+    """The content of a pickle, and the offset of its end.
 
-    Attributes:
-        value: the object that was pickled.
-        end: offset of the pickle's end.
-        states: attributes of dictionaries, lists and other values without room for them: (object, state) by ``id``.
+    ``states`` has attributes of dictionaries, lists and other values without room for them: (object, state) by ``id``.
     """
 
     value: Any
@@ -111,9 +98,7 @@ class _Maker:
 def load(data: bytes, names: Names, persistent: Persistent, start: int = 0) -> Loaded:
     """Returns the content of the pickle that begins at ``start``.
 
-    Raises:
-        PickleError: it is damaged, asks for too much, or has a name that ``names`` refuses.
-        PickleEndsError: the bytes end before the pickle does.
+    Raises PickleError (damaged, too big, a refused name) or PickleEndsError (the bytes end before the pickle does).
     """
     machine = _Machine(data, names, persistent, start)
     try:
@@ -131,7 +116,7 @@ def no_names(_: str) -> None:
 
 
 def load_plain(data: bytes, names: Names) -> Any:
-    """Returns the object of a pickle that fills ``data`` and refers to nothing outside; PickleError as ``load``."""
+    """Returns the object of a pickle that fills ``data`` and refers to nothing outside; raises PickleError."""
     loaded = load(data, names, _nothing_outside)
     if loaded.end != len(data):
         raise PickleError("has bytes behind its pickle")

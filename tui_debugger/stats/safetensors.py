@@ -68,8 +68,8 @@ _ENTRY: Final = set(_HeaderEntry._fields)
 class HeaderSpecs(Mapping[str, ReadSpec]):
     """The specs of a file's tensors, without the path, in the order of their values.
 
-    A file may have a million tensors, so the specs are columns: ``rows`` by name, ``starts`` (first byte of each
-    tensor, and the end), and each tensor's index in ``kinds``.
+    A file may have a million, so they are columns: ``rows`` by name, ``starts`` (with the end), and indices into
+    ``kinds``.
     """
 
     def __init__(self, rows: dict[str, int], starts: array[int], kinds: Sequence[Kind], kind: array[int]) -> None:
@@ -103,11 +103,7 @@ _headers: Kept[tuple[str, State], SafetensorsHeader] = Kept(lambda header: len(h
 
 
 def read_header(path: str) -> SafetensorsHeader:
-    """Returns the header of a file; the last ones are cached.
-
-    Raises:
-        UnreadableTensorError: the file is missing, of another format, damaged or cut off.
-    """
+    """Returns the header of a file, cached; or raises UnreadableTensorError."""
     with opened(path) as (descriptor, status):
         try:
             return _known(descriptor, status, path)

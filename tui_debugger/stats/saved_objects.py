@@ -1,15 +1,14 @@
 """Finds all tensors in the objects of a pickle, wherever they are.
 
 A tensor here is a torch tensor, a storage, a NumPy array, or a number that is not finite; a list of numbers with
-non-finite ones is one tensor. Tensors are found in dictionaries, lists, objects, and attributes of these. The place of
-a tensor is the path of keys, attribute names and list indices. An object that cannot be understood is an entry with a
-``problem`` at its place, and so is each storage that no tensor refers to: no part of a file is dropped silently.
+non-finite ones is one tensor. Its place is the path of dictionary keys, attribute names and list indices. An object
+that cannot be understood is an entry with a ``problem`` at its place, and so is each storage that no tensor refers to:
+no part of a file is dropped silently.
 
 Non-finite numbers are no findings in settings (``max_grad_norm=inf``), infinite numbers only where their name says that
 they are values (``loss``), and gradient norms of a training log not if the last one is finite (loss scaling skipped
-those steps): ``apart`` counts them. The numbers of one name in a log are one tensor. Tensors and arrays are never such
-numbers, except a single infinite value within settings (the best score so far). A module within settings has tensors of
-a model.
+those steps): ``apart`` counts them. Tensors are never such numbers, except a single infinite value within settings (the
+best score so far). A module within settings has tensors of a model.
 """
 
 from __future__ import annotations
@@ -58,12 +57,10 @@ Path = tuple[Any, ...]
 class SavedTensors:
     """The findings in a pickle.
 
-    Attributes:
-        tensors: all tensors with their places, in the order of the pickle. Places may repeat: keys can be alike.
-        apart: places of non-finite numbers that are no findings, and how many numbers are at each.
-        settings: indices of tensors that are single numbers within settings, of which infinite ones are dropped later.
-        storages: keys of all storages that a tensor refers to.
-        numbers: finite numbers with names, such as learning rates, by place: the first ``MAX_NUMBERS``.
+    ``tensors`` are in the order of the pickle; places may repeat, because keys can be alike. ``apart`` counts
+    non-finite numbers that are no findings. ``settings`` has indices of tensors that are single numbers within
+    settings, of which infinite ones are dropped later. ``storages`` are keys that a tensor refers to. ``numbers`` are
+    finite and have names.
     """
 
     tensors: list[tuple[Path, SavedTensorRef]] = field(default_factory=list)
@@ -116,17 +113,10 @@ class _NonFiniteNumbers:
 
 @dataclass(slots=True)
 class _WalkedObject:
-    """An object on the current path of the walk.
+    """An object on the current path of the walk; ``before`` is the number of findings before it.
 
-    Attributes:
-        container: its ``id``.
-        children: contents that are still to be visited.
-        place: its place.
-        before: number of findings before it.
-        maker: unknown function that made something else of its contents; empty: none. ``OF_GENERATORS``: a random
-            generator.
-        module: it belongs to a torch module.
-        settings: it belongs to settings.
+    ``maker`` is an unknown function that made something else of its contents, or ``OF_GENERATORS``. ``module``,
+    ``settings``: it belongs to a torch module, to settings.
     """
 
     container: int

@@ -131,20 +131,12 @@ def scan(
     *,
     meanwhile: Meanwhile = no_other_work,
 ) -> None:
-    """Serves all requests; the results do not depend on the workers.
+    """Serves all requests, of which ascending steps of one tensor are neighbours; results do not depend on the workers.
 
-    Args:
-        requests: ascending steps of one tensor are neighbours.
-        sizes: bytes of each file, -1 for a missing file.
-        workers: the workers.
-        place: called in the caller's thread with new results, such as ``Records.place``.
-        progress: called in the caller's thread with done and total files. When it raises (``CancelledError``), work
-            that
-            has not begun is dropped; placed results stay.
-        meanwhile: called in the caller's thread while the workers are busy.
-
-    Raises:
-        CancelledError: from ``progress``, or the workers were closed.
+    ``sizes`` are bytes, -1 for a missing file. ``place`` gets new results, ``progress`` done and total files, and
+    ``meanwhile`` runs while the workers are busy, all in the caller's thread. When ``progress`` raises
+    (CancelledError), work that has not begun is dropped; placed results stay. CancelledError also when the workers were
+    closed.
     """
     mount = next(filter(None, map(opener.mount_of, requests.specs.paths)), None)
     if mount is not None:

@@ -49,11 +49,7 @@ class TensorPiece:
 
 @dataclass(frozen=True, slots=True)
 class Sharded:
-    """A tensor in pieces.
-
-    ``shape`` is the whole tensor's; ``pieces`` omits empty parts; ``problem`` says why the pieces do not make the
-    whole.
-    """
+    """A tensor in pieces, without empty ones; ``problem`` says why they do not make the whole of ``shape``."""
 
     dtype: str
     shape: Shape
@@ -69,13 +65,10 @@ PART: Final = ".distcp"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointIndex:
-    """The index of a distributed checkpoint.
+    """The index of a distributed checkpoint; ``tensors`` are in its order.
 
-    Attributes:
-        tensors: by name, in its order.
-        objects: for each pickled Python object where it lies (a ``torch.save`` file within a file), or why that is
-            unknown.
-        stretches: first bytes and ends of all entries in each file.
+    ``objects`` has for each pickled Python object where it lies (a ``torch.save`` file within a file), or why that is
+    unknown; ``stretches`` first bytes and ends of all entries in each file.
     """
 
     tensors: dict[str, Sharded]
@@ -87,7 +80,7 @@ _indexes: dict[tuple[str, State], CheckpointIndex] = {}
 
 
 def read_index(path: str) -> CheckpointIndex:
-    """Returns the index of a distributed checkpoint; the last ones are cached.
+    """Returns the index of a distributed checkpoint, cached.
 
     Raises:
         UnreadableTensorError: the index is missing, damaged, or names unexpected classes.
@@ -111,9 +104,7 @@ def read_index(path: str) -> CheckpointIndex:
 def not_indexed(path: str) -> list[tuple[str, str]]:
     """Returns the files that the index at ``path`` does not account for, with the reason.
 
-    Raises:
-        UnreadableTensorError: see ``read_index``.
-        OSError: the directory cannot be listed.
+    Raises UnreadableTensorError as ``read_index``, and OSError when the directory cannot be listed.
     """
     folder, found = os.path.dirname(path), list[tuple[str, str]]()  # noqa: PTH120 - as above
     stretches = read_index(path).stretches
@@ -226,7 +217,7 @@ _shards: dict[tuple[tuple[str, State], ...], dict[str, Sharded]] = {}
 
 
 def read_shards(folder: str) -> dict[str, Sharded]:
-    """Returns the tensors of all shard files of a directory by name; the last directories are cached.
+    """Returns the tensors of all shard files of a directory by name, cached.
 
     Raises:
         UnreadableTensorError: a file is damaged, or does not say where its pieces belong.

@@ -104,13 +104,10 @@ class BlockComparison:
 def compare(
     current: Array, previous: Array, closenesses: Iterable[Closeness] = ()
 ) -> tuple[StepChange, dict[Closeness, bool]]:
-    """Compares two numeric arrays of the same shape, cast to float64 (complex elements to complex128) first.
+    """Compares two numeric arrays of the same shape (else ValueError), cast to float64 or complex128 first.
 
     Close means |cur − prev| ≤ atol + rtol·|prev|, or equal; with equal_nan also NaN on both sides. Unlike in
     MindInsight, an Inf that became finite is not close, although Inf ≤ Inf.
-
-    Raises:
-        ValueError: the shapes differ.
     """
     if current.shape != previous.shape:
         msg = f"shapes differ: {current.shape} and {previous.shape}"
@@ -197,14 +194,10 @@ def measure_span(
     *,
     into: Bytes | None = None,
 ) -> PartialResult:
-    """Reads a span of both tensors, each once.
+    """Reads a span of both tensors, each once; ``other`` has the same shape and element order.
 
-    ``other`` has the same shape and element order. ``checkpoint`` is called between the pieces and may raise to stop.
-    ``into`` keeps the values, each at its place in the whole tensor, instead of a buffer for one piece.
-
-    Raises:
-        UnreadableTensorError: the file became shorter meanwhile, or the device fails.
-        OtherUnreadableError: the same happened to ``other``.
+    ``checkpoint`` is called between the pieces and may raise to stop. ``into`` keeps the values, each at its place in
+    the whole tensor. Raises UnreadableTensorError, or OtherUnreadableError for ``other``.
     """
     sums = PartialResult(Accumulator(need.ranges), BlockComparison(need.closeness) if other is not None else None)
     buffer, other_buffer = _pieces.pair
@@ -327,11 +320,7 @@ class ChangeResult:
 
 @dataclass(frozen=True, slots=True)
 class PairReader:
-    """Reads a tensor and the tensor to compare with (``other``: None for no comparison).
-
-    ``checkpoint`` is called between the pieces and may raise to stop. ``span`` (first element, end) limits the
-    measurement.
-    """
+    """Reads a tensor and the tensor to compare with, if any; ``span`` (first element, end) limits the measurement."""
 
     spec: ReadSpec
     other: OtherTensor | None
@@ -340,7 +329,7 @@ class PairReader:
     span: tuple[int, int] | None = None
 
     def measure(self, file: TensorFile, into: Bytes | None = None) -> tuple[PartialResult, ChangeResult]:
-        """Reads both, each once wherever that is possible; ``into`` keeps the values of the open ``file``.
+        """Reads both, each once wherever possible; ``into`` keeps the values of ``file``.
 
         Raises:
             UnreadableTensorError: the file became shorter meanwhile, or the device fails.

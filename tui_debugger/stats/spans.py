@@ -71,10 +71,8 @@ def span_results(
     """Yields the results of the spans, one after the other.
 
     ``ask`` gives the task for the next span, which may use earlier results if that changes no result. ``progress`` is
-    called in this thread with the elements done and ``what``; when it raises, no more spans are begun.
-
-    Raises:
-        CancelledError: from ``progress``, or the workers were closed meanwhile.
+    called in this thread with the elements done and ``what``; when it raises, no more spans are begun. Raises
+    CancelledError when the workers were closed meanwhile.
     """
     spans = [(first, min(first + SPAN, shared.count)) for first in range(0, shared.count, SPAN)]
     prepared, workers = ask().prepare(shared.arrays), shared.workers

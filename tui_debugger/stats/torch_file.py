@@ -1,16 +1,14 @@
 """Reads files of ``torch.save`` without PyTorch, and without executing anything of the file.
 
 Such a file is a pickle (see ``restricted_pickle``) and the bytes of storages: in a zip archive, or one after the other
-behind the pickles (before PyTorch 1.6). A tensor is a view of a storage: offset, sizes, strides, perhaps a bit for
-conjugation or negation. Sizes and strides are checked against the storage, and the storage against the file, before
-values are read. A tensor that repeats its elements (stride 0) is never expanded on disk or in memory.
+behind the pickles (before PyTorch 1.6). A tensor is a view of a storage, perhaps with a bit for conjugation or
+negation. Views are checked against the storage, and the storage against the file, before values are read. A tensor that
+repeats its elements (stride 0) is never expanded.
 
 A tensor is found by its place in the saved object: see ``saved_objects``. ``ReadSpec.member`` writes a place like a
 JSON pointer: ``/optimizer/state/[0]/exp_avg``. ``[...]`` holds keys that are no text: a list index, a number as a key,
-or (first element, shape) of a part of a flat tensor. A tensor that was saved alone is at ``""``.
-
-Checksums are compared for the pickle, and for a storage in which a page of zeros was read (it may be lost). PyTorch
-checks none, and has an option to write none.
+or (first element, shape) of a part of a flat tensor. A tensor that was saved alone is at ``""``. Checksums are compared
+for the pickle, and for a storage in which a page of zeros was read (it may be lost); PyTorch may have written none.
 """
 
 from __future__ import annotations
@@ -101,15 +99,11 @@ class SavedTree:
 
     Attributes:
         value: dictionaries, lists, tuples, text, numbers, ``SavedTensorRef``, and stand-ins for other objects.
-        tensors: tensors with their places, in the order of the file; an entry that cannot be understood has a
-            ``problem``.
-        members: the same by the text of their places.
-        apart: places of infinite numbers that are settings, no findings, and how many numbers there are at each.
-        window: the part of the file.
+        tensors: in the order of the file; an entry that cannot be understood has a ``problem``.
+        members: the tensors by the text of their places.
+        apart: places of infinite numbers that are settings, no findings, with their count.
         folder: the directory of the archive that holds everything.
         storages: the bytes of each storage in a file of before PyTorch 1.6, by key; None in an archive.
-        big_endian: the first byte of each element is the highest.
-        archive: the archive that holds the storages, if any.
         settings: indices of tensors that are single numbers within settings.
         numbers: finite numbers with names by their places.
     """
@@ -128,11 +122,7 @@ class SavedTree:
 
 
 def read_tree(path: str, window: Window | None = None) -> SavedTree:
-    """Returns the content of a file (``window`` None: the whole file); no values are read.
-
-    Raises:
-        UnreadableTensorError: the file is missing, damaged, not of PyTorch, or too big.
-    """
+    """Returns the content of a file, or of a window of it, without values; or raises UnreadableTensorError."""
     with opened(path) as (descriptor, status):
         return _tree(descriptor, status, path, window or (0, status.st_size))
 
@@ -142,11 +132,7 @@ def tensors(tree: SavedTree) -> list[tuple[Path, SavedTensorRef]]:
 
 
 def read_objects(path: str) -> Any:
-    """Returns the object of a file that is only a pickle, such as ``.metadata`` of a distributed checkpoint.
-
-    Raises:
-        UnreadableTensorError: see ``read_tree``.
-    """
+    """Returns the object of a file that is only a pickle, such as ``.metadata`` of a distributed checkpoint."""
     with opened(path) as (descriptor, status):
         if status.st_size > MAX_PICKLE:
             raise unreadable(path, f"has a pickle of {status.st_size:,} bytes: that is not plausible")
@@ -167,7 +153,7 @@ def member_of_range(path: Path, start: int, shape: tuple[int, ...]) -> str:
 
 
 def path_of(member: str) -> Path:
-    """Returns the place of a tensor from its text; ValueError: the text is no place."""
+    """Returns the place of a tensor from its text; raises ValueError for any other text."""
     if member and not member.startswith("/"):
         raise ValueError(f"no place of a tensor: {member!r}")
     return tuple(_key(part) for part in member.split("/")[1:])
@@ -193,7 +179,7 @@ _trees: Kept[tuple[str, State, Window], SavedTree] = Kept(lambda tree: len(tree.
 
 
 def _tree(descriptor: int, status: os.stat_result, path: str, window: Window) -> SavedTree:
-    """Returns the content of an open file; the last ones are cached. Raises UnreadableTensorError as ``read_tree``."""
+    """Returns the content of an open file; the last ones are cached. Raises UnreadableTensorError."""
     key = (path, state_of(status), window)
     found = _trees.get(key)
     if found is None:
@@ -482,11 +468,7 @@ def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> SavedTre
 
 
 def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> ValueReader:
-    """Returns the reader of one tensor, as ``npy.FORMATS`` requires.
-
-    Raises:
-        UnreadableTensorError: the file or the tensor is damaged, refused, or missing.
-    """
+    """Returns the reader of one tensor: a ``npy.OpenValue``."""
     is_named = spec.member not in ("", ONLY)
     where = f"{spec.path}:{spec.member}" if is_named else spec.path
     tree = _tree(descriptor, status, spec.path, (spec.offset, spec.length or status.st_size - spec.offset))
@@ -515,7 +497,7 @@ def _range_in(tree: SavedTree, member: str) -> SavedTensorRef | None:
 
 
 def _values(tree: SavedTree, ref: SavedTensorRef, file: _Open, where: str) -> ValueReader:
-    """Returns the reader of one tensor of an open file; UnreadableTensorError: damaged, or not understood."""
+    """Returns the reader of one tensor of an open file; raises UnreadableTensorError if damaged or not understood."""
     if ref.values is not None and not ref.problem:
         return PickledValues(ref.values, where)
     if ref.problem or ref.storage is None:
@@ -577,11 +559,7 @@ class TorchValues:
     __slots__ = ("_base", "_content", "_contiguous", "_decoded", "_each", "_ref", "_stored", "layout", "packed")
 
     def __init__(self, ref: SavedTensorRef, content: FileBytes | MemberFile, big_endian: bool, where: str) -> None:
-        """Takes a tensor that fits its storage.
-
-        ``content`` are the bytes of the storage, whose file stays open; ``where`` is the name in errors. Raises
-        UnreadableTensorError when element type or shape cannot be represented.
-        """
+        """Takes a tensor, and the bytes of its storage, which it fits; ``where`` is the name in errors."""
         self._ref, self._content = ref, content
         self._stored, self._each = _stored_type(ref.dtype, big_endian, where), 1
         dtype, shape = self._stored, ref.shape

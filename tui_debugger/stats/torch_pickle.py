@@ -30,14 +30,9 @@ _LONG: Final = 80
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StorageRef:
-    """A storage as a pickle names it.
+    """A storage as a pickle names it; ``dtype`` is empty for an untyped one.
 
-    Attributes:
-        dtype: element type; empty for an untyped storage.
-        key: its name in the file.
-        location: the device that it was on.
-        nbytes: its stated bytes; None where the element size is not known.
-        content: its bytes if the pickle itself holds them.
+    ``nbytes`` is None where the element size is not known. ``content`` has its bytes if the pickle itself holds them.
     """
 
     dtype: str
@@ -49,14 +44,10 @@ class StorageRef:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedTensorRef:
-    """A tensor as a file describes it.
+    """A tensor as a file describes it: a view of a storage, in elements.
 
     Attributes:
-        dtype: element type by its name in torch.
-        shape, stride, offset: the view of the storage, in elements.
-        storage: None for a tensor without a storage.
         conj, neg: the values are the storage's, conjugated, negated.
-        requires_grad: as it was saved.
         problem: why it cannot be read; empty: nothing is known against it.
         values: its values if the pickle itself holds them.
         attributes: further state, usually attributes by name.

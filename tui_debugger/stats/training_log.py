@@ -27,14 +27,10 @@ _KEPT: Final = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingLog:
-    """The log of a training.
+    """The log of a training, with an entry for each logged step.
 
-    Attributes:
-        entries: one for each logged step.
-        tensors: numbers of one name that are not all finite, with their places.
-        members: the same by the text of their places.
-        apart: places of non-finite numbers that are no findings, with their count.
-        numbers: finite numbers beside the log, such as the last step, and the number of entries.
+    ``tensors`` are numbers of one name that are not all finite (``members``: by text of the place); ``apart`` counts
+    non-finite numbers that are no findings; ``numbers`` are finite ones beside the log, and the number of entries.
     """
 
     entries: Sequence[Any]
@@ -45,11 +41,7 @@ class TrainingLog:
 
 
 def read_log(path: str) -> TrainingLog:
-    """Returns the log of a file, perhaps empty.
-
-    Raises:
-        UnreadableTensorError: the file is missing, damaged or too long.
-    """
+    """Returns the log of a file, perhaps empty; or raises UnreadableTensorError."""
     with opened(path) as (descriptor, status):
         return _known(descriptor, status, path)
 

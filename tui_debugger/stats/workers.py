@@ -188,19 +188,14 @@ def _result(future: Future[T]) -> T:
 class MeasureWorkers:
     """The workers that a session measures tensors with. Cheap to make; thread-safe.
 
-    Attributes:
-        parallel: number of simultaneous workers for work that is worth sharing.
-        closed: whether ``close`` was called.
-        asked: cost of all work so far, see ``measure.costs``.
+    ``parallel`` work at the same time when it is worth sharing. ``asked`` is the cost so far, see ``measure.costs``.
     """
 
     def __init__(self, jobs: int | None = None, executor: Executor | None = None) -> None:
         """Starts nothing yet.
 
-        Args:
-            jobs: threads; 1 works in the calling thread, None takes the cores of this process, at most ``MOST_JOBS``.
-            executor: works instead of our threads, whatever ``jobs`` is. ``close`` shuts it down if it came from
-                ``cluster.executor_of``; any other executor is the caller's.
+        ``jobs`` None takes the cores of this process, at most ``MOST_JOBS``; 1 works in the calling thread. An
+        ``executor`` works instead of our threads; ``close`` shuts it down only if it came from ``cluster.executor_of``.
         """
         self.parallel = jobs if jobs is not None else min(cores(), MOST_JOBS)
         self.closed = False
@@ -254,11 +249,8 @@ class MeasureWorkers:
     ) -> Iterator[T]:
         """Yields ``function(item)`` for each item, in their order; only threads of this process share the work.
 
-        ``cost`` is the cost of all items. ``waiting`` is called in this thread again and again; when it raises, no more
-        item is handed over.
-
-        Raises:
-            CancelledError: the workers were closed meanwhile.
+        ``cost`` is of all items. ``waiting`` is called in this thread again and again; when it raises, no more item is
+        handed over. Raises CancelledError when the workers were closed meanwhile.
         """
 
         def go_on() -> None:

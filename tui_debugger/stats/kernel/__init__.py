@@ -137,7 +137,7 @@ def kind_of(dtype: DType) -> ElementKind | None:
 
 
 def address(array: Array) -> int:
-    """Returns the address of an array; ValueError unless it is contiguous and in memory."""
+    """Returns the address of an array; raises ValueError unless it is contiguous and in memory."""
     import numpy as np
 
     if not (isinstance(array, np.ndarray) and array.flags.c_contiguous):
@@ -176,7 +176,7 @@ def described(array: Array) -> bytes:
 
 
 def function(name: str, arguments: str, result: str = "i") -> Any:
-    """Returns a function of the kernel (see ``Library.function``); ValueError: there is no kernel."""
+    """Returns a function of the kernel (see ``Library.function``); raises ValueError when there is no kernel."""
     kernel = shared_library()
     if kernel is None:
         msg = "there is no kernel"
@@ -190,7 +190,7 @@ def _function(kernel: Library, name: str, arguments: str, result: str) -> Any:
 
 
 def checked(answer: int) -> int:
-    """Returns the answer of a kernel function; ValueError if it is negative: wrong arguments."""
+    """Returns the answer of a kernel function; raises ValueError if it is negative: wrong arguments."""
     if answer < 0:
         raise ValueError(NO_SENSE)
     return answer

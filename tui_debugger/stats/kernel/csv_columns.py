@@ -19,15 +19,11 @@ _ODD: Final = -2
 
 
 class CsvCells(NamedTuple):
-    """The cells of some lines.
+    """The cells of some lines; ``cells`` is the number in each line, untitled cells included.
 
-    Attributes:
-        cells: number in each line, untitled cells included.
-        odd: (row, column of ``numbers``, text) of cells that only Python may understand as numbers.
-        wholes: a column for each ``WHOLE``: at most 18 digits.
-        words: a column for each ``WORD`` and ``QUOTED_WORD``: index into ``texts``.
-        texts: the distinct texts of each of these columns, in order of appearance.
-        names: the ``NAME`` columns of each line joined by dots, without blanks around them.
+    ``odd`` has (row, column of ``numbers``, text) of cells that only Python may understand as numbers. ``wholes`` have
+    at most 18 digits. ``words`` index into ``texts``, the distinct texts of each ``WORD`` and ``QUOTED_WORD`` column.
+    ``names`` has the ``NAME`` columns of each line joined by dots, without blanks.
     """
 
     cells: int
@@ -43,12 +39,8 @@ def columns_of(
 ) -> CsvCells | None:
     """Splits lines of printable ASCII; None where they are not alike, or odd.
 
-    Args:
-        content: lines with their ends.
-        roles: roles of the titled columns; cells behind them must be empty.
-        places: for each ``NUMBER`` its column in ``numbers``.
-        numbers: receives numbers, a row for each line; empty cells leave it unchanged.
-        longest: most bytes of a line.
+    ``roles`` are of the titled columns; further cells must be empty. ``places`` has for each ``NUMBER`` its column in
+    ``numbers``, which receives a row for each line (unchanged for empty cells). ``longest`` limits the bytes of a line.
     """
     counts = [0] * 6
     placed = []

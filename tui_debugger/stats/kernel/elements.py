@@ -32,15 +32,8 @@ Bounds = tuple[float, float]
 class Moments(NamedTuple):
     """The sums of some elements. Means, deviations and extremes cover the finite elements.
 
-    Attributes:
-        elements: number of all elements.
-        nan, pos_inf, neg_inf: number of NaN, +Inf, -Inf.
-        negative, positive: finite elements below, above 0.
-        minimum, maximum: +Inf and -Inf without finite elements; never -0.
-        mean: 0 without finite elements.
-        abs_mean: mean of the magnitudes.
-        deviations: sum of the squared distances from the mean.
-        squares: sum of the squares.
+    ``elements`` counts all. Without finite elements ``minimum`` is +Inf, ``maximum`` -Inf, and ``mean`` 0; extremes are
+    never -0. ``deviations`` is the sum of the squared distances from the mean.
     """
 
     elements: int
@@ -79,12 +72,10 @@ def moments(elements: Array, ranges: Sequence[Bounds] = ()) -> tuple[Moments, li
 def moments_of_each(
     places: Int64, nbytes: Int64, kinds: Kinds, ranges: Sequence[Bounds] = ()
 ) -> tuple[npt.NDArray[Any], Int64]:
-    """Measures many arrays at once, given by the addresses of their first elements; the caller keeps the memory alive.
+    """Measures many arrays by the addresses of their first elements; the caller keeps the memory alive.
 
-    Returns a structured array with the fields of ``Moments``, and the counts by array and range.
-
-    Raises:
-        ValueError: the bytes of an array are no elements of its kind.
+    Returns a structured array with the fields of ``Moments``, and the counts by array and range. Raises ValueError when
+    the bytes of an array are no elements of its kind.
     """
     n, bounds = len(places), bounds_table(ranges)
     if len(kinds.number) != n or len(nbytes) != n:
@@ -195,18 +186,11 @@ def find_bad(elements: Array, kinds: int, *, last: bool = False) -> int | None:
 def copy_elements(
     source: Array, offset: int, steps: Sequence[int], target: Array, *, bits: int = 0, signed: bool = False
 ) -> None:
-    """Copies elements of a 1-D buffer into an array of any strides above 0.
+    """Copies elements of a 1-D buffer, from number ``offset`` on, into an array of any strides above 0.
 
-    Args:
-        source: elements, or bytes when several elements share a byte.
-        offset: number of the first element.
-        steps: distance of neighbours along each axis of ``target``, in elements of ``source``.
-        target: same element width, or one byte for each element that shares a byte.
-        bits: bits of an element when several share a byte, the first in the lowest bits; else 0.
-        signed: the highest of these bits is a sign.
-
-    Raises:
-        ValueError: the steps leave the buffer, or the elements do not fit.
+    ``steps`` are distances of neighbours along each axis of ``target``, in elements. With ``bits`` elements share
+    bytes, the first in the lowest bits; each gets a byte in ``target`` (``signed``: the highest bit is a sign). Raises
+    ValueError when the steps leave the buffer, or the elements do not fit.
     """
     if len(steps) != target.ndim or target.itemsize != (1 if bits else source.itemsize):
         msg = "the elements do not fit"

@@ -199,15 +199,11 @@ _ATTENTION_ROWS: Final = 12
 def attended(
     query: Array, key: Array, columns: Float32, mask: Array | None, *, causal: bool, factor: float
 ) -> tuple[Float64, Float64]:
-    """Returns ``softmax(query @ key.T * factor + mask) @ columns`` in float32, and the largest score of each row.
+    """Returns ``softmax(query @ key.T * factor + mask) @ columns`` of one head, and the largest score of each row.
 
-    Args:
-        query: of one head, in a type that float32 holds.
-        key: likewise.
-        columns: ``ATTENTION_COLUMNS`` for each key; the last one is all ones.
-        mask: for each row and key whether it is seen (bool), or the addend of its score.
-        causal: a row sees only the keys up to its own number.
-        factor: of the scores.
+    ``query`` and ``key`` are of a type that float32 holds. ``columns`` has ``ATTENTION_COLUMNS`` for each key, the last
+    one all ones. ``mask`` has for each row and key whether it is seen (bool), or the addend of its score. ``causal``: a
+    row sees only keys up to its own number.
     """
     (rows, width), keys = query.shape, len(key)
     if columns.shape != (keys, ATTENTION_COLUMNS) or key.shape != (keys, width) or rows < 0:

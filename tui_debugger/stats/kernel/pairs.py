@@ -48,12 +48,9 @@ CLOSENESS: Final = np.dtype([("rtol", "f8"), ("atol", "f8"), ("equal_nan", "i8")
 
 
 class Units(NamedTuple):
-    """The floats for distances in units in the last place.
+    """The floats for distances in units in the last place, of one type.
 
-    Attributes:
-        here, there: floats of one type.
-        valid: which pairs have such a distance; None for all finite pairs.
-        has_no_sign: all bits are the exponent.
+    ``valid`` marks pairs that have a distance (None: all finite pairs). ``has_no_sign``: all bits are the exponent.
     """
 
     here: Array
@@ -168,13 +165,11 @@ def changes(
 
 
 class PairDistance(NamedTuple):
-    """The distance of two stretches of elements.
+    """The distance of two stretches of elements; ``differing`` counts NaN as NaN, and -0 as 0.
 
     Attributes:
-        differing: elements that differ; NaN equals NaN, and -0 equals 0.
         odd: differing elements that are not finite on both sides.
         worst: the first odd element, else the first one with the largest difference.
-        outside: finite elements outside of the limits.
         most: difference of the worst element; inf where it is odd, -1 where none differs.
         square: sum of (difference · scale)² over pairs that are finite.
         own_squares, other_squares: sum of (element · scale)² of either side, over the same pairs.

@@ -56,12 +56,8 @@ def is_single(*dtypes: DType) -> bool:
 class RightFactor(NamedTuple):
     """The right factor of a product, and an addend, by random vectors.
 
-    Attributes:
-        columns: for each term ``PROBES`` sums of each group of outputs.
-        squares: for each term the squares of each group; None: sizes are not needed.
-        added: ``PROBES`` sums of each group of the addend.
-        added_squares: the squares of the addend's groups.
-        factor: factor of the product.
+    ``columns`` has for each term ``PROBES`` sums of each group of outputs, ``squares`` the squares of each group (None:
+    sizes are not needed); ``added`` and ``added_squares`` likewise for the addend.
     """
 
     columns: Float32
@@ -74,10 +70,7 @@ class RightFactor(NamedTuple):
 class ProbeErrors(NamedTuple):
     """The errors of a product, each with shape (rows, groups).
 
-    Attributes:
-        error: mean square of the error of the signed sums.
-        size: sum of the squares of all terms.
-        value: sum of the squares of the recorded outputs.
+    Mean square of the signed sums' errors; sum of squares of all terms; sum of squares of the recorded outputs.
     """
 
     error: Float64
@@ -126,17 +119,10 @@ BEYOND: Final = 32
 def convolved(
     planes: Float32, offsets: Int64, filters: Float32, squares: Float32 | None, places: int
 ) -> tuple[Float64, Float64]:
-    """Applies filters to planes: each term reads the plane at a fixed offset from every place.
+    """Applies filters to planes: each term reads the plane at a fixed offset from every one of ``places`` places.
 
-    Args:
-        planes: numbers, and ``BEYOND`` more.
-        offsets: offset of each term.
-        filters: (groups, terms, ``PROBES``).
-        squares: (groups, terms); None: sums of squares are not needed.
-        places: number of places.
-
-    Returns:
-        Sums (groups, ``PROBES``, places), and sums of squares (groups, places).
+    ``planes`` are followed by ``BEYOND`` more floats. ``filters``: (groups, terms, ``PROBES``); ``squares``: (groups,
+    terms) or None. Returns sums (groups, ``PROBES``, places), and sums of squares (groups, places).
     """
     groups, terms = filters.shape[:2]
     if filters.shape[2:] != (PROBES,) or offsets.shape != (terms,):
