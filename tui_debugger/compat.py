@@ -128,8 +128,6 @@ def _public(module: ModuleType) -> dict[str, Any]:
 
 
 def _forget_others(before: frozenset[str]) -> Callable[[], None]:
-    """Lets modules of a real MindInsight that were imported below ours be imported anew."""
-
     def undo() -> None:
         for name in [name for name in sys.modules if name.startswith(f"{_TOP}.debugger.") and name not in before]:
             del sys.modules[name]
@@ -138,7 +136,6 @@ def _forget_others(before: frozenset[str]) -> Callable[[], None]:
 
 
 def _put(module: ModuleType) -> None:
-    """Enters a module, and remembers how to undo it."""
     name, before = module.__name__, sys.modules.get(module.__name__)
 
     def undo() -> None:
@@ -152,7 +149,6 @@ def _put(module: ModuleType) -> None:
 
 
 def _set(parent: ModuleType, leaf: str, module: ModuleType) -> None:
-    """Sets an attribute of a package, as an import does, and remembers how to undo it."""
     before = vars(parent).get(leaf)
 
     def undo() -> None:

@@ -86,9 +86,6 @@ class Config:
 
     Attributes:
         path: the file's place, even if it does not exist; None when none was to be read.
-        found: whether it exists.
-        theme: one of ``THEMES``.
-        mouse: whether the screen takes the mouse.
         keys: keys by the id of their action, in Textual's spelling.
         columns: statistics by table, without defaults.
         recommended: changes to the recommended watchpoints, if any.
@@ -109,7 +106,6 @@ class Config:
     lines: Mapping[str, int] = field(default_factory=dict)
 
     def where(self, name: str) -> str:
-        """Returns file and line of a setting, for errors."""
         return _place(self.path, self.lines, name)
 
     def table(self, name: str) -> tuple[StatisticField, ...]:
@@ -120,7 +116,6 @@ _screen = Config()
 
 
 def use(config: Config) -> None:
-    """Sets the configuration of this process's screen: a process has one screen."""
     global _screen  # noqa: PLW0603 - what is drawn asks for it everywhere, as for the terminal
     _screen = config
 
@@ -141,11 +136,7 @@ def config_path() -> Path | None:
 
 
 def load(path: Path | None) -> Config:
-    """Reads the file; without one every setting has its default.
-
-    Raises:
-        ConfigError: it cannot be read, is no TOML, or a setting is wrong; with the line.
-    """
+    """Reads the file, or raises ConfigError with the line; without a file every setting has its default."""
     if path is None:
         return Config()
     try:
@@ -178,8 +169,6 @@ def parse(data: bytes, path: Path | None) -> Config:
 
 
 class _ConfigReader:
-    """Turns a TOML document into a ``Config``."""
-
     def __init__(self, path: Path | None, document: Mapping[str, Any], lines: Mapping[str, int]) -> None:
         self._path = path
         self._document = document
@@ -324,7 +313,6 @@ class _ConfigReader:
         return given
 
     def _valid(self, read: Callable[[], object], name: str, text: str = "") -> None:
-        """Calls ``read``; a BadWatchpointError becomes a ConfigError with the place in the file."""
         try:
             read()
         except BadWatchpointError as error:
@@ -333,7 +321,6 @@ class _ConfigReader:
 
 
 def near(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
-    """Returns a hint for an unknown name: similar names, or all."""
     if question := did_you_mean(name, known):
         return f"{question} `tdbg help configuration` lists them all"
     return "one of " + ", ".join(known) if len(known) <= 20 else "`tdbg help configuration` lists them all"

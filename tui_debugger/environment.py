@@ -40,7 +40,6 @@ def size_of(variable: str, default: int) -> Size:
 
 
 def switch_of(variable: str) -> EnvironmentSwitch:
-    """Reads ``on`` or ``off``; the default is on."""
     text = os.environ.get(variable, "").strip()
     if text.lower() in {"", "on", "off"}:
         return EnvironmentSwitch(text.lower() == "off")
@@ -57,7 +56,6 @@ class Command(NamedTuple):
 
 
 def command_of(variable: str, default: str) -> Command:
-    """Reads the name of a program with options, quoted as in a shell."""
     import shlex  # for few commands
 
     text = os.environ.get(variable, default)

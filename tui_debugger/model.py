@@ -66,15 +66,11 @@ class TensorKey:
     """The handle of one tensor.
 
     Attributes:
-        rank: process number in the run.
-        graph: graph name, for example ``kernel_graph_0``.
         node: canonical node id (full name of an operator, bare name of a parameter, ``cst1``).
-        side: input or output of that node.
         slot: index of the input or output.
         step: 0-based, as on disk.
-        round: which dump of the step, from 1 in order of time, if its graph ran several times within the step (a loop,
-            two
-            runs of one number); 0 if there is only one, and to look up the newest.
+            round: which dump of the step, from 1 in order of time, if its graph ran several times within the step (a
+                loop, two runs of one number); 0 if there is only one, and to look up the newest.
     """
 
     rank: int
@@ -86,7 +82,6 @@ class TensorKey:
     round: int = 0
 
     def at_step(self, step: int) -> TensorKey:
-        """Returns the same tensor at another step, in its newest round."""
         return self if step == self.step else replace(self, step=step, round=0)
 
 
@@ -95,14 +90,10 @@ class ReadSpec:
     """Instructions to read one tensor anywhere: on this machine, in a worker process, on another host.
 
     Attributes:
-        path: file that holds the bytes.
-        format: ``npy``, ``npz`` (``member`` of an archive), ``raw`` (``dtype`` and ``shape`` given here), or another
-            key
-            of ``stats.npy.FORMATS``.
-        dtype: for ``raw`` the element type; for ``npy`` the *declared* element type if the file name has one (bfloat16
-            is
-            stored as float32 or as raw ``<E2``).
-        shape: only for ``raw``.
+            format: ``npy``, ``npz`` (``member`` of an archive), ``raw`` (``dtype`` and ``shape`` given here), or
+                another key of ``stats.npy.FORMATS``.
+            dtype: for ``raw`` the element type; for ``npy`` the *declared* element type if the file name has one
+                (bfloat16 is stored as float32 or as raw ``<E2``).
         offset: bytes before the first element for ``raw``; else before the part of the file that is read.
         member: the tensor in a file of several: key in an archive, place in a torch file.
         length: bytes of the part of the file that is read; 0: up to its end.
@@ -255,15 +246,10 @@ ParamValue = float | bool | str
 
 @dataclass(frozen=True, slots=True)
 class Watchpoint:
-    """A condition with its parameters, on a set of nodes.
+    """A condition with its parameters, on a set of nodes. A disabled watchpoint is kept but not checked.
 
-    Attributes:
-        id: from 1, increasing, never reused within a session.
-        condition: id in the condition table, for example ``tensor_too_large``.
-        params: (name, value) of the parameters the user set, in definition order.
-        selection: the nodes.
-        enabled: a disabled watchpoint is kept but not checked.
-        name: free text; recommended watchpoints have their recommended name.
+    ``id`` starts at 1, increases, and is never reused within a session. ``condition`` is an id of the condition table.
+    ``params`` has (name, value) of the parameters the user set, in definition order.
     """
 
     id: int
@@ -305,10 +291,9 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ParamResult:
-    """One parameter of a checked watchpoint.
+    """One parameter of a checked watchpoint; ``actual`` is None when it was not evaluated.
 
-    ``actual`` is None when it was not evaluated; ``quantities`` are the values of an expression's names, None if
-    unknown.
+    ``quantities`` are the values of an expression's names, None if unknown.
     """
 
     name: str
@@ -334,16 +319,12 @@ class Hit:
     """One row of the hit list: a tensor with all its results.
 
     Attributes:
-        key: the tensor.
-        row: node row in that rank's node table.
         results: one per watchpoint with something to report, in watchpoint id order.
         order: sort key (``GraphRun.turn``, ``sources.base.TensorTable.order``).
         stats: statistics of the tensor, None when it could not be read.
         origin: the tensor has NaN or Inf while every input of its node is clean.
         detail: extra text for the row, for example why the file could not be read.
-        overflow: the device's record of an overflow of the operator; part of ``detail``, unless that says why it does
-            not
-            matter. Empty without a record.
+        overflow: the device's record of an overflow of the operator, if any; usually a part of ``detail``.
     """
 
     key: TensorKey
@@ -369,8 +350,7 @@ class UnreadablePart:
     Attributes:
         where: its path, relative to the run's directory.
         why: a few words, for example ``permission denied`` or ``a FIFO in place of a directory``.
-        rank: None when unknown.
-        step: None when unknown, or when it may hold several steps.
+        rank, step: None when unknown, or when it may hold several steps.
         graph: it describes nodes or their order: no tensor is lost, but names, categories or types may be.
         unrecorded: something that a live training ran without being judged, not a part of a dump.
         incomplete: the step lacks tensors that other steps have; the rest was judged.
@@ -392,8 +372,6 @@ class Coverage:
     """The extent of a check. "Clean" must always be read together with this.
 
     Attributes:
-        checked: tensors read and judged by at least one watchpoint.
-        unreadable: tensors under a watchpoint that could not be read.
         not_comparable: tensors for which some watchpoint had no previous step at the first dumped step.
         skipped: files under no enabled watchpoint, or copies of a judged tensor.
         steps: (rank, step) pairs with a tensor to check.
@@ -423,17 +401,11 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One entry of a node's source stack.
+    """One entry of a node's source stack; ``line`` and ``end_line`` are 1-based, equal for one statement.
 
-    Attributes:
-        path: source file as the training process saw it.
-        line, end_line: 1-based, equal for one statement.
-        code: text of the line.
-        depth: 0 for an outer frame, more for frames nested below it.
-        substack: marked as a sub-stack entry.
-        forward: belongs to the forward node of a backward node.
-        context: an enclosing function that spans lines, not a statement.
-        framework: in an installed framework (site-packages, mindspore, torch ...).
+    ``path`` is as the training process saw it. ``depth`` is 0 for an outer frame. ``forward``: it belongs to the
+    forward node of a backward node. ``context``: an enclosing function that spans lines, not a statement.
+    ``framework``: it is in an installed framework (site-packages, mindspore, torch ...).
     """
 
     path: str
@@ -449,16 +421,11 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class GraphRun:
-    """One run, at one step, of a graph that has its own files.
+    """One run, at one step, of a graph that has its own files; several runs can have the same step.
 
-    Attributes:
-        step: as on disk; several runs can have the same step.
-        root_graph: number of the graph, the name of its directory.
-        graph: its name.
-        has_data: whether it was dumped.
-        round: number of this run of the graph within the step, from 1; 0 when there is only one.
-        began: first time stamp of its operators, microseconds since the epoch; 0 when unknown.
-        turn: sort key for the order of a rank's runs: see ``turns``.
+    ``root_graph`` is the number of the graph, the name of its directory. ``round`` numbers the graph's runs within the
+    step from 1, or is 0 for a single run. ``began`` is the first time stamp in microseconds since the epoch, 0 when
+    unknown. ``turn`` is a sort key for the order of a rank's runs: see ``turns``.
     """
 
     step: int
@@ -474,7 +441,6 @@ _TURN_BITS = 20
 
 
 def turn_of(step: int) -> int:
-    """Returns the turn of a step if all steps are one run each, in ascending order."""
     return step << _TURN_BITS
 
 
@@ -495,19 +461,16 @@ def turns(steps: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """The facts about a run, for the header.
+    """The facts about a run, for the header; unknown texts are empty.
 
     Attributes:
-        path: the run's top directory.
         layout: for people, for example ``MindSpore 2.10 dump``.
         title: net name.
-        framework_version: ``2.10.0`` or empty.
         device: ``CPU``, ``GPU``, ``Ascend`` or empty.
         notices: degradations, one sentence each (no graph, no history ...).
-        framework: framework of the training, ``MindSpore 2.10.0``, or empty.
         limits: what verdicts on this layout cannot tell, one sentence each ("no edges: ...").
-        recorded_in: file of statistics without values, ``statistic.csv``, or empty.
-        values_advice, tensors_advice: how to make its recorder write values, and more inputs and outputs; or empty.
+        recorded_in: file of statistics without values, ``statistic.csv``.
+        values_advice, tensors_advice: how to make its recorder write values, and more inputs and outputs.
     """
 
     path: str
@@ -533,7 +496,6 @@ class Progress:
 
     @property
     def part(self) -> float | None:
-        """From 0 to 1; None when it is unknown."""
         return min(self.done / self.total, 1.0) if self.total else None
 
 

@@ -71,7 +71,6 @@ def limited(notes: Iterable[tuple[str, object]]) -> dict[str, Note]:
 
 
 def notes_line(step: int, notes: Notes) -> str:
-    """Returns the line of a step in the file, with its line break."""
     spelled = {name: _spelled(note) for name, note in notes.items()}
     return json.dumps({"step": step, "notes": spelled}, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -83,7 +82,6 @@ def _spelled(note: Note) -> Note | dict[str, str]:
 
 
 def notes_of_line(line: bytes) -> tuple[int, dict[str, Note]] | None:
-    """Reads one line of the file; None for an invalid line."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -132,12 +130,10 @@ class RunNotes:
         return self._steps.get(step, {})
 
     def all(self) -> Sequence[tuple[int, Notes]]:
-        """Returns every step with notes, ascending."""
         with self._lock:
             return sorted(self._steps.items(), key=lambda each: each[0])
 
     def names(self) -> list[str]:
-        """Returns every name, in the order of appearance."""
         return list(dict.fromkeys(name for _, notes in self.all() for name in notes))
 
     def curve(self, name: str) -> tuple[list[int], list[float]]:
@@ -147,7 +143,6 @@ class RunNotes:
         return [step for step, _ in found], [value for _, value in found]
 
     def curves(self) -> list[str]:
-        """Returns the names that have a number at any step."""
         return [name for name in self.names() if self.curve(name)[0]]
 
 

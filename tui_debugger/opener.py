@@ -140,12 +140,10 @@ _NOTHING: Final = _Nothing()
 
 
 def register(point: str, mount: Mount) -> None:
-    """Makes a mount answer for a path and everything below it, in place of an earlier mount."""
     _mounts[point] = mount
 
 
 def forget(point: str) -> None:
-    """Makes the operating system answer again for a path."""
     _mounts.pop(point, None)
 
 
@@ -194,7 +192,6 @@ def hide(globs: Iterable[str]) -> None:
 
 
 def hidden_entries() -> list[str]:
-    """Returns the paths hidden from listings so far."""
     return sorted(_hidden)
 
 
@@ -277,7 +274,6 @@ def islink(path: AnyPath) -> bool:
 
 
 def may_list(path: AnyPath) -> bool:
-    """Tells whether access rights allow listing a directory; never raises."""
     return is_mounted(path) or os.access(path, os.R_OK | os.X_OK)
 
 
@@ -362,8 +358,6 @@ class _VisibleEntries(Generic[AnyStr]):
 
 
 class _Scan:
-    """The entries of a mount's directory, with the interface of ``os.scandir``."""
-
     def __init__(self, entries: Iterator[_MountEntry[Any]]) -> None:
         self._entries = entries
 
@@ -386,8 +380,6 @@ class _Scan:
 
 
 class _MountEntry(Generic[AnyStr]):
-    """An entry of a mount's directory, with the interface of ``os.DirEntry``."""
-
     __slots__ = ("_directory", "_folder", "_inside", "_mount", "name")
 
     def __init__(self, mount: Mount, folder: AnyStr, inside: str, name: str, directory: bool) -> None:
@@ -460,12 +452,8 @@ def made_up(modified: int, changed: int) -> bool:
 def open_regular(path: AnyPath) -> tuple[int, os.stat_result]:
     """Opens a regular file for reading, never waiting for a writer; the caller closes the descriptor.
 
-    The descriptor (negative in a mount) is for the functions here.
-
-    Raises:
-        OSError: it cannot be opened.
-        NotRegularError: it is no regular file.
-        ValueError: the path has a character that no path can have.
+    The descriptor (negative in a mount) is for the functions here. Raises OSError, NotRegularError, or ValueError for a
+    character that no path can have.
     """
     if _mounts and (found := _found(path)) is not None:
         mount, inside = found
@@ -534,8 +522,6 @@ def stream(descriptor: int) -> IO[bytes]:
 
 
 class _Raw(io.RawIOBase):
-    """An open file of a mount as a stream."""
-
     def __init__(self, descriptor: int, closes: bool) -> None:
         super().__init__()
         self._descriptor, self._closes, self._at = descriptor, closes, 0

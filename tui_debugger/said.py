@@ -41,7 +41,6 @@ class Said:
     by_design: Mapping[Place, frozenset[str]] = field(default_factory=dict)
 
     def lines(self, step: int, name: Callable[[int], Name]) -> Iterator[str]:
-        """Yields the lines of the file, with their line breaks; ``name`` returns a row's name."""
         for row in sorted(self.inputs_unknown):
             yield _line(step, name(row), inputs="unknown")
         for (row, slot), state in sorted(self.operands.items()):
@@ -51,7 +50,6 @@ class Said:
 
 
 def doubt_line(part: UnreadablePart) -> str:
-    """Returns the line for something that a training ran without being judged."""
     return json.dumps({"not_recorded": part.where, "why": part.why}) + "\n"
 
 
@@ -89,7 +87,6 @@ class SaidOfRank:
         )
 
     def _take(self, line: bytes) -> bool:
-        """Adds a line; False for an invalid one."""
         try:
             found = json.loads(line)
         except (ValueError, RecursionError):

@@ -38,7 +38,6 @@ Numbers = int | list[int] | set[int] | None
 
 
 def checked(value: object, name: str, kind: type[T], text: str) -> T:
-    """Returns the value if it has the type, else raises DebuggerParamTypeError with the expected ``text``."""
     if isinstance(value, kind):
         return value
     raise wrong_type(value, name, text)
@@ -67,8 +66,8 @@ def number(value: object, name: str) -> float:
 def numbers(value: Numbers, name: str, there: Collection[int], *, strict: bool = True) -> list[int]:
     """Returns iterations or ranks as a list, in the order given.
 
-    A number that is not in ``there`` (unless that is empty) raises DebuggerParamValueError, or is dropped if not
-    ``strict``.
+    A number not in ``there`` raises DebuggerParamValueError, or is dropped if not ``strict``; an empty ``there`` has
+    all.
     """
     if value is None:
         return list(there)
@@ -129,7 +128,6 @@ class ConditionBase:
 
     @property
     def param_dict(self) -> Mapping[str, float | str]:
-        """The parameters that are set, by name."""
         return {}
 
     @property
@@ -172,7 +170,6 @@ class TableCondition(ConditionBase):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._params.items())})"
 
     def demand_any(self) -> None:
-        """Refuses a condition that could never hit."""
         deciding = [spec.name for spec in self.row.params if spec.check]
         if not any(name in self._params for name in deciding):
             raise DebuggerParamValueError(
@@ -233,13 +230,8 @@ class TensorTooSmallCondition(TableCondition):
 class TensorRangeCondition(TableCondition):
     """Hits tensors by the spread of their elements. One of the last four parameters is required.
 
-    Args:
-        range_start_inclusive: first value inside the range.
-        range_end_inclusive: last value inside the range.
-        range_percentage_lt: hits when less than this percentage of the elements is inside the range.
-        range_percentage_gt: hits when more than this percentage of the elements is inside the range.
-        max_min_lt: hits when largest and smallest element differ by less than this.
-        max_min_gt: hits when largest and smallest element differ by more than this.
+    Hits when less (more) than ``range_percentage_lt`` (``range_percentage_gt``) percent of the elements are inside the
+    inclusive range, or when largest and smallest element differ by less (more) than ``max_min_lt`` (``max_min_gt``).
 
     Examples:
         >>> from tui_debugger import TensorRangeCondition

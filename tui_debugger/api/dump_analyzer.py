@@ -97,7 +97,6 @@ def check(
 
 
 def _unlisted(run: Run, by_step: dict[int, dict[int, _Parts]]) -> tuple[UnreadablePart, ...]:
-    """Returns the unreadable parts of the ranks and steps that the watchpoints' tensors belong to."""
     there = {rank for rank in run.session.ranks() if run.session.steps(rank)}
     pairs = [(rank, step) for step, ranks in by_step.items() for rank in ranks]
     parts = run.session.unreadable(pairs) if pairs else ()
@@ -140,7 +139,6 @@ _Parts = list[tuple[int, TensorColumns]]
 
 
 def _by_step(columns: Sequence[TensorColumns]) -> dict[int, dict[int, _Parts]]:
-    """Returns the watched tensors by step, then rank; both ascend."""
     found: dict[int, dict[int, _Parts]] = {}
     for number, each in enumerate(columns):
         for step, rank, where in each.groups():
@@ -168,7 +166,6 @@ def _comparable(answer: OutputHits, numbers: Sequence[int], with_valueless: bool
 def _valueless(
     outputs: OutputTensors, step: int, answer: OutputHits, numbers: Sequence[int], cores: Sequence[CoreWatchpoint]
 ) -> list[tuple[int, Hit]]:
-    """Returns a row with the error "no value" for every tensor that could not be judged."""
     rows = []
     for watch, output in answer.valueless:
         number = numbers[watch]
@@ -186,7 +183,6 @@ class Query:
     """The query of ``select_nodes``: ``text``, whether to search stacks instead of names, and the test of a text."""
 
     def __init__(self, text: str, use_regex: bool, select_by: str, case_sensitive: bool) -> None:
-        """Checks the arguments; raises DebuggerParamTypeError or DebuggerParamValueError."""
         self.text = checked(text, "query_string", str, "a str")
         regex = checked(use_regex, "use_regex", bool, "a bool")
         case = checked(case_sensitive, "case_sensitive", bool, "a bool")
@@ -216,19 +212,13 @@ class DumpAnalyzer:
 
     Programs for ``mindinsight.debugger`` run unchanged but for the import. The dump is never written to, no process is
     started (no ``if __name__ == "__main__"`` is needed), and the training framework need not be installed. Read data is
-    kept until ``close()`` or the end of a ``with`` statement.
+    kept until ``close()`` or the end of a ``with`` statement. Raises NotADumpError without a dump at the path. Wrong
+    arguments raise DebuggerParamTypeError or DebuggerParamValueError, here and in all methods.
 
     Args:
         dump_dir: the dump directory, up to two levels above it, or a part of it: a rank, a step, a file.
         mem_limit: None, or 2048 to 2147483647 (MB). Accepted for compatibility; no tensor is too large.
-        redirect_to: further hosts (``"HOST"`` or ``"HOST:PORT"``) to which the web server of a URL may redirect, for
-            this
-            process.
-
-    Raises:
-        DebuggerParamTypeError: an argument of a wrong type.
-        DebuggerParamValueError: ``dump_dir`` is empty, or ``mem_limit`` outside its range.
-        NotADumpError: no dump at the path.
+        redirect_to: further hosts (``"HOST"``, ``"HOST:PORT"``) to which the web server of a URL may redirect.
 
     Examples:
         >>> from tui_debugger import DumpAnalyzer, TensorOverflowCondition, Watchpoint
@@ -319,10 +309,6 @@ class DumpAnalyzer:
             ranks: None means all.
             case_sensitive: False ignores case.
 
-        Raises:
-            DebuggerParamTypeError: an argument of a wrong type.
-            DebuggerParamValueError: a rank that was not dumped, another ``select_by``, or no regular expression.
-
         Examples:
             >>> from tui_debugger import DumpAnalyzer
             >>> from tui_debugger.demo import demo_dump
@@ -351,7 +337,7 @@ class DumpAnalyzer:
     ) -> DebuggerTensors:
         """Returns the output tensors of the matching nodes, by node, then slot, then iteration; reads no tensor.
 
-        Arguments and errors are as in ``select_nodes``; ``iterations`` and output ``slots`` are None for all.
+        Arguments are as in ``select_nodes``; ``iterations`` and output ``slots`` are None for all.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -394,7 +380,7 @@ class DumpAnalyzer:
     def get_input_nodes(self, node: Node) -> list[Node]:
         """Returns the nodes that feed a node, in input order, with routing nodes (Load, UpdateState).
 
-        The parameter that an Assign writes to is left out. DebuggerParamValueError: this dump does not have the node.
+        The parameter that an Assign writes to is left out.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -442,13 +428,10 @@ class DumpAnalyzer:
     def check_watchpoints(self, watchpoints: Iterable[Watchpoint], error_on_no_value: bool = False) -> Hits:
         """Checks watchpoints together: every tensor is read once, and results are kept for the next check.
 
-        Tensors that could not be compared (NaN, Inf, no previous step) are reported, too: ``error_code`` says why.
-        Constants are never checked. With ``error_on_no_value`` tensors without dumped values are reported with error
-        code 32.
-
-        Returns:
-            Hits by iteration, execution order, rank and watchpoint; hits without a value last in their iteration. Their
-            ``coverage`` says how many tensors were checked. If none was, a warning is logged.
+        Returns hits by iteration, execution order, rank and watchpoint. Tensors that could not be compared (NaN, Inf,
+        no previous step) are among them: ``error_code`` says why. With ``error_on_no_value`` tensors without dumped
+        values follow, with error code 32. Constants are never checked. ``coverage`` says how many tensors were checked;
+        none is logged as a warning.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer, TensorAllZeroCondition, TensorTooLargeCondition, Watchpoint
@@ -486,9 +469,7 @@ class DumpAnalyzer:
     def select_tensor_statistics(self, iterations: Numbers = None, ranks: Numbers = None) -> Statistics:
         """Returns the recorded statistics (statistic.csv), else statistics computed from the values.
 
-        Returns:
-            ``{rank: {iteration: {"op:io:slot": [row, ...]}}}``, each row a dict of text by column title. For many
-            tensors choose ``iterations``.
+        The result is ``{rank: {iteration: {"op:io:slot": [row, ...]}}}``, each row a dict of text by column title.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -511,10 +492,8 @@ class DumpAnalyzer:
     ) -> None:
         """Writes ``statistics_summary.csv``: per tensor, in how many rows it had NaN, infinite or large elements.
 
-        Args:
-            statistics: the result of ``select_tensor_statistics``.
-            overflow_value: a magnitude above this counts as out of range.
-            out_path: directory outside the dump, made if needed; a file of that name is replaced.
+        ``statistics`` come from ``select_tensor_statistics``; a magnitude above ``overflow_value`` is large.
+        ``out_path`` is a directory outside the dump, made if needed; a file of that name is replaced.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer

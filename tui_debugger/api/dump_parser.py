@@ -34,7 +34,6 @@ class OpPathManager:
         return [int(name.removeprefix("rank_")) for name in self._files]
 
     def add(self, rank: int, iteration: int, side: str, path: str) -> None:
-        """Adds a file, unless it is there."""
         empty: dict[str, list[str]] = {"input": [], "output": []}
         paths = self._files.setdefault(f"rank_{rank}", {}).setdefault(iteration, empty)[side]
         if path not in paths:
@@ -66,12 +65,8 @@ class DumpParser(DumpAnalyzer):
     def convert_all_data_to_host(self) -> list[str]:
         """Writes all tensors as .npy files into ``DUMP_DIR-host``, replacing an earlier conversion.
 
-        Returns:
-            Failures, also written to a text file there: ``rank_0/step_3/NODE,output:0``, or the path of an unreadable
-                part.
-
-        Raises:
-            TdbgError: something else lies there, it cannot be written, or the disk is too small.
+        Returns the failures, also written there: ``rank_0/step_3/NODE,output:0``, or paths of unreadable parts. Raises
+        TdbgError when something else lies there, it cannot be written, or the disk is too small.
         """
         from tui_debugger.session.convert import convert
 
@@ -103,8 +98,7 @@ class DumpParser(DumpAnalyzer):
     ) -> dict[str, OpPathManager]:
         """Returns the files (converted, if possible) of the operators whose source lines contain ``qs``, by full name.
 
-        ``qs`` is a part of path, line number or code, or a regular expression. ``rank_ids``, ``iterations``: None means
-        all.
+        ``qs`` is a part of path, line number or code, or a regular expression. None means all ranks or iterations.
         """
         found: dict[str, OpPathManager] = {}
         dump = DumpAnalyzer(self._host) if _is_conversion(self._host) else self

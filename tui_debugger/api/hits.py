@@ -60,12 +60,8 @@ _SENTENCES = {
 class HitParam(str):
     """A parameter of a hit: its name as text, with threshold and actual value.
 
-    Attributes:
-        value: the threshold, or the text of an expression.
-        hit: whether this parameter's inequality held.
-        actual_value: 0 when it was not evaluated (tolerances, ends of a range).
-        disabled: always False, because unset parameters are left out.
-        quantities: values of an expression's names, None where unknown.
+    ``value`` is the threshold, or the text of an expression, whose names have the values in ``quantities``.
+    ``actual_value`` is 0 when it was not evaluated (tolerances, ends of a range). ``disabled`` is always False.
     """
 
     __slots__ = ("actual_value", "disabled", "hit", "quantities", "value")
@@ -116,7 +112,6 @@ class HitDetail(ConditionBase):
 
     @property
     def param_dict(self) -> dict[str, float]:
-        """The actual value by parameter."""
         return {param: param.actual_value for param in self._params}
 
     def __repr__(self) -> str:

@@ -93,9 +93,8 @@ class Node:
     def get_input_tensors(self, iterations: Numbers = None, slots: list[int] | None = None) -> DebuggerTensors:
         """Returns *all* outputs of every node that feeds this node, by input, then slot, then iteration.
 
-        Routing nodes (Load, TupleGetItem, UpdateState) count as feeders; the parameter that an Assign writes to does
-        not. ``slots`` are positions in that list of outputs. None means all; iterations that were not dumped are left
-        out.
+        Routing nodes (Load, TupleGetItem, UpdateState) feed it, too, but not the parameter that an Assign writes to.
+        ``slots`` are positions in that list. None means all; iterations that were not dumped are left out.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -204,8 +203,7 @@ class DebuggerTensor:
         """Returns the values, read-only (a big file is memory-mapped); None without dumped values or elements.
 
         In a dump of inputs only, the first consumer's input is read; for a parameter that is its value *before* the
-        iteration's update, but a parameter's own file holds the value after it. UnreadableTensorError: the file is
-        broken.
+        iteration's update, but a parameter's own file holds the value after it. Raises UnreadableTensorError.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -217,10 +215,9 @@ class DebuggerTensor:
         return values if values is not None and values.size else None
 
     def statistics(self) -> TensorStats | None:
-        """Returns counts, extremes and moments of all elements, in float64; recorded ones without values; else None.
+        """Returns counts, extremes and moments of all elements in float64, or recorded ones; None without either.
 
-        Raises:
-            UnreadableTensorError: the file is broken.
+        Raises UnreadableTensorError when the file is broken.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -268,7 +265,6 @@ class DebuggerTensor:
         return (values.dtype.name, values.shape) if values is not None else None
 
     def _constant(self) -> npt.NDArray[Any] | None:
-        """Returns the value of a constant in the graph."""
         run, rank, row = self._node.place
         nodes = run.nodes(rank)
         text = nodes.constants.get(row)
@@ -295,10 +291,7 @@ class DebuggerTensor:
 
 
 def constant_value(text: str, dtype: str = "") -> npt.NDArray[Any] | None:
-    """Returns a constant's value from its text in the graph (one bool, number or string), else None.
-
-    ``dtype`` is the stated element type; if it does not fit: int64, float32.
-    """
+    """Returns a constant's value from its text in the graph: one bool, number or string; else None."""
     import numpy as np
 
     try:
@@ -366,10 +359,9 @@ def joined(parts: Sequence[TensorColumns]) -> TensorColumns:
 
 
 class DebuggerTensors(MutableSequence[DebuggerTensor]):
-    """The selected tensors, in order: a sequence that makes a ``DebuggerTensor`` when one is asked for.
+    """The selected tensors of one analyzer, in order: makes a ``DebuggerTensor`` when one is asked for.
 
-    It has all operations of a list, also together with lists. It holds tensors of one analyzer; for tensors of several
-    analyzers make a list of it.
+    It has all operations of a list, also together with lists. For tensors of several analyzers make a list of it.
 
     Examples:
         >>> from tui_debugger import DumpAnalyzer
@@ -490,7 +482,6 @@ class DebuggerTensors(MutableSequence[DebuggerTensor]):
         return NotImplemented if total is None else total
 
     def __eq__(self, other: object) -> bool:
-        """Compares with a list or sequence of tensors, in order."""
         if isinstance(other, DebuggerTensors) and other.run is self.run:
             mine, theirs = self.columns, other.columns
             return len(mine) == len(theirs) and all(
@@ -511,8 +502,7 @@ class DebuggerTensors(MutableSequence[DebuggerTensor]):
         """Returns one flat dict per tensor, ready for ``pandas.DataFrame``.
 
         Keys: rank, step, graph, node, side, slot, round; with ``statistics`` (which measures every tensor) also dtype,
-        shape, nbytes, the counts and moments (None for a tensor that was not dumped), and error (why it cannot be
-        read).
+        shape, nbytes, the counts and moments (None if not dumped), and error (why it cannot be read).
         """
         rows: list[Row] = [{} for _ in range(len(self))]
         for step, rank, where in self.columns.groups():
@@ -530,7 +520,6 @@ class DebuggerTensors(MutableSequence[DebuggerTensor]):
 
 
 def place_of(tensor: DebuggerTensor) -> tuple[Run, tuple[int, int, int, int]]:
-    """Returns the run of a tensor and its (rank, node row, slot, step) there."""
     run, rank, row = tensor.node.place
     return run, (rank, row, tensor.slot, tensor.iteration)
 
@@ -561,7 +550,6 @@ def row_in(run: Run, node: Node) -> int:
 
 
 def of_outputs(run: Run, rank: int, outputs: Sequence[tuple[int, int]], iterations: Sequence[int]) -> DebuggerTensors:
-    """Returns the given (node row, slot) of a rank at the given iterations in which their graphs ran."""
     table = np.array(outputs, np.int64).reshape(-1, 2)
     return DebuggerTensors(run, at_iterations(run, rank, table[:, 0], table[:, 1], iterations))
 
@@ -586,7 +574,6 @@ def at_iterations(run: Run, rank: int, rows: Integers, slots: Integers, iteratio
 
 
 def _sum(one: object, two: object) -> DebuggerTensors | list[DebuggerTensor] | None:
-    """Returns both, one after the other; None when one is no list."""
     if not (isinstance(one, list | DebuggerTensors) and isinstance(two, list | DebuggerTensors)):
         return None
     runs = {id(run): run for part in (one, two) for run in _runs(part)}
@@ -598,7 +585,6 @@ def _sum(one: object, two: object) -> DebuggerTensors | list[DebuggerTensor] | N
 
 
 def _runs(part: list[Any] | DebuggerTensors) -> list[Run | None]:
-    """Returns the runs that tensors belong to; None for other objects."""
     if isinstance(part, DebuggerTensors):
         return [part.run]
     return [place_of(each)[0] if isinstance(each, DebuggerTensor) else None for each in part]

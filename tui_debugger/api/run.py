@@ -34,7 +34,6 @@ class StackEntry(dict[str, str | int | bool]):
 
     @property
     def file_path(self) -> str:
-        """Source file as the training process saw it."""
         return str(self["file_path"])
 
     @property
@@ -47,7 +46,6 @@ class StackEntry(dict[str, str | int | bool]):
 
     @property
     def has_substack(self) -> bool:
-        """Tells whether this entry begins a sub-stack."""
         return bool(self["has_substack"])
 
     def __str__(self) -> str:
@@ -141,7 +139,6 @@ class Run:
         return bool((self.nodes(rank).flags & int(NodeFlag.FILE_ONLY) == 0).any())
 
     def steps(self, rank: int, root: int) -> list[int]:
-        """Returns the dumped steps of a root graph, ascending."""
         if rank not in self._steps:
             by_root: dict[int, list[int]] = {}
             for each in self.session.history(rank):
@@ -164,15 +161,13 @@ class Run:
             )
 
     def find(self, rank: int, graph: str, name: str) -> int:
-        """Returns the row of a node by its names, or -1."""
         return self.nodes(rank).find(name, graph) if rank in self.session.ranks() else -1
 
 
 class NodeView:
     """The node rows of one rank in MindInsight's order: constants, parameters, operators, each as in the graph.
 
-    With a graph, ``rows`` are its nodes only: other nodes are known only for steps already listed, and answers must not
-    depend on earlier reads.
+    With a graph, ``rows`` are its nodes only, so that answers do not depend on which steps were listed before.
     """
 
     @classmethod

@@ -21,7 +21,6 @@ from tui_debugger.text.spreadsheets import CsvTable, has_openpyxl
 
 
 def made(directory: Path, parameter: str) -> None:
-    """Makes a directory, or raises TdbgError with the name of its ``parameter``."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -80,10 +79,9 @@ StatisticRows = Mapping[int, Mapping[int, Mapping[str, Iterable[Mapping[str, Any
 
 @dataclass
 class SummaryStatistic:
-    """Counts of one tensor (``Op Name:IO:Slot``) over all steps and ranks.
+    """Counts of one tensor (``Op Name:IO:Slot``) over all steps and ranks: its rows, and rows with findings.
 
-    Rows with Inf, with NaN, with an extreme beyond the threshold, all rows, rows without any of these, (rank, step)
-    pairs.
+    ``total_iterations`` counts (rank, step) pairs; ``out_of_range_number`` rows with an extreme beyond the threshold.
     """
 
     op_type: str = ""
@@ -106,8 +104,7 @@ def select_tensor_statistics(
     """Returns the statistics of every tensor of some steps (None: all), as recorded, else computed from values.
 
     Rows of a ``statistic.csv`` are text by the file's own column titles. Without such a file every readable tensor (no
-    constants) gives a row of ``COLUMNS`` over finite elements with full precision; Max, Min and Avg are ``nan`` without
-    any. CancelledError: from ``progress``.
+    constants) gives a row of ``COLUMNS`` over finite elements with full precision; extremes are ``nan`` without any.
     """
     found: Statistics = {}
     for rank in session.ranks() if ranks is None else ranks:
@@ -127,8 +124,7 @@ def summary_statistics(
 ) -> None:
     """Writes ``statistics_summary.csv``, replacing it: per tensor the rows with Inf, NaN, or beyond a threshold.
 
-    A missing count is 0, but NaN or Inf among the extremes counts. Nothing is written into ``dump``. Raises TdbgError
-    when the file cannot be written.
+    A missing count is 0, but NaN or Inf among the extremes counts. ``dump`` is protected. Raises TdbgError.
     """
     summary = _summarised(statistics, overflow_value)
     if not summary:
@@ -167,7 +163,6 @@ def _by_tensor(rows: Iterable[dict[str, str]]) -> dict[str, list[dict[str, str]]
 
 
 def _computed(tensor: SweptTensor, session: Session) -> dict[str, str]:
-    """Returns a row as MindSpore would have written it."""
     meta, stats, key = tensor.meta, tensor.stats, tensor.key
     by = session.source.written_by(tensor.spec) if tensor.spec is not None else None
     shape = meta.shape if meta is not None else ()
@@ -259,8 +254,8 @@ def export_graphs(session: Session, output_dir: str | os.PathLike[str] | None = 
     """Writes the graphs of all ranks as a new workbook ``dump_YYYYmmdd_HHMMSS.xlsx`` and returns its path.
 
     Sheets and columns are MindInsight's: info, constant, parameter, operator, statistics, source. Without openpyxl
-    every sheet becomes a file ``dump_YYYYmmdd_HHMMSS_operator.csv`` and so on; the operators' path is returned.
-    TdbgError: the directory (None: the current one) is inside the dump, or cannot be written.
+    every sheet becomes a csv file, and the operators' path is returned. Raises TdbgError when the directory (None: the
+    current one) is inside the dump, or cannot be written.
     """
     directory = (Path.cwd() if output_dir is None else Path(output_dir).expanduser()).resolve()
     dump = Path(session.info.path)
@@ -277,7 +272,6 @@ def export_graphs(session: Session, output_dir: str | os.PathLike[str] | None = 
 
 
 def _unused(stem: Path) -> Path:
-    """Returns the stem, with a number behind it when an export of the same second exists."""
     number, chosen = 2, stem
     while any(chosen.parent.glob(f"{chosen.name}[._]*")):
         chosen, number = stem.with_name(f"{stem.name}-{number}"), number + 1

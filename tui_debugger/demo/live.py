@@ -46,7 +46,7 @@ SESSION: Final = Path(__file__).with_name("mindspore-2.0-nan-live.jsonl.xz")
 
 @dataclass(frozen=True, slots=True)
 class SentMessage:
-    """A message that the client sent."""
+    """A message of the client."""
 
     call: int
     rpc: str
@@ -54,7 +54,6 @@ class SentMessage:
 
 
 def recorded(path: Path = SESSION) -> Iterator[SentMessage]:
-    """Yields the client's messages in order."""
     kinds = {**wire.UNARY, **wire.STREAMS}
     with lzma.open(path, "rt", encoding="ascii") as file:
         for line in file:
@@ -174,7 +173,7 @@ class RecordedTraining:
             thread.start()
 
     def close(self, timeout: float = 1.0) -> None:
-        """Ends the training wherever it is. Idempotent."""
+        """Ends the training. Idempotent."""
         self._stop.set()
         if self._channel is not None:
             self._channel.close()
@@ -256,7 +255,6 @@ class RecordedTraining:
         return True
 
     def hits(self, step: int) -> Iterator[ClientHit]:
-        """Yields the hits of the watchpoints after a step, in execution order."""
         recording, judge = self._recording, self._judge
         table = recording.table
         for row in recording.run_order:

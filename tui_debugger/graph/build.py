@@ -39,8 +39,7 @@ def execution_order(
 ) -> tuple[Int32, npt.NDArray[np.uint8]]:
     """Returns positions and flags: graph after graph as listed; an unlisted node follows its predecessor in the file.
 
-    ``sequence`` has the operator rows of every graph in file order; ``execution_orders`` full names by graph name or
-    root graph id.
+    ``sequence``: operator rows of every graph in file order; ``execution_orders``: full names by graph name or root id.
     """
     place: npt.NDArray[np.int64] = np.zeros(len(table), np.int64)
     flags = table.flags.copy()
@@ -104,8 +103,8 @@ def order_graphs(table: NodeTable, sequence: Sequence[int]) -> NodeTable:
 def observed_order(table: NodeTable, observed: Iterable[Sequence[int]]) -> list[int]:
     """Returns all operators in graph order, but after their inputs and after operators that were seen to run before.
 
-    ``observed`` has the rows of each run in the order seen. It overrides the graph (an operator that runs several times
-    is seen in one pass), and earlier runs override later ones.
+    ``observed`` has the rows of each run in the order seen; it overrides the graph, and earlier runs override later
+    ones.
     """
     flow, operators = edges(table), classes(table) == 0
     seen: dict[int, list[int]] = {}
@@ -178,13 +177,11 @@ def graph_number(name: str) -> int:
 
 
 def directory_names(graphs: Sequence[GraphInfo]) -> dict[int, str]:
-    """Returns the names of graphs that have their own directories, by number."""
     own = (info for info in reversed(graphs) if info.is_root or graph_number(info.name) == info.root_id)
     return {info.root_id: info.name for info in own}
 
 
 def _listing_key(info: GraphInfo, execution_orders: Mapping[int | str, Sequence[str]]) -> int | str:
-    """Returns the key of the listing with a graph's nodes: its own, else its root's; its name without a listing."""
     own = () if info.is_root else (graph_number(info.name),)
     return next((key for key in (info.name, *own, info.root_id) if key in execution_orders), info.name)
 
@@ -201,9 +198,8 @@ def build_table(
     """Builds the table of one rank.
 
     Operators are named by their full name (a Load by scope and index), parameters by their bare name, constants by
-    their key (``cst1``). A parameter or constant is displayed in the scope of its first consumer. ``execution_orders``
-    as for ``execution_order``. ``roots`` are the graphs that training starts, if known better than from the files: in
-    control flow each graph calls itself a root.
+    their key (``cst1``). A parameter or constant is displayed in the scope of its first consumer. ``roots`` are the
+    graphs that training starts, if known better than from the files: in control flow each graph calls itself a root.
     """
     columns = _GrowingColumns()
     for graph in graphs:
@@ -216,7 +212,6 @@ def build_table(
 
 
 def with_roots(table: NodeTable, roots: Container[int] | None) -> NodeTable:
-    """Returns the table in which only these graphs are roots; None: as the graphs say."""
     if roots is None:
         return table
     numbers = [graph_number(each.name) for each in table.graphs]
@@ -245,8 +240,6 @@ def clean_path(path: str) -> str:
 
 
 class _GrowingColumns:
-    """The columns while they grow."""
-
     def __init__(self) -> None:
         self.graphs: list[GraphInfo] = []
         self.sequence: list[range] = []
@@ -361,7 +354,6 @@ class _GrowingColumns:
 
 
 def _all_unique(names: list[str]) -> list[str]:
-    """Returns the names, with a number behind duplicates, which only broken files have."""
     if len(set(names)) == len(names):
         return names
     taken: set[str] = set()
@@ -386,7 +378,6 @@ def _operator_name(node: ParsedNode) -> str:
 
 
 def _item(node: ParsedNode, numbers: Mapping[str, int]) -> int:
-    """Returns which item of a tuple a node takes."""
     item = node.item
     if item < 0 and len(node.inputs) > 1:
         item = numbers.get(node.inputs[1], -1)
@@ -410,11 +401,7 @@ def _display_paths(table: NodeTable) -> list[str]:
 
 
 class FileNode(NamedTuple):
-    """A node known from file names only.
-
-    ``graph`` is a name, ``name`` the canonical id within it, ``path`` for display, ``outputs`` the number of slots
-    seen.
-    """
+    """A node known from file names only; ``outputs`` is the number of slots seen."""
 
     graph: str
     root_id: int
@@ -427,8 +414,7 @@ class FileNode(NamedTuple):
 def append_nodes(table: NodeTable, extra: Iterable[FileNode]) -> tuple[NodeTable, npt.NDArray[np.int64]]:
     """Appends nodes known from file names unless the table has the name; returns it, and the row of each ``extra``.
 
-    They come behind the operators of the graph files, parameters and constants behind all operators, in the given
-    order; ``reorder_rows`` moves them by timestamps.
+    They come behind the graph files' operators, parameters and constants behind all operators; see ``reorder_rows``.
     """
     graphs = list(table.graphs)
     by_name = {info.name: index for index, info in enumerate(graphs)}
@@ -482,8 +468,7 @@ Rows = npt.NDArray[np.int64]
 def together(tables: Mapping[int, NodeTable]) -> tuple[NodeTable, dict[int, Rows | None]]:
     """Returns one table with the nodes of all ranks, and for each rank the rows of its nodes (None: the same rows).
 
-    A node is the same in two ranks when graph and id are equal; nodes of later ranks alone come behind the rest. Raises
-    ValueError without any rank.
+    A node is the same in two ranks when graph and id are equal; nodes of later ranks alone come behind the rest.
     """
     if not tables:
         msg = "there is no rank"

@@ -53,7 +53,6 @@ _RECEIVING: Final = frozenset({"receive", "recv", "irecv", "p2precv"})
 
 
 def _plain(op_type: str) -> str:
-    """Returns ``allreduce`` for ``AllReduce``, ``HcomAllReduce``, ``c10d::allreduce_`` ..."""
     return plain_type(op_type).removeprefix("hcom").removeprefix("inner")
 
 
@@ -78,12 +77,10 @@ def is_reducing(op_type: str) -> bool:
 
 
 def is_sending(op_type: str) -> bool:
-    """Tells whether it gives its input to one other rank."""
     return _plain(op_type) in _SENDING
 
 
 def is_receiving(op_type: str) -> bool:
-    """Tells whether its output is the input of another rank's sending node."""
     return _plain(op_type) in _RECEIVING
 
 
@@ -100,7 +97,6 @@ _RANDOM: Final = _RANDOM_NUMBERS | {
 
 
 def makes_random_numbers(op_type: str) -> bool:
-    """Tells whether the operator draws its whole output."""
     return plain_type(op_type) in _RANDOM_NUMBERS
 
 
@@ -160,10 +156,9 @@ _GRADIENT_NAME = re.compile(r"gradients(?:/|--|_default|$)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Input slots of an optimizer's update operator.
+    """Input slots of an optimizer's update operator: the weight, the optimizer's own parameters, the gradient.
 
-    ``weight`` is the updated parameter, ``states`` the optimizer's own parameters. ``stride`` is the number of inputs
-    for each parameter if the operator updates several at once, else 0.
+    ``stride`` is the number of inputs for each parameter if the operator updates several at once, else 0.
     """
 
     weight: int
@@ -290,7 +285,6 @@ def is_optimizer_state(name: str, names: Container[str] = ()) -> bool:
 
 
 def parameter_by_name(name: str, names: Container[str] = ()) -> Category:
-    """Returns the category of a parameter from its name alone, for dumps without a graph."""
     if is_optimizer_state(name, names):
         return Category.OPTIMIZER_STATE
     if _NORMALISATION.search(name):
@@ -299,7 +293,6 @@ def parameter_by_name(name: str, names: Container[str] = ()) -> Category:
 
 
 def is_parameter_name(name: str) -> bool:
-    """Tells whether a name alone shows a parameter, of the kind that ``parameter_by_name`` says."""
     return bool(_WEIGHT_LIKE.search(name) or _NORMALISATION.search(name)) or is_optimizer_state(name)
 
 
@@ -321,8 +314,7 @@ def categorise(table: NodeTable) -> npt.NDArray[np.uint8]:
 
     A parameter is a weight when an optimizer's update operator updates it, or when its name ends in ``.weight`` or
     ``.bias`` without an optimizer's prefix; graphs without such operators use ``parameter_by_name``. Other inputs of
-    the update operator are optimizer state. Graphs of our PyTorch client name a gradient for every trained parameter,
-    which decides there.
+    the update operator are optimizer state. In graphs of our PyTorch client the named gradients decide.
     """
     categories = np.full(len(table), int(Category.OTHER), np.uint8)
     lower = [name.lower() for name in table.types]
@@ -354,8 +346,8 @@ def categorise(table: NodeTable) -> npt.NDArray[np.uint8]:
 def weight_gradients(table: NodeTable) -> Mask:
     """Returns a mask over rows of the gradients that optimizers use, without biases.
 
-    The gradient input of an update operator is followed back through clipping, scaling and collectives to the backward
-    pass. Without update operators the mask has all gradients except masks and constants.
+    The gradient input of an update operator is followed back through clipping, scaling and collectives; without update
+    operators the mask has all gradients except masks and constants.
     """
     return table.memo(_weight_gradients)
 
@@ -431,7 +423,6 @@ def _trained(table: NodeTable, names: Iterable[str]) -> set[str] | None:
 
 
 def _rows_of(table: NodeTable, types: list[bool]) -> list[int]:
-    """Returns the rows with a marked type; ``types`` has a mark for each type."""
     rows: list[int] = np.flatnonzero(np.array([*types, False])[table.type_id]).tolist()
     return rows
 
@@ -466,8 +457,7 @@ def _optimizer_slots(table: NodeTable, parameters: set[int]) -> tuple[set[int], 
 def _by_scope(table: NodeTable, categories: npt.NDArray[np.uint8]) -> list[int]:
     """Returns operators that are activations by their scope only.
 
-    If an activation cell (``act1-ReLU``) has no operator of an activation's type, it was fused or made of primitives:
-    its last operator in execution order yields the activation.
+    An activation cell (``act1-ReLU``) without such an operator was fused: its last operator yields the activation.
     """
     last: dict[tuple[int, str], int] = {}
     settled: set[tuple[int, str]] = set()
@@ -490,8 +480,7 @@ def _by_scope(table: NodeTable, categories: npt.NDArray[np.uint8]) -> list[int]:
 class UpdateSlots:
     """Input slots of an update operator's settings; None for a setting that is no input.
 
-    ``momentum`` is the kept share of the last change. ``normalised``: the step is divided by a running size of the
-    gradient.
+    ``normalised``: the step is divided by a running size of the gradient.
     """
 
     rate: int | None = None
@@ -549,7 +538,6 @@ _RATE_NAME: Final = re.compile(r"(?:^|[._/])(?:learning_?rate|lr)(?:$|[._/\d])",
 
 
 def settings_of(op_type: str) -> UpdateSlots:
-    """Returns the settings' slots; all None for another operator, and for one with attributes instead."""
     name = op_type.lower()
     for each in (name, name.removesuffix("d")):
         for spelling in (each, each.removeprefix("apply")):
@@ -567,12 +555,10 @@ def divides(states: Iterable[str]) -> bool:
 
 
 def is_learning_rate(name: str) -> bool:
-    """Tells whether a parameter is a learning rate by its name."""
     return _RATE_NAME.search(name) is not None
 
 
 def group_start(update: Update, slot: int) -> int:
-    """Returns the first slot of a slot's group, for operators that update several parameters at once."""
     return slot - slot % update.stride if update.stride else 0
 
 
@@ -645,8 +631,7 @@ def outlives_steps(nodes: NodeTable, row: int) -> bool:
 def may_be_written(nodes: NodeTable, row: int) -> bool:
     """Tells whether the program may have written a parameter itself, unseen by the graph.
 
-    Our PyTorch client says so for some parameters. Of the others only the model's inputs surely come from outside:
-    averages of weights, which many programs keep, are buffers.
+    Only the model's inputs surely come from outside: averages of weights, which many programs keep, are buffers.
     """
     made = assigned(nodes, row)
     if made is not None:

@@ -103,7 +103,6 @@ def add_file(target: DescriptorPool, file: FileDescriptorProto) -> None:
 
 @lru_cache(maxsize=64)
 def message_class(name: str, package: str = GRAPH_PACKAGE) -> Any:
-    """Returns the class of a message of ``pool()``."""
     from google.protobuf import message_factory
 
     descriptor = pool().FindMessageTypeByName(f"{package}.{name}")
@@ -146,12 +145,8 @@ class ParsedNode:
     Attributes:
         index: its name in references of other nodes: a decimal number.
         full_name: scope, operator type and number; empty in files that have none.
-        op_type: operator type.
-        scope: scope path.
         inputs: producer index, parameter name or constant key, in input order, without control edges.
-        outputs: one per output slot; for routing nodes one per item, where a nested tuple is one slot (files hold its
-            tensors separately).
-        source: text of the source stack.
+        outputs: one per output slot; for routing nodes one per item, where a nested tuple is one slot.
         item: the ``index`` attribute of a TupleGetItem that has it, else -1.
         attributes: (name, value as text), read on request only.
         ranks: ranks of a collective operation, if our own client wrote them.
@@ -180,14 +175,10 @@ class ParsedParameter:
 
 @dataclass(frozen=True, slots=True)
 class ParsedConstant:
-    """One constant of the graph.
+    """One constant of the graph; ``key`` is its canonical id, and its name in references (``cst1``).
 
-    Attributes:
-        key: canonical id, and name in references: ``cst1``.
-        full_name: ``Default--data-0`` (2.0) or ``Default_data-0`` (2.10), the stem of its file; may be empty.
-        type: element type and shape.
-        value: its value as text, None when only its file has it.
-        number: its value when it is one integer.
+    ``full_name``, the stem of its file, is ``Default--data-0`` (2.0) or ``Default_data-0`` (2.10), or empty. ``value``
+    is None when only the file has it; ``number`` is the value when it is one integer.
     """
 
     key: str
@@ -209,11 +200,7 @@ class ParsedGraph:
 
 
 def read_graph(path: Path | str, *, attributes: bool = False) -> ParsedGraph:
-    """Reads a graph file; with ``attributes`` also the operators' attributes, which only exports need.
-
-    Raises:
-        BadGraphError: unreadable, empty, cut off, or no graph file at all.
-    """
+    """Reads a graph file, with ``attributes`` (only for exports) if asked; or raises BadGraphError."""
     path = Path(path)
     try:
         data = read_regular(path, GRAPH_LIMIT)
@@ -227,7 +214,7 @@ def read_graph(path: Path | str, *, attributes: bool = False) -> ParsedGraph:
 
 
 def parse_model(data: bytes, *, where: str = "", attributes: bool = False) -> ParsedGraph:
-    """Parses the bytes of a graph file, a ModelProto; or raises BadGraphError."""
+    """Parses a ModelProto, the content of a graph file; or raises BadGraphError."""
     if not data:
         raise BadGraphError("the graph file is empty", where=where, hint=_HINT)
     model = _parsed("ModelProto", data, where)
@@ -237,7 +224,7 @@ def parse_model(data: bytes, *, where: str = "", attributes: bool = False) -> Pa
 
 
 def parse_graph(data: bytes, *, where: str = "") -> ParsedGraph:
-    """Parses the bytes of a bare GraphProto, as training sends it; or raises BadGraphError."""
+    """Parses a bare GraphProto, as training sends it; or raises BadGraphError."""
     return _graph(_parsed("GraphProto", data, where))
 
 
@@ -348,7 +335,6 @@ def _slots(kind: Any, *, flat: bool = True) -> tuple[SlotType, ...]:
 
 
 def type_name(number: int) -> str:
-    """Returns the name of a DataType number, ``type 77`` for an unknown one."""
     return _TYPE_NAMES.get(number, f"type {number}")
 
 
@@ -373,7 +359,6 @@ _LISTS = ("bool_vals", "int_vals", "uint_vals", "double_vals")
 
 
 def _value(value: Any) -> str | None:  # noqa: PLR0911 (one return per kind of value)
-    """Returns a constant's value as text, None when it is a tensor: its file has it."""
     for name in _SCALARS:
         if value.HasField(name):
             return str(getattr(value, name))

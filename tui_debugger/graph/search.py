@@ -48,11 +48,7 @@ class NodeQuery:
 
 
 def match(table: NodeTable, query: NodeQuery) -> Mask:
-    """Returns a mask of the matching rows; ``watched`` and ``hit`` are left to the session.
-
-    Raises:
-        BadQueryError: ``text`` is not a regular expression although ``regex`` says so.
-    """
+    """Returns a mask of the matching rows, without ``watched`` and ``hit``; raises BadQueryError for a bad regex."""
     mask = np.ones(len(table), np.bool_) if query.structural else ~table.structural
     if query.categories:
         mask &= _of_categories(table, query.categories)
@@ -140,7 +136,6 @@ def _of_types(table: NodeTable, types: frozenset[str]) -> Mask:
 
 
 def _of_scope(table: NodeTable, scope: str) -> Mask:
-    """Returns nodes in or at a display path, which may begin with a graph's name when there are several graphs."""
     mask = _under(table.paths, scope)
     if len(table.graphs) > 1:
         graph, _, rest = scope.partition("/")
@@ -195,7 +190,6 @@ def _contains(texts: Sequence[str], needle: str) -> Mask:
 
 
 def _texts(table: NodeTable) -> list[str]:
-    """Returns one text per row with both canonical id and display path."""
     return [path if name in path else f"{name}\n{path}" for name, path in zip(table.names, table.paths, strict=True)]
 
 

@@ -112,10 +112,9 @@ class StackIndex:
 
 
 def stack_index(table: NodeTable) -> StackIndex:
-    """Returns the source lines of a rank; computed once per table.
+    """Returns the source lines of a rank, without entries that span lines (enclosing functions).
 
-    Entries that span lines (enclosing functions) are left out. A backward node is also found by its forward node's
-    frames.
+    A backward node is also found by its forward node's frames.
     """
     return table.memo(_build_index)
 
@@ -151,7 +150,6 @@ def _build_index(table: NodeTable) -> StackIndex:
 
 
 def _rows_by_stack(table: NodeTable) -> Sequence[Int32]:
-    """Returns the node rows of every stack, ascending."""
     rows = np.flatnonzero((table.stack_id >= 0) & ~table.structural)
     ids = table.stack_id[rows]
     by_stack = np.argsort(ids, kind="stable")

@@ -49,10 +49,9 @@ class NodeFlag(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class GraphInfo:
-    """One graph.
+    """One graph; ``root_id`` is the number of the graph whose directory has its files: its own, else its root's.
 
-    ``root_id`` is the number of the graph whose directory has its files: its own, else its root's. ``is_root``:
-    training starts it; other graphs are called (control flow), even if they have directories.
+    ``is_root``: training starts it; other graphs are called (control flow), even if they have directories.
     """
 
     name: str
@@ -65,28 +64,22 @@ class NodeTable:
     """Columns over node rows. Append-only while ``lineage`` stays the same.
 
     Attributes:
-        graphs: graphs of this rank; ``graph`` indexes into it.
         names: canonical ids, unique within a graph.
         paths: display path with ``/``: scope of the tree plus leaf.
-        types: operator type names; ``type_id`` indexes into it (``Parameter``, ``Constant`` included).
-        category: ``model.Category`` values (uint8).
-        flags: ``NodeFlag`` values (uint8).
-        order: position in execution order (int32): graphs as they ran, operators of each by the execution-order
-            file, ties and gaps by timestamp, parameters after all operators, constants last; -1 when nothing is known.
-        outputs: number of output slots (int16).
-        in_ptr, in_node, in_slot: inputs in CSR form, row i has ``in_node[in_ptr[i]:in_ptr[i+1]]``; -1 = unknown.
-            ``in_node`` is the direct producer (may be structural).
-        stack_id: index into ``stacks`` or -1.
-        stacks: unique stacks, each a tuple of frames, innermost first.
+        types: operator type names (``Parameter``, ``Constant`` included).
+        category, flags: ``model.Category`` and ``NodeFlag`` values.
+            order: position in execution order: graphs as they ran, operators of each by the execution-order file, ties
+                and gaps by timestamp, parameters after all operators, constants last; -1 when nothing is known.
+        outputs: number of output slots.
+            in_ptr, in_node, in_slot: inputs in CSR form, row i has ``in_node[in_ptr[i]:in_ptr[i+1]]``, the direct
+                producers (perhaps structural); -1 = unknown.
+        stacks: unique stacks, each a tuple of frames, innermost first; ``stack_id`` is -1 without one.
         constants: value text by row for constants with a value in the graph; for monads the type name.
-        constant_types: element type of these constants.
-        file_names: full name in file names, if not the canonical id (``cst1`` is ``Default--data-0`` or
-            ``Default_data-0``).
+        file_names: full name in file names, if not the canonical id (``cst1`` is ``Default--data-0``).
         placements: for a parameter that is a part of a larger tensor, which part, in words.
         group_ranks: the ranks between which a node exchanges values, if the graph says so.
-        lineage: one object for all tables whose row numbers mean the same nodes: a table that only grew or was
-            reordered
-            keeps it, a new table has a new one.
+            lineage: one object for all tables whose row numbers mean the same nodes: a table that only grew or was
+                reordered keeps it, a new table has a new one.
     """
 
     graphs: tuple[GraphInfo, ...]
@@ -116,7 +109,6 @@ class NodeTable:
 
     @cached_property
     def _index(self) -> list[dict[str, int]]:
-        """Row by name, for each graph."""
         if len(self.graphs) == 1:
             return [dict(zip(self.names, range(len(self)), strict=True))]
         index: list[dict[str, int]] = [{} for _ in self.graphs]
@@ -159,7 +151,6 @@ class NodeTable:
         return Category(int(self.category[row]))
 
     def are_parameters(self, rows: npt.NDArray[np.integer[Any]]) -> Mask:
-        """Tells which rows are weights or other parameters."""
         found: Mask = _IS_PARAMETER[self.category[rows]]
         return found
 
@@ -197,7 +188,6 @@ class NodeTable:
         return mask
 
     def stack(self, row: int) -> tuple[Frame, ...]:
-        """Returns the source stack of a row, innermost frame first; empty when unknown."""
         index = int(self.stack_id[row])
         return self.stacks[index] if index >= 0 else ()
 
@@ -279,7 +269,6 @@ _REAL, _PASSES, _PACKS, _PICKS, _ORDERS = range(5)
 
 
 def _kinds(table: NodeTable) -> npt.NDArray[np.int8]:
-    """Returns how every row treats its inputs."""
     groups = ((_PASS, _PASSES), (_PACK, _PACKS), (ITEM_TYPES, _PICKS), (_ORDER_ONLY, _ORDERS))
     by_type = [next((kind for group, kind in groups if name.lower() in group), _REAL) for name in (*table.types, "")]
     kinds: npt.NDArray[np.int8] = np.array(by_type, np.int8)[table.type_id]

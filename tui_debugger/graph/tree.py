@@ -19,17 +19,9 @@ class ScopeTree:
     """Scopes and nodes in preorder: the subtree of entry i is ``i .. i + size[i] - 1``.
 
     A scope and a node may share a path (``a/b`` and ``a/b/c``): they are two entries. With several graphs every graph
-    has one top entry, and paths begin with the graph's name.
-
-    Attributes:
-        label: last component of the path, unsanitised.
-        depth: 0 for top entries.
-        parent: tree index, -1 for top entries.
-        size: entries in the subtree, itself included.
-        row: node row, -1 for a scope.
-        watchable: mask over node rows, the denominator of ``coverage``.
-        scopes: path of every scope; ``scope[i]`` indexes into it, -1 for a node.
-        paths: path of every node row.
+    has one top entry, and paths begin with the graph's name. ``label`` is the last component of the path, unsanitised.
+    Top entries have ``depth`` 0 and ``parent`` -1. ``row`` is -1 for a scope, ``scope`` -1 for a node; they index into
+    ``paths`` and ``scopes``. ``watchable`` is a mask over node rows, the denominator of ``coverage``.
     """
 
     label: Sequence[str]
@@ -46,7 +38,6 @@ class ScopeTree:
         return len(self.row)
 
     def path(self, index: int) -> str:
-        """Returns the path of a scope or a node, as a SCOPE selector takes it."""
         scope = int(self.scope[index])
         return self.scopes[scope] if scope >= 0 else self.paths[int(self.row[index])]
 
@@ -61,7 +52,6 @@ class ScopeTree:
         return self._scope_index.get(path, -1)
 
     def ancestors(self, index: int) -> list[int]:
-        """Returns the scopes above an entry, nearest first."""
         found = []
         above = int(self.parent[index])
         while above >= 0:
@@ -93,7 +83,6 @@ class ScopeTree:
         return mask
 
     def any_below(self, rows: Mask) -> Mask:
-        """Tells for each entry whether any node row of its subtree is marked (for a node: whether it is marked)."""
         return self.keep_mask(rows)
 
     def coverage(self, rows: Mask) -> UInt8:
@@ -102,7 +91,6 @@ class ScopeTree:
         return np.where(marked == 0, 0, np.where(marked < self._watchable_below, 1, 2)).astype(np.uint8)
 
     def _count(self, rows: Mask) -> Int64:
-        """Returns the number of marked node rows in the subtree of every entry."""
         before = np.zeros(len(self) + 1, np.int64)
         leaves = np.zeros(len(self), np.bool_)
         leaves[self._index] = rows
@@ -162,7 +150,6 @@ def tree_of(paths: Sequence[str], keys: Int64, watchable: Mask) -> ScopeTree:
 
 
 def tree_paths(table: NodeTable) -> Sequence[str]:
-    """Returns display paths, below their graph's name when there are several graphs."""
     if len(table.graphs) < 2:
         return table.paths
     names = [info.name for info in table.graphs]
@@ -203,7 +190,6 @@ def _depths(scope_parent: Int64, node_parent: Int64) -> Int64:
 
 
 def _sort_keys(table: NodeTable) -> Int64:
-    """Returns unique keys: execution order, unknown positions last, then row number."""
     order: Int64 = np.where(table.order < 0, _UNKNOWN_ORDER, table.order).astype(np.int64)
     keys: Int64 = order * max(len(table), 1) + np.arange(len(table))
     return keys

@@ -42,15 +42,12 @@ class ParamSpec:
     Attributes:
         name: as on the wire; the text after the last ``_`` is the inequality.
         kind: ``float``, ``bool`` or ``expression``.
-        label: short text for a form.
-        help: one sentence.
         default: initial value in a form; None leaves the field empty (the parameter is off).
         required: cannot be switched off: its default applies when it is not set.
         visible: shown in a form; other parameters can only be written as text.
         check: it decides; False when it only supports another parameter (range bounds).
         needs: names of the supporting parameters that must be set together with this one.
-        low, high: inclusive bounds of the value, which must be finite in any case.
-        low_open: ``low`` itself is not allowed.
+        low, high: bounds of the value, inclusive unless ``low_open``; the value must be finite.
     """
 
     name: str
@@ -80,11 +77,7 @@ class ParamSpec:
         return "a finite number"
 
     def check_value(self, value: object) -> Value:
-        """Returns the value to store.
-
-        Raises:
-            BadWatchpointError: wrong type, not finite, outside the range, or no expression.
-        """
+        """Returns the value to store, or raises BadWatchpointError."""
         if self.kind == "expression":
             if isinstance(value, str):
                 return parse_expression(value).text
@@ -128,19 +121,16 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One row of the condition table.
+    """One row of the condition table, such as ``tensor_too_large``, abbreviated ``TL``.
 
     Attributes:
-        id: for example ``tensor_too_large``.
-        abbr: for example ``TL``.
         target: category of nodes: ``tensor``, ``weight``, ``activation`` or ``gradient``.
         wire: number on the wire; conditions with the same number differ only in their target.
-        summary: one sentence for lists and help.
         params: in definition order, which is also the wire order.
         platforms: devices it works on; empty means all.
         initial_only: judged on initial values only, never on a step.
-        feature: for a condition of ours, the bit of ``Metadata.features`` (see ``live.wire``) of clients that judge it.
-            Other live trainings are not sent it, and a report says that it was not judged.
+            feature: for a condition of ours, the bit of ``Metadata.features`` (see ``live.wire``) of clients that judge
+                it. Other live trainings are not sent it, and a report says that it was not judged.
     """
 
     id: str
@@ -458,14 +448,11 @@ def not_finite_words(error: ErrorBits) -> str:
 
 
 def validate(condition_id: str, params: Mapping[str, Value]) -> Params:
-    """Checks parameters against every rule and returns them in definition order, numbers as float.
+    """Returns the checked parameters in definition order, numbers as float; or raises BadWatchpointError.
 
     Unset hidden parameters stay unset (their defaults apply when the condition is judged). When no deciding parameter
     is set, those with a default are set to it; a condition without such a default is refused, because it could never
     hit. With several deciding parameters a watchpoint hits when any of them does, as in MindInsight's Python API.
-
-    Raises:
-        BadWatchpointError: an unknown name, a wrong value, or a broken combination.
     """
     condition = by_abbr(condition_id)
     given = {name: condition.param(name).check_value(value) for name, value in params.items()}

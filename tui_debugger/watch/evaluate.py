@@ -1,9 +1,9 @@
 """Evaluates one watchpoint on many tensors at once.
 
-An expression is true, false or unknown (``_ConditionOutcome``). On a tensor with NaN or Inf an expression over its
-statistics is blocked, like other conditions, unless it names ``nan``, ``inf``, ``pos_inf`` or ``neg_inf``: its other
-quantities are then over the finite elements. Unknown means "cannot judge", or "not comparable" at the first step for
-want of a previous one. Statistics of the previous step are used with any shape, and with NaN in that tensor.
+On a tensor with NaN or Inf an expression over its statistics is blocked, like other conditions, unless it names
+``nan``, ``inf``, ``pos_inf`` or ``neg_inf``: its other quantities are then over the finite elements. An unknown
+expression means "cannot judge", or "not comparable" without a previous step at the first step. Statistics of the
+previous step are used with any shape, and with NaN in that tensor.
 """
 
 from __future__ import annotations
@@ -132,7 +132,6 @@ def judging_plan(watchpoint: Watchpoint) -> JudgingPlan:
 
 
 def needs(watchpoint: Watchpoint) -> RequiredStats:
-    """Returns the statistics that a record must hold so that this watchpoint can be judged."""
     return _plan(watchpoint.condition, watchpoint.params).need
 
 
@@ -164,12 +163,9 @@ _NO_FINDING: Final = np.int16(-1)
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The verdicts of a watchpoint on some rows.
+    """The verdicts of a watchpoint on some rows: ``SILENT`` or a ``Verdict``.
 
-    Attributes:
-        verdict: ``SILENT`` or a ``Verdict``.
-        error: ``ErrorBits`` that kept the condition from being judged.
-        compared: whether quantities of the tensor were compared with the parameters.
+    ``error`` bits kept the condition from being judged; ``compared`` marks rows with a comparison of quantities.
     """
 
     verdict: Int8
@@ -203,11 +199,9 @@ class ColumnEvaluator:
 
     Rules (MindSpore 1.1 to 2.3, measured on 2.0.0): NaN or Inf suppresses every other comparison and is reported as
     blocked: the tensor is a finding, but no hit of the condition. Overflow conditions only report NaN or Inf. A tensor
-    without elements or numbers never hits. ``operator_overflow`` hits where the device recorded an overflow.
-
-    Deliberate differences: ``epsilon`` and ``equal_nan`` are used (with ``equal_nan`` a NaN does not prevent the
-    comparison); a changed shape is a finding of the condition, even with NaN; an Inf that became finite counts as
-    changed.
+    without elements or numbers never hits. ``operator_overflow`` hits where the device recorded an overflow. Deliberate
+    differences: ``epsilon`` and ``equal_nan`` are used (with ``equal_nan`` a NaN does not prevent the comparison); a
+    changed shape is a finding of the condition, even with NaN; an Inf that became finite counts as changed.
     """
 
     def __init__(
@@ -303,7 +297,7 @@ class ColumnEvaluator:
     def results(
         self, watchpoint: Watchpoint, first_step: Mask | bool, *, initial: bool = False
     ) -> list[WatchResult | None]:
-        """Returns for each row the result with actual values of the parameters, None for nothing to report."""
+        """Returns for each row the result with the parameters' actual values, None for nothing to report."""
         plan, evaluated = judging_plan(watchpoint), self.evaluate(watchpoint, first_step, initial=initial)
         found: list[WatchResult | None] = [None] * self.count
         (reported,) = (evaluated.verdict != SILENT).nonzero()
@@ -341,7 +335,6 @@ class ColumnEvaluator:
         return dict(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
 
     def _expression_details(self, expression: Expression, rows: Int64) -> dict[int, tuple[ParamResult, ...]]:
-        """Returns for some rows the value of each name of an expression."""
         columns = [self._expressions.values(name, rows) for name in expression.names]
         names = [name_text(name) for name in expression.names]
         return {
@@ -457,7 +450,6 @@ class ColumnEvaluator:
         return most
 
     def _quantity(self, name: str, plan: JudgingPlan) -> Float64:
-        """Returns the actual values for a parameter, NaN where unknown."""
         table = self._table
         result: Float64
         if name in PLAIN:
@@ -480,7 +472,6 @@ class ColumnEvaluator:
 
 
 def _verdicts(error: Int16, first_step: Mask | bool) -> Int8:
-    """Returns the verdicts that follow from error bits."""
     verdict = np.full(len(error), Verdict.CANNOT_JUDGE, np.int8)
     verdict[(error == int(ErrorBits.NO_PREVIOUS)) & first_step] = Verdict.NOT_COMPARABLE
     verdict[(error & int(NOT_FINITE)) != 0] = Verdict.BLOCKED
@@ -539,7 +530,6 @@ _TURNED: Final = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": 
 
 
 def _count(name: str, table: npt.NDArray[Any]) -> Float64:
-    """Returns a count as it was recorded, also where it is a lower bound."""
     found: Float64 = (table["pos_inf"] + table["neg_inf"] if name == "inf" else table[name]).astype(np.float64)
     return found
 
@@ -664,7 +654,6 @@ class _ExpressionColumns:
         return before
 
     def _quantity(self, name: str, table: npt.NDArray[Any]) -> Float64:
-        """Returns a quantity of ``stats.fields.QUANTITIES`` as a column."""
         field = QUANTITIES[name]
         finite = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
         result: Float64
@@ -725,7 +714,6 @@ class _ExpressionColumns:
         return _ConditionOutcome(equal & known, ~equal & known)
 
     def values(self, name: Named, rows: Int64) -> list[float | str | None]:
-        """Returns the values of a name on some rows, None where unknown."""
         if isinstance(name, Fact) and name.name in TEXT_FACTS:
             texts = self._texts(name.name)
             return [texts[row] or None for row in rows.tolist()]

@@ -183,7 +183,6 @@ class Expression:
 
 
 def name_text(name: Named) -> str:
-    """Returns a name as written: ``max``, ``prev.max``, ``step``."""
     return f"prev.{name.name}" if isinstance(name, Quantity) and name.previous else name.name
 
 
@@ -268,11 +267,7 @@ def _names(node: Node) -> Iterator[Named]:
 
 
 def parse(text: str) -> Expression:
-    """Reads an expression.
-
-    Raises:
-        BadWatchpointError: a syntax error, too long or too deep; the place is marked.
-    """
+    """Reads an expression, or raises BadWatchpointError with the marked place."""
     _check_length(text)
     expression = _parse(text)
     _check_length(expression.text)  # with its blanks, in which it is kept and read again
@@ -349,7 +344,6 @@ class _ExpressionParser:
         self.advance()
 
     def advance(self) -> None:
-        """Reads the next token."""
         text = self._text
         while self._next < len(text) and text[self._next].isspace():
             self._next += 1

@@ -1,27 +1,20 @@
 """The watchpoints that are recommended before a person knows what to look for.
 
 The set must be silent on a healthy run and name the cause on a sick one: tests/zoo trains some twenty networks of each
-kind under it. Conditions and names are MindInsight's. Deliberate differences, each measured on the zoo or on recorded
-dumps:
+kind under it. Deliberate differences to MindInsight's set, each measured on the zoo or on recorded dumps:
 
-* No ``weight_initialization``: some matrices begin as 0 on purpose (LoRA's B, last layers of residual branches). If
-  they stay 0, ``weight_not_changed`` says so.
+* No ``weight_initialization``: some matrices begin as 0 on purpose (LoRA's B). ``weight_not_changed`` finds stuck ones.
 * ``weight_change_too_large``: mean |change| / (mean |weight| + 0.1). With MindInsight's 1e-9, weights that begin near 0
-  exceed any limit in healthy steps (LoRA's B under AdamW at 1e-3 with warm-up: 190,000, then up to 2.2). Learning rates
-  of 1e3 give 40 to 500 under SGD and 4,000 under Adam. Weights of L-BFGS are left out: the curvature decides the size
-  of its steps (1.9 in the first step of a healthy fit).
+  exceed any limit in healthy steps (LoRA's B under AdamW at 1e-3: 190,000, then up to 2.2). Learning rates of 1e3 give
+  40 to 500 under SGD and 4,000 under Adam. Not for L-BFGS: the curvature decides its steps (1.9 in a healthy fit).
 * ``weight_not_changed`` is bitwise: with rtol 1e-5 and atol 1e-8 a GPT-2 fine-tuned at 2e-5 with warm-up gave 15
-  findings in its first step (gains of LayerNorms are 1, and move by 5e-6). MindInsight could never offer it, because
-  its group of trainable weights was always empty.
-* No ``weight_change_too_small``: with 1e-4 fine-tunes, warm-ups and ends of schedules gave findings in every step. A
-  weight that hardly moves for a bad reason has a vanished gradient, or does not move at all.
-* Change watches no biases: a bias in front of a softmax or normalization (attention keys, a LayerNorm's beta) has no
+  findings in its first step (gains of LayerNorms are 1, and move by 5e-6). MindInsight could never offer it.
+* No ``weight_change_too_small``: fine-tunes, warm-ups and ends of schedules gave findings in every step. * Change
+watches no biases: in front of a softmax or normalization (attention keys, a LayerNorm's beta) a bias has no
   gradient by mathematics. The matrix beside a frozen bias is frozen, too.
-* Vanishing and all-zero gradients are looked for in ``weight_gradient`` without biases, not in all operators of the
-  backward pass, whose masks, constants and untaken branches are 0 in healthy steps (6 findings a step in a recorded
-  GAN). The limit is 1e-12, not 1e-9: gradients of 1e-10 train well under Adam.
-* All-zero tensors are looked for among those gradients and activations only: fresh optimizer state, a learning rate of
-  0, masks, labels and ``0 * x`` are zero in healthy runs.
+* Vanishing and all-zero gradients are looked for in ``weight_gradient`` without biases: in the rest of the backward
+  pass masks, constants and untaken branches are 0 in healthy steps. The limit is 1e-12, not 1e-9: gradients of 1e-10
+  train well under Adam. Of other tensors only activations are checked for all zeros.
 * In live PyTorch trainings "not changed" and "zero" count from the third step in a row on (``in_a_row``): a warm-up
   from 0, and LoRA's A until B has moved, take one or two. Steps in which nothing was to happen do not count (see
   ``torch.training.Expectation``). A dump is judged step by step.
@@ -98,12 +91,9 @@ def activation_ranges(op_type: str) -> Iterator[Watchpoint]:
 
 @dataclass(frozen=True, slots=True)
 class RecommendedChanges:
-    """A person's changes to the recommended watchpoints.
+    """A person's changes to the recommended watchpoints, by short name (see ``built_in``).
 
-    Attributes:
-        left_out: short names (see ``built_in``) of unwanted watchpoints.
-        params: parameters to set, by the watchpoint's short name.
-        also: watchpoints to add, as text (``watch.text``).
+    ``also`` has watchpoints to add, as text (``watch.text``).
     """
 
     left_out: frozenset[str] = frozenset()

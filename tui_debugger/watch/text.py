@@ -103,11 +103,7 @@ def format_value(value: ParamValue) -> str:
 
 
 def parse_selection(text: str) -> NodeSelection:
-    """Reads a selection; empty text selects nothing.
-
-    Raises:
-        BadWatchpointError: an empty clause, an unknown category, a bad regular expression, an open quote.
-    """
+    """Reads a selection, or raises BadWatchpointError; empty text selects nothing."""
     include: list[NodeSelector] = []
     exclude: list[NodeSelector] = []
     for clause in _split(text) if text.strip() else ():
