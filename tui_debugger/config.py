@@ -131,7 +131,7 @@ def config_path() -> Path | None:
         return Path(named).expanduser() if named else None
     try:
         return user_directory("XDG_CONFIG_HOME", ".config") / NAME
-    except RuntimeError:  # it is not known where this user is at home
+    except RuntimeError:  # the user's home is unknown
         return None
 
 

@@ -56,7 +56,7 @@ class Command(NamedTuple):
 
 
 def command_of(variable: str, default: str) -> Command:
-    import shlex  # for few commands
+    import shlex  # only few commands need it
 
     text = os.environ.get(variable, default)
     try:

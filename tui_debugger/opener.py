@@ -169,7 +169,7 @@ def _found(path: AnyPath | int) -> tuple[Mount, str] | None:
         return None
     text = os.fsdecode(path)
     if not text.startswith("/"):
-        return None  # whoever registers a mount hands out absolute paths
+        return None  # mounts have absolute paths only
     for point, mount in _mounts.items():
         if text.startswith(point) and text[len(point) : len(point) + 1] in {"", "/"}:
             inside = text[len(point) + 1 :].rstrip("/")
@@ -282,7 +282,7 @@ def _has(path: AnyPath, is_kind: Any = None) -> bool:
         status = stat(path)
     except ValueError:  # a path that no file can have
         return False
-    except OSError as error:  # what is listed is there, although more about it cannot be had
+    except OSError as error:  # a listed entry exists, although its status cannot be read
         if error.errno in _NOTHING_THERE:
             return False
         _refused()

@@ -31,13 +31,13 @@ def as_ctrl_c() -> Iterator[None]:
         handler = signal.getsignal(signal.SIGINT)
         if callable(handler):
             handler(signal.SIGINT, frame)
-        else:  # ignored, as of a job in the background of a script
+        else:  # SIGINT is ignored, as in a background job of a script
             raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    # One that is ignored stays so: nohup asks for that.
+    # An ignored signal stays ignored: nohup asks for that.
     before = {number: signal.getsignal(number) for number in ENDING}
     mine = [number for number in ENDING if before[number] == signal.SIG_DFL]
     for number in mine:

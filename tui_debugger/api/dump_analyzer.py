@@ -103,7 +103,7 @@ def _unlisted(run: Run, by_step: dict[int, dict[int, _Parts]]) -> tuple[Unreadab
     chosen = {rank for rank, _ in pairs}
     if chosen >= there:
         return parts
-    known = there | chosen  # some ranks were left out, perhaps that of a part, too
+    known = there | chosen  # some ranks were not chosen, perhaps the rank of a part
     return tuple(part for part in parts if part.rank is None or part.rank in known)
 
 
@@ -153,7 +153,7 @@ def _comparable(answer: OutputHits, numbers: Sequence[int], with_valueless: bool
     hits = []
     for number, hit in answer.hits:
         (result,) = hit.results
-        unknown = result.condition == EXPRESSION  # it is not the values that are missing, or not they alone
+        unknown = result.condition == EXPRESSION  # more than values may be missing
         if result.error & ErrorBits.NO_VALUE and not with_valueless and not unknown:
             if result.error == ErrorBits.NO_VALUE:
                 continue
@@ -186,7 +186,7 @@ class Query:
         self.text = checked(text, "query_string", str, "a str")
         regex = checked(use_regex, "use_regex", bool, "a bool")
         case = checked(case_sensitive, "case_sensitive", bool, "a bool")
-        if select_by not in ("node_name", "code_stack"):  # a set cannot be asked about a list
+        if select_by not in ("node_name", "code_stack"):  # a tuple, because a set cannot test an unhashable value
             raise DebuggerParamValueError(
                 f"select_by is {select_by!r}", hint='select_by takes "node_name" or "code_stack"'
             )

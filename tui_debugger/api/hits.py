@@ -235,5 +235,5 @@ class Hits(list[WatchpointHit]):
         """
         rows = [row for hit in self for row in flat_hit_rows(hit.record)]
         for row in rows:
-            row.pop("origin", None)  # is not looked for here
+            row.pop("origin", None)  # the API does not look for origins
         return rows

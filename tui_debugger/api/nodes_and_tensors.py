@@ -392,7 +392,7 @@ class DebuggerTensors(MutableSequence[DebuggerTensor]):
         columns = self.columns
         if isinstance(index, slice):
             return DebuggerTensors(self.run, columns.take(index))
-        index = operator.index(index)  # NumPy takes lists and masks, and calls a text out of range
+        index = operator.index(index)  # numpy would accept lists and masks
         try:
             rank, row = int(columns.rank[index]), int(columns.row[index])
         except IndexError:

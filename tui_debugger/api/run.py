@@ -28,8 +28,8 @@ _FORWARD = "# Corresponding forward node candidate:"
 class StackEntry(dict[str, str | int | bool]):
     """One entry: ``file_path``, ``line_no``, ``code_line`` and ``has_substack``, as items and as attributes.
 
-    A heading (of a stack with several candidates, or of the forward node's part) has no file and line 0; its text is
-    its ``code_line``. ``select_by="code_stack"`` searches ``str()``: path, line number and code.
+    A heading (of several candidates, or of the forward node's part) has no file and line 0; its text is ``code_line``.
+    ``str()``, which ``select_by="code_stack"`` searches, has path, line number and code.
     """
 
     @property
@@ -187,7 +187,6 @@ class NodeView:
 
     @cached_property
     def texts(self) -> list[tuple[str, ...]]:
-        """The text of every entry of every stack, by stack number."""
         return [tuple(str(entry) for entry in stack_entries(stack)) for stack in self._nodes.stacks]
 
     def inputs(self, row: int) -> list[int]:

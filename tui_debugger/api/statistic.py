@@ -211,7 +211,7 @@ def _count(summary: dict[str, SummaryStatistic], row: TensorStatistic, overflow_
     low, high = float(row.min_value), float(row.max_value)
     has_inf = bool(row.positive_inf_count or row.negative_inf_count)
     has_nan = bool(row.nan_count)
-    # Without a finite element the older generation writes the extremes the wrong way round: they say nothing.
+    # Older MindSpore writes low > high without finite elements: such extremes say nothing.
     beyond = not low > high and (abs(low) > overflow_value or abs(high) > overflow_value)
     entry.total_number += 1
     entry.inf_number += has_inf
@@ -233,7 +233,7 @@ def _parsed(row: Mapping[str, Any]) -> TensorStatistic:
 
     def count(title: str, *seen: float) -> int:
         value = number(title)
-        if value is None:  # without a count the extremes tell
+        if value is None:  # without a count use the extremes
             return sum(each in seen or (not seen and math.isnan(each)) for each in extremes if each is not None)
         return int(value) if math.isfinite(value) else 0
 

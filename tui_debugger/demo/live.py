@@ -289,7 +289,7 @@ class RecordedTraining:
             if value is None:
                 self._missing(f"not in the recording: {tensor.node}:{tensor.slot} {_when(tensor, self._step)}")
             elif not value.nbytes:
-                continue  # MindSpore says nothing of a tensor without elements
+                continue  # MindSpore sends nothing for a tensor without elements
             yield from messages.tensor_messages(tensor, None if value is None else _sent(value))
 
     def _summary(self, tensor: RemoteTensor) -> Any:
@@ -345,5 +345,5 @@ def playing(
         training = RecordedTraining(SavedTraining(source), trainings.address, pace=pace, missing=missing)
         stack.callback(training.close)
         session = LiveSession(trainings, source_map=source_map)
-        stack.callback(session.close)  # lets the training go on, which needs its thread
+        stack.callback(session.close)  # resumes the training, which needs its thread
         yield session, training

@@ -59,7 +59,9 @@ def execution_order(
         else:
             place[part] = np.arange(base + 1, base + 1 + len(rows))
         end = max(end, int(place[rows.stop - 1]) if len(rows) else base, base + len(position)) + 1
-    minor = np.where(flags & int(NodeFlag.LISTED), 0, 1)  # what follows a listed node comes behind it
+    minor = np.where(
+        flags & int(NodeFlag.LISTED), 0, 1
+    )  # an unlisted node comes behind the listed node that it follows
     return ranks(table, place, minor), flags
 
 
@@ -86,7 +88,7 @@ def reorder_rows(table: NodeTable, rows: npt.NDArray[np.integer[Any]], stamps: n
         anchors = anchors[np.argsort(stamp[anchors], kind="stable")]
         before = np.searchsorted(stamp[anchors], stamp[moving], side="right") - 1
         anchor_place = np.append(table.order[anchors], -1)[before]  # -1: before every anchor
-        # Operators without anchors of their own graph's kind keep their graph's block only when files say so.
+        # Parameters and constants get place 0: within their class their timestamps decide.
         place[moving] = np.where(operators[moving], anchor_place, 0)
     minor = np.where(listed, -1, stamp)
     _follow(table, np.flatnonzero(~listed & (stamp < 0)), place, minor)

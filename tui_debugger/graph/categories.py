@@ -120,7 +120,7 @@ _NEWER_ACTIVATIONS = frozenset(
         *("reluv3", "fastgeluv2", "geluv2", "relun", "siluext", "geluext", "eluext", "softplusext", "logsoftmaxext"),
         *("logsigmoidext", "softmaxext", "preluext", "swish", "tanhext", "sigmoidext", "gelu_", "relu_", "silu_"),
         *("maskedsoftmax", "scaledmaskedsoftmax"),
-        "activation",  # what our own client calls one of which it knows no more
+        "activation",  # our own client's name for an unspecified activation
     }
 )
 _WITHIN_FUSED = re.compile(r"relu|gelu|silu|selu|swish|mish|sigmoid|softmax|tanh")
@@ -325,7 +325,7 @@ def categorise(table: NodeTable) -> npt.NDArray[np.uint8]:
     trained = _trained(table, names)
     for row in parameters:
         name = table.names[row]
-        if trained is not None and name not in states | updated:  # frozen on purpose, or no optimizer has got it
+        if trained is not None and name not in states | updated:  # frozen on purpose, or in no optimizer
             known = Category.WEIGHT if name in trained else Category.PARAMETER
         elif updated:
             known = _parameter(name, names, name in updated, name in states)

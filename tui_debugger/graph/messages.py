@@ -106,7 +106,7 @@ def message_class(name: str, package: str = GRAPH_PACKAGE) -> Any:
     from google.protobuf import message_factory
 
     descriptor = pool().FindMessageTypeByName(f"{package}.{name}")
-    if hasattr(message_factory, "GetMessageClass"):  # from 4.22 on; the other was removed in 5
+    if hasattr(message_factory, "GetMessageClass"):  # protobuf 4.22 and later; 5 removed MessageFactory.GetPrototype
         return message_factory.GetMessageClass(descriptor)
     old_factory: Any = message_factory.MessageFactory(pool())
     return old_factory.GetPrototype(descriptor)

@@ -192,7 +192,7 @@ class NodeTable:
         return self.stacks[index] if index >= 0 else ()
 
 
-_PASS = frozenset({"load", "depend", "return"})  # hand on their first input; the others only order
+_PASS = frozenset({"load", "depend", "return"})  # pass their first input on; other inputs only order
 _PACK = frozenset({"maketuple", "makelist"})
 ITEM_TYPES = frozenset({"tuplegetitem", "listgetitem"})
 _ORDER_ONLY = frozenset({"updatestate"})
@@ -248,7 +248,7 @@ def holders(table: NodeTable, nodes: npt.ArrayLike, slots: npt.ArrayLike) -> tup
     """
     flow = edges(table)
     row, slot = np.asarray(nodes, np.int64), np.asarray(slots, np.int64)
-    first = flow.in_ptr[row]  # of row -1 the end of all
+    first = flow.in_ptr[row]  # for row -1 the end of all inputs
     known = (row >= 0) & (slot >= 0) & (slot < flow.in_ptr[np.where(row < 0, 0, row + 1)] - first)
     producer, made = np.full(len(row), -1, np.int32), np.zeros(len(row), np.int32)
     at = first[known] + slot[known]

@@ -270,7 +270,7 @@ class MemberFile:
         if self.deflated or not self._member.checksum or not len(found):
             return
         head = min(-(self._bytes.start + first) % _PAGE, len(found))
-        if head == len(found):  # most are small, and lie in one page
+        if head == len(found):  # most members are small, within one page
             if not found.any():
                 self.check()
             return
@@ -417,7 +417,7 @@ def _hidden(descriptor: int, origin: int, listed: list[ArchiveMember], start: in
     for member in (*ordered, None):
         header = member.header if member is not None else start
         more = header - end
-        if more > _LEAST_HIDDEN and last is not None:  # a long name, or bytes that make the values begin at a page
+        if more > _LEAST_HIDDEN and last is not None:  # a long name, or padding that aligns the values to a page
             more -= sum(_LOCAL.unpack(opener.pread(descriptor, _LOCAL.size, origin + last.header))[1:])
         if more > _LEAST_HIDDEN or (more and last is None):
             hidden += more

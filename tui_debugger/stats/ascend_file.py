@@ -243,7 +243,7 @@ def _dumped(tensor: HeaderTensor, side: Side, slot: int, start: int) -> DumpedTe
     )
 
 
-@lru_cache(maxsize=1 << 14)  # an operator's tensors are described alike in every step
+@lru_cache(maxsize=1 << 14)  # an operator's tensors have the same description in every step
 def _tensor(message: bytes, output: bool) -> HeaderTensor:
     """Reads an ``OpOutput`` or ``OpInput``; the field numbers of the two differ."""
     size_field, original_field, sub_field = (6, 7, 8) if output else (5, 6, 7)
@@ -380,7 +380,7 @@ def _program_shape(tensor: DumpedTensor, device: Shape) -> tuple[Shape, DeviceOr
     says_nothing = len(device) != _RANKS.get(tensor.format, -1)
     as_it_is = tensor.format in ("NCHW", "NCDHW") or (tensor.format in _PLAIN and says_nothing)
     if as_it_is and [n for n in host if n != 1] == [n for n in device if n != 1]:
-        return host, None  # dimensions of 1 come and go
+        return host, None  # dimensions of size 1 may differ
     return device, None
 
 
@@ -429,7 +429,7 @@ class AscendReader:
         self.layout = stored.layout
         self._content, self._stored = content, stored
         size = stored.layout.dtype.itemsize
-        # Integers as wide as the elements: numpy copies those of its own types alone at full speed.
+        # Integers as wide as the elements: numpy copies only its own types at full speed.
         self._unit = np.dtype(f"u{size}") if size <= 8 else np.dtype("c16")
         self._ahead, self._first, self._next = np.zeros(0, self._unit), 0, -1
         self._lock = threading.Lock()
@@ -484,7 +484,7 @@ class AscendReader:
         if not stored.bits:
             found: Array = np.frombuffer(mapped, self._unit, stored.count, start)[places]
             return found.view(self.layout.dtype)
-        # One byte for each element, its neighbours shifted out: first those above it, then those below.
+        # One byte for each element; shifts remove its neighbours, first the bits above it, then the bits below.
         bits = stored.bits
         raw = _first_lowest(np.frombuffer(mapped, np.uint8, stored.nbytes, start)[places * bits // 8], bits)
         raw = raw << (8 - bits - places * bits % 8).astype(np.uint8)

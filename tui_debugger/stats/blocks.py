@@ -33,13 +33,13 @@ def plain_moments(x: Float64, ranges: Sequence[Bounds] = ()) -> tuple[Moments, l
     if not len(finite):
         return Moments(len(x), nan, pos_inf, neg_inf, 0, 0, math.inf, -math.inf, 0.0, 0.0, 0.0, 0.0), inside
     negative, positive = int(np.count_nonzero(finite < 0)), int(np.count_nonzero(finite > 0))
-    low, high = float(finite.min()) + 0.0, float(finite.max()) + 0.0  # + 0: which zero was first says nothing
+    low, high = float(finite.min()) + 0.0, float(finite.max()) + 0.0  # + 0.0 makes -0 a plain 0
     mean, abs_mean, squares = _mean(finite), _mean(np.abs(finite)), _sum_of_squares(finite)
     if low == high:
         mean, abs_mean, deviations = low, abs(low), 0.0
     else:
         away = finite - mean
-        deviations, off = _sum_of_squares(away), _mean(away)  # off: what rounding took from the mean
+        deviations, off = _sum_of_squares(away), _mean(away)  # off: the rounding error of the mean
         if math.isfinite(deviations):
             deviations = max(deviations - off * off * len(finite), 0.0)
     sums = (mean, abs_mean, deviations, squares)

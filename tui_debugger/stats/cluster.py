@@ -82,7 +82,7 @@ class Cluster(OwnExecutor):
 
     async def _ask(self) -> None:
         """Notes the time if there are workers."""
-        with suppress(Exception):  # whatever keeps the scheduler from answering
+        with suppress(Exception):  # no answer, for any reason
             if await self._client.scheduler.ncores():
                 self._seen = time.monotonic()
 
@@ -153,11 +153,11 @@ def _connected(address: str) -> Any:
             where=f"--executor dask:{address}",
             hint="pip install 'tui_debugger[distributed]'",
         ) from None
-    for name in _NOISE:  # lost connections would be told in the middle of the screen
+    for name in _NOISE:  # reports of lost connections would garble the screen
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about versions of packages that play no part here
+            warnings.simplefilter("ignore")  # about versions of packages that are not used here
             client: Any = distributed.Client
             return client(address, timeout=CONNECT, set_as_default=False, name="tdbg")
     except (ValueError, *_LATE) as error:

@@ -203,7 +203,7 @@ def numbers(block: Array) -> Array:
     bits = block.astype(dtype, copy=False).view(_INTEGERS[dtype.itemsize])
     if name_of(dtype) == _UNSIGNED:
         return bits.view(np.uint8).astype(np.int16)
-    negative = bits >> (8 * dtype.itemsize - 1)  # all bits, or none: much faster than choosing by a mask
+    negative = bits >> (8 * dtype.itemsize - 1)  # all bits set, or none: much faster than selecting by a mask
     found: Array = np.bitwise_and(negative, np.iinfo(bits.dtype).max)
     found ^= bits
     found -= negative

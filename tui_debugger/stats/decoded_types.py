@@ -45,7 +45,7 @@ def _hifloat8(code: int) -> float:
     if not exponent_bits:
         return sign * fraction
     exponent = rest >> fraction_bits & (1 << exponent_bits) - 1
-    half = 1 << exponent_bits - 1  # the first bit is the exponent's sign; in its place stands a leading 1
+    half = 1 << exponent_bits - 1  # the first bit is the exponent's sign, and is replaced by a leading 1
     return float(sign * fraction * 2.0 ** (-exponent if exponent & half else exponent | half))
 
 

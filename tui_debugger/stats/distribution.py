@@ -49,7 +49,7 @@ class KeyKind:
     def of(self, values: Float32 | Float64) -> Keys:
         """Returns the keys of values; −0 counts as 0."""
         bits = (values + self.value.type(0)).view(self.key)
-        signs = bits.view(f"i{self.bits // 8}") >> (self.bits - 1)  # all bits of negative ones, none of the others
+        signs = bits.view(f"i{self.bits // 8}") >> (self.bits - 1)  # all bits set for negative values, else none
         keys: Keys = signs.view(self.key)
         keys |= self.key.type(1 << (self.bits - 1))
         keys ^= bits
@@ -182,7 +182,7 @@ def _summed(
     kind: KeyKind, counts: Int64, zeros: int, keys: Keys | None = None, held: Int64 | None = None
 ) -> ClassCounts:
     below = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    low, high = (bound >> kind.shift for bound in kind.finite)  # each is where a class begins
+    low, high = (bound >> kind.shift for bound in kind.finite)  # both are the begin of a class
     first = int(below[low])
     return ClassCounts(kind, counts, below, int(below[high]) - first, first, zeros, keys, held)
 
@@ -461,7 +461,7 @@ def linear_bins(low: float, high: float, most: int, *, whole: bool = False) -> t
 
     With ``whole`` the values are whole numbers: each bin holds equally many of them and starts at one of them.
     """
-    if whole and max(-low, high) < 2**53:  # above it not every whole number is a double: edges would fall together
+    if whole and max(-low, high) < 2**53:  # beyond it whole numbers are not all doubles: edges would coincide
         width = max(1, math.ceil((high - low + 1) / most))
         starts = range(int(low), int(high) + 1, width)
         return tuple(Bin(float(start), float(start + width)) for start in starts)

@@ -141,7 +141,7 @@ def _dims(axes: Sequence[_MeshAxis], dimensions: int) -> str:
     for dimension in range(dimensions):
         of = sorted((axis for axis in axes if axis.kind in _SHARDS and axis.dimension == dimension), key=_order)
         if any(axis.kind == _STRIDED for axis in of):
-            # Tensor-parallel ranks divided the dimension before those of FSDP, which come first in the mesh.
+            # Tensor-parallel ranks divide the dimension before FSDP ranks, although these come first in the mesh.
             if len(of) != 2 or of[1].kind == _STRIDED or of[0].strides != of[1].size:
                 return ""
             of.reverse()

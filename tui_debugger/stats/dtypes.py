@@ -18,7 +18,7 @@ _EXTENSIONS: Final = (
     *("bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz"),
     *("float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
 )
-# getattr: the list of fp8 types grew from version to version of ml_dtypes.
+# getattr: older versions of ml_dtypes lack some fp8 types.
 _TYPES: Final[dict[str, DType]] = {name: np.dtype(name) for name in _NUMPY} | {
     name: np.dtype(getattr(ml_dtypes, name)) for name in _EXTENSIONS if hasattr(ml_dtypes, name)
 }

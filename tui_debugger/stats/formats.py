@@ -427,7 +427,7 @@ def _looks_like_pickle(ends: Ends) -> LookedAt | None:
         stream, names = io.BytesIO(data[at:]), _PickledNames()
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about odd text in it
+                warnings.simplefilter("ignore")  # about odd text in the pickle
                 for code, argument, _ in pickletools.genops(stream):
                     if code.name == "LONG1" and argument == _TORCH_MAGIC:
                         row = _LEGACY
@@ -435,7 +435,7 @@ def _looks_like_pickle(ends: Ends) -> LookedAt | None:
                         return row.found
         except (ValueError, IndexError, OverflowError):
             if not binary or (not at and stream.tell() < len(data)):
-                return None  # it only begins as a pickle may
+                return None  # only its first bytes look like a pickle
             at += stream.tell()
             break
         at += stream.tell()
@@ -625,7 +625,9 @@ _COMPRESSED: Final[tuple[tuple[str, bytes, Callable[[], _Unpacker] | None], ...]
     *(("zlib", bytes([0x78, level]), zlib.decompressobj) for level in (0x01, 0x5E, 0x9C, 0xDA)),
     ("compress", b"\x1f\x9d", None),
     ("zstd", b"\x28\xb5\x2f\xfd", None),
-    *(("zstd", bytes([first]) + b"\x2a\x4d\x18", None) for first in range(0x50, 0x60)),  # of pzstd: a frame to skip
+    *(
+        ("zstd", bytes([first]) + b"\x2a\x4d\x18", None) for first in range(0x50, 0x60)
+    ),  # pzstd begins with a skippable frame
     ("lz4", b"\x04\x22\x4d\x18", None),
     ("snappy", b"\xff\x06\0\0sNaPpY", None),
     ("7z", b"7z\xbc\xaf\x27\x1c", None),
@@ -803,7 +805,7 @@ TABLE: Final[tuple[FileFormat, ...]] = (
     FileFormat("weights of ncnn", unmarked=re.compile(r".+\.bin"), companion=("*.param", re.compile(rb"^7767517\s"))),
     FileFormat("weights of OpenVINO", unmarked=re.compile(r".+\.bin"), companion=("*.xml", re.compile(rb"<net\s"))),
     FileFormat(_RAW, unmarked=re.compile(r".+\.(?:b?f16|f32|f64|b?float16|float32|float64|memmap|mmap|fbin|weights)")),
-    FileFormat(_RAW, unmarked=re.compile(r"output_\d+\.bin")),  # msit, of a model that ran offline
+    FileFormat(_RAW, unmarked=re.compile(r"output_\d+\.bin")),  # msit: outputs of an offline model
     FileFormat(
         _RAW,
         unmarked=re.compile(r".+\.(?:dat|bin|raw)"),

@@ -476,7 +476,7 @@ class _ReadBatch:
         try:
             with TensorFile(sides.spec) as file:
                 _, answer = sides.measure(file)
-        except (UnreadableTensorError, MemoryError):  # it could be read a moment ago
+        except (UnreadableTensorError, MemoryError):  # although it could be read a moment ago
             answer = ChangeResult(Before.UNREADABLE)
         put_compared(self.records, row, answer)
 

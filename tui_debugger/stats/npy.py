@@ -93,7 +93,7 @@ _IN_MEMORY: Final = 1 << 28
 _READ_AT_ONCE: Final = 1 << 22
 """Bytes that ``open_array`` asks for at once."""
 _LOST: Final = 512
-"""Least bytes of zeros after which a checksum is compared: a lost page this small would have taken the header, too."""
+"""Least bytes of zeros that a lost page leaves in a tensor: with fewer, the header before it would be lost, too."""
 _HEADER_KEYS: Final = {"descr", "fortran_order", "shape"}
 
 
@@ -221,7 +221,7 @@ class FileArray:
 
     def reshape(self, *shape: int | tuple[int, ...]) -> FileArray:
         asked = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
-        # numpy says what -1 stands for, and what does not fit
+        # numpy resolves -1, and refuses a shape that does not fit
         return FileArray(self._reader, np.broadcast_to(np.zeros((), np.bool_), self.shape or (1,)).reshape(asked).shape)
 
     def _entries(self, index: tuple[Any, ...]) -> list[int | range] | None:
@@ -546,7 +546,7 @@ class TensorFile:
         """
         size = self.layout.dtype.itemsize
         if zeros * size >= min(_LOST, max(self.layout.nbytes // 2, 1)) and hasattr(self._values, "check"):
-            self._values.check(zeros)  # of values whose file states a checksum that reading them does not compare
+            self._values.check(zeros)  # only formats whose reading compares no checksum have it
 
     @property
     def place(self) -> tuple[int, int] | None:
@@ -577,7 +577,7 @@ class _NetworkReader:
     """An ``ElementReader`` of a tensor on a network file: it fetches little more than the elements asked for."""
 
     def __init__(self, spec: ReadSpec) -> None:
-        self._file = TensorFile(spec)  # of its own, which stays open as long as this lives
+        self._file = TensorFile(spec)  # an open file of its own, for the life of this reader
         self._finalizer = weakref.finalize(self, self._file.close)
         self._lock = threading.Lock()
         self.layout = self._file.layout
@@ -713,7 +713,7 @@ def _parse_header(header: bytes, start: int, utf8: bool, declared: str) -> Value
     """Returns the layout, or a text of the error: failures are cached, too."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python's parser warns on stderr, in the middle of the screen
+            warnings.simplefilter("ignore")  # Python's parser would warn on stderr and garble the screen
             fields = ast.literal_eval(header.decode("utf-8" if utf8 else "latin-1").strip())
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return "has a damaged header"

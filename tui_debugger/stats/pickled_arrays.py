@@ -45,7 +45,7 @@ def array_in(found: Instance) -> Any:
     try:
         shape, kind, fortran, content = _stated(found)
         if type(content) in (list, tuple) or (found.kind == SCALAR and type(content) is not bytes):
-            return content  # objects
+            return content  # an array of objects
         dtype = _dtype_in(kind, _DEPTH)
         if type(content) is str:
             content = content.encode("latin1")  # as Python 2 wrote it

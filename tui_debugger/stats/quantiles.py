@@ -210,7 +210,7 @@ class _Narrow(_OfClasses):
         for keys in chosen_keys(prepared, self.kind, self.inside, span, checkpoint):
             places.append(self._places(keys))
             many += len(places[-1])
-            if many > size // 2:  # going through all counts is quicker now than sorting
+            if many > size // 2:  # now counting into all counts is faster than sorting
                 found = np.bincount(np.concatenate(places), minlength=size)
                 counts = found if counts is None else counts + found
                 places, many = [np.zeros(0, np.int64)], 0
@@ -227,7 +227,7 @@ class _Narrow(_OfClasses):
             chosen, at = self.chosen(keys)
             found: Int64 = at * CLASSES + ((chosen >> shift) & mask).astype(np.int64)
             return found
-        first = np.zeros(CLASSES, np.int64)  # all keys are of one of the classes, which their upper bits tell
+        first = np.zeros(CLASSES, np.int64)  # each key is in one of the classes, by its upper bits
         first[self.prefixes.astype(np.int64)] = np.arange(len(self.prefixes)) * CLASSES
         places: Int64 = np.take(first, self.kind.upper_bits(keys))
         places += ((keys >> shift) & mask).astype(np.int64)
@@ -355,7 +355,9 @@ def headroom(
     if classes.keys is None:
         inside = classes_of_bounds(classes, bounds) | classes_of_ranks(classes, ends | beside)
         ahead = inside | classes_of_ranks(classes, _ranks(_places(classes.finite, PERCENTS), classes.finite))
-        more = classes.inside(ahead) <= distribution.MOST_KEPT  # what is asked next costs no pass of its own then
+        more = (
+            classes.inside(ahead) <= distribution.MOST_KEPT
+        )  # the percentiles, usually asked next, then need no pass of their own
         gathered = gather(array, classes, ahead if more else inside, progress)
     below = [count - classes.first for count in count_below(array, classes, bounds, progress, gathered=gathered)]
     conversions = [

@@ -629,7 +629,7 @@ def _derive_closeness(records: Records, closeness: Closeness, rows: Integers) ->
     with np.errstate(all="ignore"):
         most = table["difference"] * table["count"] * (1 + MARGIN)
         allowed = (atol + rtol * table["reference"]) * (1 + MARGIN)
-        # A sum that is not finite comes from NaN or Inf that is gone: close values of this size do not add up to Inf.
+        # Close values of this size do not add up to Inf: a non-finite sum comes from a previous NaN or Inf.
         small = np.maximum(np.abs(table["minimum"]), np.abs(table["maximum"])) < HUGE
         far = (~np.isfinite(table["difference"]) & small) | (table["difference"] > allowed)
     close = (table["difference"] == 0) | (most <= atol)

@@ -144,7 +144,7 @@ class _Machine:
                 raise PickleEndsError("ends in the middle of its pickle")
             code = data[start]
             start += 1
-            if code in numbered:  # most are
+            if code in numbered:  # most opcodes are
                 operation, count = numbered[code]
                 self.at = start + count
                 if self.at > end:

@@ -168,7 +168,7 @@ class _Entries:
         try:
             first, end, dtype, shape = _checked("", entry)
         except _DamagedHeaderError:
-            return entry  # who knows its name says what is wrong
+            return entry  # ``_header``, which knows its name, reports the error
         if end > _MOST:
             return entry
         self.first.append(first)

@@ -432,7 +432,7 @@ def _state_items(state: Any, attributed: Container[int]) -> list[tuple[Any, Any]
     if type(state) is tuple and len(state) == 2 and type(state[0]) in (dict, type(None)) and type(state[1]) is dict:
         return [*_state_items(state[0], attributed), *_state_items(state[1], attributed)]
     if type(state) is dict and _PARAMETERS in state:
-        # Parameters, buffers and modules of a module are attributes of it, as they are to who uses it.
+        # Parameters, buffers and modules of a module are attributes of it, as in PyTorch.
         parts = [item for name in _OF_A_MODULE for item in _state_items(state.get(name), attributed)]
         return [*parts, *((key, value) for key, value in state.items() if key not in _OF_A_MODULE)]
     if state is None or type(state) in (dict, list, tuple):
@@ -482,7 +482,7 @@ def _has_bytes(value: Any, depth: int) -> bool:
     """Tells whether there are bytes that may be numbers, not text."""
     if type(value) is bytes:
         if value.startswith(MARKS):
-            return False  # these are looked at
+            return False  # files within the pickle are read
         try:
             return b"\0" in value or not value.decode("utf-8").isascii()
         except UnicodeDecodeError:

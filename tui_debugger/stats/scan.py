@@ -183,7 +183,9 @@ def _by_workers(work: _ScanWork, executor: Executor, workers: MeasureWorkers, me
         if stopped.is_set() or workers.closed:
             raise CancelledError("closed")
 
-    checkpoint = (check,) if isinstance(executor, (DaemonThreads, ThreadPoolExecutor)) else ()  # others are not asked
+    checkpoint = (
+        (check,) if isinstance(executor, (DaemonThreads, ThreadPoolExecutor)) else ()
+    )  # other executors cannot call it
     try:
         while _fill(pending, work, executor, checkpoint) and not (
             isinstance(executor, OwnExecutor) and executor.broken

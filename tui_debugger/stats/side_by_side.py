@@ -91,7 +91,7 @@ class BlockComparison:
         self._count += len(now)
         self._difference += float(difference.sum())
         self._previous += float(magnitude.sum())
-        finite = np.isfinite(before)  # the tolerance of an infinite value is infinite, which makes nothing close to it
+        finite = np.isfinite(before)  # an infinite tolerance must not make an infinite value close
         same = now == before
         for (rtol, atol, equal_nan), so_far in self._close.items():
             if so_far:

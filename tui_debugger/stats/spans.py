@@ -76,7 +76,7 @@ def span_results(
     """
     spans = [(first, min(first + SPAN, shared.count)) for first in range(0, shared.count, SPAN)]
     prepared, workers = ask().prepare(shared.arrays), shared.workers
-    in_memory = all(isinstance(array, np.ndarray) for array in shared.arrays)  # what is read on the way is no array
+    in_memory = all(isinstance(array, np.ndarray) for array in shared.arrays)  # a FileArray reads on the way
     local = workers if workers is not None and workers.local and len(spans) > 1 and in_memory else None
     executor = local.executor(ask().cost * shared.count) if local is not None else None
     if local is None or executor is None:

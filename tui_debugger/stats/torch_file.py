@@ -430,7 +430,7 @@ def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> SavedTre
     version, at, _ = load(data, no_names, storage, at)
     if version != _VERSION:
         raise PickleError(f"is of version {version!r:.20}, and {_VERSION} is known")
-    _, at, _ = load(data, no_names, storage, at)  # about the machine; all of them put the lowest byte first
+    _, at, _ = load(data, no_names, storage, at)  # facts about the machine; all known ones are little-endian
     loaded = load(data, global_of, storage, at)
     keys, at, _ = load(data, no_names, storage, loaded.end)
     if type(keys) is not list:
@@ -442,7 +442,7 @@ def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> SavedTre
         ref = refs.get(key) if type(key) is str else None
         stated = content.read(at, _COUNT)
         if ref is None or ref.nbytes is None or len(stated) < _COUNT:
-            break  # nothing tells where the others are
+            break  # without its size the next storages cannot be found
         size = int.from_bytes(stated, "little") * (SIZES[ref.dtype] if ref.dtype else 1)
         storages[key] = (content.start + at + _COUNT, min(size, max(content.size - at - _COUNT, 0)))
         if ref.key not in found.storages and size:

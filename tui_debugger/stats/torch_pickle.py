@@ -272,7 +272,7 @@ def _moved_tensor(data: Any, dtype: Any, *_: Any) -> SavedTensorRef:
 def _saved_storage(content: Any) -> StorageRef | Instance:
     """See ``torch.storage._load_from_bytes``: a file of before PyTorch 1.6 with one storage."""
     at = 0
-    for _ in range(3):  # what says that it is such a file, its version, the machine
+    for _ in range(3):  # magic number, version, facts about the machine
         at = load(content, no_names, storage_of, at).end
     stored = load(content, global_of, storage_of, at)
     end = load(content, no_names, storage_of, stored.end).end  # the list of storages

@@ -54,8 +54,8 @@ class DaemonThreads(OwnExecutor):
 
     def __init__(self, most: int, name: str) -> None:
         self._most, self._name = most, name
-        # Who holds the lock may be interrupted by Ctrl-C: only the lock's own ``with`` lets go of it for certain, not
-        # the one of the condition, which Python interrupts between taking it and entering.
+        # Ctrl-C may interrupt the holder of the lock: only the lock's own ``with`` surely releases it, not that of
+        # the condition, which Python can interrupt between acquiring and entering.
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._queue: deque[tuple[Future[Any], Callable[[], None]]] = deque()
@@ -133,7 +133,7 @@ def cores() -> int:
     """Returns the number of processor cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):  # not on this system
+    except (AttributeError, OSError):  # does not exist on this system
         return os.cpu_count() or 1
 
 
@@ -181,7 +181,7 @@ def in_order(
 def _result(future: Future[T]) -> T:
     try:
         return future.result()
-    except DroppedError as error:  # before it was begun
+    except DroppedError as error:  # cancelled before it began
         raise CancelledError("closed") from error
 
 

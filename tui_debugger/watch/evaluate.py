@@ -114,7 +114,7 @@ def _plan(condition_id: str, params: Params) -> JudgingPlan:
     )
     bounds = (float(values.get(BOUND_NAMES[0], -math.inf)), float(values.get(BOUND_NAMES[1], math.inf)))
     closeness = (float(values.get("rtol", 1e-5)), float(values.get("atol", 1e-8)), bool(values.get("equal_nan", False)))
-    # A percentage without any bound never hits in the old backend: its range counter does not exist then.
+    # In MindSpore's backend a percentage without any bound never hits: it has no range counter then.
     bounded = any(name in values for name in BOUND_NAMES)
     need = RequiredStats(
         ranges=frozenset({bounds} if bounded and any(what == "range_percentage" for what, _, _ in checks) else ()),
@@ -220,7 +220,7 @@ class ColumnEvaluator:
         self._overflowed = overflowed
         self._records = records
         self._rows = rows
-        # One gather of what every watchpoint asks; what only some ask is gathered when they do. All rows are no copy.
+        # One gather for all watchpoints; other columns are gathered on demand. All rows together need no copy.
         everything = len(rows) >= len(records) and np.array_equal(rows, np.arange(len(records)))
         table = self._table = records.rows if everything else np.take(records.rows, rows, axis=0)
         self.count = len(rows)
@@ -273,7 +273,7 @@ class ColumnEvaluator:
 
     def _evaluate_expression(self, expression: Expression, first_step: Mask | bool) -> Evaluated:
         table = self._table
-        numbers = table["state"] == RecordState.MEASURED  # one without elements, too: an expression may be about that
+        numbers = table["state"] == RecordState.MEASURED  # empty tensors, too: an expression may test for them
         error = np.zeros(self.count, np.int16)
         if not expression.of_not_finite:
             error[numbers] = self._error[numbers]
@@ -417,10 +417,10 @@ class ColumnEvaluator:
         """The bounds that other statistics imply for a mean of magnitudes that was not recorded."""
         table = self._table
         peak = np.maximum(np.abs(table["minimum"]), np.abs(table["maximum"]))
-        squares = np.where(table["sum_squares"] > 0, table["sum_squares"], np.nan)  # 0: nobody summed them up
+        squares = np.where(table["sum_squares"] > 0, table["sum_squares"], np.nan)  # 0: not recorded
         count = np.maximum(table["count"], 1)
-        # The sum of squares is at most the greatest magnitude times the sum of magnitudes. One element may stand for
-        # as many as nobody counted.
+        # The sum of squares is at most the greatest magnitude times the sum of magnitudes. A count of 1 may be a lower
+        # bound, so it gives no bound of the mean.
         least = np.where(count > 1, squares / (count * peak), 0.0)
         low = np.fmax(np.abs(table["mean"]), np.fmax(least, 0.0)) * (1 - _ROUNDED)
         high = np.fmin(peak, np.sqrt(squares / count)) * (1 + _ROUNDED)
@@ -444,7 +444,7 @@ class ColumnEvaluator:
         some |= (table["abs_mean"] > 0) | (table["sum_squares"] > 0)
         others = np.maximum(others, some)
         most: Float64 = 100.0 * (1 - others / np.maximum(table["count"], 1))
-        # Where the number of elements is not known, one that is not 0 may be one of very many.
+        # Where the number of elements is not known, a non-zero element may be one of very many.
         vague = (others > table["count"]) | ((table["at_least"] & int(AtLeast.COUNT)) != 0)
         most[vague] = np.where(others[vague] > 0, np.nextafter(100.0, 0.0), 100.0)
         return most
@@ -649,7 +649,7 @@ class _ExpressionColumns:
         if self._previous is None:
             return np.full(self._count, np.nan)
         before = np.where(self._has_previous, self._quantity(name, self._previous), np.nan)
-        if name in _SQUARED:  # one that overflowed was finite: it is not equal to another one
+        if name in _SQUARED:  # an overflowed statistic is of finite elements: two of them are not equal
             before[np.isposinf(before)] = np.nan
         return before
 
@@ -672,7 +672,7 @@ class _ExpressionColumns:
         else:
             result = table[field.name].astype(np.float64)
         if field.name in _COUNTED:
-            # Who counted only some of them says 0 of the others; then what there is does not add up.
+            # A recorder that counts only some kinds writes 0 for the others; then the counts do not add up.
             all_counted = table["zero"] + table["negative"] + table["positive"] == finite
             result = np.where(all_counted, result, np.nan)
         bounds = _LOWER_BOUNDS.get(name, AtLeast.NONE)

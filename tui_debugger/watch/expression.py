@@ -270,7 +270,7 @@ def parse(text: str) -> Expression:
     """Reads an expression, or raises BadWatchpointError with the marked place."""
     _check_length(text)
     expression = _parse(text)
-    _check_length(expression.text)  # with its blanks, in which it is kept and read again
+    _check_length(expression.text)  # the canonical text, which is stored and read again, may be longer
     return expression
 
 
@@ -363,7 +363,7 @@ class _ExpressionParser:
 
     def fail_at(self, at: int, what: str, hint: str) -> NoReturn:
         where, caret = _excerpt(self._text, at)
-        # The hint may have several lines everywhere, and who adds where the text comes from leaves it as it is.
+        # The place is repeated in the hint, which callers do not overwrite when they set ``where``.
         raise BadWatchpointError(f"{what} (character {at + 1})", where=where, hint=f"{where}\n{caret}\n{hint}")
 
     def expression(self, depth: int) -> Node:

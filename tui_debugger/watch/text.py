@@ -83,7 +83,7 @@ def format_watch(watchpoint: Watchpoint) -> str:
     target = target_selection(condition)
     selection = watchpoint.selection
     if selection != target:
-        # Without anything included the excluding clauses have no effect, and alone they would mean the target.
+        # Excluding clauses alone would be read as "the target without these", so an empty selection drops them.
         words += ["@", format_selection(selection)] if selection.include else ["@"]
     return " ".join(words)
 

@@ -63,7 +63,7 @@ def compiler(machine: str = "") -> list[str]:
         target = ("cc", "-target", f"{machine}-linux-gnu.2.17")
         if found := shutil.which("zig"):
             return [found, *target]
-        if importlib.util.find_spec("ziglang"):  # the same, from PyPI
+        if importlib.util.find_spec("ziglang"):  # zig from PyPI
             return [sys.executable, "-m", "ziglang", *target]
     raise NoCompilerError(f"no C compiler was found: looked for {', '.join(candidates)}{', zig' if foreign else ''}")
 
@@ -74,7 +74,7 @@ def build(folder: Path = FOLDER, machine: str = "", flags: Sequence[str] = ()) -
     ``machine`` as for ``compiler``; ``flags`` are added to ours. Raises CompileError.
     """
     command = [*compiler(machine), *FLAGS, *flags]
-    zig = any("zig" in word for word in command)  # it has names of its own for the levels
+    zig = any("zig" in word for word in command)  # zig spells the levels differently
     wide = (machine or platform.machine()).lower() in ("x86_64", "amd64")
     into = folder / shared_library_path().name
     with tempfile.TemporaryDirectory(prefix="tdbg-kernel-") as work:

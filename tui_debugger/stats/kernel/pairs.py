@@ -86,7 +86,7 @@ class PairSums:
         one, other = _native_pair(here, there)
         held, packed = _described_units(units, len(one))
         checked(self._call(address(self.found), described(one), described(other), packed, len(one), first))
-        del held  # until here the kernel reads it
+        del held  # the kernel read it until here
 
     def moments(self, name: str) -> Moments:
         return Moments(*self.found[name].item())
