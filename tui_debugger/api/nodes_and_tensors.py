@@ -187,7 +187,6 @@ class DebuggerTensor:
 
     @property
     def slot(self) -> int:
-        """The number of the output of its node."""
         return self._slot
 
     @property

@@ -59,9 +59,8 @@ def execution_order(
         else:
             place[part] = np.arange(base + 1, base + 1 + len(rows))
         end = max(end, int(place[rows.stop - 1]) if len(rows) else base, base + len(position)) + 1
-    minor = np.where(
-        flags & int(NodeFlag.LISTED), 0, 1
-    )  # an unlisted node comes behind the listed node that it follows
+    # An unlisted node comes behind the listed node that it follows.
+    minor = np.where(flags & int(NodeFlag.LISTED), 0, 1)
     return ranks(table, place, minor), flags
 
 
@@ -105,8 +104,7 @@ def order_graphs(table: NodeTable, sequence: Sequence[int]) -> NodeTable:
 def observed_order(table: NodeTable, observed: Iterable[Sequence[int]]) -> list[int]:
     """Returns all operators in graph order, but after their inputs and after operators that were seen to run before.
 
-    ``observed`` has the rows of each run in the order seen; it overrides the graph, and earlier runs override later
-    ones.
+    ``observed`` has the rows of each run in the order seen. It overrides the graph; earlier runs override later runs.
     """
     flow, operators = edges(table), classes(table) == 0
     seen: dict[int, list[int]] = {}

@@ -625,9 +625,8 @@ _COMPRESSED: Final[tuple[tuple[str, bytes, Callable[[], _Unpacker] | None], ...]
     *(("zlib", bytes([0x78, level]), zlib.decompressobj) for level in (0x01, 0x5E, 0x9C, 0xDA)),
     ("compress", b"\x1f\x9d", None),
     ("zstd", b"\x28\xb5\x2f\xfd", None),
-    *(
-        ("zstd", bytes([first]) + b"\x2a\x4d\x18", None) for first in range(0x50, 0x60)
-    ),  # pzstd begins with a skippable frame
+    # Files of pzstd begin with a skippable frame.
+    *(("zstd", bytes([first]) + b"\x2a\x4d\x18", None) for first in range(0x50, 0x60)),
     ("lz4", b"\x04\x22\x4d\x18", None),
     ("snappy", b"\xff\x06\0\0sNaPpY", None),
     ("7z", b"7z\xbc\xaf\x27\x1c", None),

@@ -355,9 +355,8 @@ def headroom(
     if classes.keys is None:
         inside = classes_of_bounds(classes, bounds) | classes_of_ranks(classes, ends | beside)
         ahead = inside | classes_of_ranks(classes, _ranks(_places(classes.finite, PERCENTS), classes.finite))
-        more = (
-            classes.inside(ahead) <= distribution.MOST_KEPT
-        )  # the percentiles, usually asked next, then need no pass of their own
+        # With more, the percentiles, usually asked for next, need no pass of their own.
+        more = classes.inside(ahead) <= distribution.MOST_KEPT
         gathered = gather(array, classes, ahead if more else inside, progress)
     below = [count - classes.first for count in count_below(array, classes, bounds, progress, gathered=gathered)]
     conversions = [

@@ -183,9 +183,8 @@ def _by_workers(work: _ScanWork, executor: Executor, workers: MeasureWorkers, me
         if stopped.is_set() or workers.closed:
             raise CancelledError("closed")
 
-    checkpoint = (
-        (check,) if isinstance(executor, (DaemonThreads, ThreadPoolExecutor)) else ()
-    )  # other executors cannot call it
+    # An executor of processes cannot call check.
+    checkpoint = (check,) if isinstance(executor, (DaemonThreads, ThreadPoolExecutor)) else ()
     try:
         while _fill(pending, work, executor, checkpoint) and not (
             isinstance(executor, OwnExecutor) and executor.broken

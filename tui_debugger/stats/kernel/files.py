@@ -91,8 +91,7 @@ class StoredSums:
     def add(self, now: Stored, before: Stored | None, count: int, piece: int) -> bool:
         """Adds ``count`` elements, ``piece`` at a time, and their change against ``before``.
 
-        False where they cannot be read to the end: the sums are then void. Raises ValueError for a buffer that is too
-        small.
+        False where they cannot be read to the end: the sums are then void. ValueError for a buffer that is too small.
         """
         if not all(each is None or each.has_room(count, piece) for each in (now, before)):
             raise ValueError("the kernel reads no more than a buffer takes")
