@@ -66,7 +66,7 @@ def number(value: object, name: str) -> float:
 def numbers(value: Numbers, name: str, there: Collection[int], *, strict: bool = True) -> list[int]:
     """Returns iterations or ranks as a list, in the order given.
 
-    A number not in ``there`` raises DebuggerParamValueError (not ``strict``: is dropped). Empty ``there``: all are kept.
+    A number not in ``there`` raises DebuggerParamValueError, or is dropped if not ``strict``; no ``there``: all stay.
     """
     if value is None:
         return list(there)
