@@ -1,4 +1,4 @@
-r"""Watchpoints as a TOML file: what the screen saves, ``--watch-file`` takes, and people write by hand.
+r"""Watchpoints as a TOML file, which the screen saves, ``--watch-file`` reads, and people write by hand.
 
 One entry per watchpoint; ``watch`` is the text that ``--watch`` takes (``watch.text``), the rest is optional::
 
@@ -36,7 +36,7 @@ from tui_debugger.watch.condition_table import validate
 from tui_debugger.watch.text import format_watch, parse_watch
 
 FORMAT = 1
-"""Version of the file; a file that names none is of this one."""
+"""Version of the file; a file without a version counts as this one."""
 
 _TITLE = (
     "# tdbg watchpoints: for `tdbg check --watch-file`, `tdbg open --watch-file`, and the watchpoint list on screen"
@@ -57,7 +57,7 @@ class WatchFile:
 
     Attributes:
         watchpoints: in their order, numbered from 1.
-        offered: whether the recommended set was offered before; only the program's own state says so.
+        offered: whether the recommended set was offered before; only the program's own state file says so.
     """
 
     watchpoints: tuple[Watchpoint, ...]
@@ -79,7 +79,7 @@ def watchpoints_from(texts: Iterable[str] = (), files: Iterable[Path] = ()) -> t
         found.append(Watchpoint(0, condition, params, selection))
     for path in files:
         of_file = read_watch_file(path)
-        if not of_file:  # beside other rules it would go unnoticed that these are gone
+        if not of_file:  # among other rules nobody would notice that these are missing
             raise BadWatchpointError("the file holds no watchpoint", where=clean(str(path)), hint=_EXAMPLE)
         found += of_file
     return tuple(found)
@@ -101,12 +101,9 @@ def read_watch_file(path: Path) -> tuple[Watchpoint, ...]:
 
 
 def parse_watch_file(data: bytes, where: str, drop: Drop | None = None) -> WatchFile:
-    """Reads the bytes of a watchpoint file.
+    """Parses a watchpoint file; ``where`` names it in errors.
 
-    Args:
-        data: the bytes.
-        where: name of the file, for errors.
-        drop: takes the error of a wrong entry, which is then left out; None raises it.
+    ``drop`` takes the error of a wrong entry, which is then left out; None raises it.
 
     Raises:
         BadWatchpointError: no TOML, an unknown key, a value of a wrong type, another version, or a wrong entry.
@@ -125,11 +122,9 @@ def parse_watch_file(data: bytes, where: str, drop: Drop | None = None) -> Watch
 
 
 def format_watch_file(watchpoints: Iterable[Watchpoint], head: Mapping[str, str | bool] | None = None) -> str:
-    """The text of a watchpoint file; ``parse_watch_file`` gives every watchpoint back, its number aside.
+    """The text of a watchpoint file; ``parse_watch_file`` gives every watchpoint back, apart from its number.
 
-    Args:
-        watchpoints: in their order.
-        head: what the program's own state keeps beside them: ``run`` and ``offered``.
+    ``head`` holds the additional keys of the program's own state: ``run`` and ``offered``.
     """
     lines = [_TITLE, f"format = {FORMAT}"]
     for key, value in (head or {}).items():
@@ -210,7 +205,7 @@ def _watchpoint(entry: Any, where: str) -> Watchpoint:
 
 
 def _located(error: BadWatchpointError, where: str, text: str) -> BadWatchpointError:
-    """The same mistake with its place and its whole text."""
+    """The same error with its place and its whole text."""
     spot = error.where.strip()
     part = f" ({clean(spot)})" if spot and spot not in text else ""
     return BadWatchpointError(
@@ -232,10 +227,10 @@ def _entry(watchpoint: Watchpoint) -> list[str]:
 
 
 def _string(text: str) -> str:
-    r"""Returns a TOML string: a literal one where that keeps backslashes single, else with escapes.
+    """Returns a TOML string: a literal string if that avoids escaping backslashes or quotes, else with escapes.
 
-    Ours, not tomli-w's: that doubles the backslashes of regular expressions, which people edit here, writes short
-    entries inline in place of ``[[watchpoint]]``, and leaves C1 and bidi controls in a file that people will ``cat``.
+    tomli-w is not used: it doubles the backslashes of regular expressions, which people edit here, writes short entries
+    inline in place of ``[[watchpoint]]``, and leaves C1 and bidi controls in a file that people will ``cat``.
     """
     if text.isprintable() and "'" not in text and ("\\" in text or '"' in text):
         return f"'{text}'"
@@ -272,8 +267,7 @@ class WatchpointStore:
     """Keeps a dump's watchpoint list in the user's state directory, one small file per run.
 
     The file is a watchpoint file with two more keys (``run``, ``offered``), so that ``--watch-file`` takes it as it is.
-    Losing it loses nothing but convenience, so a state directory that cannot be read or written is no error:
-    ``problem`` says what went wrong.
+    Errors of the state directory are not raised but kept in ``problem``: only convenience is lost.
     """
 
     def __init__(self, run_path: str, directory: Path | None = None) -> None:
@@ -303,7 +297,7 @@ class WatchpointStore:
     def save(self, watchpoints: Iterable[Watchpoint], offered: bool) -> None:
         """Writes the list atomically; a failure is kept in ``problem``.
 
-        A file that could not be used whole may hold a person's work: it is renamed to ``.old``, not overwritten.
+        A file that was not wholly usable may hold a person's work: it is renamed to ``.old``, not overwritten.
         """
         try:
             if self._spoilt:
@@ -319,17 +313,12 @@ def _one_line(error: Exception) -> str:
 
 
 UNDONE_AT_MOST = 1000
-"""Changes of a list that can be undone; older ones are forgotten."""
+"""Changes of a list that can be undone; older changes are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchpointChange:
-    """One change of a watchpoint list, which can be undone.
-
-    Attributes:
-        words: what it did: ``TO #6 deleted``.
-        before, after: the list.
-    """
+    """One change of a watchpoint list, which can be undone; ``words`` describes it, such as ``TO #6 deleted``."""
 
     words: str
     before: tuple[Watchpoint, ...]
@@ -339,8 +328,8 @@ class WatchpointChange:
 class WatchpointList:
     """The watchpoints of one session, in id order. Safe to use from several threads.
 
-    The list is a tuple, and a change puts another one in its place: undoing a change brings back the tuple of before,
-    with the same watchpoints under the same ids. The store always holds the list as it is.
+    The list is an immutable tuple, and a change replaces it; undo restores the previous tuple, with the same ids. The
+    store always holds the current list.
 
     Attributes:
         version: grows with every change that can change a result; results carry the version they had.
@@ -362,7 +351,6 @@ class WatchpointList:
             self._next = max((each.id for each in self._items), default=0) + 1
 
     def __len__(self) -> int:
-        """Number of watchpoints, disabled ones included."""
         return len(self._items)
 
     @property
@@ -372,7 +360,7 @@ class WatchpointList:
 
     @property
     def offered(self) -> bool:
-        """Tells whether the recommended set was offered (and answered) for this run before."""
+        """Whether the recommended set was offered (and answered) for this run before."""
         return self._offered
 
     @offered.setter
@@ -382,20 +370,17 @@ class WatchpointList:
             self._keep()
 
     def items(self) -> tuple[Watchpoint, ...]:
-        """All watchpoints in id order."""
         return self._items
 
     def enabled(self) -> tuple[Watchpoint, ...]:
-        """The watchpoints that a check uses."""
         return tuple(w for w in self.items() if w.enabled)
 
     def snapshot(self) -> tuple[int, tuple[Watchpoint, ...]]:
-        """The version, and the enabled watchpoints that it means."""
+        """The version, and the enabled watchpoints of this version."""
         with self._lock:
             return self.version, self.enabled()
 
     def get(self, watchpoint_id: int) -> Watchpoint | None:
-        """One watchpoint, or None."""
         return next((each for each in self._items if each.id == watchpoint_id), None)
 
     # -- changes ---------------------------------------------------------------------------------
@@ -425,7 +410,7 @@ class WatchpointList:
             return made
 
     def add_missing(self, watchpoints: Iterable[Watchpoint]) -> int:
-        """Adds those whose condition, parameters and nodes the list does not hold yet; returns how many.
+        """Adds watchpoints whose condition, parameters and nodes the list does not hold yet; returns how many.
 
         A disabled one is added disabled.
 
@@ -448,11 +433,7 @@ class WatchpointList:
             return len(added)
 
     def replace(self, watchpoint: Watchpoint, words: str = "") -> Watchpoint:
-        """Puts an edited watchpoint in the place of the one with its id.
-
-        Args:
-            watchpoint: the edited one.
-            words: what the change does, see ``WatchpointChange``; empty where ``edited`` says it.
+        """Replaces the watchpoint with the same id; ``words`` describes the change, "edited" by default.
 
         Raises:
             BadWatchpointError: unknown id, or a rule of the condition table is broken.
@@ -483,7 +464,6 @@ class WatchpointList:
                 self._put(rest, f"{watchpoint_name(current)} deleted")
 
     def clear(self) -> None:
-        """Deletes all watchpoints."""
         with self._lock:
             self._put((), f"{_all_of(self._items)} deleted")
 
@@ -496,7 +476,7 @@ class WatchpointList:
             return self._done[-1] if self._done else None
 
     def undo(self) -> WatchpointChange | None:
-        """Brings back the list from before the last change; returns that change, None when there was none."""
+        """Restores the list from before the last change; returns that change, None when there was none."""
         with self._lock:
             if not self._done:
                 return None
@@ -506,7 +486,7 @@ class WatchpointList:
             return change
 
     def redo(self) -> WatchpointChange | None:
-        """Does what was undone last once more; returns that change, None when nothing is undone."""
+        """Applies the change that was undone last once more; returns it, None when nothing is undone."""
         with self._lock:
             if not self._undone:
                 return None
@@ -516,7 +496,7 @@ class WatchpointList:
             return change
 
     def forget_changes(self) -> None:
-        """Makes the list as it is the one that ``undo`` ends at."""
+        """Makes the current list the one that ``undo`` ends at."""
         with self._lock:
             self._done.clear()
             self._undone.clear()
@@ -542,7 +522,7 @@ class WatchpointList:
 
 
 def _do_nothing() -> None:
-    """Nobody wants to know."""
+    """Does nothing."""
 
 
 def _all_of(watchpoints: Sequence[Watchpoint]) -> str:
