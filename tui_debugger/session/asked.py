@@ -35,11 +35,7 @@ class Selections:
         self._scopes: dict[int, tuple[NodeTable, Mask]] = {}
 
     def restrict(self, scope: NodeQuery | None) -> None:
-        """Lets selections cover nodes of ``scope`` only.
-
-        Raises:
-            BadQueryError: a regular expression does not compile.
-        """
+        """Lets selections cover nodes of ``scope`` only; raises BadQueryError for a wrong regular expression."""
         with self._lock:
             self._scope = scope
             self._scopes = {}
@@ -120,7 +116,7 @@ def _in_graphs(nodes: NodeTable, graphs: set[int]) -> Mask:
 
 
 def _in_files(scope: Scope, table: TensorTable) -> Mask:
-    """Returns a mask of the tensors with values in the asked files, or of those with statistics only if there are none."""
+    """Returns a mask of the tensors with values in the asked files, or if there are none, of those without values."""
     statistics: Mask = (table.flags & int(TensorFlag.STAT_ONLY)) > 0
     valued = np.flatnonzero(~statistics)
     paths = [os.fsdecode(path) for path in table.specs(valued).paths]

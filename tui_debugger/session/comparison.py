@@ -17,13 +17,7 @@ from tui_debugger.session.session import Session
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """Another run to compare with, and how.
-
-    Attributes:
-        path: the other run, as the user named it.
-        options: how the runs map onto each other, and which differences do not count.
-        repeat: a healthy repeat of the first run, which tells what is noise; empty: none.
-    """
+    """Another run to compare with; ``repeat`` is a healthy repeat of the first run, which tells what is noise."""
 
     path: str
     options: Options = field(default_factory=Options)
@@ -34,7 +28,6 @@ class RunComparison:
     """The other run and what is known of the comparison; lives as long as the screen is open.
 
     Attributes:
-        path, options, repeat: see ``ComparedRun``.
         report: None before the first step was compared.
         kinds: words for the first ``DESCRIBED`` findings of the report, in their order.
         whole: whether all steps were compared.
@@ -50,11 +43,7 @@ class RunComparison:
         self._others: list[Session] = []
 
     def run(self, progress: ProgressFn) -> tuple[RunsReport, Sequence[tuple[str, str]]]:
-        """Compares both runs as they are now; for worker threads.
-
-        Raises:
-            TdbgError: the other run cannot be opened, is the same run, or has no step in common.
-        """
+        """Compares both runs; TdbgError when the other cannot be opened, is the same, or has no step in common."""
         self._so_far = None
         before = list(self._others)
         other = self._opened(progress)

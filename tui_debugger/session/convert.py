@@ -39,9 +39,7 @@ class Converted:
     """The result of a conversion.
 
     Attributes:
-        path: the directory.
         tensors, statistics: tensors with a file, and tensors with statistics only.
-        nbytes: bytes of the values that were written.
         widened: tensors written as float32 because .npy has no name for their type.
         failures: (tensor, why it is missing).
     """
@@ -66,12 +64,8 @@ class _ConvertedTensor:
 def convert(session: Session, pairs: Sequence[Pair], target: Path, progress: ProgressFn = no_progress) -> Converted:
     """Writes the tensors in scope of some (rank, step) pairs, constants included, into a new or empty directory.
 
-    Nothing is left behind when ``progress`` raises.
-
-    Raises:
-        TdbgError: the directory cannot be written, is not empty, or lies inside the dump; the disk is too small; or
-            there
-            is no tensor.
+    Nothing is left behind when ``progress`` raises. TdbgError is also raised when the disk is too small or no tensor is
+    chosen.
     """
     dump = Path(session.info.path)
     written = Converted(target)
@@ -144,7 +138,6 @@ def _write_rank(session: Session, rank: int, steps: Sequence[int], folder: Path,
 
 
 def _run_before(source: Source, rank: int, run: Run, steps: Sequence[int]) -> tuple[int, int] | None:
-    """Returns the newest run before ``run`` among the steps that are converted."""
     root, step, number = run
     seen = set[tuple[int, int]]()
     before = source.previous_run(rank, root, step, number)
@@ -155,12 +148,10 @@ def _run_before(source: Source, rank: int, run: Run, steps: Sequence[int]) -> tu
 
 
 def _always(progress: ProgressFn, snapshot: Progress) -> ProgressFn:
-    """Returns a progress function that reports ``snapshot`` whatever it is called with."""
     return lambda _: progress(snapshot)
 
 
 def _write(tensor: _ConvertedTensor, folder: Path, written: Converted, progress: ProgressFn) -> IndexedTensor:
-    """Writes the values of a tensor, if it has any, and returns its row."""
     row = tensor.row
     if tensor.spec is None:
         written.statistics += 1

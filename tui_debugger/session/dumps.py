@@ -26,16 +26,11 @@ if TYPE_CHECKING:
 
 
 def state_directory() -> Path:
-    """Returns where watchpoints and recent dumps are kept: ``$XDG_STATE_HOME/tdbg`` or ``~/.local/state/tdbg``.
-
-    Raises:
-        RuntimeError: the home directory of the user is not known.
-    """
+    """``$XDG_STATE_HOME/tdbg`` or ``~/.local/state/tdbg``; raises RuntimeError without a home directory."""
     return user_directory("XDG_STATE_HOME", ".local/state")
 
 
 def file_number(path: str) -> str:
-    """Returns the part of a state file's name that stands for a dump."""
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
 
 
@@ -63,14 +58,7 @@ _WORDS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class LastVerdict:
-    """The answer that the screen showed last.
-
-    Attributes:
-        words: the headline.
-        outcome: value of its ``check.verdicts.Outcome``: ``clean``, ``finding``, ``cannot_judge``, ``interrupted``.
-        exit_code: the exit code of a command with this answer.
-        when: seconds since 1970.
-    """
+    """The answer that the screen showed last; ``outcome`` is a value of ``check.verdicts.Outcome``."""
 
     words: str
     outcome: str
@@ -219,7 +207,6 @@ class KnownDump:
     """A dump that can be opened.
 
     Attributes:
-        path: its directory, as it was found.
         recent: None when the screen did not open the dump before.
         here: whether the search found it.
         facts: facts from its file names; None until they were read.
@@ -245,14 +232,12 @@ class Overview:
     """The dumps that are known so far.
 
     Attributes:
-        start: the directory that is searched.
         dumps: recent dumps first, then the others, the nearest first.
         looked: number of directories that were looked at.
         notices: what was not looked at, and which recent dumps could not be read.
         unlisted: directories that could not be listed.
         complete: whether every directory that is not too deep was looked at.
-        ended: whether the search is over.
-        stopped: whether it was stopped before its end.
+        stopped: whether the search was stopped before its end.
     """
 
     start: str
@@ -268,10 +253,7 @@ class Overview:
 def overview(
     start: Path, recent: RecentDumps, progress: ProgressFn = no_progress, *, with_recent: bool = True
 ) -> Iterator[Overview]:
-    """Yields what is known whenever it grows; the last overview has ``ended``, even when ``progress`` cancels.
-
-    ``with_recent`` includes recent dumps outside of ``start``.
-    """
+    """Yields what is known whenever it grows; the last overview has ``ended``, even when ``progress`` cancels."""
     search = DumpSearch(start)
     remembered = {each.path: each for each in recent.dumps()}
     known = {path: KnownDump(path, each) for path, each in remembered.items() if with_recent}

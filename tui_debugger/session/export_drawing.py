@@ -60,13 +60,7 @@ COLOURS: Final = {
 
 @dataclass(frozen=True, eq=False)
 class DrawnGraph:
-    """The graph of one rank, ready to be drawn.
-
-    Attributes:
-        rows: the node rows to draw, in execution order.
-        marks: the findings on nodes; nodes without findings are missing.
-        centre: the rows that the drawing is around.
-    """
+    """The graph of one rank; ``rows`` are in execution order, ``centre`` is what the drawing is around."""
 
     rank: int
     nodes: NodeTable
@@ -151,11 +145,7 @@ class DrawingSize:
 
 
 def write_drawing(graphs: Iterable[DrawnGraph], path: Path, dump: Path, *, force: bool = False) -> DrawingSize:
-    """Writes graphs in the language of graphviz.
-
-    Raises:
-        TdbgError: the file exists, lies inside the dump, or cannot be written.
-    """
+    """Writes graphs in the language of graphviz; errors as of ``fresh_file``."""
     number = [0, 0]
     with fresh_text(path, dump, force=force) as file:
         file.writelines(f"{line}\n" for line in _dot(list(graphs), number))
@@ -166,7 +156,6 @@ _LEGEND: Final = "◆ origin, ✗ finding, ? could not be judged"
 
 
 def _parts(graph: DrawnGraph) -> list[tuple[str, list[int]]]:
-    """Returns the rows by graph."""
     found: dict[str, list[int]] = {info.name: [] for info in graph.nodes.graphs}
     for row in graph.rows:
         found[graph.nodes.graph_of(row).name].append(row)

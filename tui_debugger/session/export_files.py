@@ -41,14 +41,7 @@ _PIECE = 1 << 20
 def save_npy(
     values: npt.NDArray[Any], path: Path, dump: Path, *, force: bool = False, progress: ProgressFn = no_progress
 ) -> Path:
-    """Writes an array as .npy and returns the path written; ``.npy`` is added to a path without it.
-
-    bfloat16 and fp8 arrays, which .npy has no name for, are written as float32, which holds them exactly. Nothing is
-    left behind when ``progress`` raises.
-
-    Raises:
-        TdbgError: the file exists (without ``force``), lies inside the dump, or cannot be written.
-    """
+    """Writes an array as .npy and returns the path written; ``.npy`` is added. Errors as of ``fresh_file``."""
     target = path.expanduser()
     if target.suffix != ".npy":
         target = target.with_name(target.name + ".npy")
@@ -82,12 +75,9 @@ def storable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def fresh_file(path: Path, dump: Path | None, *, force: bool = False, what: str = "the file") -> Iterator[BinaryIO]:
     """A new binary file that appears under its name when all is written, and not at all when something fails.
 
-    A replaced file passes its permissions on; a link stays a link, and its target is replaced. ``what`` names the
-    content
-    in error messages.
-
-    Raises:
-        TdbgError: the file exists (without ``force``), lies inside the dump, or cannot be written.
+    A replaced file passes its permissions on; a link stays a link, and its target is replaced. Raises TdbgError when
+    the
+    file exists (without ``force``), lies inside the dump, or cannot be written.
     """
     target = checked_target(path, dump, force=force)
     target = target.resolve() if target.is_symlink() else target
@@ -125,10 +115,9 @@ def fresh_text(path: Path, dump: Path | None, *, force: bool = False) -> Iterato
 def fresh_directory(path: Path, dump: Path, *, force: bool = False) -> Iterator[Path]:
     """A directory to be filled, whose files appear under ``path`` together when all are written.
 
-    With ``force`` the target may hold files: files of the same name are replaced, the others stay.
-
-    Raises:
-        TdbgError: the target is no empty directory, lies inside the dump, or cannot be written.
+    With ``force`` the target may hold files: files of the same name are replaced, the others stay. Raises TdbgError
+    when
+    the target is no empty directory, lies inside the dump, or cannot be written.
     """
     target = checked_target(path, dump, force=True)
     part: Path | None = None
@@ -152,11 +141,7 @@ def fresh_directory(path: Path, dump: Path, *, force: bool = False) -> Iterator[
 
 
 def checked_target(path: Path, dump: Path | None, *, force: bool = False, hint: str = "choose another name") -> Path:
-    """Returns the expanded path; ``force`` permits to replace a file.
-
-    Raises:
-        TdbgError: it exists already, is a device or a pipe, or lies inside the dump.
-    """
+    """Returns the expanded path; raises TdbgError if it exists, is a device or pipe, or lies inside the dump."""
     target = path.expanduser()
     try:
         whole = target.resolve()
@@ -240,14 +225,7 @@ _UNSAFE = re.compile(
 
 @dataclass
 class ExportResult:
-    """The result of an export.
-
-    Attributes:
-        path: the file or directory that was written.
-        tensors: how many tensors it holds.
-        nbytes: bytes of their values.
-        failures: (tensor, why it is missing).
-    """
+    """The result of an export; ``failures`` holds (tensor, why it is missing)."""
 
     path: Path
     tensors: int = 0
@@ -258,10 +236,10 @@ class ExportResult:
 def tensor_path(key: TensorKey, *, with_graph: bool = False) -> str:
     """``rank0/step3/Default/network-Net/fc1-Dense/MatMul-op1``: the place of a tensor's node in an export.
 
-    The components are safe and can be decoded (``urllib.parse.unquote``): characters that file systems refuse are
-    written
-    as ``%`` and two hexadecimal digits. A component that is too long for a file name ends with ``~`` and a checksum
-    instead. ``with_graph`` adds the graph, for ranks with several graphs, in which a name may occur twice.
+    Characters that file systems refuse are written as ``%`` and two hexadecimal digits (``urllib.parse.unquote``). A
+    component that is too long for a file name ends with ``~`` and a checksum instead. ``with_graph`` adds the graph,
+    for
+    ranks with several graphs, in which a name may occur twice.
     """
     node = safe_path(key.node)
     graph = f"{safe_path(key.graph.replace('/', '_'))}/" if with_graph else ""
@@ -299,9 +277,7 @@ def write_npz(
 ) -> ExportResult:
     """Writes tensors into one uncompressed .npz, named ``rank0/step3/NODE:out:0`` (see ``tensor_path``).
 
-    Raises:
-        TdbgError: the file exists, lies inside the dump, or cannot be written; no tensor could be read.
-        CancelledError: from the progress of ``tensors``; nothing is left behind.
+    Raises TdbgError as ``fresh_file`` does, and when no tensor could be read.
     """
     written = ExportResult(path)
     with fresh_file(path, dump, force=force) as file, zipfile.ZipFile(file, "w") as archive:
@@ -339,11 +315,8 @@ def write_csv(tensor: SweptTensor, path: Path, dump: Path, *, window: str = "", 
     """Writes the values of one tensor as text that reads back as exactly the same values.
 
     Without a window there is a row per element: its index, a column per dimension, and its value. A window (slice
-    text) with two free dimensions is written as a matrix with the indices as titles.
-
-    Raises:
-        TdbgError: the tensor cannot be read; the file exists, lies inside the dump, or cannot be written.
-        BadSliceError: the window does not fit.
+    text) with two free dimensions is written as a matrix with the indices as titles. BadSliceError: the window does not
+    fit.
     """
     meta, values = _opened(tensor)
     rows = _window_rows(values, window) if window else _element_rows(values)

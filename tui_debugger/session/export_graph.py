@@ -1,8 +1,4 @@
-"""Writes tables, texts and graphs: .csv with all digits of its numbers, .txt, and the workbook of MindInsight.
-
-The node table keeps what debugging needs. Element types, shapes and attributes are read from the graph files again,
-because only an export needs them.
-"""
+"""Writes tables, texts and graphs: .csv with all digits of its numbers, .txt, and the workbook of MindInsight."""
 
 from __future__ import annotations
 
@@ -39,14 +35,7 @@ def write_table(
     dump: Path,
     progress: ProgressFn = no_progress,
 ) -> Path:
-    """Writes a table as .csv and returns the path written; ``rows`` may be lazy.
-
-    Numbers read back exactly, and spreadsheets do not run names as formulas: see
-    :func:`~tui_debugger.text.spreadsheets.cell_text`. Nothing is left behind when ``progress`` raises.
-
-    Raises:
-        TdbgError: the file exists, lies inside the dump, or cannot be written.
-    """
+    """Writes a table as .csv; numbers read back exactly, and ``cell_text`` keeps names from running as formulas."""
     with fresh_text(path, dump) as file:
         table = CsvTable(file)
         table.row(header)
@@ -58,7 +47,7 @@ def write_table(
 
 
 def write_text(lines: Iterable[str], path: Path, dump: Path) -> Path:
-    """Writes lines of text, cleaned of control characters, and returns the path; errors as of ``write_table``."""
+    """Writes lines of text, cleaned of control characters."""
     with fresh_text(path, dump) as file:
         file.writelines(f"{clean(line)}\n" for line in lines)
     return path.expanduser()
@@ -76,7 +65,10 @@ NODE_COLUMNS = (
 
 
 class GraphFacts:
-    """The facts in the graph files of one rank beyond the node table, by node row."""
+    """The facts in the graph files of one rank beyond the node table, by node row.
+
+    Element types, shapes and attributes are read from the graph files again, because only an export needs them.
+    """
 
     def __init__(self, nodes: NodeTable, graphs: Sequence[ParsedGraph]) -> None:
         """``nodes`` lists the files' nodes first: operators, parameters, constants of graph after graph."""
@@ -132,7 +124,7 @@ class ExportedGraph:
     def label(self, row: int) -> str:
         """``MatMul_101``: type and number of an operator; its full name where several operators have that number.
 
-        MindSpore 2.7 and newer restart the numbers in every scope. The label of a parameter or constant is its name.
+        MindSpore 2.7 and newer restart the numbers in every scope.
         """
         label = self._short_label(row)
         return self._long_label(row) if (int(self.nodes.graph[row]), label) in self._repeated else label
@@ -193,7 +185,7 @@ def near(nodes: NodeTable, rows: Iterable[int], hops: int) -> Mask:
 
 @dataclass(frozen=True)
 class GraphPart:
-    """The nodes of a graph that are wanted, among the nodes in the session's scope.
+    """The wanted nodes of a graph, among the nodes in the session's scope.
 
     Attributes:
         scope: one or several consecutive scope names in the path of a node; empty for all.
@@ -224,7 +216,6 @@ EVERYTHING = GraphPart()
 
 
 def rank_graphs(session: Session, ranks: Iterable[int], part: GraphPart = EVERYTHING) -> Iterator[ExportedGraph]:
-    """Yields the graphs of some ranks, restricted to ``part`` of the session's scope."""
     for rank in part.ranks(ranks):
         nodes = session.nodes(rank)
         facts = GraphFacts(nodes, session.source.graphs(rank))
@@ -271,12 +262,7 @@ def flat_node_row(row: Row) -> list[object]:
 
 @dataclass(frozen=True)
 class Sheet:
-    """One sheet of the workbook.
-
-    Attributes:
-        columns: title and width in characters of each column.
-        rows: the rows that the graph of one rank adds to the sheet.
-    """
+    """One sheet of the workbook; ``columns`` holds title and width in characters."""
 
     name: str
     columns: tuple[tuple[str, int], ...]
@@ -350,7 +336,6 @@ def _attributes(operator: ParsedNode | None) -> str:
 
 
 def _sources(graph: ExportedGraph) -> Iterator[Sequence[object]]:
-    """Operators by their stack, in the order in which the stacks appear."""
     by_stack: dict[int, list[int]] = {}
     for row in graph.operators:
         if int(graph.nodes.stack_id[row]) >= 0:
@@ -398,11 +383,7 @@ SHEETS = (
 
 
 def write_workbook(graphs: Iterable[ExportedGraph], path: Path, dump: Path, *, force: bool = False) -> int:
-    """Writes ``SHEETS`` as .xlsx, row by row, and returns the number of nodes.
-
-    Raises:
-        TdbgError: openpyxl is missing; the file exists, lies inside the dump, or cannot be written.
-    """
+    """Writes ``SHEETS`` as .xlsx and returns the number of nodes; TdbgError also when openpyxl is missing."""
     require_openpyxl(path, "choose a name that ends with .csv or .json")
     with fresh_file(path, dump, force=force, what="the workbook") as file:
         book = Workbook(
@@ -415,11 +396,7 @@ def write_workbook(graphs: Iterable[ExportedGraph], path: Path, dump: Path, *, f
 
 
 def write_sheets_csv(graphs: Iterable[ExportedGraph], stem: Path, dump: Path) -> Path:
-    """Writes every sheet as ``STEM_operator.csv`` and so on, for users without openpyxl; returns the operators' file.
-
-    Raises:
-        TdbgError: a file exists, lies inside the dump, or cannot be written.
-    """
+    """Writes every sheet as ``STEM_operator.csv`` and so on, without openpyxl; returns the operators' file."""
     paths = {sheet.name: stem.with_name(f"{stem.name}_{sheet.name}.csv") for sheet in SHEETS}
     with ExitStack() as stack:
         tables = {}
@@ -431,7 +408,7 @@ def write_sheets_csv(graphs: Iterable[ExportedGraph], stem: Path, dump: Path) ->
 
 
 def write_nodes_csv(graphs: Iterable[ExportedGraph], path: Path, dump: Path, *, force: bool = False) -> int:
-    """Writes one row per node and returns the number of nodes; errors as of ``write_table``."""
+    """Writes one row per node and returns the number of nodes."""
     number = 0
     with fresh_text(path, dump, force=force) as file:
         table = CsvTable(file)
@@ -447,7 +424,7 @@ _AROUND = 2
 
 
 def write_nodes_json(graphs: Iterable[ExportedGraph], path: Path, dump: Path, *, force: bool = False) -> int:
-    """Writes ``{"path": DUMP, "nodes": [...]}`` and returns the number of nodes; errors as of ``write_table``."""
+    """Writes ``{"path": DUMP, "nodes": [...]}`` and returns the number of nodes."""
     number = 0
     with fresh_text(path, dump, force=force) as file:
         rows = (row for graph in graphs for row in node_rows(graph))

@@ -25,12 +25,7 @@ MOST: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """The state of a tensor's file; a different state means that the values may have changed.
-
-    Attributes:
-        spec: where the values lie.
-        status: size, times and number of the file; None where the file is gone or holds other tensors as well.
-    """
+    """The state of a tensor's file; ``status`` is None where the file is gone or holds other tensors as well."""
 
     spec: ReadSpec
     status: Identity | None
@@ -75,10 +70,7 @@ class SeenFiles:
 
 
 def steps_before(source: Source, rank: int, steps: Collection[int]) -> set[int]:
-    """The steps of a rank whose runs all came before any run of ``steps``.
-
-    A change of the files of ``steps`` does not affect these steps: their previous values come from earlier runs.
-    """
+    """The steps of a rank whose runs all ended before ``steps``: changed files of ``steps`` do not affect these."""
     spans = turn_spans(source, rank)
     begin = min((spans.get(step, (turn_of(step), 0))[0] for step in steps), default=0)
     return {step for step, (_, last) in spans.items() if last < begin and step not in steps}
@@ -100,7 +92,6 @@ class RunFollower:
     """Looks for changes of a run, and drops measurements and results that the changes make stale."""
 
     def __init__(self, source: Source, cache: StatsCache) -> None:
-        """``cache`` is where the session keeps its measurements."""
         self._source = source
         self._cache = cache
         self._seen = SeenFiles()

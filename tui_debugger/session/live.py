@@ -73,11 +73,7 @@ _LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 def waiting_text(address: str, *, encrypted: bool = False) -> str:
-    """The environment variables to copy, a line for each kind of training.
-
-    ``address`` is where the server listens, such as ``127.0.0.1:50051`` or ``unix:/run/tdbg.sock``. MindSpore's client
-    does not speak TLS, so an ``encrypted`` server has no line for it.
-    """
+    """The environment variables to copy, a line for each kind of training; MindSpore's client does not speak TLS."""
     if address.startswith("unix:"):
         return f"PyTorch and others:  TDBG_HOST={address}"
     host, _, port = address.rpartition(":")
@@ -108,13 +104,11 @@ LeftOut = Callable[[LiveRank, int], Mapping[int, frozenset[str]]]
 
 
 def save_dump(source: LiveSource, directory: Path, left_out: LeftOut, progress: ProgressFn = no_progress) -> str:
-    """Writes graphs, the steps that were stopped at, values and statistics to a new or empty directory.
+    """Writes graphs, steps, values and statistics to a new or empty directory; returns a sentence about the result.
 
-    Returns a sentence that says what was written.
-
-    Raises:
-        TdbgError: the directory is not empty, cannot be written, or there is nothing to write.
-        CancelledError: from ``progress``; files that were written stay.
+    Raises TdbgError when the directory is not empty or cannot be written, or there is nothing to write. When
+    ``progress``
+    raises CancelledError, files that were written stay.
     """
     ranks = [live for live in source.all() if live.graph is not None]
     if not ranks:
@@ -133,8 +127,6 @@ def save_dump(source: LiveSource, directory: Path, left_out: LeftOut, progress: 
 
 
 class _Counts:
-    """The counts of what was written; the spool counts values that were gone."""
-
     def __init__(self, spool: Spool) -> None:
         self.spool = spool
         self.steps: set[int] = set()
@@ -188,8 +180,9 @@ def _save_initial(
 ) -> dict[int, list[Recorded]]:
     """Writes values from before the first step as the inputs of the nodes that read them in that step.
 
-    ``begins`` holds the first step of each root graph, as far as it is saved. Returns statistics of values that are not
-    kept, to be written with these steps.
+    ``begins`` is the first saved step of each root graph. Returns the statistics to write with these steps for values
+    that
+    are not kept.
     """
     recorded: dict[int, list[Recorded]] = {}
     for place in _judged_places(graph, kept):
@@ -323,11 +316,8 @@ class LiveSession(Session):
     """A ``Session`` whose ranks are trainings that sent a graph, and whose steps are those that stopped or were kept.
 
     The step before the first is ``wire.START`` (-1). ``check`` of the step at which a training waits gives what the
-    client found (the client rechecks when the list changed since); ``check`` of earlier steps judges the values that
-    were
-    fetched. ``measure`` fetches statistics (small tensors whole), ``read`` and ``save_npy`` fetch values. ``ranks()``
-    is
-    empty until the first graph came; ``open`` does not wait for it.
+    client found (it rechecks when the list changed since); ``check`` of earlier steps judges the fetched values.
+    ``measure`` fetches statistics (small tensors whole), ``read`` and ``save_npy`` fetch values.
     """
 
     def __init__(
@@ -338,15 +328,7 @@ class LiveSession(Session):
         source_map: Sequence[tuple[str, str]] = (),
         workers: MeasureWorkers | None = None,
     ) -> None:
-        """Starts to listen to events.
-
-        ``close`` ends that, lets every training go on, and closes ``trainings``. ``spool_limit`` is the most bytes on
-        disk for
-        fetched values.
-
-        Raises:
-            TdbgError: there is no place for fetched values.
-        """
+        """Starts to listen; ``spool_limit`` bounds the bytes of fetched values on disk."""
         self.live = LiveSource(trainings, limit=spool_limit)
         super().__init__(self.live, source_map=source_map, workers=workers)
         self._trainings = trainings
@@ -370,7 +352,6 @@ class LiveSession(Session):
 
     @property
     def focus(self) -> tuple[int | None, int | None]:
-        """The (rank, step) at which the first training stands."""
         return self.live.focus
 
     @property
@@ -415,17 +396,13 @@ class LiveSession(Session):
     ) -> tuple[int, ...]:
         """Lets stopped trainings run some steps (None: until a hit or ``pause``), and returns the ranks that run now.
 
-        Two things are judged first: initial values, where a training stands before the first step and watchpoints cover
-        them, and a step that no list judged yet. If they have a finding, the training stays and ``LiveKind.HITS`` is
-        sent; the
-        next ``run`` lets it go.
-        ``stop_at_nodes``: see ``wire.TrainingProcess.run``. Without ``stop_at_inf``, a training whose only findings in
-        a step
-        are Inf that may be by design runs on to the end of the step, and stops there if they are not by design.
-
-        Raises:
-            NotStoppedError: none of the trainings stands.
-            CancelledError, LostError: from judging.
+        Initial values under watchpoints and steps that no list judged yet are judged first. If they have a finding, the
+        training stays and ``LiveKind.HITS`` is sent; the next ``run`` lets it go. ``stop_at_nodes``: see
+        ``wire.TrainingProcess.run``. Without ``stop_at_inf``, a training whose only findings in a step are Inf that may
+        be by
+        design runs on to the end of the step, and stops there if they are not by design. NotStoppedError: no training
+        stands;
+        CancelledError and LostError come from judging.
         """
         standing = self._standing(ranks)
         stops = HitStops(stop_on_hit, stop_at_nodes, stop_at_inf)
@@ -435,11 +412,7 @@ class LiveSession(Session):
         return bool(self._live(rank).training.info.features & wire.RUNS_TO_NODES)
 
     def run_to_node(self, rank: int, row: int | None = None) -> None:
-        """Lets one training run to a node (None: to the next one), at most to the end of the step.
-
-        Raises:
-            NotStoppedError, UnsupportedError: see ``wire.TrainingProcess``.
-        """
+        """Lets one training run to a node (None: the next node), at most to the end of the step."""
         self._driver.run_to_node(self._live(rank), "" if row is None else self.nodes(rank).names[row])
 
     def pause(self, ranks: Sequence[int] | None = None) -> None:
@@ -448,7 +421,6 @@ class LiveSession(Session):
             self._driver.pause(live)
 
     def terminate(self, ranks: Sequence[int] | None = None) -> None:
-        """Ends training processes."""
         for live in self._chosen(ranks):
             live.training.terminate()
 
@@ -458,19 +430,12 @@ class LiveSession(Session):
             self._driver.release(live)
 
     def recheck(self, ranks: Sequence[int] | None = None, progress: ProgressFn = no_progress) -> None:
-        """Has the trainings that stand judge their current values by the current list; ``known`` has the results.
-
-        Raises:
-            NotStoppedError, LostError, CancelledError: see ``wire.TrainingProcess``.
-        """
+        """Has the trainings that stand judge their current values by the current list; ``known`` has the results."""
         for live in self._standing(ranks):
             self._driver.recheck(live, progress)
 
     def dependents(self) -> tuple[int, ...]:
-        """Ranks whose training ends when nobody answers it any more: MindSpore's client gives up then.
-
-        MindSpore's client asks at the end of every step even after ``release``. Our own client goes on by itself.
-        """
+        """Ranks of MindSpore's client, which ends when nobody answers; our own client goes on by itself."""
         return tuple(
             live.number
             for live in self.live.all()
@@ -483,7 +448,6 @@ class LiveSession(Session):
         return self._driver.silent()
 
     def why_no_previous(self, key: TensorKey) -> str:
-        """See ``Session``: a training keeps the previous step of parameters only."""
         if key.step <= START + 1:
             return super().why_no_previous(key)
         return f"only parameters are kept: look at it in step {key.step - 1}, too"
@@ -525,9 +489,6 @@ class LiveSession(Session):
         The order is: origins with all their inputs, other findings with their inputs, then all other watched tensors.
         Values
         are fetched as far as there is room, statistics of the rest.
-
-        Raises:
-            CancelledError: from ``progress``.
         """
         live = self._live(rank)
         rest = [place for row in np.flatnonzero(self.watch_state(rank)).tolist() for place in outputs(live, step, row)]
@@ -553,16 +514,13 @@ class LiveSession(Session):
         return end
 
     def on_new_nodes(self, do: Callable[[int], None]) -> None:
-        """Has ``do(rank)`` called when a training that follows a list named new nodes.
+        """Has ``do(rank)`` called, from a thread of the session, when a training that follows a list named new nodes.
 
-        ``do`` may add to the list: the step with the new nodes is judged by the list after the call. It is called from
-        a
-        thread of the session.
+        ``do`` may add to the list: the step with the new nodes is judged by the list after the call.
         """
         self._driver.on_new_nodes(do)
 
     def waiting_text(self) -> str:
-        """See ``waiting_text``."""
         return waiting_text(self._trainings.address, encrypted=self._trainings.encrypted)
 
     def save(self, directory: Path, progress: ProgressFn = no_progress) -> str:
@@ -584,11 +542,7 @@ class LiveSession(Session):
         return tuple(self._current_row(row, problem) for row in super().measure(rows, progress))
 
     def fetch(self, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> int:
-        """Fetches the values of rows (all of one rank) that are only at the training; returns how many came.
-
-        Raises:
-            NotStoppedError, LostError, UnsupportedError, CancelledError: see ``LiveRank.fetch_values``.
-        """
+        """Fetches the values of rows (all of one rank) that are only at the training; returns how many came."""
         came = 0
         for live, step, places in self._remote(rows, TensorFlag.REMOTE):
             came += live.fetch_values(step, places, progress)

@@ -60,13 +60,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class HitStops:
-    """Where hits stop a training.
-
-    Attributes:
-        on_hit: at a hit at all.
-        at_nodes: also inside a step.
-        at_inf: inside a step also at an Inf that may turn out to be by design.
-    """
+    """Where hits stop a training: at all, also inside a step, and there also at an Inf that may be by design."""
 
     on_hit: bool = True
     at_nodes: bool = True
@@ -75,10 +69,7 @@ class HitStops:
 
 @dataclass(frozen=True, slots=True)
 class Detour:
-    """A training runs to the end of its step, where it is known whether an Inf is by design.
-
-    ``target`` is the step at which it was to stop before; None: at a hit.
-    """
+    """A training runs to the end of its step; ``target`` is the step at which it was to stop (None: at a hit)."""
 
     target: int | None
 
@@ -88,19 +79,15 @@ class DrivenTraining:
     """The facts about one training besides its values.
 
     Attributes:
-        phase: the phase after the events that were handled.
         watched: the list that it judges by.
         coming: lists that were sent while it runs and that it does not judge by yet, by their numbers.
         target: the step at which it is to stop; None: at a hit.
-        stops: where hits stop it, as it was told last.
         detour: set while it runs to the end of its step, whatever its target is.
-        pauses: whether it is to stop at the end of its step.
         silent: the number of steps without a result of their own, by list version and coverage of the step.
         spans: (list version, these steps); the oldest spans are dropped.
         covers: the coverage of a silent step, by list, graph, and kind of step: see ``_kind_of_step``.
         accounted: the list and graph of the last step that is accounted for; ``last`` is that step.
-        step, reported: the step (with list version) that hits were reported of last, and these hits: each of several
-            stops within a step reports only new hits.
+        step, reported: the step (with list version) that hits were reported of last, and these hits.
         since: the step from which the silence of the training means that it found nothing.
         found_at: the newest step with reported hits.
         late: the stop of reported hits that are not filed yet, because the same step may have more.
@@ -131,10 +118,7 @@ class DrivenTraining:
     ended: int = START
 
     def together(self, step: int, hits: Iterable[ReceivedHit], *, again: bool = False) -> tuple[ReceivedHit, ...]:
-        """Hits with those that were reported of the same step before; ``again``: everything was judged once more.
-
-        Of several passes of a step that were bad the first one counts.
-        """
+        """Merges hits with earlier hits of the step; ``again``: the training judged everything once more."""
         at = (step, self.watched.version if self.watched is not None else -1)
         known = self.reported if self.step == at else {}
         if again or self.step != at:
@@ -164,12 +148,7 @@ class Driver:
         *,
         measurements: Callable[[int], Measurements],
     ) -> None:
-        """Takes in the present trainings, then listens.
-
-        ``watched`` returns the current list for a training that has a graph. ``tell`` is called with each event after
-        its
-        result was filed. ``measurements`` returns the measurements of a rank with its current data flow.
-        """
+        """Takes in the present trainings, then listens; ``tell`` gets each event after its result was filed."""
         self._source, self._trainings, self._known_results = source, trainings, known_results
         self._watched, self._tell, self._measurements = watched, tell, measurements
         self._new_nodes: Callable[[int], None] = _ignore_rank
@@ -228,10 +207,7 @@ class Driver:
         return max(driven.target - (stop.step if stop is not None else START), 0)
 
     def silent(self, version: int | None = None) -> list[tuple[int, int, Coverage]]:
-        """(rank, steps, coverage of each) of all steps that ran without a hit and have no result of their own.
-
-        With ``version`` only the steps that this version of the list judged.
-        """
+        """(rank, steps, coverage of each) of all steps without a hit and without a result of their own."""
         with self._lock:
             return [
                 (rank, count, each)
@@ -265,7 +241,7 @@ class Driver:
     # -- what people want --------------------------------------------------------------------------
 
     def run(self, live: LiveRank, steps: int | None, stops: HitStops, progress: ProgressFn = no_progress) -> bool:
-        """Lets a training go on; False when values that nobody had judged hold findings. See ``LiveSession.run``."""
+        """See ``LiveSession.run``; False when values that nobody had judged hold findings."""
         self._of(live).pauses = False
         if self._unjudged_findings(live, progress) and stops.on_hit:
             return False
@@ -292,7 +268,6 @@ class Driver:
         return judge(live, stop, progress)
 
     def _initial_findings(self, live: LiveRank, stop: TrainingStop, progress: ProgressFn) -> bool:
-        """Has unjudged initial values judged; tells whether that found something."""
         from tui_debugger.watch.condition_table import CONDITIONS
 
         watched = self._watched(live) if live.graph is not None else None
@@ -303,7 +278,7 @@ class Driver:
         return _finding(self.recheck(live, progress))
 
     def _late_findings(self, live: LiveRank, stop: TrainingStop, progress: ProgressFn) -> bool:
-        """Has the step judged that ended before the training got a list; tells whether that found something."""
+        """Has the step judged that ended before the training got a list."""
         driven = self._of(live)
         watched = self._watched(live) if live.graph is not None else None
         if driven.unjudged != stop.count or watched is None or not watched.watchpoints:
@@ -313,7 +288,7 @@ class Driver:
         return result is not None and _finding(result)
 
     def _judge_late(self, live: LiveRank, stop: TrainingStop, progress: ProgressFn) -> PairResult | None:
-        """Has a training judge the step that it holds; None, and counted, when it has nothing of it any more."""
+        """Has a training judge the step that it holds; None, and counted as unjudged, when it holds no values of it."""
         result = self.recheck(live, progress)
         if _finding(result) or live.holds_outputs(progress):
             return result
@@ -347,11 +322,7 @@ class Driver:
         live.training.release()
 
     def recheck(self, live: LiveRank, progress: ProgressFn = no_progress) -> PairResult:
-        """Has a training judge its current values by the current list.
-
-        Raises:
-            NotStoppedError, LostError, CancelledError: see ``wire.TrainingProcess``.
-        """
+        """Has a training judge its current values by the current list; errors as of ``wire.TrainingProcess``."""
         stop = live.standing
         if stop is None or live.graph is None:
             raise NotStoppedError(
@@ -426,7 +397,7 @@ class Driver:
         """Handles one event; a failure of one training must not end the thread."""
         try:
             self._take(happened)
-        except Exception as error:  # noqa: BLE001 - told to people, and the next event is worked on
+        except Exception as error:  # noqa: BLE001 - it is reported, and the next event is handled
             if happened.training is not None:
                 self._broke(self._source.rank_of(happened.training), error)
 
@@ -540,7 +511,7 @@ class Driver:
         return may_be_absorbed(found.hits)
 
     def _judge_grown(self, live: LiveRank, stop: TrainingStop) -> PairResult | None:
-        """Has a step judged whose end brought nodes that no list covered; None, and counted, when that failed."""
+        """Judges a step whose end brought nodes that no list covered; None, and counted as unjudged, on failure."""
         try:
             return self._judge_late(live, stop, self._unless_closing)
         except TdbgError as error:
@@ -615,10 +586,7 @@ class Driver:
     def _finish_step(
         self, live: LiveRank, driven: DrivenTraining, now: TrainingStop | None, *, over: bool = False
     ) -> None:
-        """Files a step again that was judged while it ran: only its end tells whether an Inf was by design.
-
-        ``over``: no report of the step can follow, although no later step has begun.
-        """
+        """Files a step again that was judged while it ran: only its end tells whether an Inf was by design."""
         stop = driven.unfinished
         if stop is None or now is None or (now.ended if over else now.step - 1) < stop.step:
             return
@@ -820,7 +788,6 @@ def _kind_of_step(live: LiveRank, step: int, *, remembered: bool) -> StepKind:
 
 
 def _begins(live: LiveRank, step: int, root: int | None) -> bool:
-    """Tells whether no step before ran the root graph that ran in ``step``."""
     return step <= START + 1 or (root is not None and live.run_before(root, step) <= START)
 
 
@@ -833,10 +800,7 @@ def _lacks_nodes(live: LiveRank, stop: TrainingStop) -> bool:
 
 
 def _that_counts(before: ReceivedHit, hit: ReceivedHit, *, again: bool) -> ReceivedHit:
-    """Returns which of two hits on a tensor in a step counts; ``again``: ``hit`` judges the first pass once more.
-
-    The first pass counts, unless a later pass has NaN and the first has only an Inf that a mask may have passed on.
-    """
+    """The first pass of a step counts, unless a later pass has NaN and the first only Inf that a mask may pass on."""
     first, later = (hit, before) if again else (before, hit)
     if first.stats is None or later.stats is None:
         return hit
@@ -852,7 +816,6 @@ def _finding(result: PairResult) -> bool:
 
 
 def _doubtful(result: PairResult | None) -> bool:
-    """Tells whether a step has a finding, or a tensor that could not be judged."""
     wrong = (Verdict.FINDING, Verdict.BLOCKED, Verdict.CANNOT_JUDGE)
     return result is None or any((result.hits.verdict == each).any() for each in wrong)
 

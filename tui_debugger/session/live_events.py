@@ -31,10 +31,8 @@ class LiveState:
     Attributes:
         rank: its rank in this session: its own, or the next free number when another training has that.
         stop: where it stopped last; None before the first stop.
-        graph: whether its graph is there; without a graph it has no nodes.
         remaining: steps that it is yet to run; None: until a hit; 0 when it stands.
-        fetched: bytes of values and statistics that came from it so far.
-        kept: bytes of them that are still in the spool.
+        fetched, kept: bytes of values and statistics that came so far, and those that are still in the spool.
         passed: the last step that ended and was handled, also while it runs; None before the first stop.
         ended: the last step known to have ended; ``wire.START`` before the first step ended.
         cause: the error that ended it early, as it reported itself; empty: none.
@@ -98,7 +96,6 @@ class LiveEvent:
 
     Attributes:
         rank: None for a client without a rank in this session.
-        text: one line for users, may be empty.
         step: for ``STOPPED`` and ``HITS`` the step that has a result.
         count: for ``STOPPED`` the number of the stop: see ``TrainingStop.count``.
         ended: for ``STOPPED`` and ``HITS`` the last step that had ended: no report of steps up to it follows.
@@ -150,7 +147,7 @@ class EventQueue:
 
         ``resync`` is called after events were lost, ``idle`` when all events were handled, ``renew`` after ``wake``,
         and
-        ``missed`` when the report of a training had to be dropped (in the thread that reports it).
+        ``missed`` when the report of a training was dropped, in the thread that reports it.
         """
         self._renew = renew
         self._awake = threading.Event()
@@ -179,7 +176,6 @@ class EventQueue:
             self._queue.all_tasks_done.wait_for(lambda: self.idle, limit)
 
     def close(self) -> None:
-        """Stops listening; waiting events are dropped."""
         self._end()
         self._closed.set()
         with suppress(queue.Full):  # then the thread is awake

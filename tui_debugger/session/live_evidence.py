@@ -1,8 +1,4 @@
-"""Fetches the evidence for the origins of a step while the training stands: after the next step it is gone.
-
-The order is: origins with all their inputs, then the other findings with their inputs by time. Statistics of all these
-tensors are fetched, and values as far as there is room.
-"""
+"""Fetches the evidence for the origins of a step while the training stands: after the next step it is gone."""
 
 from __future__ import annotations
 
@@ -27,14 +23,7 @@ MOST_HITS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The limits of what may be fetched.
-
-    Attributes:
-        tensors: number of tensors.
-        nbytes: bytes of values.
-        largest: bytes of one tensor.
-        seconds: no further request is made after this time.
-    """
+    """The limits of a fetch: tensors, bytes of values, bytes of one tensor, seconds until the last request."""
 
     tensors: int
     nbytes: int
@@ -50,7 +39,7 @@ Place = tuple[int, int]
 
 
 def evidence(live: LiveRank, measurements: Measurements, step: int, hits: HitList) -> list[Place]:
-    """The tensors of the findings of a step and the tensors that they were made from, most wanted first."""
+    """The tensors of the findings of a step and the tensors that they were made from: origins first, then by time."""
     found = hits.with_verdict(Verdict.FINDING)
     chosen = [hit for hit in found[:MOST_HITS] if hit.origin]
     chosen += [hit for hit in found[:MOST_HITS] if not hit.origin]
@@ -80,16 +69,12 @@ def outputs(live: LiveRank, step: int, row: int) -> Iterator[Place]:
 
 
 def statistics(live: LiveRank, places: Iterable[Place], budget: Budget, progress: ProgressFn) -> None:
-    """Fetches statistics that are not here yet; raises CancelledError from ``progress``."""
+    """Fetches statistics that are not here yet."""
     _fetch(live.fetch_statistics, list(places)[: budget.tensors], _until(budget, progress))
 
 
 def values(live: LiveRank, places: Sequence[Place], budget: Budget, progress: ProgressFn) -> None:
-    """Fetches values in the order of ``places``; a tensor beyond the budget is skipped, and smaller ones may follow.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """Fetches values in the order of ``places``; a tensor beyond the budget is skipped, smaller ones may follow."""
     chosen, left = [], budget.nbytes
     kept = {step: live.kept(step) for step in {step for step, _ in places}}
     for step, place in places[: budget.tensors]:

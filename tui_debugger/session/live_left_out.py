@@ -27,9 +27,6 @@ def left_out(
     finding
     reveal such a step; then bad values that the scaler and the program computed from the gradients are no findings
     either.
-
-    Raises:
-        CancelledError: from ``progress``.
     """
     kept, graph, flow = live.kept(step), live.graph, measurements.flow
     table = flow.table(step) if kept is not None else None

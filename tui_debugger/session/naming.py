@@ -33,7 +33,7 @@ _LIKELY = 64
 
 @dataclass(frozen=True, slots=True)
 class NamedSlots:
-    """The tensors of a node that are wanted.
+    """The wanted tensors of a node.
 
     Attributes:
         role: ``in``, ``out`` or ``param``; empty for all.
@@ -46,11 +46,9 @@ class NamedSlots:
     round: int = 0
 
     def covers(self, row: TensorRow) -> bool:
-        """Tells whether a tensor is wanted, given that its round is."""
         return self.role in ("", row.role) and self.slot in (None, row.slot)
 
     def __str__(self) -> str:
-        """``out 0``, ``in``, ``out 0#1``."""
         return (self.role if self.slot is None else f"{self.role} {self.slot}") + (
             f"#{self.round}" if self.round else ""
         )
@@ -67,10 +65,7 @@ class FoundNode:
 
 
 def no_such_tensor(found: FoundNode, there: Iterable[TensorRow], what: str = "") -> TdbgError:
-    """The error when a node has no tensor that was asked for; lists the tensors (``there``) that it has.
-
-    ``what`` replaces the message.
-    """
+    """The error when a node has no tensor that was asked for; lists the tensors (``there``) that it has."""
     slots = dict.fromkeys(f"{row.role}:{row.slot}{round_text(row.key.round)}" for row in there)
     hint = f"it has {', '.join(slots)}" if slots else "nothing of it was dumped"
     return TdbgError(what or f"this node has no tensor {found.asked}".rstrip(), where=clean(found.node), hint=hint)
@@ -82,11 +77,7 @@ def is_slot(text: str) -> bool:
 
 
 def split_slot(text: str) -> tuple[str, NamedSlots]:
-    """Splits ``NODE[:slot][#round]``: ``:0`` is output 0, ``:in0`` and ``:in:0`` input 0, ``:in`` all inputs.
-
-    ``out``, ``param``, ``input`` and ``output`` work alike. ``#1`` is the first round of a step in which the tensor was
-    written several times.
-    """
+    """Splits ``NODE[:slot][#round]``: ``:0`` is output 0, ``:in0`` and ``:in:0`` input 0, ``:in`` all inputs."""
     match = _SLOT.fullmatch(text)
     if match is None:
         return text, NamedSlots()
@@ -102,14 +93,7 @@ class UnknownNodeError(TdbgError):
 
 
 def find_in(run: DiagnosedRun, ranks: Iterable[int], text: str, progress: ProgressFn = no_progress) -> FoundNode:
-    """The one node that a text means, in every one of some ranks that has it: see ``find_node``.
-
-    Where nodes are known from dumped tensors only, a later step may have further nodes: all steps are listed before the
-    error is raised.
-
-    Raises:
-        TdbgError: no node, or several; the hint names candidates.
-    """
+    """``find_node`` in some ranks; where only dumped tensors name nodes, all steps are listed before it fails."""
     chosen = list(ranks)
 
     def found() -> FoundNode:
@@ -135,10 +119,8 @@ def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Mask], text: 
     The attempts in their order: the exact id (or ``graph/id``, or the path in the tree); the id as it is printed, with
     pictures for control characters, or without its middle (``Default/…/Div-op385``); the end of an id or path after a
     slash; any part of an id; any part in any case; any part of a path in any case. Nodes that only route values match
-    their exact id alone. ``scope`` is by rank a mask over node rows.
-
-    Raises:
-        TdbgError: no node, or several; the hint names candidates.
+    their exact id alone. ``scope`` is by rank a mask over node rows. TdbgError: no node, or several; the hint names
+    candidates.
     """
     name, asked = split_slot(text)
     whole = (
@@ -238,10 +220,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _close(names: Iterable[str], text: str) -> list[str]:
-    """Names whose end looks like the text, the most similar first.
-
-    Comparing letters is slow, so only names that share most groups of three letters with the text are compared.
-    """
+    """Names whose end looks like the text, the most similar first; only names with common letter groups are tried."""
     needle = text.rpartition("/")[2].lower()
     groups = {needle[i : i + 3] for i in range(max(1, len(needle) - 2))}
     ends = [(name.rpartition("/")[2].lower(), name) for name in names]

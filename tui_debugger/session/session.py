@@ -80,10 +80,7 @@ MAX_BYTES = 4 << 20
 
 
 def mapped_paths(path: str, source_map: Sequence[tuple[str, str]]) -> list[Path]:
-    """Local candidates for a path of the training machine, best first: mapped paths, then the path itself.
-
-    Every ``OLD=NEW`` whose OLD is the path or a directory above it gives a candidate.
-    """
+    """Local candidates for a path of the training machine, best first: replaced OLD=NEW prefixes, then the path."""
     candidates = []
     for old, new in source_map:
         base = old.rstrip("/")
@@ -110,13 +107,7 @@ def read_excerpt(frame: Frame, source_map: Sequence[tuple[str, str]], context: i
 
 
 class VerifiedIndex(NamedTuple):
-    """The result of measuring everything again and comparing it with the index.
-
-    Attributes:
-        right: tensors whose entry was right.
-        unread: tensors whose files cannot be read any more.
-        lie: the file whose entry was wrong; empty: none.
-    """
+    """Counts of right entries and of unreadable tensors, and the file (``lie``) whose entry was wrong, if any."""
 
     right: int
     unread: int
@@ -127,11 +118,8 @@ class Session:
     """The façade of the headless core. Methods may be called from any thread; slow ones take ``progress``.
 
     Attributes:
-        source: where the tensors come from.
-        watchpoints: the list, kept in ``store`` when one is given.
         contents: tells whether two tensors have equal contents.
         asked: the ranks and steps that are asked for: unreadable parts of others do not matter.
-        recommended_changes: the user's changes to the recommended watchpoints.
         settings: problems of environment variables.
     """
 
@@ -147,13 +135,9 @@ class Session:
     ) -> None:
         """Cheap: nothing is read before it is asked for. ``close`` closes ``source``, ``workers`` and ``index``.
 
-        Args:
-            source: an open source.
-            store: keeps the watchpoints between sessions; None keeps nothing.
-            source_map: (OLD, NEW) prefixes of source paths, tried in order.
-            workers: where tensors are measured; None measures in the calling thread.
-            index: keeps measurements for later sessions; None keeps nothing.
-            enter_environments: the inventory also walks installed environments, caches and object stores.
+        ``store`` keeps the watchpoints and ``index`` the measurements between sessions; without ``workers`` tensors are
+        measured in the calling thread. ``source_map`` holds (OLD, NEW) prefixes of source paths, tried in order.
+        ``enter_environments`` lets the inventory walk installed environments, caches and object stores.
         """
         self.source = source
         self.asked = AskedPart()
@@ -207,7 +191,7 @@ class Session:
         return self.source.capabilities
 
     def open(self, progress: ProgressFn = no_progress, *, tree: bool = True) -> None:
-        """Does the slow part of opening: finds the ranks and loads the first rank's nodes, for a screen their tree."""
+        """Does the slow part of opening: finds the ranks, loads the first rank's nodes and, if asked, their tree."""
         ranks = self.ranks()
         if ranks:
             progress(Progress(0, 0, f"rank {ranks[0]}: reading the graph"))
@@ -217,28 +201,18 @@ class Session:
 
     @property
     def inventory(self) -> Inventory:
-        """The entries under PATH that no reader claimed, as far as ``take_inventory`` has looked."""
         return self._inventory.taken
 
     def take_inventory(self, progress: ProgressFn = no_progress) -> Inventory:
-        """Accounts for every entry under PATH: see ``sources.inventory``. Steps count once they were listed.
-
-        Raises:
-            CancelledError: from ``progress``.
-        """
+        """Accounts for every entry under PATH: see ``sources.inventory``. Steps count once they were listed."""
         return self._inventory.take(self.source, progress)
 
     def another(self, path: Path) -> Session:
-        """Opens another run, to compare with; the caller closes it.
-
-        Raises:
-            NotADumpError: nothing recognisable at the path.
-        """
+        """Opens another run, to compare with; the caller closes it."""
         return open_dump(path, workers=MeasureWorkers(jobs=1), remember=False)
 
     @property
     def scope(self) -> Scope:
-        """The part of the run below the opened path, which limits ranks, steps and tensors of the session."""
         return self.source.scope
 
     @property
@@ -271,10 +245,7 @@ class Session:
         return [run for run in runs if run.step in steps]
 
     def before(self, key: TensorKey) -> TensorKey | None:
-        """The tensor that holds the value of before: of the run before, for a shared weight maybe of another graph.
-
-        None when no run came before. Whether it was dumped is not asked.
-        """
+        """The tensor with the previous value (of a shared weight maybe in another graph); None without earlier run."""
 
         def found() -> TensorKey | None:
             flow = self.flow(key.rank)
@@ -321,9 +292,9 @@ class Session:
     def unreadable(self, pairs: Sequence[Pair] | None = None, *, graph: bool = True) -> tuple[UnreadablePart, ...]:
         """The parts of what was ``asked`` for that could not be looked at, in the order of their paths.
 
-        ``pairs`` restricts them to some (rank, step) pairs. ``graph`` includes graph files: they hold no tensor, but a
-        verdict
-        depends on them, for example on whether an operator was told to write an Inf.
+        ``graph`` includes graph files: they hold no tensor, but a verdict depends on them, for example on whether an
+        operator
+        was told to write an Inf.
         """
         found, scope = (*self.source.unreadable(), *self.take_inventory().parts), self.scope
         found = tuple(part for part in found if not is_hidden(part.where))
@@ -360,17 +331,13 @@ class Session:
     # -- nodes -------------------------------------------------------------------------------------
 
     def flow(self, rank: int, progress: ProgressFn = no_progress) -> DataFlow:
-        """The data flow of a rank as it is now."""
         return DataFlow(self.source, rank, progress)
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
         return self.source.nodes(rank, progress)
 
     def graph_names(self, ranks: Iterable[int] | None = None) -> tuple[str, ...]:
-        """The graphs of some ranks (None: of all) if one of these ranks has several; else none.
-
-        With several graphs a node name may be ambiguous, so messages name the graph, too.
-        """
+        """The graphs of ranks (None: of all) if one of these ranks has several: then a node name may be ambiguous."""
         tables = [self.nodes(rank) for rank in (self.ranks() if ranks is None else ranks)]
         if all(len(table.graphs) < 2 for table in tables):
             return ()
@@ -383,7 +350,6 @@ class Session:
         return stack_index(self.source.nodes(rank))
 
     def excerpt(self, frame: Frame, context: int) -> SourceExcerpt | None:
-        """Lines around a frame where the file exists on this machine, else None."""
         return read_excerpt(frame, self._source_map, context)
 
     def producers(self, rank: int, row: int) -> list[tuple[int, int]]:
@@ -395,22 +361,14 @@ class Session:
         return self.flow(rank).consumers(row)
 
     def restrict(self, scope: NodeQuery | None) -> None:
-        """Lets watchpoints cover nodes of ``scope`` only (None: all); nodes outside count as skipped.
-
-        Raises:
-            BadQueryError: a regular expression does not compile.
-        """
+        """Lets watchpoints cover nodes of ``scope`` only (None: all); BadQueryError for a wrong regular expression."""
         self._selections.restrict(scope)
 
     def in_scope(self, rank: int) -> Mask:
         return self._selections.in_scope(self.nodes(rank))
 
     def select(self, rank: int, query: NodeQuery, step: int | None = None) -> Mask:
-        """Node rows that match a query, its watched and hit parts included.
-
-        Raises:
-            BadQueryError: a regular expression does not compile.
-        """
+        """Node rows that match a query, its watched and hit parts included; BadQueryError for a wrong expression."""
         nodes = self.nodes(rank)
         mask = match(nodes, query)
         if query.watched is not None:
@@ -465,11 +423,7 @@ class Session:
         return retry_when_renumbered(lambda: tensor_rows(self.flow(rank), step, row, hits_of, round, every=every))
 
     def row_of(self, key: TensorKey) -> TensorRow:
-        """The row of one tensor as an output (or input) of its own node; not measured yet.
-
-        Raises:
-            UnreadableTensorError: the run has no such node.
-        """
+        """The unmeasured row of one tensor at its own node; UnreadableTensorError when the run has no such node."""
         return retry_when_renumbered(lambda: row_of(self.flow(key.rank), key, self._hits_at((key.rank, key.step))))
 
     def _hits_at(self, pair: Pair) -> HitsOf:
@@ -483,18 +437,11 @@ class Session:
         return retry_when_renumbered(lambda: measured(self.measurements(rank, progress), rows, progress))
 
     def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> npt.NDArray[Any]:  # noqa: ARG002 - see live.py
-        """The values of a tensor, read-only: memory-mapped, or converted where they are looked at.
-
-        Raises:
-            UnreadableTensorError: it was not dumped, or its file is broken.
-        """
+        """The values of a tensor, read-only and maybe memory-mapped; UnreadableTensorError when they cannot be read."""
         return opened(key, retry_when_renumbered(lambda: self.spec(key)))
 
     def file_state(self, key: TensorKey) -> FileState | None:
-        """Returns a state that changes with the tensor's values, for code that shows them; None without values.
-
-        From now on ``refresh`` also notices when its file is overwritten, which does not change the directory.
-        """
+        """A state that changes with the tensor's values; ``refresh`` then also notices when the file is overwritten."""
         spec = retry_when_renumbered(lambda: self.spec(key))
         return None if spec is None else self._follower.file_state(key, spec)
 
@@ -511,7 +458,6 @@ class Session:
         self._own_cache = StatsCache()
 
     def outputs(self, rank: int, progress: ProgressFn = no_progress) -> OutputTensors:
-        """The tensors of a rank as outputs of their nodes, to be read or judged by name."""
         return OutputTensors(self._of_own_graph(rank, progress))
 
     def sweep(self, pairs: Sequence[Pair], choice: TensorChoice | None = None) -> Sweep:
@@ -529,12 +475,7 @@ class Session:
         return Sweep(lambda *at: retry_when_renumbered(lambda: opened(*at)), in_scope, pairs, choice, rows)
 
     def save_npy(self, key: TensorKey, path: Path) -> Path:
-        """Writes a tensor as .npy; refuses to overwrite and to write inside the dump.
-
-        Raises:
-            UnreadableTensorError: the tensor cannot be read.
-            TdbgError: the file exists, lies inside the dump, or cannot be written.
-        """
+        """Writes a tensor as .npy; refuses to overwrite and to write inside the dump."""
         from tui_debugger.session.export_files import save_npy
 
         return save_npy(self.read(key), path, Path(self.info.path))
@@ -548,9 +489,6 @@ class Session:
         of a
         pipeline). So the first and the last step of the first and the last rank of ``pairs`` are listed, and count as
         well.
-
-        Raises:
-            CancelledError: from ``progress``.
         """
         ranks = self.ranks()
         if not ranks:
@@ -572,7 +510,6 @@ class Session:
         )
 
     def add_recommended(self, pairs: Sequence[Pair] = (), progress: ProgressFn = no_progress) -> int:
-        """Adds the recommended watchpoints that are not in the list yet; returns how many."""
         return self.watchpoints.add_missing(self.recommended(pairs, progress))
 
     def check(
@@ -598,10 +535,7 @@ class Session:
         return result
 
     def checks(self, others: Sequence[Watchpoint] | None = None) -> Checks:
-        """Returns the checks by the session's own list with all their results, or new ones by ``others``.
-
-        The ids of ``others`` must differ.
-        """
+        """The checks by the session's own list with all their results, or new ones by ``others`` (distinct ids)."""
         if others is None:
             return self._checks
         fixed = tuple(others)
@@ -700,11 +634,7 @@ class Session:
         )
 
     def verify_index(self, progress: ProgressFn = no_progress) -> VerifiedIndex:
-        """Measures everything again that the index remembers of this run; a difference empties the index.
-
-        Raises:
-            CancelledError: from ``progress``.
-        """
+        """Measures everything again that the index remembers of this run; a difference empties the index."""
         right = unread = 0
         pairs = self.pairs()
         for number, (rank, step) in enumerate(pairs):
@@ -719,7 +649,6 @@ class Session:
     # -- following ---------------------------------------------------------------------------------
 
     def watch_paths(self) -> Sequence[Path]:
-        """Directories whose changes a follower should look at."""
         return self._follower.watch_paths()
 
     def refresh(self) -> Changes:
@@ -754,18 +683,12 @@ def open_dump(
 ) -> Session:
     """A session on the dump at a path, which the caller closes.
 
-    Args:
-        path: see ``sources.registry.open_source``.
-        workers: None: as many threads as this process may use cores, when the work is worth it.
-        remember: use the index of statistics in the user's cache directory.
-        keep_watchpoints: restore the watchpoints of the last session with this dump, and keep those of this session.
-        source_map: see ``Session``.
-        more: directories with further ranks of the same run.
-        enter_environments: see ``Session``.
-
-    Raises:
-        TdbgError: two of the directories have the same rank.
-        NotADumpError: nothing recognisable, several runs, or a layout that cannot be read.
+    ``workers`` default to as many threads as this process may use cores, when the work is worth it. ``remember`` uses
+    the
+    index of statistics in the user's cache directory; ``keep_watchpoints`` restores and keeps the watchpoints of this
+    dump;
+    ``more`` lists directories with further ranks of the same run. TdbgError: two directories have the same rank.
+    NotADumpError: nothing recognisable, several runs, or a layout that cannot be read.
     """
     index = default_store(path) if remember else None
     source = open_sources((path, *more), index) if more else open_source(path, index)

@@ -53,23 +53,14 @@ Drop = Callable[[BadWatchpointError], None]
 
 @dataclass(frozen=True, slots=True)
 class WatchFile:
-    """The contents of a watchpoint file.
-
-    Attributes:
-        watchpoints: in their order, numbered from 1.
-        offered: whether the recommended set was offered before; only the program's own state file says so.
-    """
+    """The contents of a watchpoint file; ``offered`` is only in the program's own state: see ``WatchpointList``."""
 
     watchpoints: tuple[Watchpoint, ...]
     offered: bool = False
 
 
 def watchpoints_from(texts: Iterable[str] = (), files: Iterable[Path] = ()) -> tuple[Watchpoint, ...]:
-    """The watchpoints of ``--watch`` texts and ``--watch-file`` files, with id 0.
-
-    Raises:
-        BadWatchpointError: naming the text, or the file and the entry.
-    """
+    """The watchpoints of ``--watch`` texts and files, with id 0; BadWatchpointError names the text or entry."""
     found = []
     for text in texts:
         try:
@@ -86,11 +77,7 @@ def watchpoints_from(texts: Iterable[str] = (), files: Iterable[Path] = ()) -> t
 
 
 def read_watch_file(path: Path) -> tuple[Watchpoint, ...]:
-    """The watchpoints of a file, numbered from 1, disabled ones included.
-
-    Raises:
-        BadWatchpointError: the file cannot be read, is no TOML, or an entry is wrong; nothing is ever ignored.
-    """
+    """The watchpoints of a file, numbered from 1, disabled ones included; BadWatchpointError: nothing is ignored."""
     try:
         data = read_given(path, METADATA_LIMIT)
     except (OSError, ValueError) as error:
@@ -101,13 +88,7 @@ def read_watch_file(path: Path) -> tuple[Watchpoint, ...]:
 
 
 def parse_watch_file(data: bytes, where: str, drop: Drop | None = None) -> WatchFile:
-    """Parses a watchpoint file; ``where`` names it in errors.
-
-    ``drop`` takes the error of a wrong entry, which is then left out; None raises it.
-
-    Raises:
-        BadWatchpointError: no TOML, an unknown key, a value of a wrong type, another version, or a wrong entry.
-    """
+    """Parses a watchpoint file; ``drop`` takes the error of a wrong entry, which is left out. None raises it."""
     document = _document(data, where)
     _check_keys(document, _HEAD, where)
     if document.get("format", FORMAT) != FORMAT:
@@ -122,10 +103,7 @@ def parse_watch_file(data: bytes, where: str, drop: Drop | None = None) -> Watch
 
 
 def format_watch_file(watchpoints: Iterable[Watchpoint], head: Mapping[str, str | bool] | None = None) -> str:
-    """The text of a watchpoint file; ``parse_watch_file`` gives every watchpoint back, apart from its number.
-
-    ``head`` holds the additional keys of the program's own state: ``run`` and ``offered``.
-    """
+    """The text of a watchpoint file; ``head`` holds the keys of the program's own state: ``run`` and ``offered``."""
     lines = [_TITLE, f"format = {FORMAT}"]
     for key, value in (head or {}).items():
         text = str(value).lower() if isinstance(value, bool) else _string(clean(value))
@@ -136,11 +114,7 @@ def format_watch_file(watchpoints: Iterable[Watchpoint], head: Mapping[str, str 
 
 
 def write_watch_file(watchpoints: Iterable[Watchpoint], path: Path, dump: Path) -> Path:
-    """Writes a new watchpoint file and returns its path.
-
-    Raises:
-        TdbgError: the file exists, lies inside the dump, or cannot be written.
-    """
+    """Writes a new watchpoint file and returns its path; errors as of ``fresh_file``."""
     with fresh_file(path, dump, what="the watchpoints") as file:
         file.write(format_watch_file(watchpoints).encode("utf-8"))
     return path.expanduser()
@@ -205,7 +179,6 @@ def _watchpoint(entry: Any, where: str) -> Watchpoint:
 
 
 def _located(error: BadWatchpointError, where: str, text: str) -> BadWatchpointError:
-    """The same error with its place and its whole text."""
     spot = error.where.strip()
     part = f" ({clean(spot)})" if spot and spot not in text else ""
     return BadWatchpointError(
@@ -271,7 +244,6 @@ class WatchpointStore:
     """
 
     def __init__(self, run_path: str, directory: Path | None = None) -> None:
-        """``directory`` is for tests; see ``state_directory``."""
         real = os.path.realpath(run_path)
         self.path = (directory or state_directory()) / f"watch-{file_number(real)}.toml"
         self.run_path = real
@@ -329,11 +301,8 @@ class WatchpointList:
     """The watchpoints of one session, in id order. Safe to use from several threads.
 
     The list is an immutable tuple, and a change replaces it; undo restores the previous tuple, with the same ids. The
-    store always holds the current list.
-
-    Attributes:
-        version: grows with every change that can change a result; results carry the version they had.
-        on_change: called with every such change; has to be quick.
+    store always holds the current list. ``version`` grows with every change that can change a result; ``on_change`` is
+    called with every such change and has to be quick.
     """
 
     def __init__(self, store: WatchpointStore | None = None) -> None:
@@ -355,7 +324,6 @@ class WatchpointList:
 
     @property
     def problem(self) -> str:
-        """The reason why keeping the list failed, or empty."""
         return self._store.problem if self._store else ""
 
     @property
@@ -392,11 +360,7 @@ class WatchpointList:
         selection: NodeSelection | None = None,
         name: str = "",
     ) -> Watchpoint:
-        """Creates a watchpoint with the next id.
-
-        Raises:
-            BadWatchpointError: a rule of the condition table is broken.
-        """
+        """Creates a watchpoint with the next id; BadWatchpointError when a rule of the condition table is broken."""
         with self._lock:
             made = Watchpoint(
                 id=self._next,
@@ -410,13 +374,7 @@ class WatchpointList:
             return made
 
     def add_missing(self, watchpoints: Iterable[Watchpoint]) -> int:
-        """Adds watchpoints whose condition, parameters and nodes the list does not hold yet; returns how many.
-
-        A disabled one is added disabled.
-
-        Raises:
-            BadWatchpointError: a rule of the condition table is broken.
-        """
+        """Adds watchpoints, disabled ones as well, whose condition, parameters and nodes are new; returns how many."""
         with self._lock:
             present = {(w.condition, w.params, w.selection) for w in self._items}
             added: list[Watchpoint] = []
@@ -433,11 +391,7 @@ class WatchpointList:
             return len(added)
 
     def replace(self, watchpoint: Watchpoint, words: str = "") -> Watchpoint:
-        """Replaces the watchpoint with the same id; ``words`` describes the change, "edited" by default.
-
-        Raises:
-            BadWatchpointError: unknown id, or a rule of the condition table is broken.
-        """
+        """Replaces the watchpoint with the same id; BadWatchpointError: unknown id, a broken rule."""
         with self._lock:
             if self.get(watchpoint.id) is None:
                 raise BadWatchpointError(
@@ -526,5 +480,4 @@ def _do_nothing() -> None:
 
 
 def _all_of(watchpoints: Sequence[Watchpoint]) -> str:
-    """Returns the name of the only one, else how many there are."""
     return watchpoint_name(watchpoints[0]) if len(watchpoints) == 1 else plural(len(watchpoints), "watchpoint")
