@@ -24,17 +24,15 @@ class TensorRow:
         index: index in the step's TensorTable, -1 when this tensor has no file at this step.
         has_value: whether values can be read (a file exists, or a training has them).
         has_previous: whether the same tensor exists at the previous step.
-        hit: whether the last check of this step has a finding on it.
         uncertain: the file may belong to another node.
-        origin_text: for an input: producer as ``node:slot``; for the rest empty.
+        origin_text: for an input its producer as ``node:slot``; else empty.
         meta, stats: filled by ``Session.measure``; None until then or when unreadable.
-        error: why it could not be read.
-        recorded: statistics come from the dump's own statistic.csv (or from what a training said), not from values.
+        recorded: statistics come from the dump's own statistic.csv (or from a training), not from values.
         remote: the values are at a training that runs: reading fetches them.
-        rounds: how often the tensor was written in its step, when several times; ``key.round`` says which this is.
-        placement: of a part of a larger tensor which part, in words; empty for a whole one.
-        remark: what is wrong with what the dump recorded of it; else empty.
-        overflow: what the device recorded of an overflow of the operator that read or wrote it; else empty.
+        rounds: how often the tensor was written in its step, when several times; ``key.round`` is this round.
+        placement: for a part of a larger tensor which part, in words.
+        overflow: the device's record of an overflow of the operator that read or wrote it; else empty.
+        remark: a problem of the statistics in the dump, or empty.
     """
 
     key: TensorKey
@@ -58,7 +56,7 @@ class TensorRow:
 
     @property
     def earlier(self) -> bool:
-        """Tells whether the tensor was written again later in the step."""
+        """Whether the tensor was written again later in the step."""
         return 0 < self.key.round < self.rounds
 
 
@@ -69,16 +67,15 @@ class CheckResult:
     Attributes:
         pairs: what was checked, in checking order.
         hits: sorted by step, then execution order, then rank.
-        coverage: what the check looked at.
         watchpoints: the enabled watchpoints as they were.
-        version: ``WatchpointList.version`` they had; results of an older version are outdated.
+        version: their ``WatchpointList.version``; results of an older version are outdated.
         seconds: wall time.
-        cancelled: the user stopped it; ``pairs`` holds what was finished.
-        asked: how many (rank, step) pairs were to be checked; 0 where nobody asked for a number of them.
-        outdated: pairs among them whose results other watchpoints gave.
-        silent: steps that a training judged without a word: they are in ``coverage``, and no pairs.
-        silent_pairs: those of these steps of which something is kept, so that they are pairs of the run.
-        silent_before: steps that a training judged without a word by another list: they are not in ``coverage``.
+        cancelled: the user stopped the check; ``pairs`` holds the finished ones.
+        asked: how many (rank, step) pairs were to be checked; 0 without such a number.
+        outdated: pairs whose results other watchpoints gave.
+        silent: steps that a training judged without a hit: they are in ``coverage``, and not in ``pairs``.
+        silent_pairs: such steps with kept tensors, so that they are pairs of the run.
+        silent_before: steps without a hit under another list: they are not in ``coverage``.
     """
 
     pairs: tuple[Pair, ...]
@@ -95,24 +92,19 @@ class CheckResult:
     silent_before: int = 0
 
     def not_checked(self, run: Iterable[Pair]) -> set[Pair]:
-        """Returns the pairs of a run that nobody judged."""
         return set(run) - set(self.pairs) - self.silent_pairs
 
     @property
     def stopped(self) -> bool:
-        """Tells whether pairs that were asked for are missing."""
+        """Whether pairs that were asked for are missing."""
         return len(self.pairs) < self.asked
 
 
 @dataclass(frozen=True, slots=True)
 class SourceExcerpt:
-    """Lines around a frame, read from a source file that exists on this machine.
+    """Lines around a frame from a local source file; control characters are removed.
 
-    Attributes:
-        path: local path that was read.
-        first: number of the first line.
-        lines: text without newlines, control characters removed.
-        focus: number of the frame's line.
+    ``first`` is the number of the first line, ``focus`` that of the frame's line.
     """
 
     path: str

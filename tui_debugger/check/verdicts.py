@@ -1,4 +1,4 @@
-"""Judges a whole check: a finding, clean, or why it cannot be said. A clean answer needs something looked at."""
+"""Judges a whole check: a finding, clean, or why neither. A clean answer needs something looked at."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Outcome(Enum):
 
 _NONE_BLOCKED: Final = Blocked()
 _GROUPS: Final = 3
-"""Up to so many groups of ranks are named that lack the same steps."""
+"""The most groups of ranks with the same missing steps that are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ class Tally:
 
     @property
     def judged(self) -> int:
-        """Tensors that it could say something about. An Inf by design is judged by what looks for Inf."""
+        """Tensors that it could judge. An Inf by design is judged only by watchpoints that look for Inf."""
         overflow = CONDITIONS[self.watchpoint.condition].is_overflow
         unjudged = self.not_comparable + self.cannot_judge + self.blocked.tensors
         return self.tensors - unjudged - (0 if overflow else self.by_design)
 
     @property
     def idle(self) -> bool:
-        """Tells whether it looked at tensors and could judge none of them."""
+        """Whether it looked at tensors and could judge none of them."""
         return self.tensors > 0 and not self.judged
 
 
@@ -80,12 +80,10 @@ class Tally:
 class Doubt:
     """A reason why a check cannot say "clean".
 
-    Attributes:
-        kind: ``nothing`` was looked at or compared, a watchpoint is ``unmatched``, tensors or parts of the dump are
-            ``unreadable``, something that a training ran was ``unrecorded``, or others could not be compared
-            (``uncomparable``); of a training that ``ended`` before its time, was ``lost``, or could not be saved
-            (``unsaved``).
-        text: one sentence for people.
+    ``kind``: ``nothing`` was looked at or compared; a watchpoint is ``unmatched``; tensors or parts of the dump are
+    ``unreadable``; a training left something ``unrecorded``; tensors could not be compared (``uncomparable``); a
+    training
+    ``ended`` early, was ``lost``, or could not be saved (``unsaved``).
     """
 
     kind: str
@@ -94,7 +92,7 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class CheckJudgement:
-    """The outcome of a check, with what it rests on.
+    """The outcome of a check, and its reasons.
 
     Attributes:
         outcome: a finding outranks a doubt.
@@ -126,10 +124,10 @@ def judge(
     Args:
         result: the check.
         rules: ids of watchpoints that a person wrote: each has to match a tensor, else it may hold a typo.
-        fail_on: ids of the conditions whose findings count; none given: all.
-        allow_unreadable: tensors that cannot be read or compared, and parts of the dump that cannot be listed, are no
-            doubt, as long as some could be.
-        allow_unmatched: nor is a rule that looks at no tensor, as long as something was looked at.
+        fail_on: ids of the conditions whose findings count; empty: all.
+        allow_unreadable: unreadable or incomparable tensors and unlisted parts of the dump are no doubt, if others
+            remain.
+        allow_unmatched: a rule without tensors is no doubt, as long as something was looked at.
     """
     hits = result.hits.with_verdict(Verdict.FINDING)
     chosen = hits.found_by(fail_on) if fail_on else hits.verdict == Verdict.FINDING
@@ -137,7 +135,7 @@ def judge(
     unsure = result.hits.with_verdict(Verdict.CANNOT_JUDGE)
     tallies = _tallies(result)
     doubts: tuple[Doubt, ...] = ()
-    if not result.cancelled:  # what was not looked at yet is no doubt about what was
+    if not result.cancelled:  # the missing part of a cancelled check is no doubt
         doubts = (
             *_nothing(result, tallies, fail_on),
             *([] if allow_unmatched else _unmatched(tallies, rules, result.coverage)),
@@ -263,7 +261,7 @@ def coverage_line(result: CheckResult) -> str:
 
 
 def _lacking(pairs: Collection[Pair]) -> str:
-    """Returns which ranks lack steps that others have: ``: rank 1 without steps 4,5``; nothing for more than a few."""
+    """``: rank 1 without steps 4,5``; nothing for more than ``_GROUPS`` groups."""
     steps_of: dict[int, set[int]] = {}
     for rank, step in pairs:
         steps_of.setdefault(rank, set()).add(step)
@@ -279,7 +277,7 @@ def _lacking(pairs: Collection[Pair]) -> str:
 
 
 def tally_table(tallies: Sequence[Tally]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Titles and rows of what each watchpoint came to; what it did not judge has columns where there is some."""
+    """Titles and rows of the tallies; unjudged tensors have columns if there are any."""
     columns: list[tuple[str, list[str]]] = [
         ("tensors", [f"{tally.tensors:,}" for tally in tallies]),
         ("findings", [f"{tally.findings:,}" for tally in tallies]),
@@ -315,7 +313,7 @@ def findings_line(hits: HitList, result: CheckResult) -> str:
 
 
 def _kinds(hits: HitList) -> str:
-    """Tells how many tensors: one with NaN or Inf counts as that, whatever else was asked."""
+    """Counts tensors; one with NaN or Inf counts only as such."""
     overflow = hits.chosen(hits.overflow())
     if not len(overflow):
         return plural(len(hits), "tensor")

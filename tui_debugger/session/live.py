@@ -551,12 +551,7 @@ class LiveSession(Session):
         return came
 
     def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> npt.NDArray[Any]:
-        """See ``Session.read``; fetches values that are only at the training, ``progress`` counts bytes.
-
-        Raises:
-            UnreadableTensorError: the training does not have the tensor (any more).
-            NotStoppedError, LostError, CancelledError: from fetching.
-        """
+        """See ``Session.read``; fetches values that are only at the training. Errors: see ``LiveRank.fetch_values``."""
         row = TensorRow(key, "out", key.slot, 0, has_value=True, has_previous=False)
         if self._remote([row], TensorFlag.REMOTE) and not self.fetch([row], progress):
             raise UnreadableTensorError(
