@@ -1,7 +1,4 @@
-"""Tells whether two tensors are equal: by a digest of their bytes, else a recorded digest, else by statistics.
-
-The index keeps digests of files by the state of the file, so that each file is read once.
-"""
+"""Tells whether two tensors are equal: by a digest of their bytes, else a recorded digest, else by statistics."""
 
 from __future__ import annotations
 
@@ -46,15 +43,12 @@ BY_WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a tensor; comparable with contents of the same ``by``. ``error`` says why nothing is known.
-
-    ``constant``: all elements are equal, or there is none, or NaN or Inf hides them, so that equality says little.
-    """
+    """A content, comparable with contents of the same ``by``; when it is ``constant``, equality says little."""
 
     by: KnownBy
     value: bytes = b""
-    constant: bool = False
-    error: str = ""
+    constant: bool = False  # all elements are equal, or there is none, or NaN or Inf hides them
+    error: str = ""  # why nothing is known
 
 
 KIND: Final = "contents"
@@ -65,10 +59,9 @@ _YOUNG_NS: Final = 2 * 10**9
 
 
 class Contents:
-    """The contents of a run's tensors; each tensor is looked at once."""
+    """The contents of a run's tensors; ``store`` keeps digests by the state of files, so that each is read once."""
 
     def __init__(self, store: DiskCache | None = None) -> None:
-        """``store`` keeps digests of files for later sessions."""
         self._store = store
         self._known: dict[bytes, Content] = {}
 

@@ -87,7 +87,6 @@ class SharedWeights:
 
 
 def is_updated(nodes: NodeTable, row: int) -> bool:
-    """Tells whether an update operator of its graph writes a parameter."""
     return any(
         slot in in_place_slots(nodes.op_type(node), len(real_inputs(nodes, node)))
         for node, slot in real_consumers(nodes, row)
@@ -95,10 +94,7 @@ def is_updated(nodes: NodeTable, row: int) -> bool:
 
 
 def may_be_one(one: tuple[TensorTable, int], other: tuple[TensorTable, int], *, equal: bool) -> bool:
-    """Tells whether two files may be of one weight: same type and shape, and with ``equal`` the same values.
-
-    A tensor that cannot be read disproves nothing.
-    """
+    """Tells whether two files can be of one weight; ``equal`` compares values. Unreadable files disprove nothing."""
     metas = [_meta(*place) for place in (one, other)]
     if metas[0] is None or metas[1] is None:
         return True
@@ -173,11 +169,7 @@ class DataFlow:
         self._before_shared: dict[tuple[int, int, int], Located | None] = {}
 
     def table(self, step: int) -> TensorTable:
-        """The files of a step.
-
-        Raises:
-            RenumberedError: the nodes were read anew since this object was made.
-        """
+        """The files of a step; RenumberedError when the nodes were read anew since this object was made."""
         table = self._tables.get(step)
         if table is None:
             table = self._source.tensors(self.rank, step, self._progress)
@@ -202,7 +194,6 @@ class DataFlow:
         return Located(step, index, row, side, slot, int(table.round[index]) if index >= 0 else round)
 
     def slots(self, step: int, row: int, side: Side, round: int = 0) -> list[int]:  # noqa: A002
-        """The slots of a node that were dumped in a run, ascending."""
         table = self.table(step)
         rows = table.of_node(row, every=bool(round))
         rows = rows[(table.side[rows] == int(side)) & (not round or np.isin(table.round[rows], (0, round)))]
@@ -236,14 +227,12 @@ class DataFlow:
         return self._runs.turn(self.nodes.graph_of(row).root_id, step, round)
 
     def turns(self, step: int, node: Int64, round: Integers) -> Int64:  # noqa: A002
-        """``turn`` of several tensors of a step, as columns."""
         found = np.empty(len(node), np.int64)
         for of, root, number in self._by_run(node, round):
             found[of] = self._runs.turn(root, step, number)
         return found
 
     def runs_of(self, row: int) -> list[tuple[int, int]]:
-        """(step, round) of the runs of a node's root graph, in the order in which they ran."""
         root = self.nodes.graph_of(row).root_id
         found = [(run.step, run.round) for run in self._runs.dumped if run.root_graph == root]
         return found or [(step, 0) for step in self._source.steps(self.rank)]
@@ -309,7 +298,6 @@ class DataFlow:
         side: Integers,
         round: Integers,  # noqa: A002
     ) -> Mask:
-        """Returns a mask of the tensors without an earlier run."""
         found = np.zeros(len(node), np.bool_)
         for of, root, number in self._by_run(node, round):
             found[of] = self._run_before(root, step, number) is None
@@ -318,16 +306,12 @@ class DataFlow:
         return found
 
     def is_left_by(self, at: Located, row: int, step: int, round: int = 0) -> bool:  # noqa: A002
-        """Tells whether a run found a parameter at its ``before`` value ``at``: no run in between may have changed it.
-
-        Runs that were not dumped count as changes, whether the history names them or the step numbers have a gap.
-        """
+        """Tells whether a run found a parameter at its ``before`` value ``at``: every run in between was dumped."""
         roots = {self.nodes.graph_of(each).root_id for each in (row, at.row, *self.shared(row))}
         here = self.turn(row, step, round)
         return self._runs.is_whole(roots, (at.step, self.turn(at.row, at.step, at.round)), (step, here))
 
     def is_first(self, at: Located) -> bool:
-        """Tells whether no earlier run wrote this tensor."""
         if at.side is Side.OUTPUT and self.shared(at.row):
             return self.before(at.row, at.side, at.slot, at.step, at.round) is None
         return self.previous_run(at.row, at.step, at.round) is None
@@ -360,7 +344,6 @@ class DataFlow:
         return not own and any(each in updated for each in rows)
 
     def _are_shared(self, node: Int64, side: Integers) -> list[int]:
-        """Places of outputs that are weights which several graphs use."""
         groups = self.nodes.memo(SharedWeights).groups if self._sharing else {}
         if not groups:
             return []
@@ -368,7 +351,6 @@ class DataFlow:
         return [place for place in places if self.shared(int(node[place]))]
 
     def _is_same(self, weights: SharedWeights, one: int, other: int) -> bool:
-        """Tells whether two parameters of one name are one weight: no dumped tensor may contradict it."""
         pair = (self.rank, min(one, other), max(one, other))
         if pair not in weights.proven:
             weights.proven[pair] = self._compared(weights, *pair[1:])
@@ -445,7 +427,6 @@ class DataFlow:
         return found
 
     def consumers(self, row: int) -> list[tuple[int, int]]:
-        """(node row, input slot) of the nodes that really read any output of a node."""
         return real_consumers(self.nodes, row)
 
     def holder(self, row: int, slot: int) -> Holder:
@@ -465,10 +446,7 @@ class DataFlow:
         round: int = 0,  # noqa: A002
         reader: int = -1,
     ) -> Located | None:
-        """Where the value of a held tensor *before or during* a run stands, or None.
-
-        Of several writings, ``reader`` had the newest that was there when it ran.
-        """
+        """Where the value of a held tensor *before or during* a run stands, or None; as ``reader`` saw it."""
         if holder.row < 0:
             return None
         if self.nodes.category_of(holder.row) in PARAMETERS:
@@ -509,7 +487,7 @@ class DataFlow:
     def at_rest(self, step: int) -> Int64:
         """The weights that no optimizer stepped with, in a graph of our client for PyTorch.
 
-        Learning rates are recorded as optimizers step: a weight at rest has its rate in another step, but not in this
+        An optimizer's step records its learning rate: a weight at rest has its rate in another step, but not in this
         one.
         """
         handed = rates(self.nodes)
@@ -568,7 +546,6 @@ class _Runs:
         return self.dumped[place].turn if place >= 0 else self._last.get(step, turn_of(step))
 
     def began(self, root: int, step: int, round: int) -> int:  # noqa: A002
-        """The time at which a run began, by the clock; 0 if unknown."""
         place = self._at(root, step, round)
         return self.dumped[place].began if place >= 0 else 0
 
@@ -578,7 +555,6 @@ class _Runs:
         return next((run.round for run in begun), 0)
 
     def earlier(self, root: int, step: int, round: int) -> Sequence[GraphRun]:  # noqa: A002
-        """The earlier runs, the newest first."""
         place = self._at(root, step, round)
         if place < 0:
             turn = self._last.get(step, turn_of(step))
@@ -597,10 +573,7 @@ def of_round(
     slot: Integers,
     round: int,  # noqa: A002
 ) -> Int64:
-    """Indices of several tensors in one round (0: the newest), -1 where there is none.
-
-    A tensor that was written once belongs to every round.
-    """
+    """Indices of several tensors in one round (0: the newest), -1 if none; a single writing belongs to every round."""
     if not round or not table.round.any():
         return table.find_all(node, side, slot)
     rows = np.flatnonzero((table.round == round) | (table.round == 0))

@@ -23,10 +23,7 @@ _TOGETHER: Final = 128
 
 
 def facts_of(nodes: NodeTable, at: tuple[int, int | Int64], node: Integers, side: Integers, slot: Integers) -> Facts:
-    """Returns the facts about tensors of a (rank, step), or of a rank and the step of each tensor.
-
-    An input gets the facts of the tensor that it holds, where the graph says so.
-    """
+    """The facts about tensors of a rank at one step, or at the step of each; an input gets its producer's facts."""
     held, is_input = node.astype(np.int64), side == int(Side.INPUT)
     found, _ = holders(nodes, held[is_input], slot[is_input].astype(np.int64))
     held[is_input] = np.where(found >= 0, found, held[is_input])
@@ -56,7 +53,6 @@ def overflowed_nodes(table: TensorTable, nodes: int) -> Mask | None:
 
 
 def overflow_text(table: TensorTable, index: int) -> str:
-    """``overflowed on the device: AI Core status 0x20 (task 5, stream 2, block 0)``."""
     return f"overflowed on the device: {', '.join(map(str, table.overflows(index)))}"
 
 
@@ -90,20 +86,14 @@ class StepHits:
     """The hits of one step of one rank, in execution order.
 
     Attributes:
-        nodes: the node table that ``node`` indexes.
         order: the place of the tensor in the step; ``turn``: the run that wrote it, see ``model.turns``.
-        records: the records of the tensors, one row each.
-        watchpoints: each with a flag: whether it judged the hits as initial values.
         verdicts: [watchpoint, hit]: a ``Verdict`` or ``SILENT``.
-        first: whether no step came before.
         origin: see ``Hit.origin``.
-        overflows: the device's records of operators that overflowed, by hit.
-        designed: for every hit whose Inf is by design the operator types that absorb it.
     """
 
     rank: int
     step: int
-    nodes: NodeTable
+    nodes: NodeTable  # ``node`` holds its rows
     node: Int64
     side: npt.NDArray[np.uint8]
     slot: npt.NDArray[np.int16]
@@ -111,12 +101,12 @@ class StepHits:
     round: npt.NDArray[np.uint16]
     turn: Int64
     records: Records
-    watchpoints: tuple[tuple[Watchpoint, bool], ...]
+    watchpoints: tuple[tuple[Watchpoint, bool], ...]  # with a flag: whether it judged initial values
     verdicts: Int8
-    first: Mask
+    first: Mask  # whether no step came before
     origin: Mask
-    overflows: Mapping[int, str] = field(default_factory=dict)
-    designed: dict[int, frozenset[str]] = field(default_factory=dict)
+    overflows: Mapping[int, str] = field(default_factory=dict)  # the device's records, by hit
+    designed: dict[int, frozenset[str]] = field(default_factory=dict)  # operator types that absorb an Inf, by hit
     _made: dict[int, Hit] = field(default_factory=dict, repr=False)
     _evaluated: dict[int, tuple[tuple[int, WatchResult], ...]] = field(default_factory=dict, init=False, repr=False)
     """(row of ``verdicts``, result) of the hits that were evaluated so far."""
@@ -132,7 +122,6 @@ class StepHits:
         return hit
 
     def make(self, index: int) -> Hit:
-        """Makes a new ``Hit`` object."""
         record = self.records.get(index)
         return Hit(
             key=self.key(index),
@@ -173,11 +162,9 @@ class StepHits:
         return tuple(sorted((watchpoint.id, count) for (watchpoint, _), count in counts if count))
 
     def bad(self) -> Mask:
-        """Returns a mask of the hits on tensors with NaN or Inf."""
         return holds_bad(self.records.rows)
 
     def not_finite(self) -> Int16:
-        """``ErrorBits`` of each hit: whether it has NaN, and Inf."""
         rows = self.records.rows
         bits: Int16 = np.where(rows["nan"] > 0, np.int16(ErrorBits.NAN), np.int16(0))
         bits[holds_inf(rows)] |= int(ErrorBits.INF)
@@ -190,7 +177,6 @@ class StepHits:
         return told | (self.not_finite() > 0)
 
     def evaluate(self, indices: Sequence[int]) -> None:
-        """Evaluates the watchpoints on several hits at once, which is faster than one by one."""
         wanted = np.array([index for index in indices if index not in self._evaluated], np.int64)
         if not len(wanted):
             return
@@ -235,10 +221,9 @@ def is_overflow(hit: Hit) -> bool:
 class HitList(Sequence[Hit]):
     """Hits of any number of steps, as a sequence.
 
-    Attributes:
-        parts: the steps of these hits, each with all of its hits.
-        verdict: the strongest verdict of each hit, as ``Hit.verdict``: a blocked condition counts as a finding.
-        node: the hit's row in the node table of its rank.
+    ``verdict`` is the strongest verdict of each hit: a blocked condition counts as a finding. ``node`` is its row in
+    the
+    node table of its rank. ``parts`` are the steps, each with all of its hits.
     """
 
     __slots__ = (
@@ -309,7 +294,6 @@ class HitList(Sequence[Hit]):
         return f"HitList({len(self)} hits)"
 
     def chosen(self, which: npt.NDArray[Any]) -> HitList:
-        """Some of the hits, by mask or by number."""
         other = HitList()
         other.parts = self.parts
         other._choose(self._part[which], self._at[which], self.verdict[which])
@@ -321,7 +305,6 @@ class HitList(Sequence[Hit]):
         return there
 
     def places_at(self, rank: int, step: int | None) -> Int64:
-        """The positions of the hits at a step of a rank, ascending."""
         return _joined([places for part, places, _ in self.by_step() if (part.rank, part.step) == (rank, step)])
 
     def found_by_node(self, rank: int, step: int | None, nodes: int) -> FoundByNode:
@@ -333,13 +316,11 @@ class HitList(Sequence[Hit]):
         return FoundByNode(*(here > 0), *(elsewhere > 0))
 
     def _count_found(self, places: Int64, nodes: int) -> Int64:
-        """Returns [findings, origins] at ``places``, counted by node row."""
         found = places[self.found()[places] & (self.node[places] < nodes)]
         origins = found[self.origin[found]]
         return np.stack([np.bincount(self.node[each], minlength=nodes) for each in (found, origins)])
 
     def count_by_step(self, among: Mask) -> dict[int, int]:
-        """Counts some hits by step, over all ranks, for counts above 0."""
         counts = Counter[int]()
         for part, places, _ in self.by_step():
             counts[part.step] += int(among[places].sum())
@@ -359,11 +340,7 @@ class HitList(Sequence[Hit]):
         return self._any(Verdict.FINDING, lambda each: each.id in watchpoints)
 
     def not_judged(self, watchpoints: Collection[int] = ()) -> Mask:
-        """Tells of which hits NaN or Inf kept watchpoints from judging, and none found anything.
-
-        Args:
-            watchpoints: the watchpoints that count, by id; none for all of them.
-        """
+        """Hits that NaN or Inf kept watchpoints (by id; none: all) from judging, without a finding of one."""
 
         def is_wanted(watchpoint: Watchpoint) -> bool:
             return not watchpoints or watchpoint.id in watchpoints
@@ -372,11 +349,10 @@ class HitList(Sequence[Hit]):
 
     @property
     def findings(self) -> int:
-        """The number of hits that are findings."""
         return self._every_found()[1]
 
     def _every_found(self) -> tuple[Mask, int]:
-        """Returns a mask of the findings and their number; cached, because every key press asks for it."""
+        """Cached, because every key press asks for it."""
         if self._found is None:
             found: Mask = self.verdict == Verdict.FINDING
             found.flags.writeable = False
@@ -388,7 +364,6 @@ class HitList(Sequence[Hit]):
         return self.chosen(self._any(verdict, lambda _: True))
 
     def measured(self) -> Mask:
-        """Returns a mask of the hits on tensors with known statistics."""
         mask = np.zeros(len(self), np.bool_)
         for part, places, at in self.by_step():
             mask[places] = part.records.rows["state"][at] == RecordState.MEASURED
@@ -426,7 +401,6 @@ class HitList(Sequence[Hit]):
         return mask
 
     def overflow(self) -> Mask:
-        """Returns a mask of the hits about NaN or Inf."""
         mask = np.zeros(len(self), np.bool_)
         for part, places, at in self.by_step():
             mask[places] = part.overflow()[at]
@@ -467,10 +441,7 @@ class HitList(Sequence[Hit]):
         return self._names
 
     def across_ranks(self) -> Int64:
-        """A number for each hit, equal for the same tensor and step on other ranks; numbers rise along the list.
-
-        Hits share a number only if all watchpoints have the same verdicts on them.
-        """
+        """For each hit a rising number, equal on all ranks for the same tensor, step and verdicts."""
         if self._across is None:
             if len({part.rank for part in self.parts}) < 2:
                 self._across = np.arange(len(self))
@@ -488,7 +459,6 @@ class HitList(Sequence[Hit]):
             yield _joined([getattr(part, columns) for part in self.parts])[rows]
 
     def _verdict_columns(self) -> Iterator[npt.NDArray[Any]]:
-        """Yields the verdicts of each watchpoint on the hits, one column each."""
         steps = list(self.by_step())
         for number in sorted({each.id for part in self.parts for each, _ in part.watchpoints}):
             column = np.full(len(self), SILENT, np.int8)
@@ -533,7 +503,6 @@ class HitList(Sequence[Hit]):
         return mask
 
     def counts(self) -> Counter[tuple[int, Verdict]]:
-        """Counts the verdicts of each watchpoint."""
         counts = Counter[tuple[int, Verdict]]()
         for number, part in enumerate(self.parts):
             verdicts = part.verdicts[:, self._at[self._part == number]]
@@ -557,7 +526,6 @@ class HitList(Sequence[Hit]):
 
     @staticmethod
     def merged(lists: Iterable[HitList]) -> HitList:
-        """All hits of several checks of different steps as one list."""
         return HitList(part for each in lists for part in each.parts)
 
 

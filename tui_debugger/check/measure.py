@@ -57,11 +57,9 @@ _ENTRY: Final = np.dtype(
 class FileReading:
     """Files in the order in which they are read.
 
-    Attributes:
-        step, index: the step of each file, and its row in the step's table.
-        valueless: whether the tensor that it should be compared with has statistics only.
-        by_step: whether the files are ordered by step, as nothing is compared.
-        sizes: bytes of each file, about; -1 without a file.
+    ``valueless`` marks files whose counterpart to compare with has statistics only. ``by_step``: the files are ordered
+    by
+    step, as nothing is compared. ``sizes`` are approximate bytes, -1 without a file.
     """
 
     def __init__(
@@ -99,7 +97,6 @@ class FileReading:
         return np.isin(rows, found)
 
     def before(self, at: int) -> list[str]:
-        """The file that a file is compared with, if any."""
         before = int(self.requests.previous[at])
         return [os.fsdecode(self.requests.specs.paths[before])] if before >= 0 else []
 
@@ -112,17 +109,12 @@ class ReadingList:
         self._needs: dict[RequiredStats, int] = {}
 
     def __len__(self) -> int:
-        """Number of files whose values are asked for."""
         return sum(map(len, self._entries))
 
     def add(
         self, step: int, table: TensorTable, rows: Int64, need: RequiredStats, compared: tuple[Int64, Int64, Mask]
     ) -> None:
-        """Adds rows of a step with the same need.
-
-        ``compared`` has for each row the step and row that it is compared with (-1: none), and whether those have no
-        values.
-        """
+        """Adds rows of a step with the same need; ``compared``: see ``Measurements._compared``."""
         entries = np.zeros(len(rows), _ENTRY)
         entries["key"] = tensor_keys(table.node[rows], table.side[rows], table.slot[rows])
         entries["step"], entries["index"] = step, rows
@@ -208,7 +200,6 @@ class Measurements:
         return self._rank_stats.get(step, self.flow.table(step), index)
 
     def known(self, step: int, index: int) -> Record | None:
-        """The record of a tensor, including records of earlier sessions."""
         self.kept(step)
         return self.record(step, index)
 
@@ -225,7 +216,6 @@ class Measurements:
         return kept
 
     def verified(self, step: int) -> Iterator[bool | None]:
-        """Measures again what earlier sessions kept of a step: see ``StoredStats.verified``."""
         kept = self.kept(step)
         known = np.flatnonzero(kept.records.rows["state"] == RecordState.MEASURED)
         return self._memory.verified(kept, known, self._states(step))
@@ -246,7 +236,6 @@ class Measurements:
             self.fill_previous_stats(step, np.array(indices))
 
     def ensure_all(self, required: RequiredByStep, progress: ProgressFn = no_progress, text: str = "") -> None:
-        """Like ``ensure``, for requirements by step."""
         reading = self.missing(required)
         if reading is not None:
             self.read(reading, progress, text)
@@ -297,7 +286,6 @@ class Measurements:
         return total
 
     def size(self, step: int) -> int:
-        """Bytes of all files of a step, about."""
         return int(np.maximum(self._sizes(step), 0).sum())
 
     def look_at(self, step: int) -> None:
@@ -305,7 +293,7 @@ class Measurements:
         self._sizes(step)
 
     def _sizes(self, step: int) -> Int64:
-        """The sizes of the files of a step, about: only the order of the work depends on them.
+        """The approximate sizes of a step's files; only the order of the work depends on them.
 
         Asking for every file costs a tenth of reading them. If another step has the same tensors, and the largest are
         as large
@@ -345,7 +333,6 @@ class Measurements:
             records.put_previous_stats(rows[of], self.records(earlier), index[of])
 
     def _states(self, step: int) -> tuple[Int64, Int64]:
-        """Sizes and ``opener.state_of`` of a step's files, as they were when first asked for."""
         kept = self._rank_stats.at(step, self.flow.table(step))
         if kept.states is None:
             kept.states = kept.table.file_states(np.arange(len(kept.table)))
@@ -370,7 +357,6 @@ class Measurements:
         return missing
 
     def _put_recorded(self, kept: StepStats, step: int, rows: Int64, need: RequiredStats) -> None:
-        """Fills in rows that have statistics only; needs that were asked before stay covered."""
         if not len(rows):
             return
         table, whole = kept.table, need | _asked(kept.records, rows)
@@ -442,7 +428,6 @@ def _counts(stats: TensorStats) -> tuple[int, ...]:
 
 
 def _recorded(table: TensorTable, index: int, need: RequiredStats, *, first_step: bool) -> Record:
-    """A record from the statistics in the dump, for tensors without values."""
     stats = table.recorded(index)
     if stats is None and int(table.flags[index]) & int(TensorFlag.UNKNOWN):
         return Record(None, None, error="the training did not send it", need=need)

@@ -1,7 +1,6 @@
-"""Judges tensors as the outputs of their nodes, one by one or by step, for the Python API.
+"""Judges the named outputs of nodes with the named watchpoints, for the Python API.
 
-A check of the session judges every tensor under its watchpoints, including inputs and copies. This module looks only at
-the named outputs with the named watchpoints, using the same records.
+A check of the session judges every tensor under its watchpoints, including inputs and copies.
 """
 
 from __future__ import annotations
@@ -56,17 +55,15 @@ class WatchedOutputs:
 
 @dataclass(frozen=True, slots=True)
 class OutputHits:
-    """The hits of some outputs of one step.
+    """The hits of some outputs of one step, by the number of the watchpoint.
 
-    Attributes:
-        hits: (number of the watchpoint, hit with the one result), in execution order, then by watchpoint.
-        valueless: (number of the watchpoint, output) that could not be judged because no values were dumped.
-        coverage: an output that no watchpoint could look at counts as skipped, also when its statistics were dumped but
-            the condition needs values.
+    An output that no watchpoint could look at counts as skipped in ``coverage``, also when its statistics were dumped
+    but
+    the condition needs values.
     """
 
-    hits: tuple[tuple[int, Hit], ...]
-    valueless: tuple[tuple[int, Output], ...]
+    hits: tuple[tuple[int, Hit], ...]  # each with one result, in execution order, then by watchpoint
+    valueless: tuple[tuple[int, Output], ...]  # not judged because no values were dumped
     coverage: Coverage
 
 
@@ -81,9 +78,8 @@ class OutputTensors:
     def locate(self, step: int, row: int, slot: int) -> int:
         """Index in the step's table of the file that holds an output; -1 when no file does.
 
-        If only inputs were dumped in the step, that is the input file of the first consumer in execution order: for a
-        parameter
-        it holds the value *before* the step's update.
+        If only inputs were dumped, that is the first consumer's input file: a parameter's value *before* the step's
+        update.
         """
         index = self.flow.table(step).find(row, Side.OUTPUT, slot)
         return index if index >= 0 or not self._only_inputs(step) else self._first_read(step, row, slot)
@@ -108,7 +104,6 @@ class OutputTensors:
             return file.layout.meta
 
     def records(self, step: int, outputs: Sequence[Output]) -> list[Record | None]:
-        """The record of each output; None where it was not dumped."""
         places = [(step, self.locate(step, row, slot)) for row, slot in outputs]
         self._measurements.ensure(
             {place: RequiredStats() for place in places if place[1] >= 0}, no_progress, "statistics"
@@ -120,7 +115,6 @@ class OutputTensors:
 
         A weight-initialization watchpoint judges only the input of a parameter's first consumer at the first dumped
         step.
-        When ``progress`` cancels, finished measurements are kept.
         """
         requests, valueless = self._requests(step, watches)
         wanted: dict[tuple[int, int], RequiredStats] = {}
@@ -139,7 +133,6 @@ class OutputTensors:
         requests: Sequence[tuple[int, int, Output]],
         hits: Sequence[tuple[int, Hit]],
     ) -> Coverage:
-        """An output counts once, however many watchpoints name it."""
         named = [each.rows.astype(np.int64) << 32 | each.slots for each in watches]
         unknown = {
             (number, (hit.row, hit.key.slot))
@@ -246,7 +239,6 @@ class OutputTensors:
         return self.flow.nodes.category_of(row) in PARAMETERS and self.flow.previous_step(row, step) is None
 
     def _only_inputs(self, step: int) -> bool:
-        """Tells whether no operator has an output in a step."""
         known = self._inputs_only.get(step)
         if known is None:
             table, nodes = self.flow.table(step), self.flow.nodes

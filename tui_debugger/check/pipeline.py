@@ -1,7 +1,4 @@
-"""Checks batches of steps in a pipeline.
-
-While the workers read one batch, this thread judges the previous batch and plans the next.
-"""
+"""Checks steps in a pipeline: while the workers read a batch, this thread judges the last and plans the next."""
 
 from __future__ import annotations
 
@@ -102,7 +99,7 @@ class StepBatch:
 
 
 class CheckPipeline:
-    """Sends batches through, one after the other."""
+    """Sends batches through, one after the other; ``batches`` yields None after a part of the planning work."""
 
     def __init__(
         self,
@@ -111,12 +108,7 @@ class CheckPipeline:
         steady: Steady,
         passed: Callable[[int], None],
     ) -> None:
-        """Takes an iterator of batches, which yields None after a part of the planning work.
-
-        ``steady`` takes the progress of all batches; ``passed`` gets the number of steps that were read, or checked,
-        since its
-        last call.
-        """
+        """``steady`` takes the progress of all batches, ``passed`` the number of newly finished steps."""
         self._batches = batches
         self._deliver = deliver
         self._passed = passed
@@ -137,12 +129,10 @@ class CheckPipeline:
         self.finish()
 
     def finish(self) -> None:
-        """Judges the steps that were read."""
         while self._judge_one():
             pass
 
     def _next(self) -> StepBatch | None:
-        """The next batch, ready to be read."""
         while self._prepare_following(None):
             pass
         batch, self._following = self._following, None
@@ -186,7 +176,7 @@ MakeChecker = Callable[[int, Sequence[Watchpoint], ProgressFn], StepChecker]
 
 
 class CheckRunner:
-    """The state that the batches of one check share; ``version`` is the version of the watchpoint list."""
+    """The state that the batches of one check share; results are stored under ``version`` of the watchpoint list."""
 
     def __init__(
         self,
@@ -195,7 +185,6 @@ class CheckRunner:
         listed: tuple[int, Sequence[Watchpoint]],
         tickets: ExitStack,
     ) -> None:
-        """``known_results`` takes results by the list's version; ``tickets`` is held until the end of the check."""
         self.version, self._watchpoints = listed
         self._known_results = known_results
         self._checker = checker
@@ -224,7 +213,6 @@ class CheckRunner:
             yield from self.alone(rank, steps[done:], scaled(progress, done, len(steps), len(steps) - done))
 
     def alone(self, rank: int, steps: Sequence[int], progress: ProgressFn) -> Iterator[StepBatch]:
-        """Steps of a rank as one batch that is checked by itself."""
         yield StepBatch(rank, steps, None, progress, put=_kept, again=self._again(rank, progress))
 
     def _again(self, rank: int, progress: ProgressFn) -> Callable[[Sequence[int]], Iterator[Judged]]:
@@ -368,10 +356,7 @@ class Checks:
         ahead: ListingAhead,
         deliver: Callable[[Judged], None],
     ) -> Iterator[StepBatch | None]:
-        """Returns what is to be checked, some steps of a rank at a time; what is known already is delivered on the way.
-
-        None after a bit of work for that.
-        """
+        """Yields batches of steps of one rank, or None after a part of the planning; delivers known results."""
         asked, end = self._workers.asked, 0
         while end < len(pairs):
             start, end = end, end + window.size
@@ -407,11 +392,9 @@ class _BatchWindow:
 
     @property
     def largest(self) -> int:
-        """The most pairs that the next window may have."""
         return 4 * self.size
 
     def passed(self, pairs: int) -> None:
-        """Counts pairs that were done since the last call."""
         now = time.monotonic()
         self._seconds_each = (now - self._since) / pairs
         self._since = now

@@ -26,7 +26,6 @@ class RequiredByStep:
         self._columns: dict[int, Int16] = {}
 
     def ask(self, step: int, table: TensorTable, rows: Integers, need: RequiredStats) -> None:
-        """Adds a need of rows of a step's table."""
         if not len(rows):
             return
         column = self._columns.get(step)
@@ -42,7 +41,6 @@ class RequiredByStep:
         return sorted(self._columns)
 
     def of_step(self, step: int) -> Iterator[tuple[RequiredStats, Integers]]:
-        """The distinct needs of a step, each with the rows that have it."""
         column = self._columns[step]
         for number in np.flatnonzero(np.bincount(column)[1:]).tolist():
             yield self._needs[number], np.flatnonzero(column == number + 1)
@@ -57,28 +55,24 @@ class RequiredByStep:
 
 @dataclass(frozen=True, eq=False)
 class Subjects:
-    """The files of a step that are judged, in execution order, as columns.
+    """The files of a step that are judged, in execution order, as columns; ``skipped`` files are under no watchpoint.
 
     Attributes:
-        row: row in the step's table.
         node: the node that the file is stored under; ``input``: whether it is an input of that node.
         holder, holder_slot: the tensor that the file holds: for outputs the node itself, for inputs the producer of the
             slot by the graph, -1 if unknown.
-        watch: [watchpoint, subject]: which of ``Planner.regular`` judge it.
         covered_holder, covered_node: [watchpoint, subject]: which judge the outputs of its holder, of its node.
         own: (subject, row in the step's table) of outputs that may have been written over an input: an in-place
             operator's input is dumped after the kernel ran.
-        skipped: number of files under no watchpoint.
-        constants: number of inputs that hold a graph constant, under a watchpoint that does not name their node: see
-            ``Coverage.constants``.
+        constants: number of inputs with a graph constant, under a watchpoint that does not name their node.
     """
 
-    row: Int64
+    row: Int64  # row in the step's table
     node: Int64
     input: Mask
     holder: Int64
     holder_slot: Int64
-    watch: Mask
+    watch: Mask  # [watchpoint, subject]: which of ``Planner.regular`` judge it
     covered_holder: Mask
     covered_node: Mask
     own: tuple[Int64, Int64]
@@ -93,18 +87,16 @@ class Subjects:
 class StepPlan:
     """The subjects of one step, and the statistics that have to be known.
 
-    Attributes:
-        initial: [watchpoint, subject]: which of ``Planner.initial`` judge it as a weight's initial value.
-        first: whether no run came before, by subject.
-        references: (step, subject, row in that step's table) of files of the tensor that a subject holds: for an input
-            the producer's output now, for a parameter also its previous value; for a weight that only another graph
-            updates the value that the previous run left.
+    ``references`` are (step, subject, row in that step's table) of files of the tensor that a subject holds: for an
+    input
+    the producer's output now, for a parameter also its previous value; for a weight that only another graph updates the
+    value that the previous run left.
     """
 
     step: int
     subjects: Subjects
-    initial: Mask
-    first: Mask
+    initial: Mask  # [watchpoint, subject]: which of ``Planner.initial`` judge it as a weight's initial value
+    first: Mask  # whether no run came before, by subject
     references: tuple[tuple[int, Int64, Int64], ...]
     required: RequiredByStep
 
@@ -113,7 +105,6 @@ AskedRows = Callable[[TensorTable], "Mask | None"]
 
 
 def every_row(_: TensorTable) -> Mask | None:
-    """Asks about all rows of a table."""
     return None
 
 
@@ -173,7 +164,6 @@ class Planner:
         return choice, subjects
 
     def _references(self, step: int, subjects: Subjects) -> tuple[tuple[int, Int64, Int64], ...]:
-        """See ``StepPlan.references``."""
         inputs = np.flatnonzero(subjects.input & (subjects.holder >= 0))
         carried = self.flow.nodes.are_parameters(subjects.holder[inputs])
         table = self.flow.table(step)
@@ -245,8 +235,6 @@ class Planner:
 
 
 class _SelectedNodes:
-    """The nodes that the watchpoints select."""
-
     def __init__(
         self,
         nodes: NodeTable,
@@ -271,10 +259,7 @@ class _SelectedNodes:
         self._by_device = np.array([CONDITIONS[w.condition].is_device_overflow for w in regular], np.bool_)
 
     def subjects(self, table: TensorTable, at_rest: Int64, asked: Mask | None = None) -> Subjects:
-        """Returns what of a step's files is judged, of those that are ``asked`` about.
-
-        Whether weights changed is not asked of those ``at_rest``.
-        """
+        """The judged files among the ``asked`` rows; weights ``at_rest`` are not checked for small changes."""
         watched = (table.flags & int(TensorFlag.CONSTANT | TensorFlag.UNKNOWN)) == 0
         row = np.flatnonzero(watched if asked is None else watched & asked)
         there = len(table) if asked is None else int(asked.sum())
@@ -374,7 +359,6 @@ class _SelectedNodes:
 
 
 def _outputs(subjects: Subjects, which: Int64) -> tuple[Int64, Int64, Int64]:
-    """(node, side, slot) of the outputs that some subjects hold."""
     return subjects.holder[which], np.full(len(which), int(Side.OUTPUT)), subjects.holder_slot[which]
 
 

@@ -38,7 +38,6 @@ class Steady:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Progress that is reported meanwhile does not count."""
         self._aside, before = True, self._aside
         try:
             yield
@@ -61,12 +60,10 @@ RENUMBERINGS = 20
 def retry_when_renumbered(ask: Callable[[], T]) -> T:
     """Answers a question, and asks it again when the nodes were read anew in the middle of it.
 
-    A question sees a snapshot: a ``DataFlow`` keeps the node table and every step's table that it got. Its generation
-    is
-    ``NodeTable.lineage``, which changes when a graph arrives in a dump that is still being written and the nodes are
-    numbered anew. Tables are listed when they are first asked for, so a question may meet a new generation in its
-    middle.
-    Asking again gives the right answer, and happens once in the life of a dump.
+    A question sees a snapshot: a ``DataFlow`` keeps the node table and step tables that it got. When a graph arrives in
+    a
+    growing dump, ``NodeTable.lineage`` changes and nodes are numbered anew, so that the snapshot is over. This happens
+    once in the life of a dump.
     """
     for _ in range(RENUMBERINGS):
         with suppress(RenumberedError):
@@ -90,7 +87,6 @@ class ListingAhead:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Stops; the present listing is given up."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()

@@ -59,7 +59,6 @@ class ReceivedHits(StepHits):
     reported: tuple[tuple[WatchResult, ...], ...] = ()
 
     def not_finite(self) -> npt.NDArray[np.int16]:
-        """See ``StepHits``; uses the client's results, because it need not send statistics."""
         bits = super().not_finite()
         for at, results in enumerate(self.reported):
             for each in results:
@@ -95,11 +94,8 @@ def received_hits(
 ) -> ReceivedHits:
     """The hits of one step in the order of time: see ``_order``.
 
-    ``notice`` is told of hits on unknown nodes or watchpoints, which are dropped. ``by_client``: the hits came in the
-    order
-    of execution. ``root`` is the root graph that ran (None: any). ``first``: no step before ran that graph (None: only
-    the
-    first step counts as such).
+    ``notice`` is told of dropped hits on unknown nodes or watchpoints. ``by_client``: the hits came in execution order.
+    ``root`` is the root graph that ran (None: any); ``first``: no step before ran it (None: by the step's number).
     """
     rank, step = pair
     first = step <= START + 1 if first is None else first
@@ -129,8 +125,7 @@ def received_hits(
 def _not_changed(nodes: NodeTable) -> Int64:
     """The weights that no run of their own root graph is to change, because another network trains them.
 
-    The graph of that network may not have come yet. In a graph with gradients but without a known update nothing is
-    excluded: its optimizer is unknown.
+    In a graph with gradients but without a known update nothing is excluded: its optimizer is unknown.
     """
     rows = np.flatnonzero(np.isin(nodes.category, [int(each) for each in TRAINABLE]))
     roots = np.array([info.root_id for info in nodes.graphs] or [0], np.int64)[nodes.graph]
@@ -143,11 +138,10 @@ def _not_changed(nodes: NodeTable) -> Int64:
 def _order(nodes: NodeTable, tensors: Sequence[tuple[int, int]], *, by_client: bool) -> list[tuple[int, int]]:
     """Tensors (row, slot) in the order of time, the slots of a node ascending.
 
-    Parameters that the optimizer changes come after all operators of the step. Reports in another order than execution
-    are
-    believed as far as the graph allows: inputs of the model come first, and a node after everything it was made from.
-    (A
-    graph does not say which of two independent operators ran first.)
+    Parameters that the optimizer changes come last. Reports in another order than execution are believed as far as the
+    graph allows: inputs of the model come first, and a node after everything it was made from. (A graph does not say
+    which
+    of two independent operators ran first.)
     """
     first: dict[int, int] = {}
     for at, (row, _) in enumerate(tensors):
@@ -262,13 +256,7 @@ _UNREADABLE: Final = ErrorBits.UNREADABLE | ErrorBits.OUT_OF_MEMORY | ErrorBits.
 
 @dataclass(frozen=True, eq=False)
 class GivenWatchpoints:
-    """The list as a training was given it.
-
-    Attributes:
-        version: the ``WatchpointList.version``.
-        watchpoints: the enabled ones; ``masks``: the node rows of ``graph`` that each covers.
-        info: the training that got the list.
-    """
+    """The list as a training was given it: ``masks`` are the node rows of ``graph`` that each watchpoint covers."""
 
     version: int
     watchpoints: tuple[Watchpoint, ...]
@@ -279,18 +267,12 @@ class GivenWatchpoints:
 
 @dataclass(frozen=True, eq=False)
 class TrainingJudgement:
-    """The judgement of a training on a step.
-
-    Attributes:
-        hits: its hits; origins and hits by design are not marked yet.
-        judged: see ``PairResult``.
-        clean: the places of the graph that it looked at for NaN and Inf, and found none.
-    """
+    """The judgement of a training on a step; origins and hits by design are not marked at first."""
 
     hits: ReceivedHits
     coverage: Coverage
     judged: npt.NDArray[np.uint8]
-    clean: Mask
+    clean: Mask  # the places of the graph that it looked at for NaN and Inf, and found none
 
     def designs(self, graph: LiveRankGraph) -> dict[int, frozenset[str]]:
         """For the places with NaN or Inf the operator types that absorb it; only after the hits are marked."""
@@ -315,10 +297,9 @@ def judgement_of(
 ) -> TrainingJudgement:
     """The result of one step from the reports, or the silence, of a training under the list that it was given.
 
-    ``remembered``: the training had the expressions of this list at the step before, too, whose statistics they may use
-    (None: if there is a step before). ``first``: no step before ran the root graph of this one (None: only the first
-    step
-    counts as such).
+    ``remembered``: the training had this list at the step before, too, whose statistics its expressions may use (None:
+    if
+    there is a step before). ``first``: see ``received_hits``.
     """
     info = watched.info
     first = stop.step <= START + 1 if first is None else first
@@ -354,7 +335,7 @@ def judgement_of(
 
 
 def _ran_until(graph: LiveRankGraph, node: str) -> Mask:
-    """The places whose nodes have run where a training stands inside a step: parameters are judged at its end."""
+    """The places whose nodes have run at a stop inside a step; parameters are judged at the end of the step."""
     if not node:
         return np.ones(len(graph), np.bool_)
     nodes, last = graph.nodes, graph.find(node)
@@ -371,7 +352,6 @@ def watched_for_overflow(watched: GivenWatchpoints, root: int | None = None) -> 
 
 
 def initial_values(watched: GivenWatchpoints, root: int | None) -> int:
-    """The number of initial values of a root graph that the list looks at."""
     pairs = zip(watched.watchpoints, watched.masks, strict=True)
     judging = [(each, mask) for each, mask in pairs if CONDITIONS[each.condition].initial_only]
     looked = _places(watched.graph, judging) & watched.graph.of_root(root) & watched.graph.parameter
@@ -397,7 +377,6 @@ def _not_judged(watched: GivenWatchpoints, info: TrainingInfo) -> tuple[Unreadab
 
 
 def _places(graph: LiveRankGraph, judging: Sequence[tuple[Watchpoint, Mask]]) -> npt.NDArray[np.bool_]:
-    """[watchpoint, place]: the tensors that each looks at."""
     may = graph.nodes.watchable[graph.node]
     rows = [mask[graph.node] & may for _, mask in judging]
     return np.stack(rows) if rows else np.zeros((0, len(graph)), np.bool_)

@@ -32,11 +32,9 @@ class StepStats:
     """The records of the tensors of one step.
 
     Attributes:
-        table: the files that the rows of ``records`` stand for.
         remembered: whether records of earlier sessions have been looked up.
         fresh: rows that were measured since the step was last stored.
-        states: sizes and ``opener.state_of`` of the files when first asked for.
-        sizes: how large the files are, about; None before it was asked for.
+        states: sizes and ``opener.state_of`` of the files when first asked for; ``sizes`` are approximate.
         failures: by the row of each unreadable tensor the state of its file and of other files that matter: ``heal``
             sees
             them change.
@@ -52,7 +50,6 @@ class StepStats:
         self.failures: dict[int, tuple[_FileState, tuple[tuple[str, _FileState], ...]]] = {}
 
     def looks_different(self, row: int) -> bool:
-        """Tells whether a file behind an unreadable tensor has changed since."""
         own, others = self.failures[row]
         return _changed(self.table.spec(row).path, own) or any(_changed(*state) for state in others)
 
@@ -85,17 +82,13 @@ class StepStats:
 
 
 class RankStats:
-    """The records of one rank, for as long as its node rows keep their numbers. Thread-safe.
-
-    Hold ``lock`` while records are changed.
-    """
+    """The records of one rank, for as long as its node rows keep their numbers. Hold ``lock`` to change records."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._steps: dict[int, StepStats] = {}
 
     def at(self, step: int, table: TensorTable) -> StepStats:
-        """The records of a step's files, as they were when ``table`` was listed."""
         kept = self._steps.get(step)
         if kept is None or kept.table is not table:
             with self.lock:
@@ -156,9 +149,9 @@ class RankStats:
 class StatsCache:
     """The records of all ranks.
 
-    A replaced ``RankStats`` stays with the threads that use it: their measurements are lost with it, instead of being
-    taken
-    for the present state.
+    Threads that still use a replaced ``RankStats`` lose their new measurements with it, instead of passing them off as
+    the
+    present state.
     """
 
     def __init__(self) -> None:
@@ -178,7 +171,6 @@ class StatsCache:
             return [rank_stats for _, rank_stats in self._by_rank.values()]
 
     def heal(self) -> set[tuple[int, int]]:
-        """See ``RankStats.heal``; returns (rank, step) pairs."""
         with self._lock:
             all_ranks = {rank: rank_stats for rank, (_, rank_stats) in self._by_rank.items()}
         return {(rank, step) for rank, rank_stats in all_ranks.items() for step in rank_stats.heal()}
@@ -233,11 +225,8 @@ ALIKE: Final = 1e-9
 class StoredStats:
     """The index as a session uses it. Without a store it forgets everything.
 
-    It is not trusted blindly: every session measures some records again. A difference means that files or the index
-    were
-    changed without a trace: then the index is emptied and not used any more, and the session cannot judge. ``lie`` is
-    the
-    file whose record was wrong.
+    It is not trusted blindly: every session measures some records again. If one is wrong, the index is emptied and not
+    used any more, and the session cannot judge; ``lie`` is the file of that record.
     """
 
     def __init__(self, store: DiskCache | None = None) -> None:
@@ -247,7 +236,7 @@ class StoredStats:
         self._random = random.Random()  # noqa: S311 - no secret: another sample each time
 
     def recall(self, step: int, kept: StepStats, befores: Befores, states: States) -> None:
-        """Fills in what is known of a step's tensors, where neither their files nor those before have changed."""
+        """Fills in stored records of a step's tensors whose files and previous values' files are unchanged."""
         valued = self._store is not None and bool(((kept.table.flags & int(TensorFlag.STAT_ONLY)) == 0).any())
         if self._store is not None and valued and kept.digest and not self.lie:
             self._recall(self._store, kept, _Now(step, befores, states))
@@ -255,10 +244,7 @@ class StoredStats:
         kept.remembered = True
 
     def verified(self, kept: StepStats, rows: Int64, states: tuple[Int64, Int64]) -> Iterator[bool | None]:
-        """Measures stored rows again, and empties the index at the first wrong record.
-
-        Yields for each row whether the index was right; None where the file cannot be read any more, or changes.
-        """
+        """Measures stored rows again until one is wrong: right or not, None for an unreadable or changing file."""
         for row in rows.tolist():
             right = _is_right(kept, row, states)
             if right is None:  # the next measurement reports the error
@@ -297,7 +283,6 @@ class StoredStats:
                 now.take(kept, found, start)
 
     def keep(self, steps: Iterable[StepStats], *, all_of_it: bool = False) -> None:
-        """Writes new records where it is worth it."""
         if self._store is None:
             return
         payloads: dict[bytes, bytes] = {}
@@ -318,8 +303,6 @@ class StoredStats:
 
 @dataclass(frozen=True, slots=True)
 class _Now:
-    """The present state of a step's files and of the files of their previous values."""
-
     step: int
     befores: Befores
     states: States

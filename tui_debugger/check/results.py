@@ -48,9 +48,8 @@ def belonging(
 ) -> tuple[UnreadablePart, ...]:
     """The parts that belong to some (rank, step) pairs; ``steps`` are the known steps of each rank.
 
-    Nobody can ask for a rank without known steps, so its parts belong to every question. A part of an unknown step
-    belongs
-    to the questions about all known steps.
+    Parts of a rank without known steps belong to every question, parts of an unknown step to those about all known
+    steps.
     """
     chosen = set(pairs)
     of_ranks = {rank for rank, _ in chosen}
@@ -145,10 +144,7 @@ class Ticket:
 
 
 class KnownResults:
-    """The last result of every (rank, step), with the watchpoint version it was judged by.
-
-    ``edition`` changes with every change of a result.
-    """
+    """The last result of every (rank, step); ``edition`` changes with every change of a result."""
 
     def __init__(self) -> None:
         self.edition = 0
@@ -183,7 +179,6 @@ class KnownResults:
         return kept[1] if kept is not None and kept[0] == version else None
 
     def latest(self, pair: Pair) -> PairResult | None:
-        """The last result of a pair, outdated or not."""
         with self._lock:
             kept = self._results.get(pair)
         return kept[1] if kept is not None else None
@@ -194,11 +189,10 @@ class KnownResults:
             return dict(sorted(self._results.items(), key=lambda each: each[0][::-1]))
 
     def drop_from(self, rank: int, step: int) -> None:
-        """Drops a rank's results from a step number on."""
         self._drop(lambda pair: pair[0] == rank and pair[1] >= step)
 
     def keep_only(self, rank: int, earlier: Collection[int]) -> None:
-        """Forgets a rank's results of all but some steps: files of the others changed, or of what came before."""
+        """Drops a rank's results except for ``earlier`` steps: files of the others or of their past changed."""
         self._drop(lambda pair: pair[0] == rank and pair[1] not in earlier)
 
     def _drop(self, which: Callable[[Pair], bool]) -> None:

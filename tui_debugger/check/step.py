@@ -1,7 +1,6 @@
 """Evaluates the watchpoints on steps of one rank, as columns over the subjects of a few steps.
 
-Input files that only repeat another file are not judged. This is decided for each watchpoint: a copy that another
-watchpoint judged is no answer for this watchpoint.
+Input files that only repeat a file that the same watchpoint judges are not judged.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ _CODES: Final = 1 << 10
 """More than there are values of ``Evaluated.finding``."""
 
 JUDGED_TOGETHER: Final = 1 << 14
-"""Tensors of several steps that are judged as one table at most, unless one step alone has more: numpy's own work for
-each call is more than the work on the tensors of a small step."""
+"""Tensors of several steps that are judged as one table at most, unless one step alone has more.
+
+For small steps numpy's overhead of each call exceeds the work on the tensors.
+"""
 
 
 class JudgedFiles:
     """The subjects of several steps as one table, followed by the files that they are compared with.
 
-    Attributes:
-        subjects: the subjects of all plans, concatenated; row i is subject i.
-        first, initial: as in ``StepPlan``.
-        records, step, node, round: of each row.
-        held: (subject, row) of files of the tensor that a subject holds: see ``StepPlan.references``.
-        current: by subject the row of the file that this run wrote of the held tensor, -1 without one.
+    Row i of all columns is subject i of the concatenated plans. ``held`` are (subject, row) of files of the tensor that
+    a
+    subject holds (see ``StepPlan.references``), ``current`` by subject the row of such a file of this run, -1 without
+    one.
     """
 
     def __init__(self, plans: Sequence[StepPlan], measurements: Measurements) -> None:
@@ -74,7 +73,6 @@ class JudgedFiles:
         )
 
     def _records(self, measurements: Measurements) -> Records:
-        """The records of the rows; for all rows of one step the kept records themselves, whose copy would be large."""
         if len(self._chunks) == 1:
             ((step, rows),) = self._chunks
             kept = measurements.records(step)
@@ -116,7 +114,6 @@ class JudgedFiles:
         )
 
     def _add(self, step: int, rows: Int64) -> int:
-        """Appends rows of a step's table; returns where they begin."""
         start = self._count
         if step not in self._places:
             self._places[step] = np.full(len(self._flow.table(step)), -1, np.int64)
@@ -126,7 +123,6 @@ class JudgedFiles:
         return start
 
     def _at(self, step: int, rows: Int64) -> Int64:
-        """The places of rows of a step's table in this table; adds missing rows."""
         known = self._places.get(step)
         missing = rows if known is None else rows[known[rows] < 0]
         if len(missing):
@@ -148,7 +144,6 @@ class DuplicateInputs:
     """Finds the watchpoints that need not judge an input, because a file with the same values answers for it."""
 
     def __init__(self, files: JudgedFiles, watchpoints: Sequence[Watchpoint]) -> None:
-        """``watchpoints`` belong to the rows of ``Subjects.watch``."""
         self._files = files
         self._watchpoints = watchpoints
         subjects = files.subjects
@@ -199,9 +194,9 @@ class DuplicateInputs:
     def _answers_here(self, watchpoint: Watchpoint, finding: Int16, subject: Int64, row: Int64) -> Mask:
         """Tells which equal files answer for an input within its own step and graph.
 
-        Files of another step or another graph's run may not be part of the check. Such a file answers for a finding
-        only if
-        the tensor's own file, written by this run, has the finding as well.
+        Files of other steps or graphs may not be part of the check. They answer for a finding only if the tensor's own
+        file of
+        this run has the finding as well.
         """
         files = self._files
         answers = np.ones(len(subject), np.bool_)
@@ -250,9 +245,7 @@ class DuplicateInputs:
     def _answer_without_graph(self, answered: Mask, number: int, finding: Int16 | None) -> None:
         """Without a graph, leaves out inputs that are an operator's flag or axis, or equal a judged tensor.
 
-        A watchpoint that names the node judges flags and axes too; a watchpoint that compares with the previous step
-        judges
-        every tensor.
+        Watchpoints that name the node judge flags and axes too; those on changes judge every tensor.
         """
         subjects = self._files.subjects
         by_category = all(
@@ -286,7 +279,6 @@ class DuplicateInputs:
         return mask
 
     def _equal(self, subject: Int64, row: Int64) -> tuple[Int64, Int64]:
-        """The pairs of a subject and a file that hold the same values."""
         records = self._files.records
         # Most files that could be equal are equal: one word of each is compared first, then all words.
         squares, measured = records.rows["sum_squares"], records.rows["state"] == RecordState.MEASURED
@@ -342,14 +334,11 @@ _TENSOR: Final = 1 << 9
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """The result of checking one step of one rank.
-
-    ``judged`` has bits over the node rows (``np.packbits``): the nodes with a tensor that a watchpoint could judge.
-    """
+    """The result of checking one step of one rank."""
 
     hits: HitList
     coverage: Coverage
-    judged: npt.NDArray[np.uint8]
+    judged: npt.NDArray[np.uint8]  # ``np.packbits`` over node rows: nodes with a tensor that could be judged
 
 
 MarkHits = Callable[[Measurements, StepHits, ProgressFn], int]
@@ -379,15 +368,11 @@ class StepChecker:
         self.planner = Planner(self.flow, watchpoints, mask, scope, asked)
 
     def check(self, step: int, progress: ProgressFn = no_progress) -> PairResult:
-        """See ``check_all``."""
         ((_, result),) = self.check_all([step], progress)
         return result
 
     def check_all(self, steps: Sequence[int], progress: ProgressFn = no_progress) -> Iterator[tuple[int, PairResult]]:
-        """Checks some steps, in run order; the files of small steps are read together, each once.
-
-        When ``progress`` cancels, finished measurements are kept. RenumberedError: the nodes were read anew meanwhile.
-        """
+        """Checks some steps, in run order; small steps are read together. RenumberedError: the nodes were read anew."""
         done = 0
         for group in self.batches(steps):
             if group is None:
@@ -400,10 +385,7 @@ class StepChecker:
             done += len(group)
 
     def batches(self, steps: Sequence[int]) -> Iterator[list[int] | None]:
-        """Steps that are read together: a large one stands alone, so that it keeps no other from being finished.
-
-        None after every step that was listed.
-        """
+        """Steps that are read together; a large step stands alone, so that it delays no other. None per listing."""
         group: list[int] = []
         size = 0
         for step in steps:
@@ -480,26 +462,18 @@ class StepChecker:
 
 @dataclass(frozen=True, eq=False)
 class JudgedStep:
-    """The verdicts of the watchpoints on the subjects of a step.
-
-    Attributes:
-        watchpoints: the regular ones come first.
-        verdicts: [watchpoint, subject]: a ``Verdict`` or ``SILENT``.
-        wanted, watched: [watchpoint, subject]: which should judge, and which did.
-        state: the ``RecordState`` of each subject.
-    """
+    """The verdicts of the watchpoints on the subjects of a step."""
 
     plan: StepPlan
-    watchpoints: Sequence[Watchpoint]
-    verdicts: Int8
-    wanted: Mask
+    watchpoints: Sequence[Watchpoint]  # the regular ones come first
+    verdicts: Int8  # [watchpoint, subject]: a ``Verdict`` or ``SILENT``
+    wanted: Mask  # [watchpoint, subject]: which should judge; ``watched``: which did
     watched: Mask
-    state: UInt8
+    state: UInt8  # the ``RecordState`` of each subject
     holds_tensors: bool
 
     @property
     def reported(self) -> Mask:
-        """Subjects with a verdict of some watchpoint."""
         found: Mask = (self.verdicts != SILENT).any(axis=0)
         return found
 
@@ -530,7 +504,6 @@ class JudgedStep:
 
 
 def judged_steps(plans: Sequence[StepPlan], planner: Planner, measurements: Measurements) -> list[JudgedStep]:
-    """Judges steps as one table."""
     watchpoints = [*planner.regular, *planner.initial]
     if any(needs(watchpoint).previous_stats for watchpoint in watchpoints):
         for plan in plans:

@@ -41,42 +41,28 @@ Opened = Callable[[int, int, ProgressFn], Measurements]
 
 @dataclass(frozen=True)
 class TensorChoice:
-    """Selects tensors of a step by side, slots and categories of the node, which all must hold; None: any.
-
-    Constants are left out unless their category is named: every step lists them again.
-    """
+    """Selects tensors of a step by side, slots and categories of the node, which all must hold; None: any."""
 
     side: Side | None = None
     slots: Collection[int] | None = None
-    categories: frozenset[Category] = CATEGORY_WORDS["tensor"]
+    categories: frozenset[Category] = CATEGORY_WORDS["tensor"]  # without constants, which every step lists again
 
 
 @dataclass(frozen=True, slots=True)
 class SweptTensor:
-    """One tensor of a sweep.
-
-    Attributes:
-        row: row of its node in the rank's table.
-        spec: how to read its values; None when only statistics were dumped.
-        meta, stats: None until measured, or where unknown; elements that are no numbers have no statistics.
-        error: why it could not be read; empty: it could.
-        remark: a problem of the statistics in the dump, or empty.
-    """
+    """One tensor of a sweep."""
 
     key: TensorKey
     row: int
-    spec: ReadSpec | None
-    meta: TensorMeta | None = None
-    stats: TensorStats | None = None
-    error: str = ""
-    remark: str = ""
+    spec: ReadSpec | None  # None when only statistics were dumped
+    meta: TensorMeta | None = None  # None until measured, or where unknown
+    stats: TensorStats | None = None  # also None for elements that are no numbers
+    error: str = ""  # why it could not be read
+    remark: str = ""  # a problem of the statistics in the dump
 
 
 class Sweep:
-    """The chosen tensors of some (rank, step) pairs, pair after pair in the given order, then in execution order.
-
-    Nothing is read before it is asked for, and no object is made of a tensor before its turn.
-    """
+    """The chosen tensors of (rank, step) pairs in the given order, then in execution order; everything is lazy."""
 
     def __init__(
         self,
@@ -95,11 +81,9 @@ class Sweep:
         self._rows: tuple[NodeTable, Mask] | None = None
 
     def count(self, progress: ProgressFn = no_progress) -> int:
-        """The number of tensors; lists the steps."""
         return sum(len(indices) for _, _, indices, _ in self._steps(progress))
 
     def listed(self, progress: ProgressFn = no_progress) -> Iterator[SweptTensor]:
-        """The tensors, without reading them."""
         for measurements, step, indices, tell in self._steps(progress):
             table = measurements.flow.table(step)
             for number, index in enumerate(indices.tolist()):
@@ -121,7 +105,6 @@ class Sweep:
                     yield _filled(_placed(measurements, table, step, index), measurements, index)
 
     def _steps(self, progress: ProgressFn) -> Iterator[tuple[Measurements, int, npt.NDArray[np.int64], ProgressFn]]:
-        """Each pair's measurements, step, chosen indices in its table, and its progress function."""
         for number, (rank, step) in enumerate(self._pairs):
             tell = scaled(progress, number, len(self._pairs))
             measurements = self._opened(rank, step, tell)

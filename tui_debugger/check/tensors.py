@@ -159,7 +159,6 @@ class _RowMaker:
         )
 
     def _rounds(self, at: Located) -> int:
-        """How often a tensor was written in its step."""
         table = self.flow.table(at.step)
         newest = table.find(at.row, at.side, at.slot)
         return int(table.round[newest]) if newest >= 0 else 0
@@ -188,7 +187,6 @@ def row_of(flow: DataFlow, key: TensorKey, hits_of: HitsOf) -> TensorRow:
 def measured(
     measurements: Measurements, rows: Sequence[TensorRow], progress: ProgressFn = no_progress
 ) -> tuple[TensorRow, ...]:
-    """The same rows with shape, dtype and statistics; known measurements are not repeated."""
     places = [_place(measurements.flow, row) for row in rows]
     known = {place: measurements.known(*place) for place in places if place is not None}
     unknown = [place for place, record in known.items() if record is None]
@@ -235,10 +233,7 @@ def _place(flow: DataFlow, row: TensorRow) -> tuple[int, int] | None:
 
 
 def opened(key: TensorKey, spec: ReadSpec | None) -> npt.NDArray[Any]:
-    """The values of a tensor, read-only: memory-mapped, or converted where they are looked at.
-
-    Raises UnreadableTensorError when it was not dumped, or its file is broken.
-    """
+    """The values of a tensor, read-only and maybe memory-mapped; UnreadableTensorError when they cannot be read."""
     from tui_debugger.stats.npy import open_lazily
 
     if spec is None:

@@ -37,7 +37,6 @@ class Outcome(Enum):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of commands that judge."""
         if self is Outcome.INTERRUPTED:
             return CancelledError.exit_code
         return {Outcome.CLEAN: 0, Outcome.FINDING: 1, Outcome.CANNOT_JUDGE: 2}[self]
@@ -50,10 +49,7 @@ _GROUPS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The tally of one watchpoint: tensors it looked at, and those with each verdict.
-
-    ``blocked`` are no findings of it: NaN or Inf kept it from judging them.
-    """
+    """The tensors that one watchpoint looked at, and its verdicts; ``blocked`` tensors are no findings of it."""
 
     watchpoint: Watchpoint
     tensors: int
@@ -92,23 +88,14 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class CheckJudgement:
-    """The outcome of a check, and its reasons.
+    """The outcome of a check, and its reasons."""
 
-    Attributes:
-        outcome: a finding outranks a doubt.
-        tallies: one per watchpoint.
-        doubts: why it could not say "clean"; given beside a finding too.
-        failing: hits with a finding of a condition that counts, or with NaN or Inf that kept it from being judged.
-        others: hits with findings of other conditions only.
-        unsure: hits without a finding that could not be judged.
-    """
-
-    outcome: Outcome
+    outcome: Outcome  # a finding outranks a doubt
     tallies: tuple[Tally, ...]
-    doubts: tuple[Doubt, ...]
-    failing: HitList
-    others: HitList
-    unsure: HitList
+    doubts: tuple[Doubt, ...]  # why it could not say "clean"; given beside a finding too
+    failing: HitList  # findings of a condition that counts, or NaN or Inf that kept it from being judged
+    others: HitList  # findings of other conditions only
+    unsure: HitList  # could not be judged, and have no finding
 
 
 def judge(
@@ -119,15 +106,10 @@ def judge(
     allow_unreadable: bool = False,
     allow_unmatched: bool = False,
 ) -> CheckJudgement:
-    """Judges a whole check.
+    """Judges a whole check; only findings of the conditions ``fail_on`` (empty: all) count.
 
-    Args:
-        result: the check.
-        rules: ids of watchpoints that a person wrote: each has to match a tensor, else it may hold a typo.
-        fail_on: ids of the conditions whose findings count; empty: all.
-        allow_unreadable: unreadable or incomparable tensors and unlisted parts of the dump are no doubt, if others
-            remain.
-        allow_unmatched: a rule without tensors is no doubt, as long as something was looked at.
+    ``rules`` are ids of watchpoints that a person wrote: each has to match a tensor, else it may hold a typo, unless
+    ``allow_unmatched``. With ``allow_unreadable`` tensors and parts that cannot be read or compared are no doubt.
     """
     hits = result.hits.with_verdict(Verdict.FINDING)
     chosen = hits.found_by(fail_on) if fail_on else hits.verdict == Verdict.FINDING
@@ -277,7 +259,6 @@ def _lacking(pairs: Collection[Pair]) -> str:
 
 
 def tally_table(tallies: Sequence[Tally]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Titles and rows of the tallies; unjudged tensors have columns if there are any."""
     columns: list[tuple[str, list[str]]] = [
         ("tensors", [f"{tally.tensors:,}" for tally in tallies]),
         ("findings", [f"{tally.findings:,}" for tally in tallies]),
@@ -296,7 +277,6 @@ def _blocked(blocked: Blocked) -> str:
 
 
 def stopped_line(result: CheckResult) -> str:
-    """``stopped: 9 of 50 steps checked (steps 0-8)``."""
     steps, ranks = (sorted({pair[part] for pair in result.pairs}) for part in (1, 0))
     which = [named("step", steps), *([named("rank", ranks)] if len(ranks) > 1 else [])]
     done = f"stopped: {len(result.pairs):,} of {plural(result.asked, 'step')} checked"
