@@ -124,10 +124,7 @@ class Planner:
         scope: Callable[[], Mask],
         asked: AskedRows = every_row,
     ) -> None:
-        """``mask`` gives the node rows that a watchpoint selects, ``scope`` those that may be looked at.
-
-        ``asked`` gives the table rows below the opened path: other rows are neither judged nor counted.
-        """
+        """``mask`` gives the node rows of a watchpoint, ``scope`` the allowed rows, ``asked`` allowed table rows."""
         self.flow = flow
         self.initial = [w for w in watchpoints if CONDITIONS[w.condition].initial_only]
         self.regular = [w for w in watchpoints if not CONDITIONS[w.condition].initial_only]
@@ -316,10 +313,7 @@ class _SelectedNodes:
         return watch, int((covered & ~judged).any(axis=0).sum())
 
     def _operators(self, table: TensorTable, node: Int64, is_input: Mask) -> Mask:
-        """[watchpoint, file] for overflows: outputs judge their operator; without outputs its first input does.
-
-        Empty when the device does not record overflows.
-        """
+        """[watchpoint, file] for overflows on the device: outputs judge their operator, else its first input does."""
         if not table.tells_overflow:
             return np.zeros((len(self._regular), len(node)), np.bool_)
         first = np.zeros(len(node), np.bool_)

@@ -415,10 +415,7 @@ class Session:
         *,
         every: bool = False,
     ) -> tuple[TensorRow, ...]:
-        """Lists inputs, outputs and parameters of a node at a step, in its newest or another round; reads no values.
-
-        ``every`` includes the tensors of its earlier rounds within the step.
-        """
+        """Lists a node's inputs, outputs and parameters in its newest or another round; ``every``: and earlier ones."""
         hits_of = self._hits_at((rank, step))
         return retry_when_renumbered(lambda: tensor_rows(self.flow(rank), step, row, hits_of, round, every=every))
 
