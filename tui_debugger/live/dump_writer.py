@@ -87,7 +87,6 @@ class NpyFile:
         return True
 
     def discard(self) -> None:
-        """Removes the file. Never raises."""
         with suppress(OSError, ValueError):
             self._file.close()
         with suppress(OSError):
@@ -234,7 +233,6 @@ class DumpWriter:
         _write(self._directory("execution_order") / f"ms_global_execution_order_graph_{root_graph}.csv", lines)
 
     def notes(self, notes: Iterable[tuple[int, Notes]]) -> None:
-        """Writes the notes of the program, if there are any."""
         lines = [notes_line(step, of_step) for step, of_step in notes if of_step and step >= 0]
         if lines:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -247,7 +245,6 @@ class DumpWriter:
             _write(self.path / SAID_FILE, text)
 
     def step(self, step: int, root_graph: int = 0) -> Path:
-        """The directory of a step; made where it is missing."""
         return self._directory(f"{self._net}/{root_graph}/{step}")
 
     def open(self, step: int, name: TensorName, dtype: str, shape: tuple[int, ...]) -> NpyFile:

@@ -1,8 +1,6 @@
 """The graph of a training: its nodes, the tensors that it can be asked for, and watchpoints in its terms.
 
-A watchpoint is sent node by node, with its parameters in the order in which clients read them.
-
-How nodes are named was tried with MindSpore 2.0: the full name without the graph, with the graph's name and the
+As tried with MindSpore 2.0, nodes are named by the full name without the graph, with the graph's name and the
 operator's type beside it. Scopes never hit, and a name of ``*`` makes all hits come back without names.
 """
 
@@ -86,19 +84,16 @@ class LiveRankGraph:
         return len(self.node)
 
     def place(self, row: int, slot: int) -> int:
-        """The place of an output, or -1."""
         return self._place_of.get((row << 17) | (1 << 16) | slot, -1) if row >= 0 and 0 <= slot <= _MOST_SLOTS else -1
 
     def type(self, place: int) -> SlotType:
         return self._types[place]
 
     def nbytes(self, place: int) -> int | None:
-        """Bytes of its values by the graph; None if unknown."""
         dtype, shape = self._types[place]
         return None if shape is None else size_of(dtype, shape)
 
     def remote(self, place: int, previous: bool = False) -> RemoteTensor:
-        """The tensor of a place in the terms of the training."""
         row = int(self.node[place])
         operator = not self.parameter[place] and not self.flags[place]
         name = self.nodes.names[row] if operator else self.nodes.file_names.get(row, self.nodes.names[row])
@@ -132,7 +127,6 @@ class LiveRankGraph:
         return int(self._root[place])
 
     def name(self, row: int) -> tuple[str, str]:
-        """The name of a node, and that of its graph."""
         return self.nodes.names[row], self.nodes.graph_of(row).name
 
     def later_inputs(self, other: LiveRankGraph, names: Iterable[str]) -> dict[str, list[str]]:
@@ -175,10 +169,7 @@ class LiveRankGraph:
         return (self.find(node), int(slot)) if node and slot.isdecimal() else (self.find(name), 0)
 
     def find(self, name: str, root: int | None = None) -> int:
-        """The row of a node by a client's name for it, with or without graph; -1 if unknown.
-
-        Of several nodes with one name the node of ``root`` is meant, if it has one.
-        """
+        """The row of a node by a client's name, with or without graph, preferably in ``root``; -1 if unknown."""
         graphs = [info.name for info in self.nodes.graphs if info.root_id == root] if len(self.roots) > 1 else ()
         row = next((row for graph in graphs if (row := self._find(name, graph)) >= 0), -1)
         return row if row >= 0 else self._find(name)
@@ -236,10 +227,7 @@ def _is_type(nodes: NodeTable, kinds: npt.NDArray[np.int32], name: str) -> npt.N
 def remote_watchpoints(
     watchpoints: Iterable[tuple[Watchpoint, Mask]], nodes: NodeTable, info: TrainingInfo
 ) -> list[RemoteWatchpoint]:
-    """The watchpoints (with node rows) to send: those with nodes and a condition that the training can judge.
-
-    Constants and nodes that only route values are left out.
-    """
+    """The watchpoints to send, without constants and routing nodes: those with nodes and a condition it can judge."""
     found = []
     for watchpoint, mask in watchpoints:
         condition = CONDITIONS[watchpoint.condition]

@@ -1,7 +1,4 @@
-"""Which root graph ran in each step of a training with several, such as a generator and a discriminator.
-
-MindSpore's client counts each run of a root graph as a step, and names the graph when it waits.
-"""
+"""Which root graph ran in each step of a MindSpore training with several, such as generator and discriminator."""
 
 from __future__ import annotations
 
@@ -24,7 +21,6 @@ class GraphRuns:
             self._steps.setdefault(root, array("q")).append(step)
 
     def clear(self) -> None:
-        """Forgets all steps: they are counted from the beginning again."""
         with self._lock:
             self._steps.clear()
 
@@ -35,7 +31,6 @@ class GraphRuns:
             return next((root for root in found if root in among), None)
 
     def first(self, root: int) -> int | None:
-        """The first step that ran a graph, or None."""
         with self._lock:
             return next(iter(self._steps.get(root, ())), None)
 

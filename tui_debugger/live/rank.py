@@ -33,7 +33,6 @@ class SpoolSink:
     """A ``wire.ValueSink`` that writes values into files of a spool."""
 
     def __init__(self, spool: Spool, key: Key) -> None:
-        """``key`` is the (rank, step) of the values."""
         self.kept: dict[int, SpooledTensor] = {}  # complete tensors, by number in the request
         self.refused: set[int] = set()  # numbers of tensors that found no room
         self.nbytes = 0
@@ -41,7 +40,6 @@ class SpoolSink:
         self._files: dict[int, SpoolFile] = {}
 
     def begin(self, number: int, dtype: str, shape: tuple[int, ...]) -> bool:
-        """Opens a file; False when there is no room for it."""
         before = self._files.pop(number, None)
         if before is not None:
             before.finish(complete=False)
@@ -88,8 +86,6 @@ class Turns:
 
 
 def titled(progress: ProgressFn, text: str) -> ProgressFn:
-    """The same progress with another text."""
-
     def tell(snapshot: Progress) -> None:
         progress(Progress(snapshot.done, snapshot.total, text))
 
@@ -249,7 +245,6 @@ class ReceivedSteps:
         kept.inputs_unknown, kept.operands = unknown, operands
 
     def judged(self) -> list[int]:
-        """Steps with known clean places."""
         return [step for step, kept in self._steps.items() if kept.clean is not None]
 
     def values_gone(self, step: int) -> None:
@@ -332,7 +327,6 @@ class LiveRank:
 
     @property
     def graph(self) -> LiveRankGraph | None:
-        """Its graph, once it came."""
         return self._graph
 
     @property
@@ -360,7 +354,6 @@ class LiveRank:
         return replace(stop, root=next(iter(self._added)) if len(self._added) == 1 else stop.root)
 
     def first_run(self, root: int) -> int | None:
-        """The first step that ran a root graph, or None."""
         graph = self._graph
         several = graph is not None and len(graph.roots) > 1
         return self.training.graph_runs.first(root) if several else START + 1
@@ -423,7 +416,6 @@ class LiveRank:
             return table
 
     def missing(self, step: int, row: int, slot: int) -> bool:
-        """Tells whether the training said that it does not have a tensor."""
         with self._lock:
             kept = self._keeping.at(step)
             return kept is not None and self._graph is not None and self._graph.place(row, slot) in kept.missing
@@ -489,7 +481,6 @@ class LiveRank:
             )
 
     def judged(self) -> set[int]:
-        """Steps with known clean places."""
         with self._lock:
             return set(self._keeping.judged())
 
@@ -653,15 +644,11 @@ class LiveRank:
         return 1 if step == _held(self._stop) else 2 if step in self._before() else 0
 
     def _reached(self) -> set[int]:
-        """The steps of which the training holds something."""
         here = {_held(self._stop)} if self._here and self._stop is not None else set()
         return here | self._before()
 
     def _before(self) -> set[int]:
-        """The steps of its previous values: the last run, and the last run of its graph.
-
-        Tensors that no other graph has are the same after both.
-        """
+        """The steps of its previous values: the last run, and the last run of its graph."""
         stop = self._stop
         if not self._here or stop is None or _held(stop) <= START:
             return set()

@@ -63,7 +63,6 @@ class LiveSource:
     # -- trainings ---------------------------------------------------------------------------------
 
     def sync(self) -> None:
-        """Takes in the present state of all trainings."""
         for training in self._trainings.all():
             self.apply(training, Event.GRAPH)
             stop = training.stop
@@ -108,12 +107,10 @@ class LiveSource:
             return self._ranks.get(rank)
 
     def all(self) -> list[LiveRank]:
-        """Every training by rank."""
         with self._lock:
             return [self._ranks[number] for number in sorted(self._ranks)]
 
     def notice(self, text: str) -> None:
-        """Keeps a notice, the same text once."""
         with self._lock:
             if len(self._notices) < _NOTICES:
                 self._notices[text] = None
@@ -128,7 +125,6 @@ class LiveSource:
             self._unjudged[rank, what] = before + count, first
 
     def dropped(self) -> list[Key]:
-        """Takes in what the spool dropped; returns the (rank, step) pairs."""
         gone = []
         while self._dropped:
             rank, step = self._dropped.popleft()
@@ -154,7 +150,6 @@ class LiveSource:
 
     @property
     def info(self) -> RunInfo:
-        """The facts about the first training."""
         ranks = self.all()
         first = ranks[0].training.info if ranks else None
         notices = [rank.training.info.warning for rank in ranks] + list(self._notices)
@@ -180,18 +175,15 @@ class LiveSource:
 
     @property
     def focus(self) -> tuple[int | None, int | None]:
-        """The (rank, step) at which the first training stands."""
         for rank in self.all():
             if rank.graph is not None and rank.stop is not None:
                 return rank.number, rank.stop.step
         return None, None
 
     def ranks(self) -> Sequence[int]:
-        """Ranks whose graph came, ascending."""
         return [rank.number for rank in self.all() if rank.graph is not None]
 
     def steps(self, rank: int) -> Sequence[int]:
-        """Steps that were stopped at or have kept contents."""
         live = self.live(rank)
         return live.steps() if live is not None and live.graph is not None else []
 
@@ -236,12 +228,10 @@ class LiveSource:
         )
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:  # noqa: ARG002 - read when it came
-        """Node table of a rank; empty before its graph came."""
         live = self.live(rank)
         return live.graph.nodes if live is not None and live.graph is not None else self._empty
 
     def tensors(self, rank: int, step: int, progress: ProgressFn = no_progress) -> TensorTable:  # noqa: ARG002 - as above
-        """Tensor table of a step as it is now."""
         self.dropped()
         table = self.table(rank, step)
         return table if table is not None else self._no_tensors

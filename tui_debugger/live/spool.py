@@ -52,11 +52,9 @@ class Spool:
     """Files by (rank, step). Safe to use from several threads."""
 
     def __init__(self, limit: int = LIMIT, on_drop: Dropped | None = None, parent: Path | None = None) -> None:
-        """Makes the directory in ``parent`` (None: the user's temporary directory), and removes abandoned ones.
+        """Makes the directory, by default in the user's temporary directory, and removes abandoned ones.
 
-        ``on_drop`` is called for each dropped step with the lock of the spool held: it must be quick. OSError: the
-        directory
-        cannot be made.
+        ``on_drop`` is called for each dropped step with the lock of the spool held: it must be quick.
         """
         place = Path(tempfile.gettempdir()) if parent is None else parent
         remove_abandoned(place)
@@ -109,7 +107,6 @@ class Spool:
             return not self._closed and self._make_room(key, nbytes)
 
     def give_back(self, key: Key, nbytes: int) -> None:
-        """The bytes were not written after all, or are gone."""
         with self._lock:
             left = self._bytes.get(key, 0) - nbytes
             if left > 0:
@@ -137,7 +134,6 @@ class Spool:
             self.give_back(key, kept.nbytes + _BLOCK)
 
     def ended(self, key: Key) -> None:
-        """A file of a step is complete, or given up."""
         with self._lock:
             self._written[key] -= 1
             if not self._written[key]:
@@ -184,7 +180,6 @@ class SpoolFile:
     """Values that are being written."""
 
     def __init__(self, spool: Spool, key: Key, file: NpyFile, dtype: str, shape: tuple[int, ...]) -> None:
-        """Use ``Spool.open``, which has counted the first block."""
         self._spool, self._key, self._file = spool, key, file
         self._dtype, self._shape = dtype, shape
         self._taken = _BLOCK

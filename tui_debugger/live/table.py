@@ -38,10 +38,7 @@ class ReceivedValues:
 
 
 class LiveTable(SortedTensorTable):
-    """A ``base.TensorTable`` that never changes; later data is in the next table of the step.
-
-    ``previous``: rows are fetched as values of the step before.
-    """
+    """A ``base.TensorTable`` that never changes; ``previous``: rows are fetched as values of the step before."""
 
     def __init__(
         self,
@@ -91,7 +88,6 @@ class LiveTable(SortedTensorTable):
         super().__init__(TensorPlaces(node, np.full(len(node), int(Side.OUTPUT), np.uint8), slot, flags), times)
 
     def spec(self, index: int) -> ReadSpec:
-        """How to read the values; an empty path without values."""
         fetched = self._values.get(index)
         return ReadSpec("") if fetched is None else ReadSpec(str(fetched.kept.path), dtype=fetched.kept.dtype)
 
@@ -110,7 +106,6 @@ class LiveTable(SortedTensorTable):
         return sizes, times
 
     def recorded(self, index: int) -> TensorStats | None:
-        """The statistics from the training."""
         sent_stats = self._sent.get(index)
         if sent_stats is not None and sent_stats.stats is not None:
             return sent_stats.stats

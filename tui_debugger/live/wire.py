@@ -49,8 +49,11 @@ LEVEL_STEP, LEVEL_NODE, LEVEL_RECHECK = b"step", b"node", b"recheck"
 """``RunCMD.run_level``."""
 
 RUNS_TO_NODES, FULL_STATISTICS, ANY_PREVIOUS, RUNS_AHEAD = 1, 2, 4, 8
-"""Bits of ``Metadata.features``: run_level node stops inside a step; ``Statistics`` and hits carry what the table below
-has from 100 on; previous values exist for every tensor, not for parameters only; ``RunCMD.ahead`` is understood."""
+"""Bits of ``Metadata.features``.
+
+run_level node stops inside a step; ``Statistics`` and hits carry the fields from 100 on; previous values exist for
+every tensor, not only for parameters; ``RunCMD.ahead`` is understood.
+"""
 OWN_CONDITIONS: Final = sum({condition.feature for condition in CONDITIONS.values()})
 """Further bits: our client judges all conditions of ours. Each has its ``Condition.feature``, from 16 on."""
 
@@ -349,8 +352,7 @@ class TrainingProcess(Protocol):
     def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> int:
         """Sets the wanted list; returns its number, from 1.
 
-        The client gets the differences with the next ``run`` or ``recheck``, or while it runs when it asks after a
-        step: see
+        The client gets the differences with the next ``run`` or ``recheck``, or after a running step: see
         ``Event.LISTED``.
         """
 
@@ -374,10 +376,7 @@ class TrainingProcess(Protocol):
         """
 
     def run_to_node(self, name: str = "") -> None:
-        """Goes on to a node (empty: the next one), at most to the end of the step.
-
-        NotStoppedError: it is not waiting. UnsupportedError: the client stops at the end of steps only.
-        """
+        """Goes on to a node (empty: the next one), at most to the end of the step; UnsupportedError of some clients."""
 
     def pause(self) -> None:
         """Stops at the end of the running step; does nothing when it is not running."""
@@ -389,12 +388,9 @@ class TrainingProcess(Protocol):
         """Lets the training go on by itself, without watchpoints, until its end."""
 
     def recheck(self, progress: ProgressFn = no_progress) -> Sequence[ReceivedHit]:
-        """Has every watchpoint judge the tensors that the client holds now.
+        """Has every watchpoint judge the tensors that the client holds now; ``progress`` is called often.
 
-        Raises:
-            NotStoppedError: it is not waiting.
-            LostError: it went away meanwhile.
-            CancelledError: from ``progress``, which is called a few times a second.
+        NotStoppedError: it is not waiting. LostError: it went away meanwhile. CancelledError: from ``progress``.
         """
 
     def statistics(self, tensors: Sequence[RemoteTensor], progress: ProgressFn = no_progress) -> Sequence[RemoteStats]:

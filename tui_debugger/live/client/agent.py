@@ -1,8 +1,7 @@
 """The protocol loop inside a training process, for any framework.
 
 The order of calls is that of MindSpore's client (1.5 to 2.3): metadata, graphs, then commands until one says run;
-after every step its hits, then commands again. Replies to graphs, hits and tensors are ignored, as in MindSpore: a
-debugger that does not want them says so in its next command.
+after every step its hits, then commands again. Replies to graphs, hits and tensors are ignored, as in MindSpore.
 
 A framework implements ``Probe`` and calls ``begin``, ``node_end``, ``step_end`` and ``close``.
 """
@@ -40,9 +39,7 @@ __all__ = ["Agent", "ClientHit", "ClientValue", "Identity", "Probe", "TrainingTe
 def of_the_training(error: BaseException) -> bool:
     """Tells whether an exception comes from a signal handler of the training, which must get it.
 
-    Python runs handlers between any two instructions of the main thread, including the client's; time limits of
-    clusters
-    and "save and stop" handlers raise there.
+    Python runs handlers between any two instructions of the main thread, also inside the client.
     """
     handlers = {code for number in signal.valid_signals() if (code := _code(signal.getsignal(number))) is not None}
     trace = error.__traceback__
@@ -80,7 +77,6 @@ class Keeper:
     """Owns the thread and the connection. ``link`` is set while the debugger answers."""
 
     def __init__(self, settings: LinkSettings, session: str, say: Callable[[str], None]) -> None:
-        """Starts the thread; ``say`` writes a message for users, once."""
         self.link: DebuggerLink | None = None
         self._settings = settings
         self._session = session
@@ -124,7 +120,6 @@ class Keeper:
             self._tried.set()
 
     def _open(self) -> DebuggerLink | None:
-        """A connection on which the debugger has answered once; None when it does not."""
         link = self._opening = DebuggerLink(self._settings, self._session)
         error = link.heartbeat(self._settings.timeout)
         if error is None and not self._stop.is_set():
@@ -165,20 +160,14 @@ _PAUSE: Final = 0.2
 
 
 class DebuggerConversation:
-    """One connection from the introduction to its end. All methods run in the thread that trains.
-
-    Attributes:
-        node: where the debugger wants the training to stop inside a step: None nowhere, empty at the next node.
-        ahead: steps that may end without a question, if they have nothing to report.
-        waiting_hits: hits inside the running step that are reported at its end, because nobody stops at them.
-    """
+    """One connection from the introduction to its end. All methods run in the thread that trains."""
 
     def __init__(self, link: DebuggerLink, probe: Probe, session: str, notes: Notebook) -> None:
         self.link = link
         self._notes = notes
-        self.node: str | None = None
-        self.ahead = 0
-        self.waiting_hits: list[ClientHit] = []
+        self.node: str | None = None  # where to stop inside a step: None nowhere, empty at the next node
+        self.ahead = 0  # steps that may end without a question, if they have nothing to report
+        self.waiting_hits: list[ClientHit] = []  # hits inside the step that are reported at its end
         self._together = self._told = False
         self._asked = 0.0
         self._questions = 0
@@ -191,11 +180,7 @@ class DebuggerConversation:
         self._probe_knows_list = True
 
     def introduce(self, step: int) -> None:
-        """Sends metadata and graphs; earlier watchpoints are forgotten.
-
-        Raises:
-            LinkLostError: the debugger is gone, or speaks another version.
-        """
+        """Sends metadata and graphs; earlier watchpoints are forgotten. LinkLostError: gone, or another version."""
         self._watchpoints.clear()
         self._probe_knows_list = False
         graphs = list(self._probe.graphs())
@@ -207,7 +192,6 @@ class DebuggerConversation:
         self.link.stream(name, messages.graph_chunks(graphs))
 
     def judge(self, step: int, *, recheck: bool = False) -> Sequence[ClientHit]:
-        """The watchpoints' results on the step that just ended."""
         self._send_watchpoints()
         self._reported = dict(self._watchpoints)
         return self._probe.evaluate(recheck, step == START) if self._watchpoints else ()
@@ -232,9 +216,9 @@ class DebuggerConversation:
         return hits
 
     def stop(self, step: int, node: str = "", hits: Sequence[ClientHit] = (), *, limit: float | None = None) -> None:
-        """Reports hits and follows commands, until one says to run, or none comes for ``limit`` seconds.
+        """Reports hits and follows commands until one says run, or none comes for ``limit`` seconds.
 
-        ``step`` has ended, or ``node`` belongs to it. TrainingTerminated: the debugger said exit.
+        TrainingTerminated: the debugger said exit.
         """
         self._report(hits)
         self.node, self.ahead = None, 0
@@ -264,10 +248,7 @@ class DebuggerConversation:
                 self._obey(command, step)
 
     def passes(self) -> bool:
-        """Tells whether the training goes on without asking, after a step with nothing to report.
-
-        It asks now and then all the same, so that a debugger that wants it to stop is soon heard.
-        """
+        """Tells whether to go on without asking after a step with nothing to report; now and then it asks anyway."""
         if self.ahead <= 0 or self.link.lost.is_set() or time.monotonic() - self._asked > UNASKED:
             return False
         if self._questions <= ASKING:
@@ -329,7 +310,6 @@ class DebuggerConversation:
             self.link.stream("SendWatchpointHits", messages.hit_messages(hits, known))
 
     def _show(self, command: Any) -> None:
-        """Answers a view command: every tensor that was asked for, in that order."""
         tensors = messages.asked(command)
         if command.level == wire.STATISTICS:
             summaries = (messages.summary(self._probe.statistics(each)) for each in tensors)
@@ -358,8 +338,9 @@ class Agent:
     of the protocol and the probe are made in the thread that trains, at the ends of steps and nodes. Without an address
     there is no thread, and every method returns at once.
 
-    Only ``TrainingTerminated``, ``KeyboardInterrupt`` and exceptions of the training's own signal handlers leave this
-    class. After a fork the child's copy is off.
+    Only ``TrainingTerminated`` (the debugger ended the training), ``KeyboardInterrupt`` and exceptions of the
+    training's
+    own signal handlers leave this class. After a fork the child's copy is off.
     """
 
     def __init__(self, probe: Probe, settings: LinkSettings, notes: Notebook | None = None) -> None:
@@ -400,15 +381,11 @@ class Agent:
 
     @property
     def attached(self) -> bool:
-        """Whether a debugger is connected now."""
         return self._talk is not None
 
     @property
     def expected(self) -> bool:
-        """Whether a debugger is attached, or will be at the end of this step: time to keep values.
-
-        Before the first step it waits for the first attempt to connect, at most the time-out.
-        """
+        """Whether a debugger is attached, or will be at the end of this step; before the first step it may wait."""
         keeper = self._keeper
         if keeper is None or self._talk is not None:
             return keeper is not None
@@ -434,7 +411,7 @@ class Agent:
 
         ``hits`` are judged by the framework; ``Probe.evaluate`` may judge them again on ``recheck`` only, or they would
         be
-        reported twice. TrainingTerminated: the debugger ended the training.
+        reported twice.
         """
         talk = self._talk
         if talk is None or not (talk.node in ("", name) or (hits and not talk.postpones(hits))):
@@ -452,11 +429,7 @@ class Agent:
             found = None if self.node_end(name, found[name]) else found
 
     def step_end(self) -> None:
-        """A step has run: judges, reports hits, waits for commands, and attaches when a debugger has come.
-
-        Raises:
-            TrainingTerminated: the debugger ended the training.
-        """
+        """A step has run: judges, reports hits, waits for commands, and attaches when a debugger has come."""
         first = self.step == START
         self.step += 1
         keeper = self._keeper
@@ -499,7 +472,6 @@ class Agent:
         self._stop_keeper(keeper)
 
     def close_quietly(self) -> None:
-        """Like ``close``, at the end of the process."""
         with contextlib.suppress(Exception):
             self.close()
 
@@ -623,7 +595,6 @@ class Agent:
         return f"after step {self.step}" if self.step > START else "with its first step"
 
     def _shut(self) -> None:
-        """Switches off for good."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             atexit.unregister(self.close_quietly)

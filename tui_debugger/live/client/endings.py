@@ -125,7 +125,6 @@ class EndListener:
                     handler(handler.number, None)
 
     def waits(self, handler: _Handler) -> bool:
-        """Tells whether a signal has to wait, because this very thread is at work."""
         if self._worker != threading.get_ident():
             return False
         self._late = [handler]
@@ -150,7 +149,6 @@ class _ExceptionHook:
         self.before = before
 
     def __call__(self, *given: Any) -> None:
-        """Called by Python: with three arguments for the main thread, with one that holds them for other threads."""
         error, thread = (given[1], None) if len(given) > 1 else _of_a_thread(given[0])
         try:
             if self in (_hooks.main, _hooks.threads):
@@ -163,10 +161,7 @@ class _ExceptionHook:
 
 
 class _Handler:
-    """A signal handler in front of an older one. After it was replaced it only passes on.
-
-    ``func`` is the program's own handler, named as in ``functools.partial``: exceptions from it belong to the program.
-    """
+    """A signal handler in front of an older one (``func``, as in ``partial``); once replaced it only passes on."""
 
     def __init__(self, number: int, before: Any) -> None:
         self.number = number
@@ -222,7 +217,6 @@ def _install(ending: EndListener) -> None:
 
 
 def _leaving() -> list[tuple[type | ModuleType, str]]:
-    """The places and names of the functions by which a program leaves with an exit status."""
     quitter = type(getattr(builtins, "exit", None))
     return [(sys, "exit"), *([(quitter, "__call__")] if quitter.__module__ == "_sitebuiltins" else [])]
 

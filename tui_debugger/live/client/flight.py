@@ -139,7 +139,6 @@ def _read(
 
 
 def _begin(directory: Path, name: str) -> Path:
-    """Makes the directory of a dump that is being written."""
     directory.mkdir(parents=True, exist_ok=True)
     for number in count(1):
         each = name if number == 1 else f"{name}-{number}"
@@ -169,10 +168,7 @@ def _finish(part: Path) -> Path:
 def _write_step(
     writer: DumpWriter, kept: RecordedStep, types: dict[str, str], room: int, read: Sequence[Line] = ()
 ) -> tuple[int, list[str]]:
-    """Writes one step; returns the bytes of its values, and the first bad tensors whose values did not fit.
-
-    ``read``: inputs whose producers are not there.
-    """
+    """Writes one step; returns the bytes of its values, and the first bad tensors whose values did not fit."""
     names = [TensorName(types.get(row.name, "Tensor"), row.name, row.slot) for row in kept.rows]
     used, without = 0, []
     for number, place in enumerate(kept.by_importance()):
@@ -199,7 +195,6 @@ def _store(writer: DumpWriter, step: int, name: TensorName, row: FlightRow) -> b
 
 
 def _types(graphs: Sequence[bytes]) -> dict[str, str]:
-    """Operator type by full name, ``PARAMETER`` for parameters."""
     types: dict[str, str] = {}
     for graph in map(parse_graph, graphs):
         types.update((node.full_name, node.op_type) for node in graph.nodes)
@@ -208,7 +203,6 @@ def _types(graphs: Sequence[bytes]) -> dict[str, str]:
 
 
 def table_of(graphs: Sequence[bytes]) -> NodeTable:
-    """The nodes of graphs, each a serialized ``GraphProto`` message."""
     return build_table([parse_graph(graph) for graph in graphs])
 
 
@@ -403,7 +397,6 @@ class FlightRecorder:
     # -- a step --------------------------------------------------------------------------------------
 
     def begin(self, weights: Sequence[FlightRow]) -> None:
-        """Takes the weights before the first step."""
         self._left = RecordedStep(START, list(weights), 0)
 
     def keep(self, step: int, rows: Sequence[FlightRow], *, partial: bool = False, notes: Notes | None = None) -> None:
@@ -428,11 +421,9 @@ class FlightRecorder:
             self._nbytes = _squeeze(kept, self.flight.memory)
 
     def judged(self, step: int, hits: Sequence[ClientHit], values: Values | None = None) -> str:
-        """Takes the hits on the step kept last, and writes if they are an event that needs a dump.
+        """Takes the hits on the step kept last, in execution order, and writes if they are an event that needs a dump.
 
-        Another call for the same step adds hits. ``hits`` are in the order of execution; ``values`` returns values of
-        bad
-        tensors that are not in the ring.
+        Another call for the same step adds hits. ``values`` returns values of bad tensors that are not in the ring.
         """
         bad = [hit for hit in hits if _is_overflow(hit)]
         softer = self._fresh([hit for hit in hits if hit.result.verdict is Verdict.FINDING and not _is_overflow(hit)])
@@ -473,12 +464,10 @@ class FlightRecorder:
     # -- what is kept --------------------------------------------------------------------------------
 
     def _older(self) -> Sequence[RecordedStep]:
-        """The steps that lose their values when the next step comes."""
         count = max(len(self._ring) - max(self.flight.tensor_steps - 1, 0), 0)
         return [self._ring[place] for place in range(count)]
 
     def _inputs(self, name: str) -> Sequence[Key]:
-        """The inputs of a node by the graph."""
         table = self._table
         row = table.find(name) if table is not None else -1
         if table is None or row < 0:
@@ -486,7 +475,6 @@ class FlightRecorder:
         return [(table.names[node], slot) for node, slot in table.inputs(row) if node >= 0]
 
     def _weights_read(self) -> Iterator[tuple[str, int, str]]:
-        """(node, input, weight) of every node that reads a weight."""
         table = self._table
         if table is None:
             return
@@ -527,7 +515,6 @@ class FlightRecorder:
     # -- when to write -------------------------------------------------------------------------------
 
     def _fresh(self, hits: Sequence[ClientHit]) -> Sequence[ClientHit]:
-        """The hits that no earlier step had."""
         fresh = [hit for hit in hits if _hit_key(hit) not in self._seen]
         if len(self._seen) < REMEMBERED:
             self._seen.update(map(_hit_key, fresh))
@@ -560,7 +547,6 @@ class FlightRecorder:
         return self._write(reason)
 
     def _write(self, reason: str) -> str:
-        """Writes a dump, as far as there is room."""
         room = self.flight.disk - self._disk
         if not self._overflowed:
             room -= self.flight.disk // max(self.flight.dumps, 2)
@@ -724,7 +710,6 @@ def _values_bytes(row: FlightRow) -> int:
 
 
 def _strip(kept: RecordedStep) -> int:
-    """Drops the values of a step; returns their bytes."""
     freed = kept.nbytes - ROW_BYTES * len(kept.rows)
     if freed:
         kept.rows = [replace(row, values=None) if row.values is not None else row for row in kept.rows]

@@ -1,7 +1,4 @@
-"""Counts the recordings of forked processes: only their parent speaks with the debugger.
-
-The counts lie in shared memory. A forked process never talks to gRPC, whose threads it does not have.
-"""
+"""Counts the recordings of forked processes in shared memory: only their parent speaks with the debugger."""
 
 from __future__ import annotations
 
@@ -32,7 +29,6 @@ class ForkedCounts:
             self._memory = mmap.mmap(-1, _PLACES * _PLACE.size)
 
     def add(self, name: str, step: int) -> None:
-        """Counts a tensor of this forked process."""
         if self._memory is None:
             return
         at = os.getpid() % _PLACES * _PLACE.size
@@ -42,7 +38,6 @@ class ForkedCounts:
         _PLACE.pack_into(self._memory, at, count + 1, first, example)
 
     def all(self) -> Sequence[Unrecorded]:
-        """One line about all of them; empty where nothing was recorded."""
         places = [] if self._memory is None else list(_PLACE.iter_unpack(self._memory))
         used = sorted((first, example, count) for count, first, example in places if count)
         if not used:

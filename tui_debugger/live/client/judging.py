@@ -1,7 +1,4 @@
-"""Applies the watchpoints that a debugger sent: what to measure of a tensor, and their results.
-
-The arithmetic is that of offline checks: a framework makes a ``Record`` of a tensor, ``watch.evaluate`` judges it.
-"""
+"""Applies the watchpoints that a debugger sent: what to measure of a tensor, and their results, as offline."""
 
 from __future__ import annotations
 
@@ -25,10 +22,9 @@ _GRAPH_SEPARATOR = "/"
 
 
 class StepMemory:
-    """What expressions use besides a tensor: the step, the rank, and its statistics of the step before.
+    """What expressions use besides a tensor: the step (-1: unknown), the rank, and its previous statistics.
 
-    It outlives lists of watchpoints. If a tensor comes several times in a step, the last one counts. ``step`` is -1 and
-    ``rank`` None when unknown.
+    It outlives lists of watchpoints. If a tensor comes several times in a step, the last one counts.
     """
 
     def __init__(self, rank: int | None = None) -> None:
@@ -47,7 +43,6 @@ class StepMemory:
         return PreviousStats("none" if stats is None else "ok", stats)
 
     def keep(self, name: str, slot: int, record: Record) -> None:
-        """Takes the statistics of a tensor for the next step."""
         if record.stats is not None:
             self._now[name, slot] = record.stats
 
@@ -58,11 +53,7 @@ class StepMemory:
 
 
 class ClientJudge:
-    """The watchpoints on each tensor. Looking up a known name costs one dictionary access.
-
-    Without ``patience``, a condition that holds is a finding at once. Without ``memory``, expressions on previous
-    statistics cannot be judged.
-    """
+    """The watchpoints on each tensor; looking up a known name costs one dictionary access."""
 
     def __init__(self, watchpoints: Iterable[tuple[Watchpoint, Iterable[str]]] = ()) -> None:
         """Watches nodes by their full names; ``watched`` makes a judge from the debugger's list."""
@@ -70,8 +61,8 @@ class ClientJudge:
         self._scopes: list[tuple[str, Watchpoint]] = []
         self._needs: dict[str, RequiredStats] = {}
         self._nodes: dict[str, tuple[str, int]] = {}
-        self.patience: ConsecutiveSteps | None = None
-        self.memory: StepMemory | None = None
+        self.patience: ConsecutiveSteps | None = None  # None: a condition that holds is a finding at once
+        self.memory: StepMemory | None = None  # None: expressions on previous statistics cannot be judged
         for watchpoint, names in watchpoints:
             for name in names:
                 self.add(watchpoint, name)
@@ -93,17 +84,13 @@ class ClientJudge:
         return bool(self._by_name or self._scopes)
 
     def watchpoints(self, name: str) -> Sequence[Watchpoint]:
-        """The watchpoints on a node, by id, each once."""
         found = list(self._by_name.get(name, ()))
         if self._scopes:
             found += [each for scope, each in self._scopes if name.startswith(scope) and each not in found]
         return sorted(found, key=lambda each: each.id)
 
     def need(self, name: str) -> RequiredStats | None:
-        """What a record of this node's tensors must hold beyond statistics; None when it is not watched.
-
-        Statistics of the step before are not included: ``memory`` has them.
-        """
+        """What a record of this node's tensors must hold, without previous statistics; None when it is not watched."""
         if name not in self._needs:
             found = self.watchpoints(name)
             if not found:
@@ -115,7 +102,6 @@ class ClientJudge:
         return self._needs[name]
 
     def results(self, name: str, record: Record, *, initial: bool = False) -> list[WatchResult]:
-        """``evaluate`` for one tensor."""
         (found,) = self.evaluate([(name, record)], initial=initial)
         return found
 
@@ -129,13 +115,11 @@ class ClientJudge:
     ) -> list[list[WatchResult]]:
         """Judges tensors, all at once; returns the results for each tensor by watchpoint id.
 
-        A comparison with a step before that had no tensor is not reported.
-
-        Args:
-            tensors: (node, record that covers at least ``need(node)``) of each, in the order of time.
-            slots: output slot of each; all are 0 when empty.
-            initial: no step has run: only conditions on initial values are judged.
-            covered_only: watchpoints that need more than a record holds leave it out.
+        ``tensors`` are (node, record that covers at least ``need(node)``), in the order of time, with output ``slots``
+        (all 0
+        when empty). ``initial``: no step has run: only conditions on initial values are judged. ``covered_only``:
+        watchpoints
+        that need more than a record holds leave it out. A comparison without a previous tensor is not reported.
         """
         first = np.ones(len(tensors), np.bool_)
         if not initial and any(needs(each).previous_stats for each in self._watchpoints_of(tensors)):
@@ -194,7 +178,6 @@ class ClientJudge:
     def _rows_by_watchpoint(
         self, tensors: Sequence[tuple[str, Record]], *, covered_only: bool
     ) -> list[tuple[Watchpoint, list[int]]]:
-        """The tensors that each watchpoint judges, by watchpoint id."""
         known: dict[str, Sequence[Watchpoint]] = {}
         rows: dict[int, tuple[Watchpoint, list[int]]] = {}
         for row, (name, record) in enumerate(tensors):
@@ -212,7 +195,6 @@ class ClientJudge:
 
 
 def _measured(watchpoint: Watchpoint) -> RequiredStats:
-    """The statistics of a tensor that have to be measured for a watchpoint."""
     return replace(needs(watchpoint), previous_stats=False)
 
 
@@ -267,8 +249,7 @@ class ConsecutiveSteps:
 def watched(watchpoints: Iterable[RemoteWatchpoint], names: Iterable[str]) -> ClientJudge:
     """The watchpoints from the debugger, on the present nodes; unknown conditions are left out.
 
-    A node is named by its full name, by its full name behind a graph's name, or by the last component of its name, as
-    MindSpore's client finds parameters.
+    A node is named by its full name, with or without graph, or by its last component, as MindSpore's client does.
     """
     known = set(names)
     last = _last_components(known)
@@ -300,7 +281,6 @@ def resolve(name: str, known: Iterable[str], last: dict[str, str] | None = None)
 
 
 def _last_components(names: Iterable[str]) -> dict[str, str]:
-    """Names by their last component, where that is unique."""
     found: dict[str, str] = {}
     twice: set[str] = set()
     for name in names:

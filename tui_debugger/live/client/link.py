@@ -167,7 +167,6 @@ class ProtocolCall:
     """One call: begun and cancelled in the thread that makes calls, waited for elsewhere."""
 
     def __init__(self, name: str, request: Any, limit: float | None) -> None:
-        """``limit``: seconds after which gRPC gives it up; None: never."""
         self.name, self.limit = name, limit
         self.done = threading.Event()  # answered, failed or given up
         self.reply: Any = None  # None when the call failed
@@ -192,10 +191,7 @@ class ProtocolCall:
         self.give_up()
 
     def wait(self, limit: float | None) -> bool:
-        """Waits until it is done; False after ``limit`` seconds.
-
-        It waits in slices: a signal between the check for signals and one long wait would not end that wait.
-        """
+        """Waits at most ``limit`` seconds until it is done; in slices, because a signal would not end one long wait."""
         end = None if limit is None else time.monotonic() + limit
         while not self.done.wait(_SLICE):
             if end is not None and time.monotonic() > end:
@@ -203,7 +199,6 @@ class ProtocolCall:
         return True
 
     def give_up(self) -> None:
-        """Ends the wait of the caller."""
         if isinstance(self._request, MessageStream):
             self._request.end()
         self.done.set()
@@ -277,7 +272,6 @@ class LinkLostError(Exception):
     """The debugger is gone, frozen, or answers nonsense; ``refused``: it rejects this client for good."""
 
     def __init__(self, reason: str, *, refused: bool = False) -> None:
-        """``reason`` follows the words "the debugger"."""
         super().__init__(reason)
         self.refused = refused
 
@@ -337,11 +331,8 @@ class DebuggerLink:
     def call(self, name: str, message: Any, *, patient: bool = False, limit: float | None = None) -> Any:
         """One request, one reply; None when there is none within ``limit`` seconds, which keeps the connection.
 
-        ``patient``: wait as long as the debugger answers heartbeats.
-
-        Raises:
-            LinkLostError: no reply, for any reason.
-            InterruptedWait: from a signal handler.
+        ``patient``: wait as long as the debugger answers heartbeats. LinkLostError: no reply, for any reason.
+        InterruptedWait: from a signal handler.
         """
         exchange = ProtocolCall(name, message, None if patient or limit is not None else self.timeout)
         try:
@@ -394,7 +385,6 @@ class DebuggerLink:
             self._work.put(self._open_line)
 
     def waiting(self) -> float:
-        """Seconds that the present call has been waited for; 0 when there is none."""
         since = self._waiting_since
         return 0.0 if since is None else time.monotonic() - since
 
@@ -465,7 +455,6 @@ class DebuggerLink:
         return self._reply(exchange, 0.0) if answered else None
 
     def _meaning(self, failure: Any) -> LinkLostError:
-        """What a failed call says about the debugger."""
         if not isinstance(failure, self._grpc.RpcError):
             return LinkLostError(_GONE)
         code, codes = failure.code(), self._grpc.StatusCode

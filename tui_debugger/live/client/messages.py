@@ -27,7 +27,6 @@ _LAST_NUMBER = 49
 
 
 def type_number(dtype: str) -> int:
-    """``DataType`` of an element type by name; 0 if there is none."""
     return _numbers().get(dtype, 0)
 
 
@@ -190,7 +189,6 @@ def base(meta: TensorMeta | None) -> Any:
 
 
 def summary(found: tuple[TensorMeta, TensorStats | None] | None) -> Any:
-    """Type, shape and statistics of a tensor."""
     message = wire.message("TensorSummary")()
     message.tensor_base.CopyFrom(base(found[0] if found else None))
     if found is None or found[1] is None:
@@ -276,7 +274,6 @@ def watchpoint_of(command: Any) -> RemoteWatchpoint:
 
 
 def text_of(value: bytes) -> str:
-    """Text from the wire."""
     return value.decode("utf-8", "replace")
 
 
@@ -306,10 +303,7 @@ Slot = tuple[str, Sequence[int]]
 
 
 class GraphBuilder:
-    """Builds one graph. Nodes are numbered in the order in which they come: the order of execution.
-
-    An input that is not (or not yet) a node or parameter of the graph stays unknown.
-    """
+    """Builds one graph. Nodes are numbered in the order in which they come; unknown inputs stay unknown."""
 
     def __init__(self) -> None:
         self._graph: Any = wire.message("GraphProto")(name=GRAPH_NAME.encode(), root_name=b"0")
@@ -356,15 +350,12 @@ class GraphBuilder:
         *,
         ranks: Sequence[int] = (),
     ) -> None:
-        """An operator or module; only the first of a name counts.
+        """An operator or module, with ``/`` between scopes; only the first of a name counts.
 
-        Args:
-            name: full name with ``/`` between scopes.
-            op_type: ``Linear``, ``ReLU``, ``aten.mm`` ...
-            inputs: names of nodes and parameters, empty if unknown.
-            outputs: one per slot; more than one makes a tuple. None: its outputs are not visible.
-            source: stack text in MindSpore's form, see ``stack_text``.
-            ranks: the ranks of a collective operation, if known.
+        ``inputs`` are names of nodes and parameters, empty if unknown; ``outputs`` one per slot, more than one makes a
+        tuple,
+        None: not visible. ``source`` is a stack in MindSpore's form (``stack_text``), ``ranks`` those of a collective
+        operation.
         """
         if name in self._keys:
             return
@@ -412,7 +403,6 @@ class GraphBuilder:
             self.add_node(f"optimizer/{UPDATE}", UPDATE, pairs)
 
     def serialize(self) -> bytes:
-        """The graph as a ``GraphProto``."""
         for node, inputs in self._inputs:
             del node.input[:]
             for name in inputs:

@@ -1,7 +1,7 @@
 """The notes of a training in its own process: taken at once, read when the step ends, sent with the next question.
 
-A tensor of one element is copied on its device without waiting; its value is read when the step ends, when the device
-has to be waited for anyway. Errors of notes never reach the program: there is one warning.
+A tensor of one element is copied on its device, and read only when the step ends and the device is waited for anyway.
+Errors of notes never reach the program: there is one warning.
 """
 
 from __future__ import annotations
@@ -70,14 +70,12 @@ class Notebook:
         return found
 
     def sent(self, batch: list[tuple[int, Notes]]) -> None:
-        """The batch has arrived."""
         while batch and self._waiting and self._waiting[0] is batch[0]:
             self._waiting.popleft()
             batch = batch[1:]
 
     @property
     def urgent(self) -> bool:
-        """Whether so many notes wait that they should be sent soon."""
         return len(self._waiting) >= WAITING // 2 or sum(_size(each[1]) for each in self._waiting) > BATCH // 2
 
     def _read(self, notes: Mapping[str, Any]) -> dict[str, Note]:
@@ -117,7 +115,6 @@ def _elements(value: Any) -> int:
 
 
 def _size(notes: Notes) -> int:
-    """Bytes that the notes of a step take on the wire, at most."""
     return 32 + sum(
         32 + 4 * (len(name) + (len(value) if isinstance(value, str) else 0)) for name, value in notes.items()
     )

@@ -111,9 +111,7 @@ class Probe(Protocol):
     def evaluate(self, recheck: bool, initial: bool) -> Sequence[ClientHit]:
         """Judges every watched tensor of the step that just ended, in execution order.
 
-        ``recheck``: judge again what was judged already in this step. ``initial``: no step has run: only initial values
-        are
-        judged.
+        ``recheck``: judge again what was judged already in this step. ``initial``: no step has run.
         """
 
     def unfinished(self) -> bool:

@@ -1,7 +1,4 @@
-"""The tensors of a training loop as a ``Probe``, with counts of what could not be recorded.
-
-A training with unrecorded tensors is never called clean.
-"""
+"""The tensors of a training loop as a ``Probe``; a training with unrecorded tensors is never called clean."""
 
 from __future__ import annotations
 
@@ -40,7 +37,6 @@ class UnrecordedCounts:
             self._by_kind[what] = replace(known, count=known.count + count)
 
     def all(self) -> Sequence[Unrecorded]:
-        """Every kind, in the order in which it came up."""
         return tuple(self._by_kind.values())
 
 
@@ -246,7 +242,6 @@ class Recordings:
         return True
 
     def _need(self, name: str) -> RequiredStats | None:
-        """What has to be measured of a tensor; None: nothing."""
         wanted = self.judge.need(name)
         other = self.flight_judge.need(name) if self.flight_judge is not None else None
         if wanted is None and other is None:
@@ -323,7 +318,6 @@ class Recordings:
         return [builder.serialize()]
 
     def _input(self, name: str) -> Sequence[str]:
-        """The full names of the tensors that an input name means."""
         own = next((each for each in (name, GRADIENTS + name) if each in self.nodes or each in self.parts), name)
         return list(self.parts.get(own, ())) or [own]
 
@@ -443,7 +437,6 @@ def _full_name(name: str, kind: str) -> str:
 
 
 def _bytes(array: Array) -> Iterator[bytes]:
-    """The elements, little-endian and in C order, in pieces."""
     flat = array.reshape(-1)
     for start in range(0, flat.size, _PIECE):
         piece = flat[start : start + _PIECE]

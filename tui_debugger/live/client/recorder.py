@@ -146,12 +146,10 @@ class Recorder:
 
     @property
     def attached(self) -> bool:
-        """Whether a debugger is connected now."""
         return self._agent.attached
 
     @property
     def steps(self) -> int:
-        """Steps that have ended."""
         return self._agent.step + 1
 
     def record(self, name: Any, array: Any, kind: str = "tensor", inputs: Sequence[str] = ()) -> None:
@@ -187,10 +185,9 @@ class Recorder:
     def note(self, **notes: Any) -> None:
         """Takes scalars of this step, which are shown beside its findings: ``note(loss=loss, lr=lr, batch=7)``.
 
-        Args:
-            notes: numbers, bools, short texts, or arrays of one element, by name; 64 names a step at most. A later note
-                of the
-                same name replaces an earlier one. Other values are left out, with one warning.
+        They are numbers, bools, short texts, or arrays of one element; at most 64 names a step. A later note of the
+        same name
+        replaces an earlier one. Other values are left out, with one warning.
         """
         if not self._ready() or not (self._flight is not None or self._agent.expected):
             return
@@ -198,11 +195,7 @@ class Recorder:
         self._notes.add(notes)
 
     def begin(self) -> None:
-        """Before the first step: the recordings so far are initial values. Stops when the debugger is there.
-
-        Raises:
-            TrainingTerminated: the debugger ended the training.
-        """
+        """Before the first step: the recordings so far are initial values. Stops when the debugger is there."""
         if self._ready() and self._agent.step == START:
             self._agent.begin()
             if self._flight is not None:
@@ -213,9 +206,8 @@ class Recorder:
     def step(self) -> _StepBlock:
         """Ends the step. As ``with recorder.step():`` it ends at the end of the block instead.
 
-        Which form is meant shows by itself, with one exception: recordings before the first ``with`` block must be
-        followed by
-        ``begin()``. TrainingTerminated: the debugger ended the training (at the end of the block in the second form).
+        Which form is meant shows by itself, except that recordings before the first ``with`` block must be followed by
+        ``begin()``. Like ``begin`` and ``close`` it raises TrainingTerminated when the debugger ends the training.
         """
         if self._ready():
             self._settle()
@@ -312,7 +304,6 @@ class Recorder:
         self._complain(name, f"cannot be recorded ({why})")
 
     def _complain(self, name: str, text: str) -> None:
-        """Reports a problem with a name, once."""
         if name not in self._complaints and len(self._complaints) < _COMPLAINTS:
             self._complaints.add(name)
             self._say(f"{name} {text}")
@@ -417,7 +408,6 @@ class Recorder:
                 self._report(self._flight.judged(self._agent.step, self._withheld))
 
     def _flush_flight(self, error: BaseException | None, *, ends: bool) -> None:
-        """Writes what waits to be written."""
         flight = self._flight
         if flight is not None:
             with self._at_work():
@@ -454,14 +444,12 @@ def _below(name: str, path: str) -> str:
 
 
 def _names(names: Any) -> tuple[str, ...]:
-    """Names of inputs as text. A single name is one input."""
     several = isinstance(names, Iterable) and not isinstance(names, str | bytes)
     given = list(names) if several else [] if names is None else [names]
     return tuple(_text(each, "an input without a name") for each in given)
 
 
 def _text(name: Any, otherwise: str) -> str:
-    """A name as text, or ``otherwise`` if it cannot be converted."""
     try:
         return name_text(name)
     except Exception as error:

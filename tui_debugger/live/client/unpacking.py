@@ -108,7 +108,6 @@ def name_text(name: Any) -> str:
 
 
 def in_words(error: BaseException) -> str:
-    """The class of an exception and the first line of its text, if it has one."""
     text = ""
     with contextlib.suppress(Exception):
         text = str(error).strip().partition("\n")[0][:LONGEST_NAME]

@@ -1,7 +1,4 @@
-"""Takes the answers to questions message by message, without trusting the types or sizes that they declare.
-
-The thread of a call fills an answer, the thread of the caller reads it: each answer has a lock.
-"""
+"""Takes the answers to questions message by message, without trusting the types or sizes that they declare."""
 
 from __future__ import annotations
 
@@ -142,13 +139,9 @@ class AnswerTooLargeError(Exception):
 
 
 class GraphAssembly:
-    """The graphs of one stream; those of a broken stream are dropped.
-
-    The end of ``SendGraph`` ends its graph. ``SendMultiGraphs`` marks the last chunk of each graph.
-    """
+    """The graphs of one stream, within ``most`` bytes from ``memory``; those of a broken stream are dropped."""
 
     def __init__(self, memory: MemoryLimit, most: int) -> None:
-        """At most ``most`` bytes, reserved from ``memory``."""
         self._memory, self._most = memory, most
         self._chunks: list[bytes] = []
         self._taken = 0
@@ -202,7 +195,6 @@ class ViewAnswer(ABC):
         self.failure: Exception | None = None  # exception of the receiver of values
 
     def take(self, message: Any, size: int) -> None:
-        """Takes the next message, of ``size`` bytes on the wire."""
         with self._lock:
             if self._cancelled:
                 return
@@ -294,7 +286,6 @@ class ValuesAnswer(ViewAnswer):
 
     @property
     def complete(self) -> bool:
-        """Tells whether every tensor was dealt with."""
         return None not in self.done
 
     def _take(self, message: Any, size: int) -> None:

@@ -71,7 +71,6 @@ class ClientQuestion:
 
     @property
     def open(self) -> bool:
-        """Tells whether an answer can still come."""
         return self.state in (QuestionState.QUEUED, QuestionState.SENT)
 
 
@@ -118,10 +117,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """Goes on to the end of the step, and up to ``ahead`` steps more as long as no watchpoint hits.
-
-    ``together``: see ``RunPlan``.
-    """
+    """Goes on to the end of the step, and up to ``ahead`` steps more as long as no watchpoint hits."""
 
     ahead: int = 0
     together: bool = False
@@ -165,10 +161,7 @@ Command = Exit | RunStep | RunNode | Recheck | Watch | Unwatch | TensorRequest
 
 
 def encode(command: Command, *, swap_tolerances: bool = False) -> bytes:
-    """The ``EventReply`` of a command.
-
-    ``swap_tolerances``: the client reads atol before rtol (MindSpore before 1.6 reads them by position).
-    """
+    """The ``EventReply`` of a command; ``swap_tolerances`` for MindSpore before 1.6, which reads atol before rtol."""
     reply: Any = wire.message("EventReply")()
     match command:
         case Exit():
@@ -259,11 +252,9 @@ _PARTS: Final = 64
 
 
 def as_sent(watchpoints: Iterable[RemoteWatchpoint]) -> dict[int, RemoteWatchpoint]:
-    """The list by the numbers that clients know.
+    """The list by the numbers that clients know; a watchpoint of very many nodes is split (``own_id`` leads back).
 
-    A watchpoint of very many nodes is split into several (``own_id`` leads back). Watchpoints without nodes are left
-    out,
-    and so is the name ``*``, under which MindSpore's client would report every hit.
+    The name ``*`` is left out, under which MindSpore's client would report every hit.
     """
     sent: dict[int, RemoteWatchpoint] = {}
     for watchpoint in watchpoints:
@@ -369,10 +360,7 @@ class TrainingConversation:
         return events
 
     def open_graph(self, now: float) -> Events:
-        """The training sends one more root graph, goes on as it was told, and has forgotten nothing.
-
-        It waits once before the first run of that graph, so that it can get watchpoints there.
-        """
+        """The training sends one more root graph, and waits once before its first run to get watchpoints there."""
         events = self.heard(now)
         self._fail_questions()
         self.waiting, self._opens = None, True
@@ -391,7 +379,6 @@ class TrainingConversation:
             self._open = None
 
     def heard(self, now: float) -> Events:
-        """Any call of it arrived."""
         self.heartbeat.heard(now)
         if self.phase is not Phase.LOST or self._broken:
             return []
@@ -527,7 +514,6 @@ class TrainingConversation:
         return self._go(RunPlan(0, node=name, stop_on_new_nodes=True))
 
     def pause(self) -> None:
-        """Stops at the end of the running step."""
         self._pause = self._course is not None and not self.released
 
     def terminate(self) -> None:
@@ -553,7 +539,6 @@ class TrainingConversation:
 
     @property
     def asked(self) -> int:
-        """Questions that have not been sent yet."""
         return len(self._questions)
 
     def withdraw(self, question: ClientQuestion) -> None:
@@ -564,7 +549,6 @@ class TrainingConversation:
 
     @property
     def hits_are_coming(self) -> bool:
-        """Whether hits have arrived whose stop has not."""
         return self._arrived_hits
 
     @property
@@ -576,11 +560,9 @@ class TrainingConversation:
 
     @property
     def open_question(self) -> ClientQuestion | None:
-        """The question that the client is answering."""
         return self._open
 
     def answered(self, question: ClientQuestion) -> None:
-        """The answer to a view is complete."""
         if self._open is question:
             self._open = None
             question.state = QuestionState.ANSWERED

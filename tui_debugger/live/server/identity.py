@@ -46,7 +46,6 @@ class MemoryLimit:
         return self._left
 
     def take(self, size: int) -> bool:
-        """Reserves bytes; False when there are not that many left."""
         with self._lock:
             if size > self._left:
                 return False
@@ -125,7 +124,7 @@ class Caller:
     """The origin of a call.
 
     A client of MindSpore is known by its connection, which all calls of a process share. Ours shows its session with
-    every call, because all clients of a Unix socket look the same, and a client may come back on another connection.
+    every call, because clients of a Unix socket look the same and may come back on another connection.
     """
 
     peer: str  # as gRPC names it: ``ipv4:127.0.0.1:52114``, ``unix:``
@@ -133,12 +132,10 @@ class Caller:
 
     @property
     def key(self) -> str:
-        """The key that the calls of one client have in common."""
         return f"session {self.session}" if self.session else f"peer {self.peer}"
 
     @property
     def host(self) -> str:
-        """The host of its process, without the port."""
         kind, _, rest = self.peer.partition(":")
         return unquote(rest).rpartition(":")[0] if kind.startswith("ip") else kind
 
@@ -173,10 +170,7 @@ class Handshake:
     run: str | None = None
 
     def trains_with(self, other: Handshake) -> bool:
-        """Tells whether both are of one run, as far as known.
-
-        Without a known launcher, they must be different ranks of the same number of processes.
-        """
+        """Tells whether both are of one run; without a launcher: different ranks of the same number of processes."""
         if self.run is None or other.run is None or (self.place is not None and self.place == other.place):
             return True
         if self.run or other.run:

@@ -34,7 +34,6 @@ class ReceivedParts:
             self.graphs, self._graph_bytes = (), 0
 
     def add_graphs(self, graphs: Sequence[bytes], size: int) -> bool:
-        """Adds the graphs of one stream; True when all are there now."""
         self._arriving.extend(graphs)
         self._arriving_bytes += size
         return len(self._arriving) >= max(self._expected, 1) and self.publish_late()
@@ -51,7 +50,6 @@ class ReceivedParts:
         return True
 
     def add_hits(self, hits: Sequence[ReceivedHit], size: int, left_out: int) -> None:
-        """Adds the hits of one stream, which took ``size`` bytes."""
         room = max(0, self._most_hits - len(self._coming))
         self._coming.extend(hits[:room])
         self._coming_left_out += left_out + max(0, len(hits) - room)

@@ -44,7 +44,6 @@ class WatchedCall:
         self.messages = 0
 
     def renew(self) -> None:
-        """A message came."""
         self.since = self._clock()
         self.messages += 1
 
@@ -53,7 +52,6 @@ class IdleCalls:
     """All calls that read, and how long they may wait for a message."""
 
     def __init__(self, idle: float, clock: Callable[[], float]) -> None:
-        """Calls end after ``idle`` seconds without a message."""
         self._idle, self.clock = idle, clock
         self._lock = threading.Lock()
         self._reading: set[WatchedCall] = set()
@@ -67,7 +65,6 @@ class IdleCalls:
             return tuple(self._reading)
 
     def watch(self, context: Any) -> WatchedCall:
-        """A call reads, until ``leave``."""
         watched = WatchedCall(context, self.clock)
         with self._lock:
             self._reading.add(watched)
@@ -78,7 +75,6 @@ class IdleCalls:
             self._reading.discard(watched)
 
     def tick(self) -> None:
-        """Ends calls that waited too long."""
         now = self.clock()
         with self._lock:
             late = [each for each in self._reading if now - each.since > self._idle]
@@ -95,10 +91,7 @@ def _nothing() -> None:
 
 
 def _was_cancelled(context: Any) -> bool:
-    """Tells whether a finished call was cut before its reply was sent.
-
-    gRPC has no public way to tell. If its internals change, missing heartbeats reveal a broken connection later.
-    """
+    """Tells by internals of gRPC whether a finished call was cut before its reply; else heartbeats tell it later."""
     return getattr(getattr(context, "_state", None), "client", None) == "cancelled"
 
 
@@ -140,7 +133,6 @@ class ClientCall:
             self._patience.leave(watched)
 
     def messages(self) -> Iterator[tuple[Any, int]]:
-        """Its messages, each with its size on the wire."""
         for raw in self.raw():
             yield self._parse(raw), len(raw)
 
@@ -150,10 +142,7 @@ class ClientCall:
             return self._parse(next(messages, b""))
 
     def is_whole(self, *, doubtful: bool = False) -> bool:
-        """Tells whether the connection still stands: then a stream that has ended ended well.
-
-        ``doubtful``: wait a moment for the news of a break.
-        """
+        """Tells whether the connection still stands; ``doubtful``: wait a moment for the news of a break."""
         if doubtful:
             self._broken.wait(_SOON)
         return not self._broken.is_set() and bool(self.context.is_active())
@@ -163,7 +152,6 @@ class ClientCall:
         self._on_break = do
 
     def replied(self, reply: bytes) -> bytes:
-        """The reply is on its way."""
         self._done = True
         return reply
 
@@ -475,10 +463,7 @@ class Service:
 
 
 def _nodes(data: bytes) -> int:
-    """The number of nodes and parameters of a graph, -1 when it is none.
-
-    Our client may send a graph without nodes, before its program has shown a tensor.
-    """
+    """The number of nodes and parameters of a graph, -1 when it is none; our client may send an empty graph first."""
     try:
         graph = wire.message("GraphProto").FromString(data)
     except Exception:  # noqa: BLE001 - which class protobuf raises depends on its version

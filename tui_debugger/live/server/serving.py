@@ -41,10 +41,7 @@ Peer = tuple[str, int]
 
 
 def gone(peers: Iterable[str], port: int, tables: Callable[[], str | None] | None = None) -> set[str]:
-    """The clients of this server (``ipv4:127.0.0.1:52114``) whose connection does not exist any more.
-
-    Tables without a listening socket at ``port`` belong to another network, and tell nothing.
-    """
+    """The clients (``ipv4:127.0.0.1:52114``) without connection, by tables in which this server listens at ``port``."""
     named = {name: peer for name in peers if (peer := peer_of(name)) is not None}
     text = (tables or _read)() if named else None
     if text is None:
@@ -215,10 +212,7 @@ class Server:
                 training.lose(connection)
 
     def close(self, *, terminate: bool = False) -> None:
-        """Lets every training go on (or ends it), waits shortly for that, and stops. Idempotent.
-
-        A client of MindSpore ends its process when it finds no debugger at its next stop; only ours goes on.
-        """
+        """Lets every training go on (or ends it), waits shortly for that, and stops. Idempotent."""
         with self._closing:
             if self._closed:
                 return
@@ -291,19 +285,12 @@ def serve(
     limits: ServerLimits | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Server:
-    """Listens for trainings.
+    """Listens for trainings at an address of this machine, a host name, or ``unix:PATH``; port 0 takes any free port.
 
-    Args:
-        host: an address of this machine, a host name, or ``unix:PATH``.
-        port: 0 takes any free port; see ``Server.address``. Not used for a Unix socket.
-        token: our own clients must show it when other machines can reach the server.
-        allow_unauthenticated: lets clients without token in, such as MindSpore's.
-        certificate: encrypts connections by TLS; clients that do not speak it, such as MindSpore's, cannot connect.
-        limits: what clients may do.
-        clock: seconds that only grow.
-
-    Raises:
-        TdbgError: the address is not available, or no client could ever connect.
+    Our own clients must show ``token`` when other machines can reach the server; ``allow_unauthenticated`` lets clients
+    without token in, such as MindSpore's. ``certificate`` encrypts connections by TLS, which MindSpore's client does
+    not
+    speak. TdbgError: the address is not available, or no client could ever connect.
     """
     private = is_private(host)
     if token is not None and not (token.isascii() and token.isprintable() and 0 < len(token) <= _MOST_TOKEN):

@@ -1,7 +1,4 @@
-"""The trainings that a server knows: the training of each call, what each sent, and its control from any thread.
-
-The memory for a training's graphs and the hits of its last stop is bounded.
-"""
+"""The trainings that a server knows: the training of each call, what each sent, and its control from any thread."""
 
 from __future__ import annotations
 
@@ -204,7 +201,6 @@ class RemoteTraining:
 
     @property
     def waiting(self) -> bool:
-        """Whether a call of it waits for a command."""
         return self._conversation.waiting is not None
 
     @property
@@ -213,10 +209,7 @@ class RemoteTraining:
         return self._conversation.settled
 
     def silent_connection(self) -> tuple[str, int] | None:
-        """The host and connection of its last call, when only that connection can tell that it is gone.
-
-        None while a call waits, which breaks with the connection, or when the training is gone.
-        """
+        """The host and connection of its last call, when only that connection can tell that the training is gone."""
         with self._changed:
             there = self._conversation.phase not in (Phase.LOST, Phase.DONE) and self._conversation.waiting is None
             return (self.caller.peer, self.connection) if there else None
@@ -236,7 +229,6 @@ class RemoteTraining:
         self.emit()
 
     def moved(self, caller: Caller) -> None:
-        """The training came back on another connection."""
         with self._changed:
             self.connection += 1
             self.caller, self._info = caller, replace(self._info, address=caller.address)
@@ -259,13 +251,11 @@ class RemoteTraining:
         return bool(self._parts.graphs)
 
     def beat(self, period: int) -> None:
-        """A heartbeat."""
         with self._changed:
             self._conversation.heartbeat.beat(period, self._clock())
         self.heard()
 
     def heard(self) -> None:
-        """A sign of life."""
         self._act(lambda it: it.heard(self._clock()))
 
     def tick(self) -> None:
@@ -276,7 +266,6 @@ class RemoteTraining:
         self._act(lambda it: it.lose() if connection == self.connection else [])
 
     def cut(self) -> None:
-        """Refuses the training for good."""
         self.hidden = True
         self._act(TrainingConversation.cut)
 
@@ -292,7 +281,6 @@ class RemoteTraining:
         self.emit()
 
     def lacks(self, unrecorded: Sequence[Unrecorded]) -> None:
-        """Takes what it says it could not record so far."""
         if unrecorded:
             with self._changed:
                 self._unrecorded = together(self._unrecorded, unrecorded)
@@ -321,7 +309,6 @@ class RemoteTraining:
         return (question, question.answer) if isinstance(question.answer, ViewAnswer) else None
 
     def viewed(self, question: ClientQuestion) -> None:
-        """The answer is complete."""
         with self._changed:
             self._conversation.answered(question)
             self._changed.notify_all()
@@ -362,7 +349,6 @@ class RemoteTraining:
                 self._listener(self, event)
 
     def forget(self) -> None:
-        """Frees the memory of a training that is no longer listed."""
         with self._changed:
             self._parts.clear()
 
@@ -482,7 +468,6 @@ class Remembered(OrderedDict[str, V]):
     """The newest entries."""
 
     def put(self, key: str, value: V) -> None:
-        """Adds an entry and forgets the oldest when there are too many."""
         self[key] = value
         self.move_to_end(key)
         if len(self) > _STRANGERS:
@@ -579,7 +564,6 @@ class Registry:
             return self._strikes.get(caller.key, 0) >= self._limits.strikes
 
     def find(self, caller: Caller) -> RemoteTraining | None:
-        """The training that a call belongs to."""
         with self._lock:
             training = self._callers.get(caller.key)
         return None if training is None or training.hidden else training
@@ -587,8 +571,7 @@ class Registry:
     def adopt(self, caller: Caller, device: str) -> RemoteTraining | None:
         """The training of a client of MindSpore whose connection broke: it goes on without introducing itself.
 
-        Only if unique: the one lost training of that machine and device, or else the one that waits in no other
-        connection.
+        Only the one lost training of that machine and device, or else the one without another connection.
         """
         with self._lock:
             fitting = [each for each in self._trainings if _same_place(each, caller, device)]
@@ -663,7 +646,6 @@ class Registry:
         return sum(each.phase not in _GONE for each in self._trainings) >= self._limits.clients
 
     def _leave(self, training: RemoteTraining) -> None:
-        """Forgets a client that never was a training."""
         self._arriving = [each for each in self._arriving if each is not training]
         self._drop(training)
 
