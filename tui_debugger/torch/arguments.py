@@ -92,9 +92,7 @@ def update_call(
 ) -> NodeCall | None:
     """The arguments of the update of a weight, if exactly one optimizer of PyTorch itself makes it.
 
-    ``inputs`` are the weight, its gradient, the learning rate, and the optimizer's state. ``kept`` is this state by its
-    name
-    in the graph.
+    ``inputs`` are the weight, its gradient, the learning rate, and the optimizer's state (``kept``, by name).
     """
     found = [
         (optimizer, group)
@@ -130,5 +128,4 @@ def as_it_came(flow: StepSources, parameter: torch.Tensor) -> NodeCall:
 
 
 def gradient_call(flow: StepSources, gradient: torch.Tensor) -> NodeCall:
-    """The gradient of a weight as the output of one operator, if it is nothing else."""
     return NodeCall({"input": _tensor(flow, gradient), "unwritten": not flow.written(gradient)})

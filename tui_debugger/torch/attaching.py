@@ -46,10 +46,7 @@ from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step, 
 
 
 class TorchProbe:
-    """Answers questions about the step that just ended (or that the training stands in).
-
-    Questions may come at any time, even after the program has ended: all computations are marked as our own work.
-    """
+    """Answers questions about the present step, even after the program has ended; its computations count as our own."""
 
     def __init__(
         self,
@@ -58,7 +55,6 @@ class TorchProbe:
         detached: Callable[[], None],
         ended: Callable[[], None],
     ) -> None:
-        """``attached`` installs hooks, ``detached`` removes them, ``ended`` ends a step before it is judged."""
         self._training = training
         self._ended = ended
         self._attached = attached
@@ -140,7 +136,6 @@ class TorchProbe:
         return None if record is None or capture.rough else (capture.meta, record.stats)
 
     def value(self, tensor: RemoteTensor) -> ClientValue | None:
-        """The values, copied to the host piece by piece."""
         with self._training.recording.at_work():
             values, _ = self._find(tensor)
             if values is None:
@@ -165,7 +160,6 @@ class TorchProbe:
         return initial_hits([name for name, _ in weights], found, judge)
 
     def _find(self, tensor: RemoteTensor) -> tuple[torch.Tensor | None, Capture | None]:
-        """The present values of a tensor, and its capture."""
         training = self._training
         name = resolve(tensor.node, training.names())
         if self.initial or tensor.previous:
@@ -204,12 +198,10 @@ class Handle:
 
     @property
     def on(self) -> bool:
-        """Whether a debugger may come."""
         return False
 
     @property
     def attached(self) -> bool:
-        """Whether a debugger is there now."""
         return False
 
     @property
@@ -291,7 +283,6 @@ class Attachment(Handle):
 
     @property
     def on(self) -> bool:
-        """Whether a debugger may come, or a flight recorder runs."""
         return not self._failed and (self._agent.on or self._flying is not None)
 
     @property
@@ -351,7 +342,6 @@ class Attachment(Handle):
     # -- inside --------------------------------------------------------------------------------------
 
     def _prepare(self, *, ended: bool = True) -> None:
-        """A step begins: installs hooks only if a debugger is there, or about to come."""
         with self._recording.at_work():
             self._begin_step(ended)
 
@@ -403,7 +393,6 @@ class Attachment(Handle):
         self._learn()
 
     def _count_unseen(self) -> None:
-        """Counts modules that ran, or should have, and could not be looked at."""
         recording, compiled = self._recording, self._training.tree.compiled
         losses = recording.structure.losses
         for scope in compiled:
@@ -452,7 +441,6 @@ class Attachment(Handle):
         self._recording.structure.changed = self._flying is not None
 
     def _count_unsent(self) -> None:
-        """Counts nodes that the debugger will not learn of."""
         new = [each for each in self._recording.structure.nodes if each not in self._training.names()]
         if len(new) > self._unsent:
             what = f"{UNSENT_NODES} {CHANGES} times"
@@ -476,16 +464,13 @@ class Attachment(Handle):
             self._probe.initial = False
 
     def _put_in(self, module: torch.nn.Module, name: str, new: torch.nn.Module | torch.Tensor | None) -> None:
-        """Something is being put into a module, of this model or of any other."""
         if self._training.owns(module) and new is not None:
             self._guard(lambda: self._training.put_in(module, name, new))
 
     def _optimizer_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Gradients are complete: summed over microbatches and processes, unscaled, clipped.
 
-        A closure computes them while the optimizer runs: then they are looked at when the step ends. An optimizer that
-        unscales
-        them itself writes to them: then they are looked at after it has run.
+        With a closure they are looked at when the step ends; with an optimizer that unscales them, after it has run.
         """
         if self._steps is not None and self._steps.wraps(optimizer):
             return
@@ -539,9 +524,9 @@ class Attachment(Handle):
     def _takes_over(self, optimizer: torch.optim.Optimizer) -> bool:
         """Tells whether an optimizer that has stepped is the one that ends the steps from now on.
 
-        Programs make a new optimizer for another phase. An optimizer with several steps per step of the present one
-        (the critic
-        of a GAN), or with steps inside it, does not take over: the usual number of its steps is known.
+        Programs make a new one for another phase. One with several steps per step (the critic of a GAN), or with steps
+        inside a
+        step, does not take over.
         """
         ends = self._ends
         if optimizer is ends:
@@ -749,13 +734,13 @@ def note(**notes: Any) -> None:
         loss.backward()
         optimizer.step()                   # ends the step: a later note belongs to the next step
 
-    A tensor is read when the step ends: nothing waits for the device here. Does nothing without a debugger and a flight
-    recorder. With several trainings in one process each gets the note; ``handle.note`` is for one.
-
-    Args:
-        notes: numbers, bools, short texts, or tensors of one element, by name; 64 names a step at most. A later note of
-            the
-            same name replaces an earlier one. Other values are left out, with one warning.
+    They are numbers, bools, short texts, or tensors of one element; at most 64 names a step. A later note of the same
+    name
+    replaces an earlier one; other values are left out, with one warning. A tensor is read when the step ends: nothing
+    waits
+    for the device here. Does nothing without a debugger and a flight recorder. With several trainings in one process
+    each
+    gets the note; ``handle.note`` is for one.
     """
     for reference in _noting:
         handle = reference()

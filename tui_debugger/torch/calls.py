@@ -56,9 +56,7 @@ is_compiling = torch.compiler.is_compiling
 class Times:
     """How often each node ran in this step, which distinguishes several calls.
 
-    Every call of the model counts on from the nodes that ran before the first call: the nodes of all calls have the
-    same
-    names, and none has the name of an earlier node.
+    Every call of the model counts on from the nodes before the first call, so that all calls have the same names.
     """
 
     def __init__(self) -> None:
@@ -69,12 +67,10 @@ class Times:
         return self._now[name]
 
     def count(self, name: str) -> int:
-        """Counts one more; returns the new count."""
         self._now[name] += 1
         return self._now[name]
 
     def begin_call(self) -> None:
-        """The model is called."""
         if self._before is None:
             self._before = self._now.copy()
         else:
@@ -89,7 +85,6 @@ class Calls:
     """Knows which call is the outermost one."""
 
     def __init__(self, recording: StepRecording, guard: Guard, began: Callable[[bool], None]) -> None:
-        """``began(of_the_root)`` is called when a pass begins."""
         self.outer: nn.Module | None = None  # the module that was called; None between passes
         self.nested = 0  # how often it was called again inside itself
         self.no_grad = False  # the pass began without gradients
@@ -109,7 +104,6 @@ class Calls:
         return () if any(place.module is root for place in tree.places) else (ModulePlace(root, "", "", ""),)
 
     def hook(self, place: ModulePlace) -> CallHook:
-        """The hook that runs before a module (``with_kwargs``)."""
         return _Enter(self, place)
 
     @contextmanager
@@ -130,13 +124,11 @@ class Calls:
             self.thread = get_ident()
 
     def begin(self, place: ModulePlace, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A module is called while no pass runs."""
         if in_backward():
             return
         self._guard(lambda: self._begin(place, module, args, kwargs))
 
     def end(self, module: nn.Module) -> bool:
-        """A module ran, or failed; tells whether that ends the pass."""
         if module is not self.outer:
             return False
         if self.nested:
@@ -146,7 +138,6 @@ class Calls:
         return True
 
     def elsewhere(self, place: ModulePlace) -> None:
-        """A module was called in another thread than the one that trains, or while another thread runs a pass."""
         self._recording.lost("calls of modules in other threads", place.name)
 
     # -- inside --------------------------------------------------------------------------------------
@@ -192,7 +183,6 @@ class Calls:
                         recording.structure.feed(full, [UNKNOWN])
 
     def _named(self, module: nn.Module, args: tuple[Any, ...]) -> list[tuple[str, Any]]:
-        """Arguments by the names in the module's ``forward``."""
         if module not in self._names:
             try:
                 written = getattr(module, "_orig_mod", module)  # torch.compile hides the names

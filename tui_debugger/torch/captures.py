@@ -1,7 +1,8 @@
 """Quick looks: one or two reductions of a tensor on its device, for the quantities that watchpoints need.
 
-They never decide that a watchpoint hits. They tell which tensors might hit, with room for rounding (see ``verdicts``),
-and only those are measured element by element, in float64, by ``exact``: on a healthy run none.
+They tell which tensors might hit, with room for rounding (see ``verdicts``). Only those are measured element by
+element,
+in float64, by ``exact``: on a healthy run none.
 """
 
 from __future__ import annotations
@@ -55,26 +56,16 @@ class Quick:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WatchPlan:
-    """The plan for nodes with the same watchpoints.
+    """The plan for nodes with the same watchpoints."""
 
-    Attributes:
-        plans: how each watchpoint is judged, except for conditions on initial values and those that values do not
-            decide.
-        single: quantities of a float16 tensor that is measured alone: its norms cost more than extremes.
-        many: quantities of any other tensor.
-        few: the quantities decide for any tensor whether it has to be measured exactly; ``one_number``: √Σx² alone
-            does.
-        exactly: an expression needs all statistics, in one batch with the quick numbers.
-    """
-
-    plans: tuple[JudgingPlan, ...]
-    single: int
-    many: int
+    plans: tuple[JudgingPlan, ...]  # of the watchpoints that values decide, without those on initial values
+    single: int  # quantities of a float16 tensor that is measured alone: its norms cost more than extremes
+    many: int  # quantities of any other tensor
     ranges: tuple[Bounds, ...]
     need: RequiredStats
-    few: bool
-    one_number: bool
-    exactly: bool = False
+    few: bool  # the quantities decide for any tensor whether it has to be measured exactly
+    one_number: bool  # √Σx² alone decides that
+    exactly: bool = False  # an expression needs all statistics, in one batch with the quick numbers
 
 
 _MOST: Final = Quick.EXTREMES | Quick.MAGNITUDE | Quick.TOTAL | Quick.ZEROS
@@ -83,7 +74,6 @@ EVERYTHING: Final = WatchPlan((), _MOST, _MOST, (), RequiredStats(), few=True, o
 
 
 def kind_in(name: str) -> str:
-    """The operator type at the end of a node's name."""
     return name.rpartition("/")[2].partition("#")[0]
 
 
@@ -111,9 +101,9 @@ class Plans:
 
     A node that the debugger did not know when it set the watchpoints is watched like its nearest relative: a pass
     without
-    gradients like the one with them, a second call like the first, else any node of the same kind. Without relatives it
-    is
-    watched by the watchpoints that cover all nodes of the forward pass.
+    gradients like the one with them, a second call like the first, else any node of the same kind, else by the
+    watchpoints
+    that cover all nodes of the forward pass.
     """
 
     def __init__(self, judge: ClientJudge, known: Collection[str] = (), forward: Collection[str] = ()) -> None:
@@ -130,7 +120,6 @@ class Plans:
         return bool(self.judge)
 
     def of(self, name: str) -> WatchPlan | None:
-        """The plan of a node, None when it is not watched."""
         try:
             return self._by_name[name]
         except KeyError:
@@ -156,7 +145,6 @@ class Plans:
         return self._kinds.get(kind_in(name), "")
 
     def _common(self) -> list[Watchpoint]:
-        """The watchpoints that cover all nodes of the forward pass."""
         if self._general is None:
             every = [self.judge.watchpoints(each) for each in self._forward]
             self._general = [each for each in every[0] if all(each in some for some in every)] if every else []
@@ -218,10 +206,7 @@ VANISHING: Final = 1e-9
 
 
 def _quantities(quantity: str, threshold: float, holds: str) -> int:
-    """The bits of ``Quick`` that may decide a check, such as ``abs_mean`` ``lt`` a threshold.
-
-    0: ``Quick.FINITE`` is enough, or no quick number decides.
-    """
+    """The bits of ``Quick`` that may decide a check; 0: ``Quick.FINITE`` is enough, or no quick number decides."""
     if quantity == "abs_mean" and holds == "lt" and threshold <= VANISHING:
         return Quick.ENERGY
     if quantity == "zero_percentage":
@@ -259,7 +244,6 @@ def norm(x: torch.Tensor, order: int) -> torch.Tensor:
 
 
 def total(x: torch.Tensor) -> torch.Tensor:
-    """Σx; half types are summed in float32."""
     return x.sum(dtype=_summed_as(x))
 
 
@@ -277,10 +261,7 @@ def inside(x: torch.Tensor, bounds: Bounds) -> torch.Tensor:
 
 @functools.lru_cache(maxsize=256)
 def single_bounds(start: float, end: float) -> tuple[np.float32, np.float32]:
-    """The least float32 not below ``start`` and the greatest not above ``end``.
-
-    A float32 lies between them exactly when, cast to double, it lies between the bounds.
-    """
+    """The least float32 not below ``start`` and the greatest not above ``end``: exact bounds for a float32."""
     with np.errstate(all="ignore"):
         first, last = np.float32(start), np.float32(end)
         if float(first) < start:
@@ -295,7 +276,6 @@ def _summed_as(x: torch.Tensor) -> torch.dtype | None:
 
 
 def norms(tensors: Sequence[torch.Tensor], order: int) -> list[torch.Tensor]:
-    """``norm`` of many tensors, in as few kernels as possible."""
     found = [torch.empty(0)] * len(tensors)
     groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for number, tensor in enumerate(tensors):
@@ -341,14 +321,11 @@ class Capture:
     """One tensor of the step. Places are positions in ``CapturedStep.waiting``.
 
     Attributes:
-        plan: the plan of the node, None when it is not watched (or was not when the tensor was seen).
         tensor: its values, when they are held; valid only while ``intact``.
         version: of the values when they were seen; ``OVERWRITTEN`` when they are known to have changed.
         counter: the object that counts changes of the values, if the tensor itself does not.
-        extremes, magnitude, energy, total, zeros, ranges: places of quick numbers.
-        difference, reference: places of Σ|cur − prev| and Σ|prev|, piece by piece.
+        difference, reference: places of Σ|cur − prev| and Σ|prev|, piece by piece; other places are of quick numbers.
         between: bounds of Σ|prev|, if known from the steps before.
-        previous: values of the step before, of weights that are compared.
         pending: the exact look that was begun when the tensor was seen, because its values would not stay.
         record: the result of an exact look; ``rough``: it only tells whether there are NaN, Inf or non-zeros.
         told: its hits were reported when it was made.
@@ -383,7 +360,6 @@ class Capture:
 
     @property
     def intact(self) -> bool:
-        """Whether the values are there and unchanged."""
         counter = self.counter() if isinstance(self.counter, weakref.ref) else self.counter
         if counter is None and self.counter is None:
             counter = self.tensor
@@ -393,7 +369,6 @@ class Capture:
 
     @property
     def screened(self) -> bool:
-        """Whether quick numbers were asked for."""
         return self.extremes >= 0 or self.magnitude >= 0 or self.energy >= 0
 
     def lead_to(self, kinds: int, start: int) -> None:
@@ -403,17 +378,13 @@ class Capture:
 
 
 class MemoryBudget:
-    """Bytes of values that may be held, besides weights and gradients.
-
-    ``make`` frees the least needed values; it is called when there is no room.
-    """
+    """Bytes of values that may be held, besides weights and gradients; ``make`` frees the least needed values."""
 
     def __init__(self, budget: int) -> None:
         self.left = budget
         self.make: Callable[[], None] | None = None
 
     def take(self, size: int) -> bool:
-        """Takes bytes if they are free."""
         if size > self.left and self.make is not None:
             self.make()
         if size > self.left:
@@ -424,10 +395,7 @@ class MemoryBudget:
 
 @dataclass(slots=True, eq=False)
 class TensorGroup:
-    """Tensors of one element type with the same plan and the same few quick numbers.
-
-    A step has hundreds of them, and on a healthy run none is shown: a ``Capture`` is made only when it is asked for.
-    """
+    """Tensors of one element type with the same plan; on a healthy run none of them gets a ``Capture``."""
 
     plan: WatchPlan | None  # None when they are not watched
     kinds: int  # their quick numbers (see ``Quick``)
@@ -445,7 +413,6 @@ class TensorGroup:
         return self.orders[0]
 
     def capture(self, number: int) -> Capture:
-        """A tensor as a ``Capture``: always the same object."""
         if number in self.lines:
             return self.lines[number]
         tensor = local(self.tensors[number])
@@ -480,10 +447,7 @@ class TensorGroup:
 
 @dataclass(slots=True)
 class _SeenTensor:
-    """A tensor that was seen in this step: the object, the version of its values, and its capture or group.
-
-    ``name`` is the node that made it; nodes that only return it have captures of their own.
-    """
+    """A tensor seen in this step, with its version, its maker (``name``), and its capture or group."""
 
     tensor: weakref.ref[torch.Tensor]
     version: int
@@ -496,7 +460,6 @@ class _SeenTensor:
 
     @property
     def overwritten(self) -> bool:
-        """Whether the values are known to have changed."""
         entry = self.entry
         return (entry.version if isinstance(entry, Capture) else entry.versions[self.number]) == OVERWRITTEN
 
@@ -505,7 +468,6 @@ class CapturedStep:
     """The tensors of one step, or of one pass, in the order in which they were made."""
 
     def __init__(self, room: MemoryBudget | int, volatile: set[Key] | None = None) -> None:
-        """``room`` is for values that are held; ``volatile`` may be shared with another step."""
         self.entries: list[Capture | TensorGroup] = []
         self.starts: list[int] = []
         """The times at which calls of the model began, as ``Capture.order``."""
@@ -526,7 +488,6 @@ class CapturedStep:
         self._known: dict[int, _SeenTensor] = {}
 
     def __iter__(self) -> Iterator[Capture]:
-        """All tensors in order, each as a ``Capture``."""
         self._take_apart()
         return (each for each in self.entries if isinstance(each, Capture))
 
@@ -534,7 +495,6 @@ class CapturedStep:
         return len(self.entries) + self._grouped
 
     def names(self) -> Iterator[str]:
-        """The names of all tensors; those of groups stay together."""
         for each in self.entries:
             if isinstance(each, Capture):
                 yield each.name
@@ -542,7 +502,6 @@ class CapturedStep:
                 yield from each.names
 
     def _take_apart(self) -> None:
-        """Makes captures of all groups."""
         groups = [each for each in self.entries if isinstance(each, TensorGroup)]
         if not groups:
             return
@@ -562,7 +521,6 @@ class CapturedStep:
         self._grouped = 0
 
     def get(self, key: Key) -> Capture | None:
-        """The last capture of a name."""
         if key not in self._by_key:
             self._take_apart()
         return self._by_key.get(key)
@@ -593,7 +551,6 @@ class CapturedStep:
         self.fetched = None
 
     def drop_values(self) -> None:
-        """Drops all values; their numbers and records stay."""
         for each in self:
             each.tensor = each.counter = None
         self._held.clear()
@@ -614,7 +571,6 @@ class CapturedStep:
             self._by_key[capture.name, capture.slot] = capture
 
     def found(self, capture: Capture) -> None:
-        """A watchpoint has a result on a capture."""
         self._show(capture)
         capture.hit = True
         if capture.record is not None and capture.record.stats is not None and capture.record.stats.bad:
@@ -704,14 +660,14 @@ class CapturedStep:
             name: of the node.
             slot: of the output.
             tensor: the values.
-            plan: its watchpoints.
+            plan: its watchpoints; ``unwatched`` is used if nothing is watched yet.
             exactly: measure exactly now, whatever becomes of the values.
-            look: measure exactly even if nothing is watched (yet), if the values are not held.
-            screen: begin quick numbers even if nothing is watched yet: the values may be changed before that.
+            look: measure exactly even without a plan, if the values are not held.
+            screen: begin quick numbers even without a plan: the values may be changed before that.
             mutated: it was changed in place just now, which its version does not say yet.
             alone: the ``Waiting`` of its numbers when they are fetched before all others.
             counter: the object that counts its changes, if it does not do that by itself yet.
-            unwatched: the plan if nothing is watched yet.
+            unwatched: see ``plan``.
         """
         exactly = exactly or (plan is not None and plan.exactly)
         capture = Capture(name, slot, meta_of(tensor), plan)
@@ -746,10 +702,7 @@ class CapturedStep:
     def read_and_written(
         self, tensor: torch.Tensor, sources: Sequence[str], *, by_a_node: bool
     ) -> CapturedOperand | None:
-        """An operand that an operator is about to overwrite: its extremes are measured now without a capture.
-
-        A capture that is judged later has to know whether this operand is finite. ``by_a_node``: the result is needed.
-        """
+        """The extremes of an operand that is about to be overwritten; a capture that is judged later needs them."""
         line = self.line_of(tensor)
         if line is not None and line.told and line.plan is not None:
             return CapturedOperand(sources, line)
@@ -790,10 +743,7 @@ class CapturedStep:
         return capture
 
     def _hold(self, capture: Capture, values: torch.Tensor, *, for_now: bool) -> bool:
-        """Holds the values if there is room; memory that is held already needs none.
-
-        ``for_now``: they are looked at before they can be changed.
-        """
+        """Holds the values if there is room; ``for_now``: they are looked at before they can be changed."""
         if (capture.name, capture.slot) in self.volatile and not for_now:
             return False
         if values.is_inference():  # inference tensors do not count changes: keep a copy
@@ -831,7 +781,6 @@ class CapturedStep:
         return taken
 
     def _same(self, tensor: torch.Tensor) -> _SeenTensor | None:
-        """An earlier sight of the very same tensor: a container returns the output of its last module."""
         seen = self._known.get(id(tensor))
         if seen is None or seen.tensor() is not tensor or tensor.is_inference():
             return None
@@ -839,7 +788,6 @@ class CapturedStep:
 
 
 def copy_numbers(source: Capture, target: Capture) -> None:
-    """Lets one capture refer to the numbers of another."""
     for name in ("extremes", "magnitude", "energy", "total", "zeros", "ranges", "pending"):
         setattr(target, name, getattr(source, name))
 

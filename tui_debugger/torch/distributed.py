@@ -1,7 +1,7 @@
 """A model that several processes train: the collective operations of its gradients, weights and outputs.
 
-The result of a collective operation depends on all processes. The graph has a node of its type between its input and
-output, so that data of another process is never taken for this process's own work:
+The graph has a node for each collective operation, so that data of another process is never taken for this process's
+own work:
 
 * ``Gradients/<parameter>`` is the gradient that the optimizer uses. If gradients are summed over processes, its type is
   the collective's, and its input is ``Gradients/<parameter>/local``: the gradient of this process.
@@ -75,10 +75,7 @@ class Distribution:
 
 
 def distribution_of(model: nn.Module, tree: ModelTree, before: Distribution) -> Distribution:
-    """Looks at a model with its wrappers. Without a wrapper the program itself may sum gradients.
-
-    Facts of ``before`` that were seen while the model ran stay known.
-    """
+    """Looks at a model with its wrappers; facts of ``before`` that were seen while the model ran stay known."""
     found = Distribution(gathered_inputs=before.gathered_inputs, shared_inputs=before.shared_inputs)
     if _world() < 2:
         return found
@@ -170,7 +167,6 @@ def _ranks_of(group: Any) -> tuple[int, ...]:
 
 
 def _prefix(flat: str) -> str:
-    """``blocks.0.`` of ``blocks.0._flat_param``."""
     return flat.rpartition(".")[0] + "." * ("." in flat)
 
 
@@ -178,7 +174,6 @@ class ExchangeHooks:
     """Hooks on the inputs of collective operations in this process, and on the weights they produce."""
 
     def __init__(self, recording: StepRecording, guard: Guard) -> None:
-        """``guard`` runs a function without letting an exception out."""
         self._recording = recording
         self._guard = guard
         self._handles: list[RemovableHandle] = []
@@ -186,7 +181,6 @@ class ExchangeHooks:
         self._distribution = Distribution()
 
     def install(self, tree: ModelTree, distribution: Distribution) -> None:
-        """Adds the hooks, in place of earlier ones."""
         self.remove()
         self._distribution = distribution
         flat = {reading.parameter for reading in distribution.readings if reading.parameter != reading.name}
@@ -214,7 +208,6 @@ class ExchangeHooks:
     # -- hooks ---------------------------------------------------------------------------------------
 
     def _before(self, readings: list[GatheredWeightRead], module: nn.Module, _: Any) -> None:
-        """A module is about to read weights that were put together for it."""
         if module is readings[0].module and not internals.in_backward() and torch.is_grad_enabled():
             self._guard(lambda: self._read(readings))
 
@@ -254,7 +247,6 @@ class ExchangeHooks:
             self._recording.passed(local_of(name), "", gradient, keep=keep)
 
     def _part(self, place: ModulePlace, module: nn.Module, args: Any, out: Any) -> None:
-        """A module has computed its part of a result of all processes."""
         if module is place.module and not internals.in_backward() and torch.is_grad_enabled():
             self._guard(lambda: self._computed(place, args, out))
 

@@ -1,7 +1,6 @@
 """Builds the graph of a step as the protocol sends it, with the collective operations between processes.
 
-Nodes and their inputs are named as one process sees them. A collective operation whose result was not seen is a node
-without outputs: tensors made from it may come from another process.
+A collective operation whose result was not seen has no outputs: tensors made from it may come from another process.
 """
 
 from __future__ import annotations
@@ -132,7 +131,6 @@ class ExchangeGraph(GraphBuilder):
     def _add_parallel(
         self, name: str, op_type: str, inputs: list[str], outputs: Sequence[DrawnSlot] | None, source: str
     ) -> None:
-        """Adds a module that computes with its part of a weight."""
         part_name, before = local_output_of(name), f"{name}/AllGather"
         ranks, part = self._parallel[name].ranks, self._seen.get(part_name)
         if name in self._distribution.gathered_inputs:
@@ -186,7 +184,6 @@ def _elements(slots: Iterable[DrawnSlot]) -> int:
 
 
 def _but(names: Iterable[str], left_out: Container[str] = ()) -> list[str]:
-    """Names in order, each once, without some."""
     return [name for name in dict.fromkeys(names) if name not in left_out]
 
 
@@ -206,15 +203,10 @@ def draw(
 ) -> bytes:
     """A serialized ``GraphProto``.
 
-    Args:
-        tree: the model. Before a step has run the graph has its modules in the order of registration, unconnected.
-        structure: what was seen of a step.
-        optimizers: the optimizers of its parameters.
-        buffers: names of the buffers that are worth looking at.
-        distribution: the collectives between processes.
-        constants: names of those that cannot hold NaN or Inf: they are left out as inputs.
-        frozen: parameters that are not trained, although an optimizer may hold them: they have no update.
-        learned: a step has run.
+    Before a step has run (``learned``) it has the modules in the order of registration, unconnected. ``buffers`` are
+    worth
+    looking at; ``constants`` cannot hold NaN or Inf and are left out as inputs; ``frozen`` parameters are not trained,
+    although an optimizer may hold them.
     """
     drawing = _ModelGraph(ExchangeGraph(tree, structure, distribution), structure, constants)
     graph = drawing.graph
@@ -266,7 +258,6 @@ class _ModelGraph:
             self._add_call(name, self._structure.inputs_of(name))
 
     def add_parameter_gradient(self, parameter: str, tensor: torch.Tensor) -> None:
-        """Adds the gradient of a parameter that an optimizer will use."""
         name = gradient_of(parameter)
         kind = BIAS_ADD_GRADIENT if _BIAS.search(parameter) else PARAMETER_GRADIENT
         inputs = self._structure.inputs_of_gradient(name)
@@ -293,7 +284,6 @@ class _ModelGraph:
         self.graph.add_node(name, kind, made, slots, source)
 
     def _add_call(self, name: str, inputs: Sequence[str]) -> None:
-        """Adds the arguments of the last node."""
         structure = self._structure
         call = structure.calls.get(name)
         if call is not None and call.arguments:
@@ -316,7 +306,6 @@ class _ModelGraph:
 
 
 def _number(text: str) -> bool | int | float | str | Sequence[int]:
-    """The value of a constant from its text."""
     if _WHOLE.fullmatch(text):
         return [int(each) for each in text[1:-1].split(", ")]
     try:
@@ -356,7 +345,6 @@ class States:
         self._named: list[tuple[str, torch.Tensor]] = []
 
     def of(self, tree: ModelTree, optimizers: Sequence[torch.optim.Optimizer]) -> list[tuple[str, torch.Tensor]]:
-        """Like ``states_of``, in one list."""
         if self._tree is not tree or not self._same(optimizers):
             self._tree = tree
             pairs = [(each, parameter) for each in optimizers for parameter in parameters_of(each)]
@@ -366,7 +354,6 @@ class States:
         return self._named
 
     def _same(self, optimizers: Sequence[torch.optim.Optimizer]) -> bool:
-        """Tells whether every parameter has the same state, and there is no new parameter."""
         if sum(1 for each in optimizers for _ in parameters_of(each)) != len(self._known):
             return False
         for optimizer, parameter, state, tensors in self._known:
@@ -380,7 +367,6 @@ class States:
 
 
 def _searches(optimizer: torch.optim.Optimizer) -> bool:
-    """Tells whether an optimizer searches the size of its steps."""
     return isinstance(optimizer, torch.optim.LBFGS)
 
 

@@ -41,7 +41,6 @@ class Waiting:
         self._places = 0
 
     def __len__(self) -> int:
-        """The number of places."""
         return self._places
 
     def may_be_bad(self, since: int) -> bool:
@@ -93,11 +92,9 @@ class HostNumbers:
         return HostNumbers(np.concatenate((self._numbers, others._numbers)), start)
 
     def all(self, place: int) -> Doubles:
-        """The numbers of one result."""
         return self._numbers[self._start[place] : self._start[place + 1]]
 
     def first(self, places: npt.NDArray[np.int64]) -> Doubles:
-        """The first number of each result; NaN for a place below 0."""
         found = np.full(len(places), np.nan)
         known = places >= 0
         found[known] = self._numbers[self._start[places[known]]]
@@ -105,7 +102,6 @@ class HostNumbers:
 
 
 def _starts(start: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The start of each place, from the start of each result."""
     if not len(places) or int(places.max()) == 1:
         return start
     first = np.repeat(start[:-1], places)
@@ -168,10 +164,7 @@ class PendingRecord:
 def begin(
     tensor: torch.Tensor, need: RequiredStats, waiting: Waiting, previous: torch.Tensor | None = None
 ) -> PendingRecord:
-    """Starts to measure a tensor of any element type, shape and order.
-
-    Results go to ``waiting``; ``previous`` has the values of the step before, if any.
-    """
+    """Starts to measure a tensor of any element type, shape and order; results go to ``waiting``."""
     described = meta_of(tensor)
     if not numeric(tensor):
         return PendingRecord(described, need, record=Record(described, None, need=need))
@@ -199,7 +192,6 @@ def on_device(
 
 
 def finish(pending: Sequence[PendingRecord], fetched: HostNumbers) -> list[Record]:
-    """The records of measurements whose results were fetched."""
     return [_record(pending_record, fetched) for pending_record in pending]
 
 
@@ -239,7 +231,6 @@ def _piece(
 
 
 def _sums(made: Recipe, x: torch.Tensor, finite: torch.Tensor) -> list[torch.Tensor]:
-    """The sums of a statistic without code of its own here; waits for the device."""
     chosen = x if made.every else x[finite]
     sums: Sums = made.part(chosen) if len(chosen) else made.identity
     return [torch.as_tensor(number, dtype=x.dtype, device=x.device) for number in sums]
@@ -311,7 +302,6 @@ def _stats(rows: Sequence[Doubles]) -> TensorStats:
 
 
 def _others(rows: Sequence[Doubles]) -> dict[str, Any]:
-    """The statistics without code of their own here."""
     found, at = dict[str, Any](), _FAST
     for name, made in OTHERS:
         parts = (tuple(row[at : at + len(made.identity)].tolist()) for row in rows)

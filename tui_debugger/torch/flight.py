@@ -1,7 +1,4 @@
-"""The flight recorder on a PyTorch training: exact statistics of every tensor of the last steps.
-
-It measures every tensor at every step, unlike a debugger, and costs accordingly.
-"""
+"""The flight recorder on a PyTorch training: exact statistics of every tensor at every step, which is slow."""
 
 from __future__ import annotations
 
@@ -24,13 +21,9 @@ from tui_debugger.torch.verdicts import find_records, judge_step
 
 
 class TrainingFlight:
-    """Takes every step into the ring, and has it written when something goes wrong that no debugger sees.
-
-    A debugger sees the nodes that it watches. The unfinished step at the end of the program is judged at its end.
-    """
+    """Takes every step into the ring, and has it written when something goes wrong that no debugger sees."""
 
     def __init__(self, flight: Flight, training: TrainingState, say: Callable[[str], None], notes: Notebook) -> None:
-        """``say`` writes a message for users, once. BadWatchpointError: a watch text is wrong."""
         self._recorder = FlightRecorder(
             flight, training.identity(), training.recording.unrecorded.all, training.patience, training.memory
         )
@@ -58,16 +51,13 @@ class TrainingFlight:
             self.close()
 
     def plans(self) -> Plans:
-        """Its plans for the graph that it knows."""
         return Plans(self._recorder.judge)
 
     def begins(self, step: int, *, attached: bool) -> None:
-        """A step begins: its number, in case it does not end."""
         self._step, self._attached = step, attached
         self._ending.thread = threading.get_ident()
 
     def take(self, step: int, *, attached: bool) -> None:
-        """A step has ended. ``attached``: a debugger sees the nodes that it watches."""
         with self._ending.at_work():
             self._attached = attached
             self._report(self._judge(step))
@@ -101,7 +91,6 @@ class TrainingFlight:
             self._report(self._recorder.flush(ends=ends))
 
     def _rest(self) -> None:
-        """Judges what was recorded since the last step ended."""
         recording = self._training.recording
         if len(recording.step) or recording.passes:
             recording.end_pass()
@@ -127,7 +116,6 @@ class TrainingFlight:
         return recorder.judged(step, hits, lambda name, slot: _values(captures.get((name, slot))))
 
     def _know(self, partial: bool) -> None:
-        """Hands a changed graph to the recorder."""
         recording = self._training.recording
         if not recording.structure.changed and self._recorder.knows_graph:
             return

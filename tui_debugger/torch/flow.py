@@ -147,7 +147,6 @@ class StepSources:
             self.know_parameter(name, tensor)
 
     def know_parameter(self, name: str, tensor: torch.Tensor) -> None:
-        """One more tensor that is its own source: it stands for a parameter while a module runs."""
         known = self._parameters.get(id(tensor))
         if known is None or known[0]() is not tensor:
             self._parameters[id(tensor)] = weakref.ref(tensor), name
@@ -165,7 +164,6 @@ class StepSources:
         self._change(tensor, TensorInputs((output,), own=True), overwritten=False)
 
     def recomputed(self, tensor: torch.Tensor, output: str) -> None:
-        """A tensor was made again, for a checkpoint."""
         known = self._find(tensor)
         if known is None or not known.own:
             self._set(tensor, TensorInputs((output,), own=bool(output)), anew=True)
@@ -185,12 +183,10 @@ class StepSources:
         self._set(tensor, _NOBODY, anew=True)
 
     def parameter(self, tensor: torch.Tensor) -> str:
-        """The name of a weight or buffer, empty for another tensor."""
         known = self._parameters.get(id(tensor))
         return known[1] if known is not None and known[0]() is tensor else ""
 
     def held_in(self, tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
-        """The weights and buffers in whose memory a tensor lies, by name."""
         plain = internals.part_of(tensor)
         address = internals.storage_of(plain)
         if address is None or self._parameter_at(address) is None:
@@ -237,7 +233,6 @@ class StepSources:
         return ""
 
     def written(self, tensor: torch.Tensor) -> bool:
-        """Tells whether the program itself wrote to the memory of a tensor in this step."""
         return internals.storage_of(internals.part_of(tensor)) in self._written
 
     def mixed(self, tensor: torch.Tensor) -> bool:
@@ -245,7 +240,6 @@ class StepSources:
         return internals.storage_of(internals.part_of(tensor)) in self._mixed
 
     def has_maker(self, tensor: torch.Tensor) -> bool:
-        """Tells whether a tensor has a known source."""
         return any(each != UNKNOWN and not each.startswith(_SEED) for each in self.of(tensor).sources)
 
     def sources(self, tensors: Iterable[torch.Tensor]) -> list[str]:
@@ -261,7 +255,6 @@ class StepSources:
     # -- operators -----------------------------------------------------------------------------------
 
     def ran(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        """An operator has run."""
         if os.getpid() != self._process:
             return  # a forked process, such as a data loader's worker
         if self.lays(func, args):
@@ -293,10 +286,7 @@ class StepSources:
         self._hand_on(made, outputs, written, overwritten=kind in OVERWRITES)
 
     def lays(self, func: Any, args: Any) -> bool:
-        """Tells whether an operator lays a tensor into other memory without writing: that memory's content is known.
-
-        A weight or buffer that is laid into other memory has other values after that.
-        """
+        """Tells whether an operator lays a tensor into other memory without writing; not for a weight or buffer."""
         return internals.name_of(func) == "aten::set_" and not any(map(self.parameter, leaves(args[:1])))
 
     def _each(
@@ -515,7 +505,6 @@ def place_of(tensor: torch.Tensor) -> PlaceInMemory:
 
 
 def range_of(place: PlaceInMemory) -> tuple[int, int]:
-    """First and last byte of a place."""
     offset, shape, stride, dtype = place
     if 0 in shape:
         return 0, 0

@@ -34,10 +34,7 @@ _KEPT: Final = (torch.Tensor, torch.distributions.Distribution)
 
 
 def leaves(value: Any) -> list[torch.Tensor]:
-    """Tensors of nested tuples, lists, dicts, named tuples, data classes and model outputs, in order: the slots.
-
-    Of any other object (a namespace, a distribution) the tensors among its attributes.
-    """
+    """Tensors of nested containers, data classes, model outputs and attributes, in order: the slots."""
     if isinstance(value, torch.Tensor):
         return [value]
     found: list[torch.Tensor] = []
@@ -67,7 +64,6 @@ _SCALARS: Final = frozenset({int, float, bool, str, bytes, torch.dtype, torch.de
 
 
 def named_leaves(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensors with a name each: ``x``, ``batch.ids``, ``states.0``."""
     return _walk(value, name, _DEEPEST)
 
 
@@ -103,7 +99,6 @@ class CallHook:
     __slots__ = ("_act", "_first")
 
     def __init__(self, act: Callable[..., None], *first: Any) -> None:
-        """``act(*first, *arguments)`` is called."""
         self._act = act
         self._first = first
 
@@ -143,11 +138,9 @@ Counter = torch.Tensor | weakref.ref[torch.Tensor]
 def counters(operator: Any, args: Any, kwargs: Any, outputs: Sequence[torch.Tensor]) -> Sequence[Counter]:
     """The object that counts the changes of each output of a running operator.
 
-    Outputs do not have the counts yet that the program's tensors will have: views share the count of their base. An
-    output
-    made of nothing, or only like another tensor, gets a count of its own, but would be copied if one of our tensors
-    shared
-    it: so it is held weakly.
+    Views share the count of their base. An output made of nothing, or only like another tensor, gets a count of its
+    own,
+    but would be copied if one of our tensors shared it: so it is held weakly.
     """
     viewed = _viewed_argument(operator)
     if viewed is not None:
@@ -169,9 +162,9 @@ def counting(tensor: torch.Tensor) -> torch.Tensor:
 def saves_for_itself(operator: Any, args: Sequence[Any]) -> bool:
     """Tells whether autograd itself, and no program, runs an operator.
 
-    Autograd detaches the tensors that it saves without going through its own layers. Operators below it run with these
-    layers switched off, and a tensor of inference mode, which autograd cannot save, never goes through them. It also
-    detaches the gradient of a parameter before it keeps that.
+    Autograd detaches the tensors that it saves without going through its own layers, and the gradient of a parameter
+    before
+    it keeps that.
     """
     if operator is not torch.ops.aten.detach.default or args[0].is_inference():
         return False
@@ -213,7 +206,6 @@ def backward_function() -> int:
 
 
 def number_of(function: Any) -> int:
-    """Number of a function of autograd; the functions that keep the gradients of leaves all have the same."""
     return int(function._sequence_nr())  # noqa: SLF001 - see above
 
 
@@ -230,10 +222,7 @@ def no_autocast() -> AbstractContextManager[None]:
 
 
 def transformed(tensor: torch.Tensor) -> bool:
-    """Tells whether ``torch.func`` (vmap, grad ...) runs, or a tensor stands for others in there.
-
-    Tensors computed meanwhile have no values of their own, even if they are made from a plain tensor.
-    """
+    """Tells whether ``torch.func`` (vmap, grad ...) runs: then no tensor that is made has values of its own."""
     return _transform_level() is not None or _wrapped(tensor)
 
 
@@ -242,20 +231,17 @@ _transform_level: Callable[[], int | None] = torch._C._functorch.maybe_current_l
 
 
 def norms(tensors: Sequence[torch.Tensor], order: int, dtype: torch.dtype | None) -> Sequence[torch.Tensor]:
-    """Norms of tensors of one device and element type, in few kernels."""
     options = {} if dtype is None else {"dtype": dtype}
     found: Sequence[torch.Tensor] = torch._foreach_norm(list(tensors), order, **options)  # noqa: SLF001 - see above
     return found
 
 
 def differences(tensors: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-    """Each tensor minus another one, in few kernels."""
     found: Sequence[torch.Tensor] = torch._foreach_sub(list(tensors), list(others))  # noqa: SLF001 - see above
     return found
 
 
 def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
-    """Overwrites tensors, in few kernels."""
     torch._foreach_copy_(list(targets), list(sources))
 
 
@@ -266,13 +252,11 @@ def name_of(operator: Any) -> str:
 
 @functools.cache
 def changes_its_arguments(operator: Any) -> bool:
-    """Tells whether an operator works in place."""
     return bool(operator._schema.is_mutable) or name_of(operator).startswith("c10d::")  # noqa: SLF001 - see above
 
 
 @functools.cache
 def returns_something(operator: Any) -> bool:
-    """Tells whether an operator returns anything; some of those on lists of tensors only write to them."""
     return bool(operator._schema.returns)  # noqa: SLF001 - see above
 
 
@@ -307,19 +291,16 @@ def _viewed_argument(operator: Any) -> tuple[int, str] | None:
 
 
 def views_argument(operator: Any) -> bool:
-    """Tells whether an operator returns views of an argument: it reads no values."""
     return _viewed_argument(operator) is not None
 
 
 def written(operator: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """The tensors that an operator writes to by its schema."""
     values = (args[at] if at < len(args) else kwargs.get(name) for at, name in written_arguments(operator))
     return [tensor for value in values for tensor in leaves(value)]
 
 
 @functools.cache
 def written_arguments(operator: Any) -> tuple[tuple[int, str], ...]:
-    """The arguments that an operator writes to, by place and name."""
     arguments = enumerate(operator._schema.arguments)  # noqa: SLF001 - see above
     return tuple((at, each.name) for at, each in arguments if each.alias_info is not None and each.alias_info.is_write)
 
@@ -345,7 +326,6 @@ def hold_weakly(storage: torch.UntypedStorage) -> StorageWeakRef:
 
 
 def other_mode() -> bool:
-    """Tells whether another mode sees every operator already."""
     return bool(torch._C._len_torch_dispatch_stack())  # noqa: SLF001 - see above
 
 
@@ -353,10 +333,7 @@ def other_mode() -> bool:
 
 
 def compiles() -> bool:
-    """Tells whether the program has called ``torch.compile``.
-
-    Optimizers load the compiler, too, without a backend, to keep it away from themselves.
-    """
+    """Tells whether the program has called ``torch.compile``; optimizers load the compiler, too, without a backend."""
     compiler = sys.modules.get("torch._dynamo.eval_frame")
     backends: dict[int, object] = getattr(compiler, "cached_backends", {})
     return any(map(callable, tuple(backends.values())))
@@ -374,15 +351,11 @@ def uncompiled() -> Iterator[None]:
 
 
 def can_stand_back() -> bool:
-    """Tells whether torch.compile can be told to run everything eagerly: from 2.6 on."""
     return hasattr(torch.compiler, "set_stance")
 
 
 class _CompilerStandsBack:
-    """Makes torch.compile run everything eagerly, while a mode sees every operator.
-
-    It cannot compile then: it would give up for the rest of the program, and fail with ``fullgraph``.
-    """
+    """Makes torch.compile run eagerly while a mode sees every operator: a failed compilation would be final."""
 
     def __init__(self) -> None:
         self._seeing = 0
@@ -419,17 +392,13 @@ class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
         self._is_left = True
 
     def enter(self) -> None:
-        """Shows the operators of this thread, and of the backward passes that it starts."""
         self._inference = torch.is_inference_mode_enabled()
         _compiler.begin()
         self._is_left = False
         self.__enter__()  # type: ignore[no-untyped-call] # PyTorch does not say its type
 
     def leave(self) -> bool:
-        """Shows no more; False if that must wait: another mode was entered since, or an operator is shown.
-
-        Inference mode restores the modes that it found: a mode that was left meanwhile would still be called.
-        """
+        """Shows no more; False if that must wait for the end of another mode, of inference mode, or of an operator."""
         current: Any = dispatch._get_current_dispatch_mode  # noqa: SLF001 - see above
         if self._is_left:
             return True
@@ -471,21 +440,13 @@ class MeshPlacement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shard:
-    """A weight of a module under ``fully_shard``.
+    """A weight of a module under ``fully_shard``."""
 
-    Attributes:
-        parameter: the shard that the optimizer updates.
-        owners: (module, attribute) of those that read the whole weight.
-        group: the process group that puts it together.
-        ranks: the processes over which its gradient is summed.
-        parallel: the whole weight is itself only a part: modules compute with it in parallel.
-    """
-
-    parameter: torch.Tensor
-    owners: tuple[tuple[torch.nn.Module, str], ...]
+    parameter: torch.Tensor  # the shard that the optimizer updates
+    owners: tuple[tuple[torch.nn.Module, str], ...]  # (module, attribute) of those that read the whole weight
     group: Any
     ranks: tuple[int, ...]
-    parallel: bool
+    parallel: bool  # the whole weight is itself only a part: modules compute with it in parallel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -512,7 +473,6 @@ class FlatShard:
 
 
 def flat_shards(module: torch.nn.Module) -> list[FlatShard]:
-    """The weights of a module under ``FullyShardedDataParallel``."""
     handle: Any = getattr(module, "_handle", None)
     flat = getattr(handle, "flat_param", None)
     if not isinstance(flat, torch.Tensor):
@@ -541,7 +501,6 @@ def _flat_text(shard: Any, shape: Sequence[int]) -> str:
 
 
 def shards(module: torch.nn.Module) -> list[Shard]:
-    """The weights of a module under ``fully_shard``."""
     get: Any = getattr(module, "_get_fsdp_state", None)
     if get is None:
         return []
@@ -582,7 +541,6 @@ def is_view(tensor: torch.Tensor) -> bool:
 
 
 def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The tensor that another one is a view of, or None."""
     base: torch.Tensor | None = tensor._base if is_view(tensor) else None  # noqa: SLF001 - see above
     return base
 
@@ -606,12 +564,10 @@ def part_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def is_partial(tensor: torch.Tensor) -> bool:
-    """Tells whether the processes have terms of a sum that was not made yet."""
     return any(place.is_partial() for place in getattr(tensor, "placements", ()))
 
 
 def is_replicated(tensor: torch.Tensor) -> bool:
-    """Tells whether several processes have the same part of a distributed tensor."""
     return any(place.is_replicate() for place in getattr(tensor, "placements", ()))
 
 
@@ -646,7 +602,6 @@ _SIMPLE: Final = frozenset({torch.float32, torch.float64, torch.float16, torch.b
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """A sparse tensor with all its elements, any other as it is."""
     return tensor if tensor.layout is torch.strided else tensor.to_dense()
 
 
@@ -685,7 +640,6 @@ _NAMES: Final = {
 
 
 def numeric(tensor: torch.Tensor) -> bool:
-    """Tells whether statistics are defined for a tensor."""
     return tensor.dtype in _NAMES
 
 
@@ -720,7 +674,6 @@ class _TensorMemory:
 
 
 def flat_pieces(tensor: torch.Tensor, elements: int) -> Iterator[torch.Tensor]:
-    """All elements in C order as 1-D tensors of a bounded length: views where possible, never a copy of the whole."""
     if tensor.is_contiguous():
         flat = tensor.view(-1)
         for start in range(0, flat.numel(), elements):
@@ -736,7 +689,6 @@ def flat_pieces(tensor: torch.Tensor, elements: int) -> Iterator[torch.Tensor]:
 
 
 def chunks(tensor: torch.Tensor) -> Iterator[bytes]:
-    """The elements, little-endian and in C order."""
     plain = dense(tensor).resolve_conj().resolve_neg()
     for piece in flat_pieces(plain, max(1, PIECE // plain.element_size())):
         row = piece.contiguous().cpu()

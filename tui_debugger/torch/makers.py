@@ -70,7 +70,6 @@ class Makers:
         return next((f"{kind}Function" for kind in kinds if WEIGHS.search(kind)), "")
 
     def new_step(self) -> None:
-        """A step is over: functions are numbered anew where threads change."""
         self._made.clear()
 
     def made(self, node: str, tensors: Iterable[torch.Tensor]) -> None:
@@ -82,10 +81,9 @@ class Makers:
     def usual(self, node: str, role: str, tensors: Sequence[torch.Tensor]) -> bool:
         """Tells whether the tensors of a node came to be as in a followed step; learns while a step is followed.
 
-        Ask before the node counts as their maker. ``role`` is what the tensors are to the node. Arguments may be left
-        out in
-        some steps, which shifts others: a known maker counts at any place, an unknown one only at its place, or at a
-        new place.
+        Ask before the node counts as their maker. Arguments may be left out in some steps, which shifts others: a known
+        maker
+        counts at any place, an unknown one only at its place, or at a new place.
         """
         if self._recording.flow.following:
             self._learn(node, role, tensors)
@@ -121,9 +119,7 @@ class Makers:
     def read(self, loss: torch.Tensor) -> Iterator[tuple[list[str], torch.Tensor]]:
         """What the functions of a loss read besides computed tensors, such as labels: (sources, values).
 
-        Autograd keeps what derivatives need. An operand that it does not keep may show in the result that the next
-        function
-        keeps; else it is unknown.
+        Autograd keeps what derivatives need; other operands may show in a result that the next function keeps.
         """
         functions: list[Any] = []
         if self._way_back(loss, functions) is None or len(functions) > MOST_READ:
@@ -173,7 +169,6 @@ class Makers:
         return self._recording.seen_as(tensor) or self._recording.flow.parameter(tensor)
 
     def _way_back(self, tensor: torch.Tensor, functions: list[Any] | None = None) -> Any:
-        """The functions and nodes that a tensor was computed by; the functions are added to ``functions``."""
         function: Any = tensor.grad_fn
         slot, copied = tensor.output_nr, False
         while (number := number_of(function)) not in self._made and type(function).__name__ in _MOVES:
@@ -241,10 +236,7 @@ def _may_be_operand(tensor: torch.Tensor) -> bool:
 
 
 def _shows_operands(function: Any, kept: Kept) -> bool:
-    """Tells whether a function keeps all its operands without gradients.
-
-    Autograd keeps what derivatives need. Whether that is every operand is known for functions of two operands.
-    """
+    """Tells whether a function keeps all its operands without gradients, as known for functions of two operands."""
     read = [each for each, _ in function.next_functions]
     operands = (each for name in _OPERANDS for each in kept.get(name, ()) if not each.requires_grad)
     return None not in read or (len(read) == 2 and len(list(operands)) == 1)

@@ -66,7 +66,6 @@ class Losses:
     """Sees which tensors are differentiated, while it is installed."""
 
     def __init__(self, recording: StepRecording, calls: Calls, makers: Makers, guard: Guard) -> None:
-        """``guard`` runs a function without letting an exception out."""
         self._recording = recording
         self._calls = calls
         self._makers = makers
@@ -107,7 +106,6 @@ class Losses:
             self._guard(lambda: self._know(tensors, gradients, adds))
 
     def to_scale(self, losses: Any) -> None:
-        """A gradient scaler is given losses."""
         if self._in_training() and self._calls.outer is None:
             given = _several(losses)
             self._guard(lambda: self._know(given, [None] * len(given), adds=True))
@@ -161,7 +159,6 @@ def _several(losses: Any) -> list[Any]:
 
 
 def _scalers() -> Iterator[Any]:
-    """Every class of gradient scalers with a ``scale`` of its own."""
     pending: list[Any] = [torch.amp.GradScaler]
     while pending:
         each = pending.pop()
@@ -190,8 +187,6 @@ _IS_SCALED: Final = "_tdbg_scaled"
 
 
 def _reporting_backward(original: Any) -> Any:
-    """Runs backward passes, and reports first where they begin."""
-
     @functools.wraps(original)
     def run(tensors: Sequence[Any], gradients: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         for each in tuple(_listeners):
@@ -204,8 +199,6 @@ def _reporting_backward(original: Any) -> Any:
 
 
 def _reporting_scale(original: Any) -> Any:
-    """``GradScaler.scale``, which reports its input and then its output."""
-
     @functools.wraps(original)
     def scale(scaler: Any, outputs: Any, *args: Any, **kwargs: Any) -> Any:
         listening = [losses for each in _listeners if (losses := each()) is not None]
@@ -231,7 +224,6 @@ class ModuleHooks:
     """
 
     def __init__(self, recording: StepRecording, tree: ModelTree, guard: Guard) -> None:
-        """``guard`` runs a function without letting an exception out."""
         self._recording = recording
         self._tree = tree
         self._guard = guard
@@ -295,7 +287,6 @@ class ModuleHooks:
         self._follow()
 
     def _follow(self) -> None:
-        """Sees operators only while the step is followed."""
         flow = self._recording.flow
         wanted = self.installed and flow.following
         if self._mode is not None and not wanted:
@@ -317,10 +308,7 @@ class ModuleHooks:
             self._guard(lambda: self._recording.flow.ran(func, args, kwargs, out))
 
     def hidden(self) -> list[str]:
-        """Scopes of modules not seen in this step, although their weights have gradients or are all frozen.
-
-        The projections of attention are not called as modules.
-        """
+        """Scopes of modules not seen in this step, although their weights have gradients or are all frozen."""
         names = set(self._recording.step.names())
         attention = {place.scope for place in self._tree.places if isinstance(place.module, nn.MultiheadAttention)}
         return [
@@ -424,10 +412,7 @@ class ModuleHooks:
                 self._recording.flow.know_parameter(known, parameter)
 
     def _function_before(self, place: ModulePlace, tensor: torch.Tensor) -> tuple[str, str] | None:
-        """The node (name, kind) of the function that computed a module's input, or None.
-
-        Masks have infinities by design, as their readers show: they are no nodes.
-        """
+        """The node (name, kind) of the function that computed a module's input, or None, also for masks with Inf."""
         made = self._recording.flow.of(tensor)
         if not made.work or not (tensor.is_floating_point() or tensor.is_complex()) or not readable(tensor):
             return None
@@ -442,7 +427,6 @@ class ModuleHooks:
         return self._free_name(scope, made.work), made.work
 
     def _free_name(self, scope: str, kind: str) -> str:
-        """An unused name for the node of a function."""
         name = f"{scope}/{kind}" if scope else kind
         if self._calls.no_grad:
             name = without_gradients(name)
@@ -526,9 +510,7 @@ class ModuleHooks:
     def _is_own_work(self, place: ModulePlace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Tells whether everything is finite that a module with inner modules can have made its outputs of.
 
-        A branch that runs for the first time may read every tensor that was computed in the module. If all are finite,
-        the
-        module counts like one without inner modules.
+        Then a branch that runs for the first time in it is as good as known.
         """
         if self._calls.no_grad:
             return False
@@ -609,7 +591,6 @@ def has_hooks(module: nn.Module, given: torch.Tensor) -> bool:
 
 
 def held_by(module: nn.Module) -> Iterator[torch.Tensor]:
-    """The tensors of a module, and the tensors of its inner modules besides their weights."""
     yield from module.parameters(recurse=False)
     for each in module.modules():
         yield from each.buffers(recurse=False)
@@ -626,7 +607,6 @@ def holders(scopes: Iterable[str]) -> set[str]:
 
 
 def _is_mask(tensor: torch.Tensor) -> bool:
-    """Tells whether a tensor has Inf and no NaN."""
     values = local(tensor)
     return has_fractions(tensor) and readable(tensor) and bool(values.isinf().any()) and not bool(values.isnan().any())
 

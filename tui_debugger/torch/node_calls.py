@@ -45,14 +45,10 @@ class NodeCall:
     def text(
         self, name: str, inputs: Sequence[str], left_out: Collection[str], touched: Collection[str], *, several: bool
     ) -> str:
-        """The text of the call in the graph.
+        """The text of the call in the graph, with the places of ``inputs`` that are not ``left_out``.
 
-        Args:
-            name: of the node.
-            inputs: of the node.
-            left_out: inputs that the graph leaves out.
-            touched: tensors that the program wrote to.
-            several: the node, or one of its inputs, may run several times in a step.
+        ``touched`` are tensors that the program wrote to; ``several``: the node, or an input, may run several times in
+        a step.
         """
         kept = [at for at, each in enumerate(inputs) if each not in left_out]
         unsure = [name] if name in touched else []

@@ -1,8 +1,8 @@
 """The operands of an operator, in the order of its schema: the meaning of each input of its node.
 
-A tensor stands for its sources. A number of the program (``x * 0.5``, ``full(size, -inf)``) is a constant with its
-value. So is a tensor of unknown origin that cannot hold a NaN: an index, a boolean mask. Any other tensor of unknown
-origin is ``UNKNOWN``, and never left out: else all inputs of the node would seem clean.
+A tensor stands for its sources, a number of the program (``x * 0.5``) for a constant. So does a tensor of unknown
+origin
+that cannot hold a NaN; any other is ``UNKNOWN``, and never left out: else all inputs of the node would seem clean.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ def read_tensors(func: Any, kind: str, args: Any, kwargs: Any) -> Iterator[torch
 
 
 def read_and_written(func: Any, kind: str, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
-    """Yields the floating-point operands that an operator reads and in whose memory it writes."""
     written = {internals.storage_of(internals.part_of(each)) for each in internals.written(func, args, kwargs)}
     for operand in read_tensors(func, kind, args, kwargs):
         if has_fractions(operand) and internals.storage_of(internals.part_of(operand)) in written:
@@ -81,14 +80,12 @@ def _operands(func: Any, kind: str, args: Any, kwargs: Any) -> Iterator[tuple[An
 
 
 def _unmade(tensor: torch.Tensor) -> str:
-    """Stands for a tensor of unknown origin."""
     if tensor.is_floating_point() or tensor.is_complex():
         return UNKNOWN
     return constant(f"{type_name(tensor.dtype)} tensor")
 
 
 def _text(operand: Any) -> str:
-    """The value of a constant as people read it; of other values the type."""
     if isinstance(operand, list | tuple) and all(isinstance(each, _NUMBERS) for each in operand):
         shown = [repr(each) for each in operand[:_LONGEST]]
         return f"({', '.join(shown)}{', …' if len(operand) > _LONGEST else ''})"

@@ -65,11 +65,7 @@ Overwritten = list[tuple[torch.Tensor, CapturedOperand]]
 
 
 class Operators:
-    """Sees every operator between ``install`` and ``remove``. Same interface as ``ModuleHooks``.
-
-    Operators without gradients outside of any module (the loss of an evaluation) belong to the preceding pass without
-    gradients, or are a pass of their own.
-    """
+    """Sees every operator between ``install`` and ``remove``. Same interface as ``ModuleHooks``."""
 
     def __init__(self, recording: StepRecording, tree: ModelTree, guard: Guard) -> None:
         self._recording = recording
@@ -253,14 +249,12 @@ class Operators:
                 yield self._recording.flow.sources([tensor]) or [UNKNOWN], tensor
 
     def _scope(self, backward: bool) -> tuple[str, str]:
-        """Scope of the running operator, and in the backward pass the forward operator, as far as it is known."""
         if not backward:
             return (self._scopes[-1] if self._scopes else ""), ""
         scope, name = self._forward.get(internals.backward_function(), ("", ""))
         return (f"Gradients/{scope}" if scope else "Gradients"), name
 
     def _stack(self, forward: str) -> str:
-        """The lines that made the forward operator, or the running lines."""
         known = self._recording.structure.nodes.get(forward)
         return FORWARD_MARK + known.source if known is not None and known.source else user_stack()
 
@@ -278,7 +272,6 @@ class Operators:
         self._cloned = number if kind == "Clone" else -1
 
     def _described_sources(self, name: str, func: Any, kind: str, given: tuple[Any, Any], forward: str) -> list[str]:
-        """The inputs of an operator; notes its arguments if they are new."""
         found = self._sources(func, kind, *given, forward)
         if self._described.get(name) != found:
             self._described[name] = found
@@ -323,9 +316,9 @@ class _UncomputedStorage:
 class Unfilled:
     """Memory that was allocated and not written to yet, or that a collective operation still writes to.
 
-    It counts as filled when an operator has written to all of it, or has read it other than through a view: then the
-    collective operation is over, or a kernel of the program has written there. No NaN or Inf is missed: it shows in the
-    tensors made from such memory.
+    It counts as filled when an operator has written to all of it, or has read it other than through a view. No NaN or
+    Inf
+    is missed: it shows in the tensors made from such memory.
     """
 
     def __init__(self) -> None:
@@ -347,15 +340,11 @@ class Unfilled:
             _storages.resize_ = getattr(_storages.resize_, _WRAPPED)
 
     def new_step(self) -> None:
-        """Forgets memory that does not exist any more."""
         for address in [address for address, each in self._memories.items() if each.reference.expired()]:
             del self._memories[address]
 
     def ran(self, func: Any, kind: str, args: Any, kwargs: Any, tensors: Sequence[torch.Tensor]) -> bool:
-        """Notes that an operator ran; tells whether a returned tensor holds values that nothing computed.
-
-        ``tensors`` are its outputs, or will be when it ends.
-        """
+        """Notes that an operator ran; tells whether an output in ``tensors`` holds values that nothing computed."""
         if kind in _ALLOCATING:
             for tensor in map(internals.part_of, tensors):
                 if internals.storage_of(tensor) is not None:
@@ -396,7 +385,6 @@ class Unfilled:
         self._tidy(address, memory)
 
     def _began(self, tensors: Iterable[torch.Tensor]) -> None:
-        """A collective operation writes to some tensors from now on."""
         begun: dict[int, list[_Bytes]] = {}
         for tensor in map(internals.part_of, tensors):
             address = internals.storage_of(tensor)
@@ -415,7 +403,6 @@ class Unfilled:
         written: Sequence[torch.Tensor],
         tensors: Sequence[torch.Tensor],
     ) -> None:
-        """Fills the memory that an operator has read or written."""
         name = internals.name_of(func)
         waited = name.endswith("::wait_tensor")
         in_part = kind in _FILLS_IN_PART and name.endswith("_")
@@ -478,7 +465,6 @@ def _overlap(one: _Bytes, other: _Bytes) -> bool:
 
 
 def _without(holes: Iterable[_Bytes], start: int, end: int) -> list[_Bytes]:
-    """Byte ranges without the bytes from ``start`` to ``end``."""
     parts = (part for first, last in holes for part in ((first, min(last, start)), (max(first, end), last)))
     return [(first, last) for first, last in parts if first < last]
 

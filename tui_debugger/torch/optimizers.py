@@ -1,9 +1,8 @@
 """The objects that programs step: optimizers of PyTorch, wrappers around one, and others that have a ``step``.
 
-PyTorch calls hooks around the step of its own optimizers. Wrappers (accelerate's, Lightning's, a look-ahead) call the
-optimizer inside them, and some change weights after that. A wrapper's hooks are missing, or are those of the inner
-optimizer, or are never called. So the hooks of the inner optimizer are used, and the step of a wrapper ends when its
-``step`` returns.
+Wrappers (accelerate's, Lightning's, a look-ahead) call the optimizer inside them, and some change weights after that.
+Their own hooks are missing, shared with the inner optimizer, or never called. So the hooks of the inner optimizer are
+used, and the step of a wrapper ends when its ``step`` returns.
 """
 
 from __future__ import annotations
@@ -60,13 +59,9 @@ def _may_be_inside(name: str, value: object) -> bool:
 
 
 class Steps:
-    """Tells of each step of an object that a program steps, until ``remove``.
-
-    ``optimizer`` is the stepped optimizer of PyTorch; None when there is none, or several.
-    """
+    """Tells of each step of an object; ``optimizer`` is the stepped one of PyTorch, None for none or several."""
 
     def __init__(self, given: Stepped, told: Told) -> None:
-        """``told`` is called after each step, with ``optimizer``."""
         self.optimizer = optimizer_in(given)
         self._given = given
         self._told = told
@@ -80,7 +75,6 @@ class Steps:
 
     @property
     def seen(self) -> bool:
-        """Whether steps can be seen at all."""
         return self._hook is not None or self._replaced is not None
 
     def are_of(self, optimizer: object) -> bool:

@@ -123,7 +123,6 @@ class _QuickColumns:
         return known, known
 
     def _known(self, quantity: str, plan: JudgingPlan) -> Doubles:
-        """A quantity that is exact in the quick numbers."""
         if quantity == "range_percentage":
             places = [each.ranges.get(plan.bounds, -1) for each in self.captures]
             return self.fetched.first(np.array(places, np.int64)) * 100.0 / self.count
@@ -158,7 +157,6 @@ class _QuickColumns:
         return known & found
 
     def _before(self) -> tuple[Doubles, Doubles]:
-        """Bounds of mean |prev|."""
         measured = self._sums([each.reference for each in self.captures])
         given = [each.between or (np.nan, np.nan) for each in self.captures]
         least, most = np.array(given, np.float64).T
@@ -194,8 +192,6 @@ class _CaptureNumbers(_QuickColumns):
 
 
 class _Grouped(_QuickColumns):
-    """The numbers of a group: the same few for each of its tensors."""
-
     def __init__(self, group: TensorGroup, fetched: HostNumbers) -> None:
         size, places, known = len(group.names), np.array(group.places, np.int64), offsets(group.kinds)
 
@@ -257,10 +253,7 @@ def rough_record(capture: Capture, fetched: HostNumbers) -> Record:
 
 
 def judge_step(step: CapturedStep, judge: ClientJudge, *, recheck: bool) -> list[ClientHit]:
-    """Judges a step: one transfer of quick numbers, and another if some are suspicious.
-
-    ``recheck``: measure everything exactly, also what was judged before.
-    """
+    """Judges a step with one transfer, or two if some tensors are suspicious; ``recheck``: measures all exactly."""
     return _hits(look_now(step, judge, recheck=recheck), judge, step)
 
 
@@ -351,10 +344,7 @@ _PLAIN_ROOTS: Final = (1e-12, 1e15)
 
 
 def _agree(capture: Capture, record: Record, fetched: HostNumbers) -> bool:
-    """Tells whether values may be those of the quick numbers of a capture.
-
-    Kernels of the program, NumPy, and ``.data`` of a weight write to tensors without a new version.
-    """
+    """Tells whether values may be those of a capture's quick numbers: some writes leave the version unchanged."""
     stats = record.stats
     if stats is None or not capture.screened or not stats.count:
         return True
@@ -446,7 +436,6 @@ def _state_of(operand: CapturedOperand, fetched: HostNumbers | None) -> OperandS
 
 
 def _bad(low: float, high: float) -> tuple[bool, bool]:
-    """Tells by the least and the greatest element whether there are NaN, and Inf."""
     return math.isnan(low) or math.isnan(high), math.isinf(low) or math.isinf(high)
 
 
