@@ -104,11 +104,17 @@ LeftOut = Callable[[LiveRank, int], Mapping[int, frozenset[str]]]
 
 
 def save_dump(source: LiveSource, directory: Path, left_out: LeftOut, progress: ProgressFn = no_progress) -> str:
-    """Writes graphs, steps, values and statistics to a new or empty directory; returns a sentence about the result.
+    """Writes graphs, the steps that were stopped at, values and statistics; returns what was written, in words.
 
-    Raises TdbgError when the directory is not empty or cannot be written, or there is nothing to write. When
-    ``progress``
-    raises CancelledError, files that were written stay.
+    Args:
+        source: what is kept.
+        directory: a new one, or an empty one.
+        left_out: asked of every step.
+        progress: receives snapshots.
+
+    Raises:
+        TdbgError: the directory exists and is not empty, cannot be written, or there is nothing to write.
+        CancelledError: from ``progress``; what was written so far stays.
     """
     ranks = [live for live in source.all() if live.graph is not None]
     if not ranks:
@@ -524,7 +530,11 @@ class LiveSession(Session):
         return waiting_text(self._trainings.address, encrypted=self._trainings.encrypted)
 
     def save(self, directory: Path, progress: ProgressFn = no_progress) -> str:
-        """Writes everything that is kept as a dump directory for ``tdbg open``; see ``save_dump``."""
+        """Writes all that is kept as a dump directory, which ``tdbg open`` reads; returns what was written, in words.
+
+        Raises:
+            TdbgError: the directory exists and is not empty, or cannot be written.
+        """
         self._driver.keep_last()
 
         def no_findings(live: LiveRank, step: int) -> Mapping[int, frozenset[str]]:

@@ -222,7 +222,10 @@ def no_autocast() -> AbstractContextManager[None]:
 
 
 def transformed(tensor: torch.Tensor) -> bool:
-    """Tells whether ``torch.func`` (vmap, grad ...) runs: then no tensor that is made has values of its own."""
+    """Tells whether ``torch.func`` (vmap, grad ...) runs, or a tensor stands for others in there.
+
+    Whatever is computed while it runs has no values of its own, not even what is made of a plain tensor.
+    """
     return _transform_level() is not None or _wrapped(tensor)
 
 
