@@ -150,8 +150,7 @@ class DataFlow:
     """The data flow of one rank: nodes plus the files of its steps, as they were when first looked at.
 
     Make one per question: a refresh does not change what it has returned, so that rows and indices fit together. Not
-    for
-    use from several threads at once. ``nodes`` grows when a step has files of unknown nodes.
+    for use from several threads at once. ``nodes`` grows when a step has files of unknown nodes.
     """
 
     def __init__(self, source: Source, rank: int, progress: ProgressFn = no_progress, *, sharing: bool = True) -> None:
@@ -392,8 +391,7 @@ class DataFlow:
         """A shared weight as the last earlier run of any graph left it.
 
         The parameters of a step may be written after all of its runs: a file that was written after this run began does
-        not
-        show the previous value.
+        not show the previous value.
         """
         of_root: dict[int, list[int]] = {}
         for each in self.shared(row):

@@ -222,8 +222,7 @@ class HitList(Sequence[Hit]):
     """Hits of any number of steps, as a sequence.
 
     ``verdict`` is the strongest verdict of each hit: a blocked condition counts as a finding. ``node`` is its row in
-    the
-    node table of its rank. ``parts`` are the steps, each with all of its hits.
+    the node table of its rank. ``parts`` are the steps, each with all of its hits.
     """
 
     __slots__ = (

@@ -58,8 +58,7 @@ class FileReading:
     """Files in the order in which they are read.
 
     ``valueless`` marks files whose counterpart to compare with has statistics only. ``by_step``: the files are ordered
-    by
-    step, as nothing is compared. ``sizes`` are approximate bytes, -1 without a file.
+    by step, as nothing is compared. ``sizes`` are approximate bytes, -1 without a file.
     """
 
     def __init__(
@@ -296,8 +295,7 @@ class Measurements:
         """The approximate sizes of a step's files; only the order of the work depends on them.
 
         Asking for every file costs a tenth of reading them. If another step has the same tensors, and the largest are
-        as large
-        here, its sizes are used.
+        as large here, its sizes are used.
         """
         kept = self._rank_stats.at(step, self.flow.table(step))
         if kept.sizes is None:

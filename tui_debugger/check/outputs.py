@@ -58,8 +58,7 @@ class OutputHits:
     """The hits of some outputs of one step, by the number of the watchpoint.
 
     An output that no watchpoint could look at counts as skipped in ``coverage``, also when its statistics were dumped
-    but
-    the condition needs values.
+    but the condition needs values.
     """
 
     hits: tuple[tuple[int, Hit], ...]  # each with one result, in execution order, then by watchpoint

@@ -88,9 +88,8 @@ class StepPlan:
     """The subjects of one step, and the statistics that have to be known.
 
     ``references`` are (step, subject, row in that step's table) of files of the tensor that a subject holds: for an
-    input
-    the producer's output now, for a parameter also its previous value; for a weight that only another graph updates the
-    value that the previous run left.
+    input the producer's output now, for a parameter also its previous value; for a weight that only another graph
+    updates the value that the previous run left.
     """
 
     step: int

@@ -61,9 +61,8 @@ def retry_when_renumbered(ask: Callable[[], T]) -> T:
     """Answers a question, and asks it again when the nodes were read anew in the middle of it.
 
     A question sees a snapshot: a ``DataFlow`` keeps the node table and step tables that it got. When a graph arrives in
-    a
-    growing dump, ``NodeTable.lineage`` changes and nodes are numbered anew, so that the snapshot is over. This happens
-    once in the life of a dump.
+    a growing dump, ``NodeTable.lineage`` changes and nodes are numbered anew, so that the snapshot is over. This
+    happens once in the life of a dump.
     """
     for _ in range(RENUMBERINGS):
         with suppress(RenumberedError):

@@ -140,8 +140,7 @@ def _order(nodes: NodeTable, tensors: Sequence[tuple[int, int]], *, by_client: b
 
     Parameters that the optimizer changes come last. Reports in another order than execution are believed as far as the
     graph allows: inputs of the model come first, and a node after everything it was made from. (A graph does not say
-    which
-    of two independent operators ran first.)
+    which of two independent operators ran first.)
     """
     first: dict[int, int] = {}
     for at, (row, _) in enumerate(tensors):
@@ -298,8 +297,7 @@ def judgement_of(
     """The result of one step from the reports, or the silence, of a training under the list that it was given.
 
     ``remembered``: the training had this list at the step before, too, whose statistics its expressions may use (None:
-    if
-    there is a step before). ``first``: see ``received_hits``.
+    if there is a step before). ``first``: see ``received_hits``.
     """
     info = watched.info
     first = stop.step <= START + 1 if first is None else first

@@ -36,8 +36,7 @@ class StepStats:
         fresh: rows that were measured since the step was last stored.
         states: sizes and ``opener.state_of`` of the files when first asked for; ``sizes`` are approximate.
         failures: by the row of each unreadable tensor the state of its file and of other files that matter: ``heal``
-            sees
-            them change.
+            sees them change.
     """
 
     def __init__(self, table: TensorTable) -> None:
@@ -150,8 +149,7 @@ class StatsCache:
     """The records of all ranks.
 
     Threads that still use a replaced ``RankStats`` lose their new measurements with it, instead of passing them off as
-    the
-    present state.
+    the present state.
     """
 
     def __init__(self) -> None:

@@ -39,8 +39,7 @@ class JudgedFiles:
     """The subjects of several steps as one table, followed by the files that they are compared with.
 
     Row i of all columns is subject i of the concatenated plans. ``held`` are (subject, row) of files of the tensor that
-    a
-    subject holds (see ``StepPlan.references``), ``current`` by subject the row of such a file of this run, -1 without
+    a subject holds (see ``StepPlan.references``), ``current`` by subject the row of such a file of this run, -1 without
     one.
     """
 
@@ -195,8 +194,7 @@ class DuplicateInputs:
         """Tells which equal files answer for an input within its own step and graph.
 
         Files of other steps or graphs may not be part of the check. They answer for a finding only if the tensor's own
-        file of
-        this run has the finding as well.
+        file of this run has the finding as well.
         """
         files = self._files
         answers = np.ones(len(subject), np.bool_)
@@ -216,8 +214,7 @@ class DuplicateInputs:
         """An equal file answers, unless a comparison with the previous step finds more on the subject.
 
         Equal values may have had different previous values: a file that stopped changing can equal its producer's
-        output of
-        the step before, and one whose shape changed can hold the same elements.
+        output of the step before, and one whose shape changed can hold the same elements.
         """
         subject, row = pairs
         if finding is not None:

@@ -47,8 +47,7 @@ def tensor_rows(
     """Inputs by slot, outputs by slot, then the parameters that feed the node with their value of this step.
 
     Nothing is read. Inputs without a file show the producer's tensor. ``round`` is a run of the node, 0 the newest.
-    With
-    ``every``, each tensor is followed by its values of earlier runs in this step, the youngest first.
+    With ``every``, each tensor is followed by its values of earlier runs in this step, the youngest first.
     """
     if row >= len(flow.nodes):  # of a table that was longer
         return ()

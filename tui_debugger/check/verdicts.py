@@ -78,8 +78,7 @@ class Doubt:
 
     ``kind``: ``nothing`` was looked at or compared; a watchpoint is ``unmatched``; tensors or parts of the dump are
     ``unreadable``; a training left something ``unrecorded``; tensors could not be compared (``uncomparable``); a
-    training
-    ``ended`` early, was ``lost``, or could not be saved (``unsaved``).
+    training ``ended`` early, was ``lost``, or could not be saved (``unsaved``).
     """
 
     kind: str

@@ -105,8 +105,7 @@ class ReceivedStep:
     """The kept contents of a step, by place in the graph; for the other fields see ``base.TensorTable``.
 
     ``operands`` are by the names of a node and its operand: see ``wire``. ``by_design`` has, for places with NaN or Inf
-    in
-    the order in which they ran, the operator types that absorb it.
+    in the order in which they ran, the operator types that absorb it.
     """
 
     values: dict[int, ReceivedValues] = field(default_factory=dict)
@@ -124,8 +123,7 @@ class ReceivedStep:
         """The places that were found clean, except for gradients of weights that were not computed at all.
 
         A training is silent about those, and says that it has none when it is asked. Other missing tensors it may have
-        freed
-        after judging them.
+        freed after judging them.
         """
         if self.clean is None or not self.missing:
             return self.clean
@@ -526,8 +524,7 @@ class LiveRank:
         """Fetches values of a step that the training holds and that are not here yet; returns how many came.
 
         NotStoppedError: it does not stand at (or right after) that step, or went on meanwhile. LostError,
-        CancelledError: see
-        ``wire.TrainingProcess``; complete tensors are kept.
+        CancelledError: see ``wire.TrainingProcess``; complete tensors are kept.
         """
         came = 0
         for batch in _batches(places):

@@ -371,8 +371,8 @@ class TrainingProcess(Protocol):
         """Goes on for some steps (None: until a hit or ``pause``); NotStoppedError: it is not waiting.
 
         With ``stop_on_new_nodes`` it also stops after a step at whose end it sent its graph anew: see
-        ``TrainingStop.grown``.
-        Without ``stop_at_nodes``, or when hits do not stop it, hits inside a step after the first ones come at its end.
+        ``TrainingStop.grown``. Without ``stop_at_nodes``, or when hits do not stop it, hits inside a step after the
+        first ones come at its end.
         """
 
     def run_to_node(self, name: str = "") -> None:

@@ -84,8 +84,7 @@ class RecentDumps:
     """Remembers the dumps that the screen opened, in the state directory.
 
     Each dump has one small file, which is replaced as a whole, so that programs that run at the same time do not lose
-    each
-    other's dumps. Errors are not raised but noted in ``problems``, one sentence each: only convenience is lost.
+    each other's dumps. Errors are not raised but noted in ``problems``, one sentence each: only convenience is lost.
     """
 
     def __init__(self, directory: Path | None = None) -> None:

@@ -76,8 +76,7 @@ def fresh_file(path: Path, dump: Path | None, *, force: bool = False, what: str 
     """A new binary file that appears under its name when all is written, and not at all when something fails.
 
     A replaced file passes its permissions on; a link stays a link, and its target is replaced. Raises TdbgError when
-    the
-    file exists (without ``force``), lies inside the dump, or cannot be written.
+    the file exists (without ``force``), lies inside the dump, or cannot be written.
     """
     target = checked_target(path, dump, force=force)
     target = target.resolve() if target.is_symlink() else target
@@ -116,8 +115,7 @@ def fresh_directory(path: Path, dump: Path, *, force: bool = False) -> Iterator[
     """A directory to be filled, whose files appear under ``path`` together when all are written.
 
     With ``force`` the target may hold files: files of the same name are replaced, the others stay. Raises TdbgError
-    when
-    the target is no empty directory, lies inside the dump, or cannot be written.
+    when the target is no empty directory, lies inside the dump, or cannot be written.
     """
     target = checked_target(path, dump, force=True)
     part: Path | None = None
@@ -238,8 +236,7 @@ def tensor_path(key: TensorKey, *, with_graph: bool = False) -> str:
 
     Characters that file systems refuse are written as ``%`` and two hexadecimal digits (``urllib.parse.unquote``). A
     component that is too long for a file name ends with ``~`` and a checksum instead. ``with_graph`` adds the graph,
-    for
-    ranks with several graphs, in which a name may occur twice.
+    for ranks with several graphs, in which a name may occur twice.
     """
     node = safe_path(key.node)
     graph = f"{safe_path(key.graph.replace('/', '_'))}/" if with_graph else ""

@@ -187,8 +187,7 @@ def _save_initial(
     """Writes values from before the first step as the inputs of the nodes that read them in that step.
 
     ``begins`` is the first saved step of each root graph. Returns the statistics to write with these steps for values
-    that
-    are not kept.
+    that are not kept.
     """
     recorded: dict[int, list[Recorded]] = {}
     for place in _judged_places(graph, kept):
@@ -405,10 +404,8 @@ class LiveSession(Session):
         Initial values under watchpoints and steps that no list judged yet are judged first. If they have a finding, the
         training stays and ``LiveKind.HITS`` is sent; the next ``run`` lets it go. ``stop_at_nodes``: see
         ``wire.TrainingProcess.run``. Without ``stop_at_inf``, a training whose only findings in a step are Inf that may
-        be by
-        design runs on to the end of the step, and stops there if they are not by design. NotStoppedError: no training
-        stands;
-        CancelledError and LostError come from judging.
+        be by design runs on to the end of the step, and stops there if they are not by design. NotStoppedError: no
+        training stands; CancelledError and LostError come from judging.
         """
         standing = self._standing(ranks)
         stops = HitStops(stop_on_hit, stop_at_nodes, stop_at_inf)
@@ -493,8 +490,7 @@ class LiveSession(Session):
         """Fetches the evidence of the findings of the step at which a training stands, the most wanted tensors first.
 
         The order is: origins with all their inputs, other findings with their inputs, then all other watched tensors.
-        Values
-        are fetched as far as there is room, statistics of the rest.
+        Values are fetched as far as there is room, statistics of the rest.
         """
         live = self._live(rank)
         rest = [place for row in np.flatnonzero(self.watch_state(rank)).tolist() for place in outputs(live, step, row)]

@@ -146,8 +146,7 @@ class EventQueue:
         """Starts to listen; every callback runs in the thread of the queue, except ``missed``.
 
         ``resync`` is called after events were lost, ``idle`` when all events were handled, ``renew`` after ``wake``,
-        and
-        ``missed`` when the report of a training was dropped, in the thread that reports it.
+        and ``missed`` when the report of a training was dropped, in the thread that reports it.
         """
         self._renew = renew
         self._awake = threading.Event()

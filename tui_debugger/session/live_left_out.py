@@ -24,9 +24,8 @@ def left_out(
     """The places of a step that hold NaN or Inf without being findings, because a gradient scaler skipped the step.
 
     Our client for PyTorch knows skipped steps and reports no findings of them. So bad gradients that came without a
-    finding
-    reveal such a step; then bad values that the scaler and the program computed from the gradients are no findings
-    either.
+    finding reveal such a step; then bad values that the scaler and the program computed from the gradients are no
+    findings either.
     """
     kept, graph, flow = live.kept(step), live.graph, measurements.flow
     table = flow.table(step) if kept is not None else None

@@ -293,8 +293,7 @@ class Session:
         """The parts of what was ``asked`` for that could not be looked at, in the order of their paths.
 
         ``graph`` includes graph files: they hold no tensor, but a verdict depends on them, for example on whether an
-        operator
-        was told to write an Inf.
+        operator was told to write an Inf.
         """
         found, scope = (*self.source.unreadable(), *self.take_inventory().parts), self.scope
         found = tuple(part for part in found if not is_hidden(part.where))
@@ -483,9 +482,8 @@ class Session:
         """The recommended watchpoints for the known nodes of the first rank, with id 0; add them to use them.
 
         Some nodes appear only in later steps or on other ranks (weights that are recorded now and then, the last stage
-        of a
-        pipeline). So the first and the last step of the first and the last rank of ``pairs`` are listed, and count as
-        well.
+        of a pipeline). So the first and the last step of the first and the last rank of ``pairs`` are listed, and count
+        as well.
         """
         ranks = self.ranks()
         if not ranks:
@@ -518,8 +516,7 @@ class Session:
         """Checks (rank, step) pairs with the enabled watchpoints; fresh results are not judged again.
 
         When ``progress`` raises CancelledError, the result holds the finished pairs and says so. ``on_result`` gets the
-        result
-        of every finished pair while the rest is still running.
+        result of every finished pair while the rest is still running.
         """
 
         def finished(result: CheckResult) -> None:
@@ -681,11 +678,9 @@ def open_dump(
     """A session on the dump at a path, which the caller closes.
 
     ``workers`` default to as many threads as this process may use cores, when the work is worth it. ``remember`` uses
-    the
-    index of statistics in the user's cache directory; ``keep_watchpoints`` restores and keeps the watchpoints of this
-    dump;
-    ``more`` lists directories with further ranks of the same run. TdbgError: two directories have the same rank.
-    NotADumpError: nothing recognisable, several runs, or a layout that cannot be read.
+    the index of statistics in the user's cache directory; ``keep_watchpoints`` restores and keeps the watchpoints of
+    this dump; ``more`` lists directories with further ranks of the same run. TdbgError: two directories have the same
+    rank. NotADumpError: nothing recognisable, several runs, or a layout that cannot be read.
     """
     index = default_store(path) if remember else None
     source = open_sources((path, *more), index) if more else open_source(path, index)

@@ -226,10 +226,8 @@ class Attachment(Handle):
     """A training that looks for its debugger.
 
     The first step that a debugger sees runs before the debugger is told anything, because the graph of an eager program
-    is
-    known only after a run. Then the debugger stops "before the first step", with the initial weights; when it says go
-    on,
-    the first step is judged, and stopped in or after.
+    is known only after a run. Then the debugger stops "before the first step", with the initial weights; when it says
+    go on, the first step is judged, and stopped in or after.
     """
 
     def __init__(
@@ -525,8 +523,7 @@ class Attachment(Handle):
         """Tells whether an optimizer that has stepped is the one that ends the steps from now on.
 
         Programs make a new one for another phase. One with several steps per step (the critic of a GAN), or with steps
-        inside a
-        step, does not take over.
+        inside a step, does not take over.
         """
         ends = self._ends
         if optimizer is ends:
@@ -666,20 +663,15 @@ def attach(
             optimizer inside is used; of other objects with a ``step`` each call is a step.
         address: ``host:port`` or ``unix:/path``; None: from ``TDBG_HOST`` and ``TDBG_PORT``; empty, or neither: off.
         level: ``module``: outputs of modules, their gradients, weights; ``op``: every operator call, with the line of
-            the
-            program that made it. That is slow. Watchpoints stop the training at the operator; if nobody stops there,
-            the
-            findings of a step after its first one come together at its end.
+            the program that made it. That is slow. Watchpoints stop the training at the operator; if nobody stops
+            there, the findings of a step after its first one come together at its end.
         keep: ``values``: outputs of modules are held until the debugger lets the step go, so that they can be looked
-            at;
-            ``statistics``: they are not, and everything about watched outputs is measured when they are made.
+            at; ``statistics``: they are not, and everything about watched outputs is measured when they are made.
         memory: bytes of outputs and their gradients that are held at most, on their own device; further ones are
-            treated
-            as with ``statistics``. None: 1 GiB, on a GPU at most an eighth of its free memory. In addition, one copy of
-            the weights that are compared with the step before is kept.
+            treated as with ``statistics``. None: 1 GiB, on a GPU at most an eighth of its free memory. In addition, one
+            copy of the weights that are compared with the step before is kept.
         flight: also keep the statistics of the last steps, and write them as a dump when a watchpoint hits or an
-            exception
-            ends the loop while no debugger is attached. Needs no address. Looks at every tensor exactly.
+            exception ends the loop while no debugger is attached. Needs no address. Looks at every tensor exactly.
         timeout: seconds after which a debugger that does not answer is given up.
 
     A model that is attached already is detached first.
@@ -735,12 +727,9 @@ def note(**notes: Any) -> None:
         optimizer.step()                   # ends the step: a later note belongs to the next step
 
     They are numbers, bools, short texts, or tensors of one element; at most 64 names a step. A later note of the same
-    name
-    replaces an earlier one; other values are left out, with one warning. A tensor is read when the step ends: nothing
-    waits
-    for the device here. Does nothing without a debugger and a flight recorder. With several trainings in one process
-    each
-    gets the note; ``handle.note`` is for one.
+    name replaces an earlier one; other values are left out, with one warning. A tensor is read when the step ends:
+    nothing waits for the device here. Does nothing without a debugger and a flight recorder. With several trainings in
+    one process each gets the note; ``handle.note`` is for one.
     """
     for reference in _noting:
         handle = reference()

@@ -1,8 +1,7 @@
 """Quick looks: one or two reductions of a tensor on its device, for the quantities that watchpoints need.
 
 They tell which tensors might hit, with room for rounding (see ``verdicts``). Only those are measured element by
-element,
-in float64, by ``exact``: on a healthy run none.
+element, in float64, by ``exact``: on a healthy run none.
 """
 
 from __future__ import annotations
@@ -100,10 +99,8 @@ class Plans:
     """The plans of nodes by name; nodes with the same watchpoints share one.
 
     A node that the debugger did not know when it set the watchpoints is watched like its nearest relative: a pass
-    without
-    gradients like the one with them, a second call like the first, else any node of the same kind, else by the
-    watchpoints
-    that cover all nodes of the forward pass.
+    without gradients like the one with them, a second call like the first, else any node of the same kind, else by the
+    watchpoints that cover all nodes of the forward pass.
     """
 
     def __init__(self, judge: ClientJudge, known: Collection[str] = (), forward: Collection[str] = ()) -> None:

@@ -204,9 +204,8 @@ def draw(
     """A serialized ``GraphProto``.
 
     Before a step has run (``learned``) it has the modules in the order of registration, unconnected. ``buffers`` are
-    worth
-    looking at; ``constants`` cannot hold NaN or Inf and are left out as inputs; ``frozen`` parameters are not trained,
-    although an optimizer may hold them.
+    worth looking at; ``constants`` cannot hold NaN or Inf and are left out as inputs; ``frozen`` parameters are not
+    trained, although an optimizer may hold them.
     """
     drawing = _ModelGraph(ExchangeGraph(tree, structure, distribution), structure, constants)
     graph = drawing.graph

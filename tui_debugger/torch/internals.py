@@ -139,8 +139,7 @@ def counters(operator: Any, args: Any, kwargs: Any, outputs: Sequence[torch.Tens
     """The object that counts the changes of each output of a running operator.
 
     Views share the count of their base. An output made of nothing, or only like another tensor, gets a count of its
-    own,
-    but would be copied if one of our tensors shared it: so it is held weakly.
+    own, but would be copied if one of our tensors shared it: so it is held weakly.
     """
     viewed = _viewed_argument(operator)
     if viewed is not None:
@@ -163,8 +162,7 @@ def saves_for_itself(operator: Any, args: Sequence[Any]) -> bool:
     """Tells whether autograd itself, and no program, runs an operator.
 
     Autograd detaches the tensors that it saves without going through its own layers, and the gradient of a parameter
-    before
-    it keeps that.
+    before it keeps that.
     """
     if operator is not torch.ops.aten.detach.default or args[0].is_inference():
         return False

@@ -82,8 +82,7 @@ class Makers:
         """Tells whether the tensors of a node came to be as in a followed step; learns while a step is followed.
 
         Ask before the node counts as their maker. Arguments may be left out in some steps, which shifts others: a known
-        maker
-        counts at any place, an unknown one only at its place, or at a new place.
+        maker counts at any place, an unknown one only at its place, or at a new place.
         """
         if self._recording.flow.following:
             self._learn(node, role, tensors)

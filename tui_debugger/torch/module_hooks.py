@@ -217,10 +217,8 @@ class ModuleHooks:
     """Hooks on every module of a tree, while they are installed.
 
     A pass that begins with gradients enabled is a part of the training step; else it is a pass of its own below
-    ``NoGrad``.
-    Inside a pass with gradients, modules below a checkpoint run without gradients at first, and again in the backward
-    pass:
-    the second run is not recorded, but may be the only one whose outputs have gradients.
+    ``NoGrad``. Inside a pass with gradients, modules below a checkpoint run without gradients at first, and again in
+    the backward pass: the second run is not recorded, but may be the only one whose outputs have gradients.
     """
 
     def __init__(self, recording: StepRecording, tree: ModelTree, guard: Guard) -> None:
@@ -488,8 +486,7 @@ class ModuleHooks:
         """The arguments of a module's call.
 
         None if the class does not determine the computation, or an argument is not itself recorded (a view, or the
-        output of a
-        function).
+        output of a function).
         """
         module = place.module
         if kwargs or len(args) != 1 or not isinstance(args[0], torch.Tensor) or not computes_as_its_class(module):

@@ -1,8 +1,8 @@
 """The operands of an operator, in the order of its schema: the meaning of each input of its node.
 
 A tensor stands for its sources, a number of the program (``x * 0.5``) for a constant. So does a tensor of unknown
-origin
-that cannot hold a NaN; any other is ``UNKNOWN``, and never left out: else all inputs of the node would seem clean.
+origin that cannot hold a NaN; any other is ``UNKNOWN``, and never left out: else all inputs of the node would seem
+clean.
 """
 
 from __future__ import annotations

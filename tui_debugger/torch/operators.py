@@ -317,8 +317,7 @@ class Unfilled:
     """Memory that was allocated and not written to yet, or that a collective operation still writes to.
 
     It counts as filled when an operator has written to all of it, or has read it other than through a view. No NaN or
-    Inf
-    is missed: it shows in the tensors made from such memory.
+    Inf is missed: it shows in the tensors made from such memory.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,7 @@
 """Decides by quick numbers which tensors may hit: interval arithmetic with room for rounding, many tensors at once.
 
 Counts and extremes are exact. A sum in float32 may be off by ``SLACK`` of the sum of magnitudes, one over a half type
-by
-``COARSE``; conditions within that room are decided in float64.
+by ``COARSE``; conditions within that room are decided in float64.
 
 Values that were changed in place before an exact look get a record from quick numbers alone. That happens once to a
 tensor: from the next step on it is measured exactly when it is made.
@@ -398,8 +397,7 @@ def _operands(capture: Capture, step: CapturedStep) -> tuple[tuple[str, OperandS
     """The known states of the operands of a node, by their sources.
 
     The first source of a bad operand counts as bad. The sources of a clean operand count as clean, unless another
-    operand
-    with them is not clean.
+    operand with them is not clean.
     """
     found: dict[str, OperandState] = {}
     clean: dict[str, bool] = {}

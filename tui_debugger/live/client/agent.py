@@ -334,13 +334,11 @@ class Agent:
     """Speaks with a debugger on behalf of one training, and never hurts it.
 
     One background thread looks for the debugger, sends heartbeats and notices when the debugger stops answering. All
-    calls
-    of the protocol and the probe are made in the thread that trains, at the ends of steps and nodes. Without an address
-    there is no thread, and every method returns at once.
+    calls of the protocol and the probe are made in the thread that trains, at the ends of steps and nodes. Without an
+    address there is no thread, and every method returns at once.
 
     Only ``TrainingTerminated`` (the debugger ended the training), ``KeyboardInterrupt`` and exceptions of the
-    training's
-    own signal handlers leave this class. After a fork the child's copy is off.
+    training's own signal handlers leave this class. After a fork the child's copy is off.
     """
 
     def __init__(self, probe: Probe, settings: LinkSettings, notes: Notebook | None = None) -> None:
@@ -410,8 +408,7 @@ class Agent:
         """A node has run: stops when there are hits, or when the debugger asked to stop here; tells whether it did.
 
         ``hits`` are judged by the framework; ``Probe.evaluate`` may judge them again on ``recheck`` only, or they would
-        be
-        reported twice.
+        be reported twice.
         """
         talk = self._talk
         if talk is None or not (talk.node in ("", name) or (hits and not talk.postpones(hits))):

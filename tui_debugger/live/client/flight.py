@@ -83,8 +83,7 @@ def write_flight(
             nodes that read them: else nobody could tell whether these nodes got bad inputs.
         weights_read: (node, input, weight) of the graph.
         room: bytes that may be written, newest steps first: statistics, then values. Half of the free space of the disk
-            is
-            always left to the training.
+            is always left to the training.
         reason: for users.
 
     Raises:
@@ -252,13 +251,11 @@ class Flight:
         tensor_steps: steps whose values are kept as well; 0: none, except a few MB of the first bad tensors.
         watch: what is watched besides NaN and Inf: texts such as ``"TL abs_mean_gt=10 @ category=weight"``, and
             ``"recommended"`` for the recommended watchpoints. NaN and Inf are looked for in every tensor, unless one of
-            the
-            texts says where (``"TO @ category=weight"``).
+            the texts says where (``"TO @ category=weight"``).
         memory: bytes that are kept at most; older steps go first.
         disk: bytes of all dumps together at most: values that do not fit are left out, then no more is written.
         dumps: dumps of this process at most. One of them is reserved for the first NaN or Inf; hits of other
-            watchpoints
-            and exceptions that may have been caught do not use it.
+            watchpoints and exceptions that may have been caught do not use it.
     """
 
     directory: str
@@ -314,10 +311,8 @@ class FlightRecorder:
 
     ``keep`` takes a step, ``judged`` the results of the watchpoints on it. Methods that may write return a sentence for
     users, which is empty when nothing was written. They do not raise when a dump cannot be written: it is tried again
-    with
-    the next finding, after half as many steps as are kept, and at the end. Lost dumps are counted in the next dump and
-    at
-    the end. ``judge`` has the watchpoints on the nodes of the known graph: it tells what to measure.
+    with the next finding, after half as many steps as are kept, and at the end. Lost dumps are counted in the next dump
+    and at the end. ``judge`` has the watchpoints on the nodes of the known graph: it tells what to measure.
     """
 
     def __init__(
@@ -331,8 +326,7 @@ class FlightRecorder:
         """Keeps nothing yet. BadWatchpointError: a watch text is wrong.
 
         A dump names what ``unrecorded`` returns. The caller must tell ``patience`` and ``memory``, which the judge
-        uses, when a
-        step is over.
+        uses, when a step is over.
         """
         # Imported before they are needed: an import while the interpreter ends changes the exit status after Ctrl+C.
         from tui_debugger.graph.messages import message_class

@@ -116,10 +116,9 @@ class ClientJudge:
         """Judges tensors, all at once; returns the results for each tensor by watchpoint id.
 
         ``tensors`` are (node, record that covers at least ``need(node)``), in the order of time, with output ``slots``
-        (all 0
-        when empty). ``initial``: no step has run: only conditions on initial values are judged. ``covered_only``:
-        watchpoints
-        that need more than a record holds leave it out. A comparison without a previous tensor is not reported.
+        (all 0 when empty). ``initial``: no step has run: only conditions on initial values are judged.
+        ``covered_only``: watchpoints that need more than a record holds leave it out. A comparison without a previous
+        tensor is not reported.
         """
         first = np.ones(len(tensors), np.bool_)
         if not initial and any(needs(each).previous_stats for each in self._watchpoints_of(tensors)):

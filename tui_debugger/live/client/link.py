@@ -81,10 +81,8 @@ def settings(
 
     Either variable alone is enough: the port is 50051 and the host 127.0.0.1 unless given. ``TDBG_HOST`` may be
     ``unix:/path``. ``TDBG_TOKEN`` is the token; ``TDBG_TLS_CA`` and ``TDBG_TLS_NAME`` are about TLS. An empty
-    ``address``
-    switches off, whatever the environment says. A wrong address in the environment is reported in one line, and counts
-    as
-    not set; a wrong ``address`` raises TdbgError.
+    ``address`` switches off, whatever the environment says. A wrong address in the environment is reported in one line,
+    and counts as not set; a wrong ``address`` raises TdbgError.
     """
     variables = os.environ if environment is None else environment
     if timeout <= 0:

@@ -70,10 +70,8 @@ def metadata(
     """Tells where a training stands.
 
     ``step`` ended last (or ``node`` belongs to it); -1 before the first. ``cur_step`` is what MindSpore's client says
-    from
-    1.6 on: 0 before and after the first step. ``graphs`` is their number, for ``SendMetadata``. ``notes`` are those of
-    ended
-    steps that were not sent yet.
+    from 1.6 on: 0 before and after the first step. ``graphs`` is their number, for ``SendMetadata``. ``notes`` are
+    those of ended steps that were not sent yet.
     """
     who = process.identity
     features = wire.FULL_STATISTICS | wire.RUNS_AHEAD | wire.OWN_CONDITIONS
@@ -353,9 +351,8 @@ class GraphBuilder:
         """An operator or module, with ``/`` between scopes; only the first of a name counts.
 
         ``inputs`` are names of nodes and parameters, empty if unknown; ``outputs`` one per slot, more than one makes a
-        tuple,
-        None: not visible. ``source`` is a stack in MindSpore's form (``stack_text``), ``ranks`` those of a collective
-        operation.
+        tuple, None: not visible. ``source`` is a stack in MindSpore's form (``stack_text``), ``ranks`` those of a
+        collective operation.
         """
         if name in self._keys:
             return

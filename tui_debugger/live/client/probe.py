@@ -54,8 +54,7 @@ class ClientHit:
     Attributes:
         inputs_unknown: in this step the inputs of the node differ, or may differ, from the graph that was sent last.
         operands: outputs of nodes and parameters that the node read (``name`` or ``name:slot``; empty: an operand that
-            is
-            not recorded), as they were when it ran.
+            is not recorded), as they were when it ran.
     """
 
     node: str
@@ -72,8 +71,7 @@ class ClientValue:
     """The values of one tensor; ``dtype`` is a name of ``stats.dtypes``.
 
     ``chunks`` are the elements, little-endian and in C order, in pieces of any size. They are made while they are sent,
-    so
-    that no copy of the whole tensor is needed.
+    so that no copy of the whole tensor is needed.
     """
 
     dtype: str
@@ -85,9 +83,8 @@ class Probe(Protocol):
     """A framework's tensors, as the protocol asks for them.
 
     Every method is called in the thread that trains, from inside ``Agent.begin``, ``step_end``, ``node_end`` or
-    ``close``:
-    no locks are needed, and tensors do not change meanwhile. An exception of a method ends the connection for good, and
-    training goes on.
+    ``close``: no locks are needed, and tensors do not change meanwhile. An exception of a method ends the connection
+    for good, and training goes on.
     """
 
     def identity(self) -> Identity:

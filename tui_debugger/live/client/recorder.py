@@ -55,16 +55,14 @@ class Recorder:
             recorder.step()                # may stop here, as long as the debugger says
 
     Instead of the last line the body can stand in ``with recorder.step():``. The graph in the debugger is made of the
-    names
-    seen in the first step, with ``/`` between scopes; later names are added at the end of their step.
+    names seen in the first step, with ``/`` between scopes; later names are added at the end of their step.
 
     ``begin()`` after recording the initial weights stops before the first step and has them judged; without it the
     debugger stops before the first step all the same, but has no initial values.
 
     Every step is judged, including the first one and recordings after the last ``step()``. A debugger that comes later
-    sees
-    the steps from the next one on. Without an address and a flight recorder every method returns at once. Errors of the
-    debugger never reach the loop; see ``Agent``. All methods are for the thread that trains.
+    sees the steps from the next one on. Without an address and a flight recorder every method returns at once. Errors
+    of the debugger never reach the loop; see ``Agent``. All methods are for the thread that trains.
     """
 
     def __init__(
@@ -92,8 +90,7 @@ class Recorder:
             timeout: seconds after which a debugger that does not answer is given up.
             keep_bytes: for copies of values while a debugger is attached. Further tensors have statistics only.
             flight: also keep statistics of the last steps, and write them when something goes wrong without a debugger:
-                at
-                the end of the step, at an exception, at exit, or at SIGTERM and SIGHUP.
+                at the end of the step, at an exception, at exit, or at SIGTERM and SIGHUP.
 
         Raises:
             TdbgError: ``address`` or a watch text of ``flight`` is wrong.
@@ -157,12 +154,10 @@ class Recorder:
 
         Args:
             name: ``encoder/block0/attention``; the same in every step. A gradient may have the name of its weight: it
-                is shown
-                as ``Gradients/<name>``. Other objects than strings are converted to text.
+                is shown as ``Gradients/<name>``. Other objects than strings are converted to text.
             array: see ``to_numpy``. Kept values are copied: change it afterwards as you like. Every array inside of
-                structured
-                arrays, arrays of objects, mappings, lists and dataclasses is a tensor of its own, below this name:
-                ``batch/image``. Values that NumPy cannot read are counted as not recorded. None and text hold no
+                structured arrays, arrays of objects, mappings, lists and dataclasses is a tensor of its own, below this
+                name: ``batch/image``. Values that NumPy cannot read are counted as not recorded. None and text hold no
                 numbers.
             kind: ``weight`` (trained), ``parameter`` (not trained), ``gradient``, ``activation``, ``tensor``; any other
                 word is the type of the operator that made it (``relu``, ``softmax``: these are activations,
@@ -186,8 +181,7 @@ class Recorder:
         """Takes scalars of this step, which are shown beside its findings: ``note(loss=loss, lr=lr, batch=7)``.
 
         They are numbers, bools, short texts, or arrays of one element; at most 64 names a step. A later note of the
-        same name
-        replaces an earlier one. Other values are left out, with one warning.
+        same name replaces an earlier one. Other values are left out, with one warning.
         """
         if not self._ready() or not (self._flight is not None or self._agent.expected):
             return

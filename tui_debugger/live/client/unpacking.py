@@ -65,8 +65,7 @@ def to_numpy(value: Any) -> Array:
 
     Takes NumPy arrays, objects with ``__array__`` (JAX, TensorFlow, CPU tensors of PyTorch, MindSpore ...) or
     ``__dlpack__``, numbers, and nested lists of numbers. The library's exceptions pass on, for example for an array on
-    a
-    device.
+    a device.
     """
     if isinstance(value, np.ndarray):
         return value
@@ -93,8 +92,7 @@ def name_text(name: Any) -> str:
     """A name as text that every file and message can hold, the same for the same name.
 
     Control characters and halves of surrogate pairs are escaped, spaces around a scope are removed, and a very long
-    name
-    is cut and gets a checksum.
+    name is cut and gets a checksum.
     """
     text = str.__str__(name) if isinstance(name, str) else str(name)
     if not text.isprintable():

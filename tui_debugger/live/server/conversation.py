@@ -337,8 +337,7 @@ class TrainingConversation:
         """The training introduced itself again: it has forgotten all watchpoints, and will send its graphs.
 
         ``resumes``: it is still the same training (its graph changed, or it was cut off for a while), and counts its
-        steps
-        itself; else a new training begins in the same process.
+        steps itself; else a new training begins in the same process.
         """
         events = [Event.BACK] if self.phase in (Phase.LOST, Phase.DONE) else []
         if self.phase is Phase.DONE:

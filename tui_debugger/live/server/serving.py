@@ -289,8 +289,7 @@ def serve(
 
     Our own clients must show ``token`` when other machines can reach the server; ``allow_unauthenticated`` lets clients
     without token in, such as MindSpore's. ``certificate`` encrypts connections by TLS, which MindSpore's client does
-    not
-    speak. TdbgError: the address is not available, or no client could ever connect.
+    not speak. TdbgError: the address is not available, or no client could ever connect.
     """
     private = is_private(host)
     if token is not None and not (token.isascii() and token.isprintable() and 0 < len(token) <= _MOST_TOKEN):
