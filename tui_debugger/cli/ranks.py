@@ -409,6 +409,10 @@ def _document(
             for each in replicas.not_reduced
         ],
         "compared": [{"kind": kind.name.lower(), "count": count} for kind, count in replicas.compared.items()],
+        "updates": {
+            "compared": replicas.updated,
+            "not_compared": [{**key_row(key), "why": why} for key, why in replicas.not_updated],
+        },
         "compared_by": None if replicas.by is None else replicas.by.name.lower(),
         "differ_from_the_start": list(replicas.apart),
         "notes": list(replicas.notes),

@@ -40,13 +40,12 @@ from tui_debugger.diagnose.ranks.results import Difference, NotReduced, RankTens
 from tui_debugger.diagnose.ranks.spread import TensorSpread, are_alike, are_nearly_equal, is_norm, is_of_norm
 from tui_debugger.diagnose.ranks.tied import TiedWeights, ties
 from tui_debugger.diagnose.ranks.unequal_gradients import why_unequal
-from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
+from tui_debugger.diagnose.ranks.updated import UpdatesOfWeights, update_of_place, updates_of_weights
 from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
     BIAS_GRADIENT,
     NAMED_GRADIENT,
-    OPTIMIZER_UPDATE,
     PARAMETER_GRADIENTS,
     WEIGHT_GRADIENT,
     gives_all_the_same,
@@ -55,7 +54,7 @@ from tui_debugger.graph.categories import (
     is_reducing,
     parameter_by_name,
 )
-from tui_debugger.graph.table import NodeTable, real_consumers
+from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import TRAINABLE, Category, ProgressFn, Side, TensorKey, no_progress
 from tui_debugger.sources.base import TensorTable, made_once
 
@@ -210,7 +209,8 @@ class _ReplicaComparison:
         own = self._equal_at_first(layout)
         self._doubt_what_lies_beside_parts()
         tied = [*self._ties()]
-        differences = [*self._differences(own), *self._untied(tied)]
+        updates = self._updates(own)
+        differences = [*self._differences(own), *self._untied(tied), *updates.astray]
         differences.sort(key=lambda each: self._steps.index(each.key.step))
         differences = self._with_reasons(differences)
         not_reduced = [each for step in self._steps for each in self._not_reduced(step, own)]
@@ -230,6 +230,8 @@ class _ReplicaComparison:
             tuple(self._norms_apart),
             tuple(tie for tie in tied if tie.parted and not tie.proven),
             shared,
+            updated=updates.compared,
+            not_updated=tuple(updates.left.items()),
         )
 
     # -- what there is -----------------------------------------------------------------------------
@@ -609,18 +611,25 @@ class _ReplicaComparison:
 
     def _astray(self, found: _ReplicaTensor) -> tuple[int, ...]:
         """The ranks whose weight is not what their optimizer's update makes, if it is on all others."""
-        astray, right = list[int](), list[int]()
-        for rank in found.group if found.kind in {ReplicaKind.WEIGHT, ReplicaKind.SHARD} else ():
-            nodes = self._nodes[rank].nodes
-            row = nodes.find(found.place.node, found.place.graph)
-            readers = real_consumers(nodes, row) if row >= 0 else ()
-            updates = [each for each, slot in readers if not slot and nodes.op_type(each) == OPTIMIZER_UPDATE]
-            if len(updates) == 1:
-                check = check_operator(self._run, rank, found.step, updates[0])
-                wrong = check.wrong if isinstance(check, OperatorCheck) else check.unlike
-                if wrong or isinstance(check, OperatorCheck):
-                    (astray if wrong else right).append(rank)
-        return tuple(astray) if right and len(astray) + len(right) == len(found.group) else ()
+        if found.kind not in {ReplicaKind.WEIGHT, ReplicaKind.SHARD}:
+            return ()
+        updates = {rank: update_of_place(self._run, found.place, rank, found.step).fits for rank in found.group}
+        right = any(fits for fits in updates.values())
+        known = None not in updates.values()
+        return tuple(rank for rank, fits in updates.items() if not fits) if right and known else ()
+
+    def _updates(self, own: Mapping[RankTensorPlace, Groups]) -> UpdatesOfWeights:
+        """Compares the weights that no other rank holds with what their optimizers make of them."""
+        alone = dict[RankTensorPlace, dict[int, list[int]]]()
+        for step in self._steps if len(self._ranks) > 1 else ():
+            for place, held in self._held.get(step, {}).items():
+                if self._kinds[place] in {ReplicaKind.WEIGHT, ReplicaKind.SHARD}:
+                    shared = {rank for group in own.get(place, ()) for rank in group}
+                    for rank in held.keys() - shared:
+                        alone.setdefault(place, {}).setdefault(rank, []).append(step)
+        found = updates_of_weights(self._run, alone.items())
+        self._unknown |= found.doubted
+        return found
 
     # -- tied weights, and batches ---------------------------------------------------------------------
 

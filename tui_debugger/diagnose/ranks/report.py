@@ -13,7 +13,7 @@ from tui_debugger.check.contents import BY_WORDS, KnownBy
 from tui_debugger.check.results import parts_text
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.check.verdicts import CheckJudgement, Outcome
-from tui_debugger.diagnose.ranks.results import KIND_WORDS, KINDS_WORDS, Difference, NotReduced, Replicas
+from tui_debugger.diagnose.ranks.results import KIND_WORDS, KINDS_WORDS, Difference, NotReduced, ReplicaKind, Replicas
 from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, UnreadablePart, Verdict, no_progress
 from tui_debugger.text.clean import clean
@@ -298,6 +298,9 @@ def _differ(replicas: Replicas) -> list[RanksFinding]:
 def difference_text(found: Difference) -> str:
     twin = f" ({clean(found.twin[1])} on rank {found.twin[0]})" if found.twin is not None else ""
     what = f"{KIND_WORDS[found.kind]} {_place(found.key)}{twin} at step {found.key.step}"
+    if found.kind is ReplicaKind.UPDATE:
+        text = f"{_who(found.astray)}: {what} is not what the optimizer makes of it; no other rank holds it"
+        return f"{text}; {found.why}" if found.why else text
     if found.outliers:
         most = len(found.parts[0])
         who = f"{_who(found.outliers)} {'differs' if len(found.outliers) == 1 else 'differ'}"
@@ -358,7 +361,16 @@ def compared_text(replicas: Replicas) -> str:
     kinds = ", ".join(f"{KINDS_WORDS[kind]} {count:,}" for kind, count in sorted(replicas.compared.items()) if count)
     by = f" {BY_WORDS[replicas.by]}" if replicas.by not in (None, KnownBy.NOTHING) else ""
     ranks = plural(len(replicas.layout.ranks), "rank")
-    return f"{ranks}, {plural(total, 'tensor')} compared between them{by}" + (f" ({kinds})" if kinds else "")
+    text = f"{ranks}, {plural(total, 'tensor')} compared between them{by}" + (f" ({kinds})" if kinds else "")
+    alone = [
+        f"{count:,} {words}"
+        for count, words in (
+            (replicas.updated, "compared with what the optimizer makes of them"),
+            (len(replicas.not_updated), "not compared"),
+        )
+        if count
+    ]
+    return text + (f"; weights that no other rank holds: {', '.join(alone)}" if alone else "")
 
 
 def finding_lines(report: RankReport) -> list[str]:

@@ -30,6 +30,8 @@ class ReplicaKind(IntEnum):
     """A weight that is also a weight of another stage of the pipeline: see ``tied``."""
     SHARD = 6
     """The same part of a weight on several ranks."""
+    UPDATE = 7
+    """A weight that one rank holds, compared with what the optimizer makes of it: see ``updated``."""
 
 
 KIND_WORDS: Final = {
@@ -39,6 +41,7 @@ KIND_WORDS: Final = {
     ReplicaKind.DECLARED: "tensor declared replicated",
     ReplicaKind.TIED: "tied weight",
     ReplicaKind.SHARD: "shard of weight",
+    ReplicaKind.UPDATE: "weight",
 }
 KINDS_WORDS: Final = {
     ReplicaKind.WEIGHT: "weights",
@@ -122,6 +125,8 @@ class Replicas:
         norms_apart: parameters of norms that differ from the start on ranks that have other weights in common.
         loosened: weights that may be tied, and differ at some step.
         shared: batches that several data-parallel ranks read.
+        updated: number of weights that no other rank holds (one at a step) that were compared with their update.
+        not_updated: weights that no other rank holds and that could not be compared, with the reason.
     """
 
     layout: ParallelLayout
@@ -136,6 +141,8 @@ class Replicas:
     norms_apart: tuple[str, ...] = ()
     loosened: tuple[TiedWeights, ...] = ()
     shared: tuple[SharedBatch, ...] = ()
+    updated: int = 0
+    not_updated: tuple[tuple[TensorKey, str], ...] = ()
 
     @property
     def went_apart(self) -> tuple[str, ...]:

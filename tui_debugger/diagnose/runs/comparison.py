@@ -12,6 +12,7 @@ import numpy as np
 
 from tui_debugger.diagnose.ranks.layout import ParallelLayout, recorded_layout
 from tui_debugger.diagnose.run import DiagnosedRun, ranks_of
+from tui_debugger.diagnose.runs.changed_weights import changed_weights
 from tui_debugger.diagnose.runs.distance import ComparedBy, Distance
 from tui_debugger.diagnose.runs.judge import EarlierJudgements, StepJudge
 from tui_debugger.diagnose.runs.logged import logged_differences, saved_differences
@@ -123,6 +124,8 @@ class _TwoRunComparison:
             judge.forget()
             so_far(self._report())
         self._merge_stages()
+        if not self.findings:
+            self.findings += changed_weights(self.runs, self.steps)
         self._compare_saved_numbers()
         self._compare_logs()
         self._doubt()
