@@ -40,7 +40,8 @@ from tui_debugger.diagnose.ranks.results import Difference, NotReduced, RankTens
 from tui_debugger.diagnose.ranks.spread import TensorSpread, are_alike, are_nearly_equal, is_norm, is_of_norm
 from tui_debugger.diagnose.ranks.tied import TiedWeights, ties
 from tui_debugger.diagnose.ranks.unequal_gradients import why_unequal
-from tui_debugger.diagnose.ranks.updated import UpdatesOfWeights, update_of_place, updates_of_weights
+from tui_debugger.diagnose.ranks.updated import UpdatesOfWeights, judged_updates, update_of_place
+from tui_debugger.diagnose.recompute.weight_updates import WeightUpdate
 from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import (
@@ -55,7 +56,7 @@ from tui_debugger.graph.categories import (
     parameter_by_name,
 )
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import TRAINABLE, Category, ProgressFn, Side, TensorKey, no_progress
+from tui_debugger.model import TRAINABLE, Category, Progress, ProgressFn, Side, TensorKey, no_progress
 from tui_debugger.sources.base import TensorTable, made_once
 
 _GRADIENT_TYPES: Final = frozenset({*PARAMETER_GRADIENTS, WEIGHT_GRADIENT, BIAS_GRADIENT})
@@ -209,7 +210,7 @@ class _ReplicaComparison:
         own = self._equal_at_first(layout)
         self._doubt_what_lies_beside_parts()
         tied = [*self._ties()]
-        updates = self._updates(own)
+        updates = self._updates(own, tied)
         differences = [*self._differences(own), *self._untied(tied), *updates.astray]
         differences.sort(key=lambda each: self._steps.index(each.key.step))
         differences = self._with_reasons(differences)
@@ -618,18 +619,22 @@ class _ReplicaComparison:
         known = None not in updates.values()
         return tuple(rank for rank, fits in updates.items() if not fits) if right and known else ()
 
-    def _updates(self, own: Mapping[RankTensorPlace, Groups]) -> UpdatesOfWeights:
+    def _updates(self, own: Mapping[RankTensorPlace, Groups], tied: Iterable[TiedWeights]) -> UpdatesOfWeights:
         """Compares the weights that no other rank holds with what their optimizers make of them."""
-        alone = dict[RankTensorPlace, dict[int, list[int]]]()
-        for step in self._steps if len(self._ranks) > 1 else ():
+        ends = {end for tie in tied for end in (tie.embedding, tie.weight)}
+        found = dict[RankTensorPlace, dict[tuple[int, int], WeightUpdate]]()
+        for number, step in enumerate(self._steps if len(self._ranks) > 1 else ()):
+            self._progress(Progress(number, len(self._steps), f"updates of weights, step {step}"))
             for place, held in self._held.get(step, {}).items():
-                if self._kinds[place] in {ReplicaKind.WEIGHT, ReplicaKind.SHARD}:
-                    shared = {rank for group in own.get(place, ()) for rank in group}
-                    for rank in held.keys() - shared:
-                        alone.setdefault(place, {}).setdefault(rank, []).append(step)
-        found = updates_of_weights(self._run, alone.items())
-        self._unknown |= found.doubted
-        return found
+                if self._kinds[place] not in {ReplicaKind.WEIGHT, ReplicaKind.SHARD}:
+                    continue
+                shared = {rank for group in own.get(place, ()) for rank in group}
+                for rank in (rank for rank in held if rank not in shared and (rank, place.node) not in ends):
+                    update = update_of_place(self._run, place, rank, step)
+                    found.setdefault(place, {})[rank, step] = update
+        judged = judged_updates(found)
+        self._unknown |= judged.doubted
+        return judged
 
     # -- tied weights, and batches ---------------------------------------------------------------------
 

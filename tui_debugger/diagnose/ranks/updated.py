@@ -7,7 +7,7 @@ this step the parts of it on other ranks, which their programs do not write to t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tui_debugger.diagnose.ranks.layout import is_expert
@@ -37,39 +37,32 @@ def update_of_place(run: DiagnosedRun, place: RankTensorPlace, rank: int, step: 
     return weight_update(run, rank, step, run.nodes(rank).find(place.node, place.graph))
 
 
-def updates_of_weights(
-    run: DiagnosedRun, held: Iterable[tuple[RankTensorPlace, Mapping[int, Iterable[int]]]]
-) -> UpdatesOfWeights:
-    """Compares weights; ``held`` has, by rank, the steps at which the rank dumped one that no other rank holds."""
+Updates = Mapping[tuple[int, int], WeightUpdate]
+"""By rank and step, the updates of a weight, or of the parts of it on several ranks."""
+
+
+def judged_updates(updates: Mapping[RankTensorPlace, Updates]) -> UpdatesOfWeights:
     astray = list[Difference]()
     doubted, left = dict[TensorKey, str](), dict[TensorKey, str]()
-    compared = 0
-    for place, of in held:
-        found = {(rank, step): update_of_place(run, place, rank, step) for rank, steps in of.items() for step in steps}
+    fitting = 0
+    for place, found in updates.items():
         told = set[int]()
-        for (rank, step), update in sorted(found.items(), key=lambda each: (each[0][1], each[0][0])):
+        for rank, step in sorted(found, key=lambda each: each[::-1]):
             key = TensorKey(rank, place.graph, place.node, Side.OUTPUT, place.slot, step, place.round)
-            fit = {other for (other, at), each in found.items() if at == step and each.fits}
-            plain = {other for other in fit if not found[other, step].written}
-            elsewhere = any(each.fits for (of_rank, _), each in found.items() if of_rank == rank)
+            update = found[rank, step]
             if update.fits:
-                compared += 1
-            elif update.fits is None or not (plain or not update.why):
-                left[key] = update.why
-            elif elsewhere and fit == plain and (not update.why or not is_expert(place.node)):
-                compared += 1
-                astray.append(
-                    Difference(
-                        ReplicaKind.UPDATE,
-                        key,
-                        (rank,),
-                        ((rank,),),
-                        astray=(rank,),
-                        first=rank not in told,
-                        why=update.why,
-                    )
-                )
-                told.add(rank)
-            else:
+                fitting += 1
+                continue
+            parts = [each for (_, at), each in found.items() if at == step and each.fits]
+            plain = [each for each in parts if not each.written]
+            if update.fits is None or (update.why and not plain):
+                left[key] = update.why  # a rule that fits no part, or programs that write to all of them
+                continue
+            applies = any(each.fits for (of, _), each in found.items() if of == rank) and len(plain) == len(parts)
+            if not applies or (update.why and is_expert(place.node)):  # experts may be drawn anew one by one
                 doubted[key] = f"it is not what the optimizer makes of it{update.why and f': {update.why}'}"
-    return UpdatesOfWeights(tuple(astray), doubted, compared, left)
+                continue
+            own, first = (rank,), rank not in told
+            told.add(rank)
+            astray.append(Difference(ReplicaKind.UPDATE, key, own, (own,), astray=own, first=first, why=update.why))
+    return UpdatesOfWeights(tuple(astray), doubted, fitting + len(astray), left)
