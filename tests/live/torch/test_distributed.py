@@ -297,6 +297,26 @@ def test_a_weight_that_one_rank_has_otherwise_is_named(
     assert line.endswith("on rank 1 it is not what the optimizer makes of it")
 
 
+@pytest.mark.parametrize(("kind", "node"), [("fsdp2", "blocks.1.up.weight"), ("tensor_parallel", "blocks/1/up/Linear")])
+def test_a_part_of_a_weight_that_the_program_of_one_rank_changes_is_named(
+    two: Trainings, capsys: Capture, kind: str, node: str, tmp_path: Path
+) -> None:
+    """No other rank holds this part. Where it is gathered, all that reads the weight differs on all ranks."""
+    healthy, drifted = (
+        two.watch(capsys, tmp_path / name, kind, VALUES, bad=bad).dump
+        for name, bad in (("healthy", ""), ("drifted", "drift"))
+    )
+    assert "weights that no other rank holds" in run(capsys, "ranks", healthy).lines[0]
+    answer = run(capsys, "ranks", drifted)
+    assert answer.code == 1
+    start = "Rank 1: weight blocks.1.up.weight:out:0 at step 2 is not what the optimizer makes of it"
+    assert [line for line in answer.lines if line.startswith(start) and " more finding" not in line]
+    compared = run(capsys, "diff", healthy, drifted, "--json")
+    assert compared.code == 1
+    first = compared.json["findings"][0]
+    assert (first["rank"], first["step"], first["node"]) == (1, 2, node)
+
+
 @pytest.mark.turns("kind")
 @pytest.mark.parametrize("kind", [*REDUCING, "hybrid", "tensor_parallel"])
 def test_a_repeat_is_accused_by_nobody_and_only_the_rank_that_differs_is_named(
