@@ -568,7 +568,7 @@ class LiveSession(Session):
         return super().read(key)
 
     def refresh(self) -> Changes:
-        """Takes in what came since the last call. Results of trainings stay known: fetching does not change them."""
+        """Takes in news since the last call. Results of trainings stay known: fetching values does not change them."""
         changes = self.live.refresh()
         for rank in changes.rebuilt:
             self._checks.known_results.drop_from(rank, START)
@@ -656,7 +656,7 @@ class LiveSession(Session):
     def _judged_there(
         self, rank: int, step: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn
     ) -> PairResult | None:
-        """Returns what the client finds at the step at which it stands; None when it does not stand there."""
+        """Returns what the client finds at ``step``; None when the training does not stand there."""
         live = self.live.live(rank)
         stop = live.standing if live is not None else None
         if live is None or stop is None or stop.step != step or live.training.phase is not Phase.STOPPED:

@@ -57,7 +57,7 @@ _WRITES_NUMBERS: Final = frozenset(
 _KEEPS_LOW: Final = (MOVES - {"Relu", "Neg", "Abs", "Zero", "Zeros", "ZerosLike", "OnesLike", "NewZeros"}) | {
     *("Add", "Sub", "Mul", "Div", "ToCopy"),
 }
-"""Kinds of operators that keep an element of -Inf: they add it to others, or scale it."""
+"""Kinds of operators that keep an element of -Inf: they lay it over others, or scale it."""
 _LOW: Final = -65504.0
 """The lowest number of the smallest type: lower numbers may become -Inf."""
 OVERWRITES: Final = frozenset({"Copy", "Fill", "Zero"})
@@ -72,12 +72,20 @@ _SEED: Final = "\0seed"
 
 @dataclass(frozen=True, slots=True)
 class TensorInputs:
-    """The origin of a tensor."""
+    """The origin of a tensor.
 
-    sources: tuple[str, ...] = ()  # outputs of nodes, parameters and inputs that it was made of; ``UNKNOWN``: others
-    work: str = ""  # kind of the operator that computed it; of several the last, as ``LogFunction``; empty: moved only
-    own: bool = False  # it is itself the output of a node
-    masked: bool = False  # the program set elements so low that a softmax gives them no weight
+    Attributes:
+        sources: outputs of nodes, parameters and inputs of the model that it was made of, ``UNKNOWN`` among them.
+        work: kind of the operator that computed something of the sources; of several the last one, as ``LogFunction``;
+            empty where values only moved.
+        own: it is the output of a node itself.
+        masked: the program itself put elements there that are so low that a softmax gives them no weight.
+    """
+
+    sources: tuple[str, ...] = ()
+    work: str = ""
+    own: bool = False
+    masked: bool = False
 
 
 def _together(last: str, before: Sequence[str]) -> str:
@@ -315,7 +323,7 @@ class StepSources:
         masked = kind in _KEEPS_LOW and any(part.masked for part, _ in parts[: 1 if kind in {"Sub", "Div"} else None])
         if not sources:
             return TensorInputs(masked=True) if masked else _CONSTANT
-        # Computed indices do not make values bad.
+        # Where to look was computed as well: that makes nothing bad.
         works = [part.work for part, fractions in parts if fractions and part.work]
         work = _together(kind, works) if kind not in MOVES or len(works) > 1 else "".join(works)
         if work:  # the loss itself was computed with: its node is the source, if known

@@ -198,7 +198,7 @@ def when_backward_ends(act: Callable[[], None]) -> None:
 
 
 def backward_function() -> int:
-    """Number of the function that autograd runs, -1 when it runs none."""
+    """Number of the function that autograd runs now; -1 when no function runs."""
     function = torch._C._current_autograd_node()  # noqa: SLF001 - see above
     return -1 if function is None else int(function._sequence_nr())  # noqa: SLF001 - see above
 

@@ -96,7 +96,7 @@ class Passes:
             self._first = now
 
     def caught(self, now: CapturedStep, hits: Sequence[ClientHit]) -> list[ClientHit]:
-        """Hands what hit to the step; those hits that are new. Several passes of one step: the first one counts."""
+        """Adds new hits of a pass to the step, and returns them; the same hit of a later pass does not count."""
         new = [hit for hit in hits if (hit.node, hit.slot, hit.result.watchpoint) not in self._said]
         self._said |= {(hit.node, hit.slot, hit.result.watchpoint) for hit in new}
         found = (now.get((hit.node, hit.slot)) for hit in new)
@@ -107,13 +107,13 @@ class Passes:
         return new
 
     def settle(self) -> None:
-        """Watchpoints may be set from now on, and judge the passes that were before that."""
+        """Hands captures of earlier passes to the step: watchpoints may be set and judge them from now on."""
         found = {id(capture): capture for kept in self._outermost.values() for _, capture in kept.values()}
         self._outermost.clear()
         self._step.adopt(list(found.values()))
 
     def find(self, key: Key) -> tuple[CapturedStep, Capture] | None:
-        """Returns what is known of a tensor: of the pass that runs, that hit first, that ended last."""
+        """Finds a tensor in the running pass, the step, the first pass that hit, or the last pass."""
         for each in (self.now, self._step, self._first, self._last):
             capture = each.get(key) if each is not None else None
             if each is not None and capture is not None:
@@ -121,7 +121,7 @@ class Passes:
         return None
 
     def kept(self) -> Iterator[CapturedStep]:
-        """The passes whose tensors are still known: the one that hit first, and the one that ended last."""
+        """The passes whose tensors are still known: the first that hit, and the last that ended."""
         yield from (each for each in (self._first, self._last) if each is not None)
 
     def clear(self) -> None:
@@ -153,7 +153,7 @@ class Passes:
 
 
 def _numbers(record: Record) -> Iterator[tuple[str, float]]:
-    """Numbers of a tensor that thresholds are set for, each so that more of it is further out."""
+    """The numbers of a tensor that thresholds compare, each so that larger is more extreme."""
     stats = record.stats
     if stats is None:
         yield _UNREADABLE, 0.0
@@ -383,7 +383,7 @@ class StepRecording:
         self._stop(name, self._see(step, name, slot, gradient))
 
     def _await_backward_end(self) -> None:
-        """A part of a backward pass has run; a pass inside it, for a checkpoint, ends before it does."""
+        """Has the end of the running backward pass reported, once; a checkpoint's inner pass ends before it."""
         if self.by_hand and not self._awaiting and in_backward():
             self._awaiting = True
             when_backward_ends(self._backward_ended)
@@ -394,7 +394,7 @@ class StepRecording:
             self.at_backward_end()
 
     def read_and_written(self, tensor: torch.Tensor, *, by_a_node: bool) -> CapturedOperand | None:
-        """An operator is about to run that reads a tensor and writes to it: what is known of that, or found out now."""
+        """What is known of a tensor that an operator is about to read and overwrite; None without numbers."""
         if not (readable(tensor) and numeric(tensor) and tensor.numel()):
             return None
         bare = self.passes.now
@@ -409,7 +409,7 @@ class StepRecording:
                 self.structure.feed(held, [name], anew=False)
 
     def _read_again(self) -> None:
-        """Notes that something runs after an optimizer in the same step: the weights that it reads are not known."""
+        """Marks weights that an optimizer changed: a later node of the same step may read them."""
         self.structure.touch(self.updated)
         for name in self.updated:
             self.structure.feed(name, [UNKNOWN])
@@ -430,7 +430,7 @@ class StepRecording:
                 self.step.collected[name] = CapturedOperand(sources, line)
 
     def left(self, name: str, gradient: torch.Tensor) -> None:
-        """A gradient that no optimizer used lies there when the step ends: it may be added to one of a step before."""
+        """A gradient remains at the end of the step, used by no optimizer; it may include those of earlier steps."""
         if name in self.structure.gradients:
             sources = self.flow.sources([gradient]) if self.flow.following else [UNKNOWN]
             self.structure.add_gradient(name, self.structure.gone_through(sources or [UNKNOWN]))
@@ -450,7 +450,7 @@ class StepRecording:
         self._look(step, name, 0, tensor, self._plan(name))
 
     def began(self, name: str, kind: str, tensors: Sequence[torch.Tensor], sources: Sources) -> None:
-        """A collective operation has begun, and nobody can see yet what it makes of its tensors."""
+        """A collective operation began; its results are not known yet."""
         if name not in self.structure.nodes:
             self.structure.add(name, TracedNode(kind), self._last)
         if self.flow.following:
@@ -487,7 +487,7 @@ class StepRecording:
         return [replace(each, inputs_unknown=True) if each in unknown else self._without_others(each) for each in hits]
 
     def _without_others(self, hit: ClientHit) -> ClientHit:
-        """A hit of a node that other steps gave more: what it did not read in this step made nothing bad."""
+        """A hit of a node that has further inputs in other steps: it did not read these, so they count as clean."""
         read, node = self._read.get(hit.node), self.structure.nodes.get(hit.node)
         if read is None or node is None:
             return hit
@@ -509,7 +509,7 @@ class StepRecording:
         return bare or self.step.seen_as(tensor)
 
     def overwrite(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Tensors are others now: what was seen of this step in their memory is not held any more as it was."""
+        """Tensors have new values: captures in their memory do not hold the seen values any more."""
         memory = {at for each in tensors if (at := storage_of(part_of(each))) is not None}
         self.flow.overwrite(memory)
         for each in (self.step, self.passes.now, *self.passes.kept()):
@@ -546,7 +546,7 @@ class StepRecording:
     # -- inside --------------------------------------------------------------------------------------
 
     def _step(self, name: str, count: int, *, no_grad: bool = False) -> CapturedStep | None:
-        """Tells where a tensor belongs; None when there are too many."""
+        """The step or pass that a tensor belongs to; None when that has too many tensors."""
         step = (self.passes.now or self.passes.begin()) if no_grad else self.step
         if len(step) < MOST:
             return step
@@ -658,12 +658,12 @@ class StepRecording:
                 raise
 
     def at_work(self) -> AtWork:
-        """Something of ours is computed: nothing of that is recorded, or cast by autocast."""
+        """Around our own computations: they are not recorded, and autocast is off."""
         return AtWork(self)
 
 
 def _read_now(reads: Reads) -> list[CapturedOperand]:
-    """What a node has just read, looked at."""
+    """The operands that a node has just read, with their states."""
     found = []
     for each in reads():
         if isinstance(each, CapturedOperand):
@@ -684,7 +684,7 @@ _at_work: Final[set[int]] = set()
 
 
 def at_work() -> bool:
-    """Tells whether what runs in this thread is work of ours, and not of the program."""
+    """Tells whether this thread runs our own computations, and not the program."""
     return get_ident() in _at_work
 
 

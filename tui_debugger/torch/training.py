@@ -57,7 +57,7 @@ CHUNK: Final = 1 << 24
 
 
 class Previous:
-    """Copies of weights as they were before the step, of those that watchpoints compare (and all at the beginning)."""
+    """Copies of the weights before the step, as far as watchpoints compare them; before the first step of all."""
 
     def __init__(self) -> None:
         self._values: dict[str, torch.Tensor] = {}
@@ -67,11 +67,11 @@ class Previous:
         return self._values.get(name)
 
     def sum_of(self, name: str) -> tuple[float, float] | None:
-        """Returns what Σ|x| of these values lies between; None where it has to be measured."""
+        """Bounds of Σ|x| of the kept values; None when it has to be measured."""
         return self._sums.get(name)
 
     def follow(self, step: CapturedStep) -> None:
-        """Σ|x| of what the weights are now: it cannot have changed by more than Σ|cur − prev|. Saves measuring it."""
+        """Bounds Σ|x| of the new values by the measured change Σ|cur − prev|, which saves measuring it."""
         sums: dict[str, tuple[float, float]] = {}
         for capture in step.entries:
             if isinstance(capture, Capture) and capture.difference and step.fetched is not None:
@@ -90,7 +90,7 @@ class Previous:
         self._sums.clear()
 
     def keep(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Keeps these as they are now, and no others. Copies that fit are written over."""
+        """Keeps copies of these tensors, and no others; reuses the memory of copies that fit."""
         kept: dict[str, torch.Tensor] = {}
         targets: list[torch.Tensor] = []
         sources: list[torch.Tensor] = []
@@ -212,7 +212,7 @@ def _pieces(
 
 
 def _alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
-    """Numbers of the tensors that kernels take together."""
+    """Indices of the tensors that one kernel can take together, by group."""
     groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for number, tensor in enumerate(tensors):
         groups.setdefault((tensor.device, tensor.dtype), []).append(number)
@@ -236,7 +236,7 @@ OptimizerStepped = Callable[[torch.optim.Optimizer, bool], None]
 
 
 class Expectation:
-    """The deeds of optimizers and modules in the step that is recorded."""
+    """What optimizers and modules did in the step that is recorded."""
 
     def __init__(self) -> None:
         self.skipped = False  # a gradient scaler left the step out, because gradients were not finite
@@ -288,7 +288,7 @@ class Expectation:
         return any(id(parameter) in own for group in groups for parameter in group["params"])
 
     def look_at(self, captures: Iterable[Capture], structure: Structure) -> None:
-        """Takes what was seen of the step, and all nodes that are known. They are read when an excuse is asked for."""
+        """Takes the captures of the step and all known nodes; they are read only when an excuse is asked for."""
         self._captures, self._nodes = captures, structure.nodes
         self._losses, self._scaled, self._of_gradients = structure.losses, structure.scaled, structure.of_gradients
         self._outputs.clear()
@@ -302,7 +302,7 @@ class Expectation:
         self._outputs.clear()
 
     def excuses(self, name: str, result: WatchResult) -> bool:
-        """Tells whether there is a reason for what a watchpoint found on a node."""
+        """Tells whether something explains the result of a watchpoint on a node, so that it is no finding."""
         parameter = name if name in self._parameters else self._by_gradient.get(name, "")
         condition = CONDITIONS[result.condition]
         if condition.is_overflow or result.verdict is Verdict.BLOCKED:
@@ -361,7 +361,7 @@ def unscales(optimizer: torch.optim.Optimizer) -> bool:
 
 
 class Scalers:
-    """Tells when a ``GradScaler`` has made a step or left it out: the optimizer does not hear of that."""
+    """Reports when a ``GradScaler`` has made or skipped a step: the optimizer does not notice."""
 
     def __init__(self, told: OptimizerStepped) -> None:
         """``told`` is called with the optimizer and whether it stepped, after the scaler's ``step``."""
@@ -464,7 +464,7 @@ class TrainingState:
         self._buffers = {name: (id(each), version_of(each)) for name, each in self.tree.buffers.items() if _plain(each)}
 
     def _know_parameters(self, *more: tuple[str, torch.Tensor]) -> None:
-        """Weights and buffers are what they are by name; operators take a buffer of whole numbers for a constant."""
+        """Names weights and buffers as sources; at operator level a buffer of integers counts as a constant."""
         whole = not self.recording.every_operator
         buffers = [(name, each) for name, each in self.tree.buffers.items() if whole or _plain(each)]
         states = () if whole else self._states.of(self.tree, self.optimizers)
@@ -595,7 +595,7 @@ class TrainingState:
         return [name for name, each in self.tree.parameters.items() if id(each) in wanted]
 
     def _shards(self) -> set[str]:
-        """Weights that stand for what was gathered from all processes while the model runs."""
+        """Names of sharded weights: modules read the weights gathered from all processes instead."""
         return {reading.parameter for reading in self.distribution.readings}
 
     def _version(self, name: str, shards: Container[str]) -> tuple[int, int, int]:
@@ -664,7 +664,7 @@ class TrainingState:
                 self._notice_bad_weights()
 
     def _is_of_before(self, name: str, gradient: torch.Tensor) -> bool:
-        """Tells whether a gradient is left of the step before: nothing of this step made it, and nothing used it."""
+        """Tells whether a gradient is left from the step before: neither made nor used in this step."""
         known, version = self._seen_last.get(name, (None, 0))
         same = known is not None and known() is gradient and version_of(gradient) == version
         return same and name not in self._of_step
@@ -687,7 +687,7 @@ class TrainingState:
         }
 
     def _see_as_left(self, name: str, parameter: torch.nn.Parameter) -> None:
-        """A gradient that the program changed since the backward pass left it says nothing: what it was does."""
+        """If the program changed a gradient after the backward pass, uses what was seen when that pass ended."""
         known, capture = self._at_backward.get(name, (None, None))
         gradient = parameter.grad
         if known is None or (gradient is not None and (id(gradient), version_of(gradient)) == known):
@@ -699,7 +699,7 @@ class TrainingState:
             self.recording.step.adopt([capture])
 
     def see_rates(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer begins a step of which nothing else is seen yet: the gradients are made while it runs."""
+        """Records the learning rates when an optimizer starts that makes the gradients while it runs."""
         with self.recording.at_work():
             see_all(self.recording.step, self._rates(optimizer), self.recording.plans, None)
 
@@ -710,7 +710,7 @@ class TrainingState:
         return [(name, torch.tensor(float(rate), dtype=torch.float64)) for name, rate in named if rate is not None]
 
     def see_weights(self) -> None:
-        """Weights, and what else changed, as they are at the end of the step. Once."""
+        """Records weights, optimizer state and changing buffers at the end of the step, once."""
         if self._weights_seen:
             return
         self._weights_seen = True
