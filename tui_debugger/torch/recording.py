@@ -9,7 +9,7 @@ long as nothing else needs the room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import get_ident
 from types import TracebackType
@@ -38,6 +38,7 @@ from tui_debugger.torch.captures import (
     extremes,
     foreseen,
     plain,
+    time_now,
 )
 from tui_debugger.torch.exact import Waiting
 from tui_debugger.torch.flow import StepSources
@@ -223,7 +224,7 @@ class StepRecording:
         agent: the protocol loop: hooks may stop at a node.
         unrecorded: what ran and could not be recorded.
         updated: parameters that an optimizer changed in this step.
-        written_bad: parameters to which the program itself wrote something bad before this step, maybe for a while.
+        bad_at_start: buffers that held NaN before anything ran in this step, and nothing is seen to have written that.
         at_begin: called when a forward pass begins.
         by_hand: no optimizer is known: gradients are looked at when a backward pass ends.
         at_backward_end: called then.
@@ -255,7 +256,9 @@ class StepRecording:
         self.settled = False
         self._at_once = at_once
         self.updated: list[str] = []
-        self.written_bad: set[str] = set()
+        self.bad_at_start: set[str] = set()
+        self._states: dict[str, list[tuple[int, OperandState]]] = {}
+        """Of weights and buffers that were bad in this step for a while: since when they were what."""
         self._evaluated: list[str] = []
         self._evaluations = 0
         self.at_begin: Callable[[], None] = lambda: None
@@ -556,8 +559,9 @@ class StepRecording:
 
     def told(self, hits: Iterable[ClientHit]) -> list[ClientHit]:
         """Hits, of which each says whether the debugger knows what its node was made of in this step."""
-        unknown = [each for each in hits if not self.structure.is_known(each.node) or self._read_others(each)]
-        return [replace(each, inputs_unknown=True) if each in unknown else self._without_others(each) for each in hits]
+        found = [self._with_weights(each) for each in hits]
+        unknown = [each for each in found if not self.structure.is_known(each.node) or self._read_others(each)]
+        return [replace(each, inputs_unknown=True) if each in unknown else self._without_others(each) for each in found]
 
     def _without_others(self, hit: ClientHit) -> ClientHit:
         """A hit of a node that other steps gave more: what it did not read in this step made nothing bad."""
@@ -570,11 +574,39 @@ class StepRecording:
     def _read_others(self, hit: ClientHit) -> bool:
         """Tells whether a node read something bad that the graph need not name. An Inf may be a mask to operators."""
         bad = {OperandState.NAN} if self._at_once else {OperandState.NAN, OperandState.INFINITE}
-        node = self.structure.nodes.get(hit.node)
-        is_module = node is not None and not self._at_once and not is_collective(node.kind)
-        if is_module and not self.written_bad.isdisjoint(self.structure.nodes[hit.node].inputs):
-            return True
         return any(name == UNKNOWN and state in bad for name, state in hit.operands)
+
+    def read_as(self, states: Mapping[str, OperandState]) -> None:
+        """Weights and buffers are bad from now on, or clean again: modules read them as they are."""
+        now = time_now()
+        for name, state in states.items():
+            if state is not OperandState.CLEAN or name in self._states:
+                self._states.setdefault(name, []).append((now, state))
+
+    def was_clean(self) -> bool:
+        """Tells whether all quick numbers of this step are finite so far; a device is waited for."""
+        step = self.step
+        step.fetched = step.waiting.fetch(step.fetched)
+        return step.fetched.are_finite
+
+    def _with_weights(self, hit: ClientHit) -> ClientHit:
+        """A hit of a module with the weights and buffers that were bad when it read them; of operators that is seen.
+
+        A buffer that was bad before anything ran was made bad by none of the modules that change it.
+        """
+        node = self.structure.nodes.get(hit.node)
+        if node is None and hit.node in self.bad_at_start:
+            made = ((each, OperandState.CLEAN) for each in self.structure.fed.get(hit.node, ()))
+            return replace(hit, operands=(*hit.operands, *made))
+        if node is None or self._at_once or is_collective(node.kind):
+            return hit
+        line = self.step.get((hit.node, hit.slot))
+        read = [(name, since) for name in node.inputs for since in reversed(self._states.get(name, ()))]
+        states: dict[str, OperandState] = {}
+        for name, (since, state) in read:
+            if line is None or since < line.order:
+                states.setdefault(name, state)
+        return replace(hit, operands=(*hit.operands, *states.items())) if states else hit
 
     def seen_as(self, tensor: torch.Tensor) -> str:
         """See ``CapturedStep``: in the pass without gradients that runs, or in the step."""
@@ -599,7 +631,8 @@ class StepRecording:
         self.step.clear()
         self.flow.clear()
         self.updated.clear()
-        self.written_bad.clear()
+        self.bad_at_start.clear()
+        self._states.clear()
         self._awaiting = self._called = False
         self._order, self._order_bare, self._last = 0, 1, ""
         if self._surprised:

@@ -249,7 +249,10 @@ PROGRAMS: Final[dict[str, tuple[Program, dict[str, set[Place]]]]] = {
     "a branch that runs once": (branch, {"op": {(BAD, "Log")}}),
     "a view of a weight": (view, {"module": {(BAD, "Loss")}, "op": {(BAD, "Div")}}),
     "averages that the program writes": (target, {level: {(BAD, "target.weight")} for level in LEVELS}),
-    "a buffer that the program and its module write": (queue, {"op": {(BAD, "LiftFresh")}}),
+    "a buffer that the program and its module write": (
+        queue,
+        {"module": {(BAD, "kept")}, "op": {(BAD, "LiftFresh")}},
+    ),
     "a weight that is bad for a while": (swap, {"op": {(BAD, "NoGrad/Mul")}}),
 }
 
