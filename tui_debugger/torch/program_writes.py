@@ -4,7 +4,7 @@ Averages that stand in for weights during an evaluation, weights that are moved 
 that is loaded again: such a tensor may be bad in a part of a step only, and be clean before the step and after it.
 
 A write of PyTorch changes the version of a tensor. One through ``weight.data`` or NumPy does not: what is small is
-compared with its values of before, and all is looked at where that makes no device wait.
+compared with its values of before, and all is looked at when an evaluation begins.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from tui_debugger.model import OperandState
 from tui_debugger.torch.captures import norms, plain
 from tui_debugger.torch.exact import Waiting
 from tui_debugger.torch.flow import has_fractions
-from tui_debugger.torch.internals import dense, local, numeric, part_of, readable, version_of
+from tui_debugger.torch.internals import dense, local, numeric, part_of, readable, transforming, version_of
 from tui_debugger.torch.recording import StepRecording
 from tui_debugger.torch.structure import UNKNOWN, ModelTree
 
 Mark = tuple[int, int, int]
 """What changes when the program writes to a tensor or gives it other memory (``weight.data = ...``)."""
+SMALL: Final = 1 << 16
+"""Bytes of a weight whose values of the step before are kept whatever is watched."""
 _NEVER_SEEN: Final = (0, -1, 0)
 """The mark of a weight of which nothing is known."""
 
@@ -72,12 +74,14 @@ class ProgramWrites:
         watched = bool(self._recording.plans)
         shards = self._shards()
         self._weights = {name: _mark(each, name in shards) for name, each in self._readable_weights() if watched}
-        self._buffers = {name: _mark(each) for name, each in self._tree().buffers.items() if watched}
+        self._buffers = {name: _mark(each) for name, each in self._readable_buffers() if watched}
         self._held.clear()
         self._marked.clear()
 
     def call_begins(self) -> None:
         """A forward pass begins; weights of which each process has a part are looked at when they were gathered."""
+        if transforming():
+            return
         if self._marked:
             self._look_again()
             return
@@ -105,6 +109,9 @@ class ProgramWrites:
     def _readable_weights(self) -> Iterable[tuple[str, torch.Tensor]]:
         return ((name, each) for name, each in self._tree().parameters.items() if readable(each))
 
+    def _readable_buffers(self) -> Iterable[tuple[str, torch.Tensor]]:
+        return ((name, each) for name, each in self._tree().buffers.items() if has_fractions(each) and readable(each))
+
     def _look(self, but: Container[str] = ()) -> None:
         """Looks at weights and buffers for the first time in a step.
 
@@ -116,17 +123,22 @@ class ProgramWrites:
         changed = {name for name, known in asked.items() if _mark(weights[name], name in shards) != known}
         self._begun += bool(asked)
         # Else a device is waited for. An evaluation, in which others may stand in for weights, waits for it anyway.
-        waits = self._begun & (self._begun - 1) == 0 or self._recording.passes.now is not None
+        now_and_then = self._begun & (self._begun - 1) == 0
+        waits = now_and_then or self._recording.passes.now is not None
         with self._recording.at_work():
             structure.touch(name for name in changed if asked[name] != _NEVER_SEEN)
+            rest = [name for name in asked if name not in changed]
             # ``weight.data.clamp_()`` counts nowhere that it was.
-            here = [name for name in asked if name not in changed and (waits or _is_here(weights[name]))]
-            silently = {name for name in here if self._is_another(name)}
-            structure.touch(silently)
+            kept = (name for name in rest if self._before(name) is not None)
+            compared = {name for name in kept if now_and_then or _is_cheap(weights[name])}
+            silently = {name for name in compared if self._is_another(name)}
+            more = [name for name in rest if name not in compared] if waits else []
             # What was bad before the program wrote to it, as it clamps a weight, is not bad by that.
-            wanted = [name for name in (*changed, *here) if name not in self._bad_before]
+            wanted = [name for name in (*changed, *silently, *more) if name not in self._bad_before]
             bad = _bad_among([(name, weights[name]) for name in wanted])
             self._recording.read_as(bad)
+            silently.update(name for name in bad if name in more and self._is_another(name))
+            structure.touch(silently)
             self._look_at_buffers(waits=waits)
         for name in asked:
             if name in bad and name in changed | silently:
@@ -135,24 +147,22 @@ class ProgramWrites:
 
     def _look_at_buffers(self, *, waits: bool) -> None:
         """Finds the buffers that hold NaN: infinite ones may be masks."""
-        held = [(name, self._tree().buffers.get(name), known) for name, known in self._buffers.items()]
-        there = [(name, each, known) for name, each, known in held if each is not None and has_fractions(each)]
-        changed = {name for name, each, known in there if readable(each) and _mark(each) != known}
-        wanted = [(name, each) for name, each, _ in there if name in changed or waits or _is_here(each)]
-        found = _bad_among([(name, each) for name, each in wanted if readable(each) and name not in self._bad_before])
+        recording, known = self._recording, self._buffers
+        there = [(name, each) for name, each in self._readable_buffers() if name in known]
+        wanted = [(name, each) for name, each in there if waits or _is_cheap(each) or _mark(each) != known[name]]
+        found = _bad_among([(name, each) for name, each in wanted if name not in self._bad_before])
         nan = {name: state for name, state in found.items() if state is OperandState.NAN}
-        self._recording.read_as(nan)
-        # Where operators are seen, what wrote to a buffer is known, unless no version counts that.
-        at_operators = self._recording.every_operator
-        self._recording.bad_at_start |= {name for name in nan if not (at_operators and name in changed)}
-        self._buffers.clear()
+        recording.read_as(nan)
+        # What an operator is seen to write made it.
+        written = recording.flow.written if recording.every_operator else _by_nobody
+        recording.bad_at_start |= {name for name, each in there if name in nan and not written(each)}
+        known.clear()
 
     def _hold(self) -> None:
         """Remembers the weights and buffers that are looked at, to find those that are others in a later pass."""
-        tree, shards = self._tree(), self._shards()
+        shards = self._shards()
         weights = [(name, each) for name, each in self._readable_weights() if name not in shards]
-        buffers = [(name, each) for name, each in tree.buffers.items() if has_fractions(each) and readable(each)]
-        self._held = [(name, each) for name, each in (*weights, *buffers) if _is_plain(each)]
+        self._held = [(name, each) for name, each in (*weights, *self._readable_buffers()) if _is_plain(each)]
         self._marked = [_place(each) for _, each in self._held]
 
     def _look_again(self) -> None:
@@ -165,7 +175,7 @@ class ProgramWrites:
         updated = set(recording.updated)
         changed = [each for each, old, new in pairs if old != new and each[0] not in updated]
         # Modules write to their own buffers in every pass: no device is waited for.
-        wanted = [(name, each) for name, each in changed if name in weights or _is_here(each)]
+        wanted = [(name, each) for name, each in changed if name in weights or _is_cheap(each)]
         with recording.at_work():
             found = _bad_among(wanted)
             bad = {name: state for name, state in found.items() if name in weights or state is OperandState.NAN}
@@ -197,9 +207,13 @@ def _place(tensor: torch.Tensor) -> tuple[int, int]:
     return tensor._version, tensor.data_ptr()  # noqa: SLF001 - see ``internals.version_of``
 
 
-def _is_here(tensor: torch.Tensor) -> bool:
-    """Tells whether no device has to be waited for."""
-    return tensor.device.type == "cpu"
+def _by_nobody(_: torch.Tensor) -> bool:
+    return False
+
+
+def _is_cheap(tensor: torch.Tensor) -> bool:
+    """Tells whether a tensor is small, and no device has to be waited for."""
+    return tensor.device.type == "cpu" and part_of(tensor).nbytes <= SMALL
 
 
 def _bad_among(tensors: Sequence[tuple[str, torch.Tensor]]) -> dict[str, OperandState]:

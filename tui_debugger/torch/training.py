@@ -44,7 +44,7 @@ from tui_debugger.torch.internals import (
     version_of,
 )
 from tui_debugger.torch.optimizers import Steps
-from tui_debugger.torch.program_writes import ProgramWrites
+from tui_debugger.torch.program_writes import SMALL, ProgramWrites
 from tui_debugger.torch.recording import StepRecording
 from tui_debugger.torch.structure import GRADIENTS, UNKNOWN, ModelTree, Structure, gradient_of, tree_of
 from tui_debugger.torch.verdicts import look_now
@@ -433,9 +433,6 @@ def _reporting(original: Any) -> Any:
     return step
 
 
-SMALL: Final = 1 << 16
-"""Bytes of a weight whose values of the step before are kept whatever is watched."""
-
 ADDED: Final = "modules and weights that were put into the model after tdbg.attach (call it again then)"
 """The things that are not recorded."""
 
@@ -743,6 +740,7 @@ class TrainingState:
         self.previous.clear()
         self._lasting.clear()
         self._states.clear()
+        self._writes.step_ends()
         self.forget_step()
 
     def initial(self) -> list[tuple[str, torch.Tensor]]:
