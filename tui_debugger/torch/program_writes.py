@@ -101,8 +101,10 @@ class ProgramWrites:
         but, plans = self._shards() | self._bad_before, self._recording.plans
         watched = [each for each in self._readable_weights() if each[0] not in but and plans.of(each[0])]
         with self._recording.at_work():
-            for name in _bad_among(watched):
-                self._recording.structure.feed(name, ())
+            bad = _bad_among(watched)
+            self._recording.read_as(bad)
+        for name in bad:
+            self._recording.structure.feed(name, ())
 
     # -- inside --------------------------------------------------------------------------------------
 

@@ -590,23 +590,31 @@ class StepRecording:
         return step.fetched.are_finite
 
     def _with_weights(self, hit: ClientHit) -> ClientHit:
-        """A hit of a module with the weights and buffers that were bad when it read them; of operators that is seen.
-
-        A buffer that was bad before anything ran was made bad by none of the modules that change it.
-        """
+        """A hit of a module with the weights and buffers that were bad when it read them; of operators that is seen."""
         node = self.structure.nodes.get(hit.node)
-        if node is None and hit.node in self.bad_at_start:
-            made = ((each, OperandState.CLEAN) for each in self.structure.fed.get(hit.node, ()))
-            return replace(hit, operands=(*hit.operands, *made))
-        if node is None or self._at_once or is_collective(node.kind):
+        if node is None:
+            return replace(hit, operands=(*hit.operands, *self._not_made_of(hit.node)))
+        if self._at_once or is_collective(node.kind):
             return hit
         line = self.step.get((hit.node, hit.slot))
-        read = [(name, since) for name in node.inputs for since in reversed(self._states.get(name, ()))]
         states: dict[str, OperandState] = {}
-        for name, (since, state) in read:
-            if line is None or since < line.order:
-                states.setdefault(name, state)
-        return replace(hit, operands=(*hit.operands, *states.items())) if states else hit
+        for name in node.inputs:
+            for since, state in self._states.get(name, ()):
+                if line is None or since < line.order:
+                    states[name] = state
+        return replace(hit, operands=(*hit.operands, *states.items()))
+
+    def _not_made_of(self, name: str) -> list[tuple[str, OperandState]]:
+        """What a weight or buffer was made of in other steps, and not in this one.
+
+        A buffer that was bad before anything ran was made bad by none of the modules that change it. A weight to which
+        the program once wrote something bad is made by its optimizer again.
+        """
+        fed, states = self.structure.fed.get(name), self._states.get(name)
+        if name in self.bad_at_start:
+            return [(each, OperandState.CLEAN) for each in fed or ()]
+        written = states is not None and states[-1][1] is not OperandState.CLEAN
+        return [(name, OperandState.CLEAN)] if fed == [] and not written else []
 
     def seen_as(self, tensor: torch.Tensor) -> str:
         """See ``CapturedStep``: in the pass without gradients that runs, or in the step."""

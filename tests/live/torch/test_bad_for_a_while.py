@@ -43,23 +43,28 @@ def in_numpy(values: torch.Tensor, by: float) -> None:
     array *= by
 
 
-def standing_in(write: Write) -> Program:
-    """Other values stand in a weight while the model is evaluated, and only then; in one step they are bad."""
+def standing_in(write: Write, bad: int = BAD, *, then_fails: bool = False) -> Program:
+    """Other values stand in a weight while the model is evaluated, and only then; in one step they are bad.
+
+    ``then_fails``: the model itself fails in a later step.
+    """
 
     def program(attach: Attach, fault: bool) -> None:
-        model = nn.Linear(4, 2)
+        model = nn.Sequential(nn.Linear(4, 2), Root())
+        weight: Any = model[0].weight
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         handle = attach(model, optimizer)
         for step in range(STEPS):
+            model[1].shift = -100.0 if fault and then_fails and step == BAD else 100.0
             loss = model(torch.randn(5, 4)).square().mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             with torch.no_grad():
-                own = model.weight.clone()
-                write(model.weight, math.nan if fault and step == BAD - 1 else 0.5)
+                own = weight.clone()
+                write(weight, math.nan if fault and step == bad - 1 else 0.5)
                 model(torch.randn(3, 4))
-                model.weight.copy_(own)
+                weight.copy_(own)
         handle.detach()
 
     return program
@@ -170,6 +175,13 @@ PROGRAMS: Final[dict[str, tuple[Program, dict[str, set[Place]]]]] = {
     "a weight, while the model is evaluated": (standing_in(in_place), {"op": {(BAD, "NoGrad/Mul")}}),
     "a weight by its data, while the model is evaluated": (standing_in(by_data), {"op": {(BAD, "NoGrad/Mul")}}),
     "a weight in NumPy, while the model is evaluated": (standing_in(in_numpy), {}),
+    "a weight, and later the model": (
+        standing_in(in_place, BAD - 1, then_fails=True),
+        {
+            "module": {(BAD, "1/Root")},
+            "op": {(BAD - 1, "NoGrad/Mul"), (BAD, "1/Sqrt")},
+        },
+    ),
     "a weight between two passes": (
         perturbed(fails_before=False),
         {"module": {(BAD, "0.weight")}, "op": {(BAD, "NoGrad/Mul")}},
