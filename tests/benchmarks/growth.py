@@ -172,7 +172,7 @@ SIZES: Final[Mapping[str, tuple[Callable[[Path, int], list[str]], int]]] = {
     "tensors in one .pt": (_tensors("pt"), 10_000),
     "files": (_files, 10_000),
     "steps": (_steps, 200),
-    "checkpoints": (_checkpoints, 40),
+    "checkpoints": (_checkpoints, 100),
     "ranks": (_ranks, 128),
     "ranks that are equal": (_equal_ranks, 256),
     "ranks, each with a notice": (_notices, 128),
