@@ -3,8 +3,8 @@
 Averages that stand in for weights during an evaluation, weights that are moved between two forward passes, a buffer
 that is loaded again: such a tensor may be bad in a part of a step only, and be clean before the step and after it.
 
-A write of PyTorch changes the version of a tensor. One through ``weight.data`` or NumPy does not: what is small is
-compared with its values of before, and all is looked at when an evaluation begins.
+A write of PyTorch changes the version of a tensor. A write in NumPy, or to the data of a weight, does not: what is
+small is compared with its values of before, and all is looked at when an evaluation begins.
 """
 
 from __future__ import annotations
