@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from operator import eq
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from tui_debugger.diagnose.runs.kinds import factor_between, kind_of_difference
 from tui_debugger.diagnose.runs.scaled import Wide, meant_apart, rounded
 from tui_debugger.stats.dtypes import name_of
 
-_ROUNDING: Final = 3.0
+ROUNDING: Final = 3.0
 """Units of rounding that a weight may be off where it was cast to a coarser type."""
 _FEW_ELEMENTS: Final = 0.01
 """The part of elements that are looked at one by one, where all others are equal."""
@@ -43,6 +44,7 @@ _MOST_TRIED: Final = 16
 """Weights of one shape that are tried in turn."""
 _MOST_ASKED: Final = 128
 """Rows of a weight that are asked which layer they are of."""
+_NUMBER: Final = re.compile(r"(?<![^./])\d+(?![^./])")
 OF_RANK: Final = " of rank "
 """Stands between the name of a weight and the rank that has a part of it."""
 _NORM: Final = re.compile(r"norm|(?:^|[._])ln", re.IGNORECASE)
@@ -110,6 +112,7 @@ class WeightConversion:
         side: the run that has it.
         turned: it is transposed.
         renumbered: the runs count its layers, or experts, from other numbers on.
+        doubt: why it may be another weight; empty where nothing speaks against it.
     """
 
     made: str
@@ -120,6 +123,7 @@ class WeightConversion:
     side: int = 1
     turned: bool = False
     renumbered: bool = False
+    doubt: str = ""
 
 
 def conversions(
@@ -145,19 +149,17 @@ def conversions(
     """
     if made == 0 or (made is None and len(b) > len(a)):
         found = _Conversions(b, a, "BA", fp8[::-1], scales or {}).found(learned or Learned())
-        return [replace(each, side=0, distance=_turned(each.distance)) for each in found]
+        return [replace(each, side=0, distance=turned_around(each.distance)) for each in found]
     return _Conversions(a, b, "AB", fp8, scales or {}).found(learned or Learned())
 
 
 @lru_cache(maxsize=4096)
 def parsed(name: str) -> _Name:
     """Returns a name without the numbers that are words of it, and the numbers."""
-    words = name.split(".")
-    numbers = tuple(int(word) for word in words if word.isdecimal())
-    return _Name(".".join("*" if word.isdecimal() else word for word in words), numbers)
+    return _Name(_NUMBER.sub("*", name), tuple(map(int, _NUMBER.findall(name))))
 
 
-def _turned(found: Distance) -> Distance:
+def turned_around(found: Distance) -> Distance:
     """Returns a distance of the first run from the second one as that of the second from the first."""
     values = found.values and found.values[::-1]
     return replace(found, values=values, types=found.types[::-1], shapes=found.shapes[::-1])
@@ -486,19 +488,24 @@ class _Conversions:
             if of == template and len(numbers) > len(own) and numbers[: len(own)] == own
         )
         rows, rest = divmod(len(sources), max(len(layers), 1))
-        if rest or len(layers) < _LEAST_LAYERS or not {each.inner for each in known} <= set(layers):
+        inner = {each.inner for each in known}
+        if rest or len(layers) < _LEAST_LAYERS or not inner <= set(layers) or (len(inner) == 1 and _in_order(sources)):
             return None
-        votes: list[Counter[tuple[str, bool, int]]] = [Counter() for _ in range(rows)]
-        for row, each in enumerate(sources):
-            if each is not None:
-                votes[row % rows][each.template, each.swapped, each.row] += 1
-        if not all(votes):
-            return None
-        most = [each.most_common(1)[0][0] for each in votes]
-        made: list[_SourceRow | None] = [
-            _SourceRow(of, inner, swapped, row) for inner in layers for of, swapped, row in most
-        ]
-        return made if all(each and self._name(each, own) for each in made) else None
+        made: list[_SourceRow | None] = []
+        after_each_other = [(row % rows, row // rows) for row in range(len(sources))]
+        in_turns = [divmod(row, len(layers)) for row in range(len(sources))]
+        for place in (after_each_other, in_turns):
+            votes: list[Counter[tuple[str, bool, int]]] = [Counter() for _ in range(rows)]
+            for (row, _), each in zip(place, sources, strict=True):
+                if each is not None:
+                    votes[row][each.template, each.swapped, each.row] += 1
+            if all(votes):
+                most = [each.most_common(1)[0][0] for each in votes]
+                tried: list[_SourceRow | None] = [
+                    _SourceRow(most[row][0], layers[layer], *most[row][1:]) for row, layer in place
+                ]
+                made = max(made, tried, key=lambda of: sum(map(eq, of, sources)))
+        return made if made and all(each and self._name(each, own) for each in made) else None
 
     def _padded(self, sources: list[_SourceRow | None], known: int) -> list[_SourceRow | None] | None:
         """Lets rows at the end be padding, where all before are known."""
@@ -584,6 +591,10 @@ class _Conversions:
         how = f"made of {', '.join(names)}{', transposed' if turned else ''}"
         apart = self._apart(expected, rows, names)
         if self._is_near(apart, expected, rows):
+            shift = next((row - source.row for row, source in enumerate(sources) if source is not None), 0)
+            if shift > 0 and plain[:shift] == list(range(shift)):
+                text = f"its rows are shifted by {shift}: padding stands before them, and not behind"
+                return WeightConversion(name, names, names[0], text, apart, turned=turned)
             return WeightConversion(name, names, "", how, apart, turned=turned)
         for each in names:
             own_rows = [row for row, whole in enumerate(of) if whole == each]
@@ -597,12 +608,12 @@ class _Conversions:
 
     def _is_near(self, apart: Distance, expected: Array, held: Array) -> bool:
         """Tells whether rounding explains a distance; the rounding of others hides no single wrong element."""
-        if apart.relative > _ROUNDING * apart.unit:
+        if apart.relative > ROUNDING * apart.unit:
             return False
         if any(self.fp8) or not 0 < apart.differing <= max(_FEW_ELEMENTS * held.size, 1):
             return True
         one, other = expected.astype(np.float64), held.astype(np.float64)
-        return bool((np.abs(one - other) <= _ROUNDING * apart.unit * np.abs(one)).all())
+        return bool((np.abs(one - other) <= ROUNDING * apart.unit * np.abs(one)).all())
 
     def _apart(self, expected: Array, held: Array, names: Sequence[str]) -> Distance:
         """Compares a weight, or a part of it, with what it should be."""
@@ -620,7 +631,7 @@ class _Conversions:
         here, there = self.sides[0], self.sides[1]
         if expected.shape[0] == expected.shape[1]:
             other_way = distance(np.ascontiguousarray(expected.T), held)
-            if other_way.relative <= _ROUNDING * other_way.unit:
+            if other_way.relative <= ROUNDING * other_way.unit:
                 return f"{name} of {there} holds {source} of {here} transposed"
         holders = Counter(each.name for each in places if each is not None)
         other, count = holders.most_common(1)[0] if holders else ("", 0)

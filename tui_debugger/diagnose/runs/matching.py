@@ -563,16 +563,17 @@ def _prefix_changes(
         for start in range(len(parts)):
             found = dict.fromkeys(ends.get((a.kind(row), parts[start:]), ()))
             if found:
-                names_module = not parameters or not start or any(map(_names_module, parts[start:]))
+                of_module = not parameters or not start or any(map(names_module, parts[start:]))
                 for other in found if len(found) <= _MOST_VOTES else ():
                     before = other[: len(other) - len(parts) + start]
-                    if names_module or not before:
+                    if of_module or not before:
                         votes[parts[:start], before] += 1
                 break
     return [change for change, _ in votes.most_common(_MOST_VOTES)]
 
 
-def _names_module(word: str) -> bool:
+def names_module(word: str) -> bool:
+    """Tells whether a word of a name tells one module from others."""
     return not word.isdigit() and word not in _NAMES_NOTHING
 
 

@@ -16,8 +16,9 @@ from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.adapters import adapters, merged_weights
 from tui_debugger.diagnose.runs.conversions import OF_RANK, Learned, WeightConversion, conversions, parsed
 from tui_debugger.diagnose.runs.distance import INTRODUCED, Distance, not_compared
+from tui_debugger.diagnose.runs.exchanged import held_against_names
 from tui_debugger.diagnose.runs.kinds import kind_of_difference
-from tui_debugger.diagnose.runs.matching import Rule, RunMatching, renamed_scope
+from tui_debugger.diagnose.runs.matching import Rule, RunMatching, names_module, renamed_scope
 from tui_debugger.diagnose.runs.results import DiffFinding, DiffKind, OneSided
 from tui_debugger.diagnose.runs.scaled import (
     OF_ACTIVATIONS,
@@ -33,6 +34,7 @@ from tui_debugger.diagnose.runs.shards import NEAR
 from tui_debugger.diagnose.runs.step import Asked, NodePair
 from tui_debugger.diagnose.runs.unmatched import UnmatchedNodes
 from tui_debugger.diagnose.runs.unrecorded import UnrecordedTensors
+from tui_debugger.graph.table import ARRAY
 from tui_debugger.model import Side
 from tui_debugger.sources.rank_names import read_rank
 from tui_debugger.stats.dtypes import name_of
@@ -43,6 +45,8 @@ _FEW: Final = 3
 _DIMENSIONS_OF_A_MATRIX: Final = 2
 _MOST_PARTS: Final = 4
 """Weights that a fused one is made of: q, k and v."""
+_LEAST_RENAMED: Final = 2
+"""Parameters whose values are those of another name, before the runs are taken to have other names for the same."""
 _STRAIGHT: Final = "it is square, and not transposed as all other matrices are: nothing tells whether it should be"
 _COUNTED: Final = "it differs, and only one run has others like it: ranks may count their layers from other numbers on"
 _EMBEDDING: Final = re.compile(r"emb|(?:^|[._/])w[tp]e(?:[._/]|$)|position|lm_head", re.IGNORECASE)
@@ -204,7 +208,7 @@ class ParameterPairs(UnmatchedNodes):
         given_up = {entry.match.a: entry.match.b for entry in entries if entry.match.a in merged | moved.keys()} | loose
         alone = self.matching.only_a, self.matching.only_b
         rows = [
-            [row for row in left if self.sides[side].is_parameter(row) and self._dumped(side, row)]
+            [row for row in left if self._may_be_weight(side, row) and self._dumped(side, row)]
             for side, left in enumerate(alone)
         ]
         rows = [[*rows[0], *given_up], [*rows[1], *given_up.values()]]
@@ -270,7 +274,7 @@ class ParameterPairs(UnmatchedNodes):
             scales=scales,
             learned=self.learned,
         )
-        return [*found, *(each for each in made if not self._is_foreign(each))]
+        return [*found, *held_against_names(self._without_foreign(made), arrays)]
 
     def _book(
         self, found: Sequence[WeightConversion], weights: Sequence[Mapping[str, tuple[int, Array]]]
@@ -374,12 +378,33 @@ class ParameterPairs(UnmatchedNodes):
             return False
         return bool(np.array_equal(one, two)) and bool((one != one.flat[0]).any())
 
-    def _is_foreign(self, found: WeightConversion) -> bool:
-        """Tells whether a parameter has the values of one of another name, though both runs name parameters alike."""
-        if len(found.sources) > 1 or found.turned or not self._named_alike:
-            return False
-        names = found.made.partition(OF_RANK)[0], found.sources[0]
-        return len({parsed(name).template if found.renumbered else name for name in names}) > 1
+    def _may_be_weight(self, side: int, row: int) -> bool:
+        """Tells whether a node is a parameter, or an array of which the file does not tell what it is."""
+        nodes = self.flows[side].nodes
+        return self.sides[side].is_parameter(row) or (
+            nodes.op_type(row) == ARRAY and not self.sides[side].producers(row)
+        )
+
+    def _without_foreign(self, made: Sequence[WeightConversion]) -> list[WeightConversion]:
+        """Leaves out weights with the values of another name, though both runs name parameters alike.
+
+        A name that both runs have is of one parameter in both. One new name that shares no word with the old one is
+        of a stranger, whatever values it has; of several the runs have different words for the same parameters.
+        """
+        if not self._named_alike:
+            return list(made)
+        names = [{of.nodes.names[row] for row in of.rows} for of in self.sides]
+        foreign: list[WeightConversion] = []
+        found: list[WeightConversion] = []
+        for each in made:
+            own, source = each.made.partition(OF_RANK)[0], each.sources[0].partition(OF_RANK)[0]
+            alike = own == source or (each.renumbered and parsed(own).template == parsed(source).template)
+            if len(each.sources) > 1 or each.turned or alike:
+                found.append(each)
+            elif own not in names[1 - each.side] and source not in names[each.side]:
+                foreign.append(each)
+        lone = sum(not each.wrong for each in foreign) < _LEAST_RENAMED
+        return [*found, *(each for each in foreign if not lone or _share_word(each.made, each.sources[0]))]
 
     @property
     def _named_alike(self) -> bool:
@@ -522,6 +547,12 @@ class ParameterPairs(UnmatchedNodes):
         found = self._difference(first.row, -1, text, None, float(first.order))
         self.findings.append(found)
         self.blamed.update((one.side, one.row) for of in alone for one in of)
+
+
+def _share_word(one: str, other: str) -> bool:
+    """Tells whether two names share a word that names a module; the first of several words is that of the model."""
+    words = [[each for each in re.split(r"[^A-Za-z]+", name) if names_module(each)] for name in (one, other)]
+    return not set(words[0][len(words[0]) > 1 :]).isdisjoint(words[1][len(words[1]) > 1 :])
 
 
 def _tells(array: Array, found: Distance) -> bool:
