@@ -134,6 +134,7 @@ def conversions(
     fp8: tuple[str, str] = ("", ""),
     scales: Mapping[str, Wide] | None = None,
     learned: Learned | None = None,
+    proven: bool = False,
 ) -> list[WeightConversion]:
     """Returns which weights of one run are made of which of the other, as far as values prove it.
 
@@ -146,11 +147,12 @@ def conversions(
         fp8: the types of elements in which the runs kept some of them beside scales; empty: a run did not.
         scales: of weights that have one for each weight that they are made of.
         learned: what is known of other ranks; it learns what is found.
+        proven: other weights are known to be the same.
     """
     if made == 0 or (made is None and len(b) > len(a)):
-        found = _Conversions(b, a, "BA", fp8[::-1], scales or {}).found(learned or Learned())
+        found = _Conversions(b, a, "BA", fp8[::-1], scales or {}).found(learned or Learned(), proven)
         return [replace(each, side=0, distance=turned_around(each.distance)) for each in found]
-    return _Conversions(a, b, "AB", fp8, scales or {}).found(learned or Learned())
+    return _Conversions(a, b, "AB", fp8, scales or {}).found(learned or Learned(), proven)
 
 
 @lru_cache(maxsize=4096)
@@ -199,7 +201,7 @@ class _Conversions:
                     if digest is not None:
                         self.places[digest].append(_RowPlace(name, swapped, row))
 
-    def found(self, learned: Learned) -> list[WeightConversion]:
+    def found(self, learned: Learned, proven: bool) -> list[WeightConversion]:
         """Returns the conversions that are proven; what other ranks have taught may be learned, and is added to."""
         self.learned = learned
         self.learned.turned |= any(map(self._is_turned, self.digests))
@@ -218,7 +220,7 @@ class _Conversions:
             for each in self._of_group(names)
         ]
         whole = self._whole_only(made)
-        whole += self._constant(whole) if whole or self.learned.layouts else ()
+        whole += self._constant(whole) if whole or self.learned.layouts or proven else ()
         return [*whole, *self._left(whole)] if whole else []
 
     def _constant(self, found: Sequence[WeightConversion]) -> Iterator[WeightConversion]:
@@ -591,11 +593,11 @@ class _Conversions:
         how = f"made of {', '.join(names)}{', transposed' if turned else ''}"
         apart = self._apart(expected, rows, names)
         if self._is_near(apart, expected, rows):
-            shift = next((row - source.row for row, source in enumerate(sources) if source is not None), 0)
-            if shift > 0 and plain[:shift] == list(range(shift)):
-                text = f"its rows are shifted by {shift}: padding stands before them, and not behind"
-                return WeightConversion(name, names, names[0], text, apart, turned=turned)
-            return WeightConversion(name, names, "", how, apart, turned=turned)
+            shift = next(row - source.row for row, source in enumerate(sources) if source is not None)
+            shift *= plain[:shift] == list(range(shift))
+            if shift > 0:
+                how = f"its rows are shifted by {shift}: padding stands before them, and not behind"
+            return WeightConversion(name, names, names[0] if shift > 0 else "", how, apart, turned=turned)
         for each in names:
             own_rows = [row for row, whole in enumerate(of) if whole == each]
             part = self._apart(expected[own_rows], rows[own_rows], names)

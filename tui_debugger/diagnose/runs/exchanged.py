@@ -49,13 +49,14 @@ class _Spelled(NamedTuple):
 
 
 def held_against_names(
-    found: Sequence[WeightConversion], arrays: Sequence[Mapping[str, Array]]
+    found: Sequence[WeightConversion], arrays: Sequence[Mapping[str, Array]], known: Mapping[str, str]
 ) -> list[WeightConversion]:
     """Returns the conversions with what their names say against them.
 
     Args:
         found: conversions to weights of one run.
         arrays: the weights of both runs.
+        known: names of that run that are paired by name, with those of the other run.
     """
     if not found:
         return []
@@ -64,14 +65,14 @@ def held_against_names(
 
     def apart(one: str, other: str) -> Distance | None:
         """Returns how far two sources are apart; None where one cannot stand in the place of the other."""
-        both = sources[one], sources[other]
-        if both[0].shape != both[1].shape:
+        if one not in sources or sources[one].shape != sources[other].shape:
             return None
+        both = sources[one], sources[other]
         away = distance(*both, (name_of(both[0].dtype), type_made))
         return away if away.relative > ROUNDING * away.unit else None
 
     made = {each.made: each.sources[0] for each in found}
-    places = _places(made, sources, lambda one, other: apart(one, other) is not None)
+    places = _places(made, known, sources, lambda one, other: apart(one, other) is not None)
     result = []
     for each in found:
         place = places.get(each.made)
@@ -91,23 +92,27 @@ def held_against_names(
     return result
 
 
-def _places(made: Mapping[str, str], sources: Iterable[str], alike: Callable[[str, str], bool]) -> dict[str, _Place]:
+def _places(
+    made: Mapping[str, str], known: Mapping[str, str], sources: Iterable[str], alike: Callable[[str, str], bool]
+) -> dict[str, _Place]:
     """Returns what weights should be made of that are made of others.
 
     Args:
         made: weights by name, with the first weight of the other run that makes each.
+        known: others that are paired by name.
         sources: all weights of the other run.
         alike: tells whether one weight may stand in the place of another one: they have one shape, and other values.
     """
     groups: dict[str, list[str]] = defaultdict(list)
-    for name in made:
+    every = {**known, **made}
+    for name in every:
         groups[_spelled(name).template].append(name)
     found: dict[str, _Place] = {}
     for names in groups.values():
-        for group in _of_one_kind(names, made):
-            found |= dict(_of_another_kind(group, made, sources))
-            found |= dict(_renumbered(group, made))
-    found = {name: place for name, place in found.items() if alike(place.source, made[name])}
+        for group in _of_one_kind(names, every) if not made.keys().isdisjoint(names) else ():
+            found |= dict(_of_another_kind(group, every, sources))
+            found |= dict(_renumbered(group, every))
+    found = {name: place for name, place in found.items() if name in made and alike(place.source, made[name])}
     return dict(_nearer(made, alike)) | found
 
 

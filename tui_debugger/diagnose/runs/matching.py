@@ -569,7 +569,9 @@ def _prefix_changes(
                     if of_module or not before:
                         votes[parts[:start], before] += 1
                 break
-    return [change for change, _ in votes.most_common(_MOST_VOTES)]
+    rows = len(left_a) + len(left_b)
+    most = max(_MOST_VOTES, _MOST_CELLS // max(rows, 1)) if parameters else _MOST_VOTES  # each layer may have its own
+    return [change for change, _ in votes.most_common(most)]
 
 
 def names_module(word: str) -> bool:

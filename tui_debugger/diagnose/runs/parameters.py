@@ -273,8 +273,15 @@ class ParameterPairs(UnmatchedNodes):
             fp8=(fp8[0], fp8[1]),
             scales=scales,
             learned=self.learned,
+            proven=bool(self.proven) or self._named_alike,
         )
-        return [*found, *held_against_names(self._without_foreign(made), arrays)]
+        made = self._without_foreign(made)
+        if not made:
+            return found
+        ends = [made[0].side, 1 - made[0].side]
+        pairs = [(each.a, each.b) for each in self.matching.matches if self.sides[0].is_parameter(each.a)]
+        known = {names[ends[0]][pair[ends[0]]]: names[ends[1]][pair[ends[1]]] for pair in pairs}
+        return [*found, *held_against_names(made, arrays, known)]
 
     def _book(
         self, found: Sequence[WeightConversion], weights: Sequence[Mapping[str, tuple[int, Array]]]
@@ -498,6 +505,13 @@ class ParameterPairs(UnmatchedNodes):
                 return True
         return False
 
+    def _constant(self, side: int, row: int) -> tuple[tuple[int, ...], float] | None:
+        """Returns the shape of a parameter and its one value; None of one with several."""
+        array = self._values(side, row)
+        if array is None or not array.size or bool((array != array.flat[0]).any()):
+            return None
+        return array.shape, float(array.flat[0])
+
     def other_shape(self, entry: NodePair) -> DiffFinding | None:
         """Returns the difference that a whole parameter of another shape is; None of what may be a part of one."""
         rows = entry.match.a, entry.match.b
@@ -537,6 +551,9 @@ class ParameterPairs(UnmatchedNodes):
             ]
             for side in (0, 1)
         ]
+        constants = [{one.row: self._constant(side, one.row) for one in of} for side, of in enumerate(alone)]
+        both = set(constants[0].values()) & set(constants[1].values()) - {None}  # they may be the same: nothing tells
+        alone = [[one for one in of if constants[side][one.row] not in both] for side, of in enumerate(alone)]
         fused = len(alone[0]) != len(alone[1])
         if not all(alone) or not self._named_alike or fused:
             return
