@@ -112,6 +112,8 @@ class WeightConversion:
         side: the run that has it.
         turned: it is transposed.
         renumbered: the runs count its layers, or experts, from other numbers on.
+        uncast: the source of which a part is not exactly what a cast makes; empty: all are, None: the types are alike.
+        start: the first row that it has of the first source.
         doubt: why it may be another weight; empty where nothing speaks against it.
     """
 
@@ -123,6 +125,8 @@ class WeightConversion:
     side: int = 1
     turned: bool = False
     renumbered: bool = False
+    uncast: str | None = None
+    start: int = 0
     doubt: str = ""
 
 
@@ -597,7 +601,10 @@ class _Conversions:
             shift *= plain[:shift] == list(range(shift))
             if shift > 0:
                 how = f"its rows are shifted by {shift}: padding stands before them, and not behind"
-            return WeightConversion(name, names, names[0] if shift > 0 else "", how, apart, turned=turned)
+            start = next(source.row for source in sources if source is not None)
+            wrong = names[0] if shift > 0 else ""
+            uncast = self._uncast(expected, rows, of)
+            return WeightConversion(name, names, wrong, how, apart, turned=turned, uncast=uncast, start=start)
         for each in names:
             own_rows = [row for row, whole in enumerate(of) if whole == each]
             part = self._apart(expected[own_rows], rows[own_rows], names)
@@ -607,6 +614,15 @@ class _Conversions:
                 )
                 return WeightConversion(name, names, each, text, part, turned=turned)
         return WeightConversion(name, names, names[0], "values differ", apart)
+
+    def _uncast(self, expected: Array, held: Array, of: Sequence[str | None]) -> str | None:
+        """Returns the weight of which a part was not only cast; empty where all were, None of weights of one type."""
+        types = {name_of(self.a[name].dtype) for name in of if name} | {name_of(held.dtype)}
+        if len(types) < 2 or any(self.fp8) or self.coarse is None or held.dtype.kind in "biu":
+            return None
+        one, other = expected.astype(self.coarse), held.astype(self.coarse)
+        unlike = ((one != other) & ~(np.isnan(one) & np.isnan(other))).any(axis=1)
+        return next((name for name, wrong in zip(of, unlike.tolist(), strict=True) if name and wrong), "")
 
     def _is_near(self, apart: Distance, expected: Array, held: Array) -> bool:
         """Tells whether rounding explains a distance; the rounding of others hides no single wrong element."""

@@ -22,9 +22,11 @@ from tui_debugger.diagnose.runs.matching import Rule, RunMatching, names_module,
 from tui_debugger.diagnose.runs.results import DiffFinding, DiffKind, OneSided
 from tui_debugger.diagnose.runs.scaled import (
     OF_ACTIVATIONS,
+    CastMisses,
     ScaledWeight,
     Wide,
     cast_apart,
+    cast_misses,
     may_be_scaled,
     meant_apart,
     scale_names,
@@ -49,6 +51,7 @@ _LEAST_RENAMED: Final = 2
 """Parameters whose values are those of another name, before the runs are taken to have other names for the same."""
 _STRAIGHT: Final = "it is square, and not transposed as all other matrices are: nothing tells whether it should be"
 _COUNTED: Final = "it differs, and only one run has others like it: ranks may count their layers from other numbers on"
+_NO_CASTS: Final = "are not the rounding of those of the other run, as all of most other weights are"
 _EMBEDDING: Final = re.compile(r"emb|(?:^|[._/])w[tp]e(?:[._/]|$)|position|lm_head", re.IGNORECASE)
 _Renamed = tuple[tuple[str, ...], tuple[str, ...]]
 """The scope of parameters in both runs, where names differ by it."""
@@ -67,6 +70,7 @@ class ParameterPairs(UnmatchedNodes):
         scaled: of each run the weights that are kept beside scales, by their rows.
         fused: those that have a scale for each of the weights that they are made of, with the scales.
         scale_texts: how such a weight differs, by rows of the first run.
+        copied: one run may be a copy of the other one in a smaller type.
     """
 
     def __init__(self, asked: Asked, before: UnrecordedTensors | None) -> None:
@@ -80,12 +84,14 @@ class ParameterPairs(UnmatchedNodes):
         self.scaled: tuple[dict[int, ScaledWeight], dict[int, ScaledWeight]] = {}, {}
         self.fused: tuple[dict[int, tuple[Array, Wide]], dict[int, tuple[Array, Wide]]] = {}, {}
         self.scale_texts: dict[int, str] = {}
+        self.copied = before is None
 
     def with_proof(self, entries: Sequence[NodePair]) -> list[NodePair]:
         """Returns the pairs without those of parameters that values prove to be others; the unproven are doubtful."""
         found = self._prove_renames(self._with_scales(entries))
-        self._look_at_casts(found)
-        taken = self._convert(found)
+        casts = self._casts(found) if self.options.tolerance is None else {}
+        taken = self._convert(found, casts)
+        self._look_at_casts({row: cast for row, cast in casts.items() if row not in taken})
         self._find_ties()
         found = [each for each in found if each.match.a not in taken]
         if all(len(files.run.ranks()) > 1 for files in self.files):
@@ -137,9 +143,10 @@ class ParameterPairs(UnmatchedNodes):
                     self.scale_texts[rows[0]] = apart.text or f"as its scale means it: {kind}"
         return [each for each in entries if each.match.a not in scales[0] or each.match.b not in scales[1]]
 
-    def _look_at_casts(self, entries: Sequence[NodePair]) -> None:
-        """Finds single wrong elements of weights that one run keeps in a smaller type."""
-        for entry in entries if self.options.tolerance is None else ():
+    def _casts(self, entries: Sequence[NodePair]) -> dict[int, tuple[NodePair, CastMisses]]:
+        """Returns how far weights are from casts that one run keeps in a smaller type, by rows of the first run."""
+        casts = {}
+        for entry in entries:
             if not self.sides[0].is_parameter(entry.match.a) or len(entry.outputs) != 1:
                 continue
             ((_, *at),) = entry.outputs
@@ -148,13 +155,40 @@ class ParameterPairs(UnmatchedNodes):
                 continue
             if not 0 < found.relative <= INTRODUCED * found.unit:
                 continue
-            arrays = [self.files[side].array(at[side]) for side in (0, 1)]
-            apart = cast_apart(arrays[0], arrays[1]) if arrays[0] is not None and arrays[1] is not None else None
+            one, other = (self.files[side].array(at[side]) for side in (0, 1))
+            if one is not None and other is not None and (misses := cast_misses(one, other)) is not None:
+                casts[entry.match.a] = entry, misses
+        if not all(self.sides[0].is_parameter(entry.match.a) for entry in entries) or (
+            casts and not any(misses.cut for _, misses in casts.values())
+        ):
+            self.copied = False
+        return casts
+
+    def _are_copies(self, casts: Mapping[int, tuple[NodePair, CastMisses]], found: Sequence[WeightConversion]) -> bool:
+        """Tells whether most weights of a checkpoint are exactly those of the other one in a smaller type."""
+        exact = [not misses.rounded for _, misses in casts.values()]
+        exact += [not each.uncast for each in found if each.uncast is not None]
+        return self.copied and 2 * sum(exact) > len(exact)
+
+    def _look_at_casts(self, casts: Mapping[int, tuple[NodePair, CastMisses]]) -> None:
+        """Finds weights that are no casts where most are, and single wrong elements of those that nearly are."""
+        copies = self._are_copies(casts, self.converted)
+        for row, (entry, misses) in casts.items():
+            ((_, *at),) = entry.outputs
+            found = self.distance(*at)
+            key = (at[0].step, at[0].index), (at[1].step, at[1].index)
+            if not misses.rounded or found is None:
+                continue
+            if copies:
+                self.distances[key] = replace(found, unit=0.0)
+                self.scale_texts[row] = f"{misses.rounded} of its {found.count} elements {_NO_CASTS}"
+                continue
+            one, other = (self.files[side].array(at[side]) for side in (0, 1))
+            apart = cast_apart(one, other) if one is not None and other is not None else None
             if apart is not None and apart.distance.relative > INTRODUCED * apart.distance.unit:
-                key = (at[0].step, at[0].index), (at[1].step, at[1].index)
                 wrong = apart.distance
                 self.distances[key] = replace(found, unit=wrong.unit, worst=wrong.worst, values=wrong.values)
-                self.scale_texts[entry.match.a] = "nearly all of it is a cast, and some elements are not"
+                self.scale_texts[row] = "nearly all of it is a cast, and some elements are not"
 
     def _find_scales(self, side: int) -> dict[int, int]:
         """Finds the scales of weights; returns the rows of the weights by those of the scales."""
@@ -188,7 +222,7 @@ class ParameterPairs(UnmatchedNodes):
         at = self.flows[side].located(self.steps[side], row, Side.OUTPUT, slots[0]) if len(slots) == 1 else None
         return at if at is not None and at.index >= 0 else None
 
-    def _convert(self, entries: Sequence[NodePair]) -> set[int]:
+    def _convert(self, entries: Sequence[NodePair], casts: Mapping[int, tuple[NodePair, CastMisses]]) -> set[int]:
         """Finds out which parameters without a proven partner make which; returns those whose pairs are given up."""
         self.learned = next((each.learned for each in self.others), self.learned)
         split = [side for side in (0, 1) if self.files[side].mates]
@@ -226,6 +260,18 @@ class ParameterPairs(UnmatchedNodes):
             parts = Counter(row for row, _ in weights[split[0]].values())
             wrong |= {(split[0], row) for row in parts if known[row] < parts[row]}
         found = [each for each in found if (each.side, weights[each.side][each.made][0]) not in wrong]
+        if self._are_copies({row: cast for row, cast in casts.items() if row not in given_up}, found):
+            found = [
+                replace(
+                    each,
+                    wrong=each.uncast,
+                    text=f"some of its elements {_NO_CASTS}",
+                    distance=replace(each.distance, unit=0.0),
+                )
+                if each.uncast and not each.wrong
+                else each
+                for each in found
+            ]
         used = self._book(found, weights)
         self.converted = found
         return self._give_up({a for a, b in given_up.items() if a in used[0] or b in used[1]}, entries)
