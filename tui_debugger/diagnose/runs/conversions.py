@@ -47,6 +47,7 @@ _MOST_ASKED: Final = 128
 _NUMBER: Final = re.compile(r"(?<![^./])\d+(?![^./])")
 OF_RANK: Final = " of rank "
 """Stands between the name of a weight and the rank that has a part of it."""
+EMBEDDING: Final = re.compile(r"emb|(?:^|[._/])w[tp]e(?:[._/]|$)|position|lm_head", re.IGNORECASE)
 _NORM: Final = re.compile(r"norm|(?:^|[._])ln", re.IGNORECASE)
 _LEAST: Final = 4
 """Elements of weights with one dimension that have to be found: one number may be the same by chance."""
@@ -597,12 +598,11 @@ class _Conversions:
         how = f"made of {', '.join(names)}{', transposed' if turned else ''}"
         apart = self._apart(expected, rows, names)
         if self._is_near(apart, expected, rows):
-            shift = next(row - source.row for row, source in enumerate(sources) if source is not None)
-            shift *= plain[:shift] == list(range(shift))
-            if shift > 0:
+            shift = self._shift(sources, plain, names)
+            if shift:
                 how = f"its rows are shifted by {shift}: padding stands before them, and not behind"
             start = next(source.row for source in sources if source is not None)
-            wrong = names[0] if shift > 0 else ""
+            wrong = names[0] if shift else ""
             uncast = self._uncast(expected, rows, of)
             return WeightConversion(name, names, wrong, how, apart, turned=turned, uncast=uncast, start=start)
         for each in names:
@@ -614,6 +614,13 @@ class _Conversions:
                 )
                 return WeightConversion(name, names, each, text, part, turned=turned)
         return WeightConversion(name, names, names[0], "values differ", apart)
+
+    def _shift(self, sources: Sequence[_SourceRow | None], plain: Sequence[int], names: Sequence[str]) -> int:
+        """Returns by how many rows padding moves others: words have numbers, and no layout begins with padding."""
+        moved = [row - source.row for row, source in enumerate(sources) if source is not None]
+        if plain and len(names) == 1 and EMBEDDING.search(names[0]):
+            return max(*moved, 0)
+        return max(moved[0], 0) if plain[:1] == [0] else 0
 
     def _uncast(self, expected: Array, held: Array, of: Sequence[str | None]) -> str | None:
         """Returns the weight of which a part was not only cast; empty where all were, None of weights of one type."""

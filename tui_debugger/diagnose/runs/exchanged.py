@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, permutations
+from operator import eq
 from typing import Final, NamedTuple
 
 from tui_debugger.arrays import Array
@@ -74,7 +75,12 @@ def held_against_names(
     made = {each.made: each.sources[0] for each in found}
     places = _places(made, known, sources, lambda one, other: apart(one, other) is not None)
     result = []
+    ranks = _on_other_ranks(found)
     for each in found:
+        if each.made in ranks and not each.wrong:
+            text = f"{each.made} of {'AB'[each.side]} holds the part of {each.sources[0]} that another rank should have"
+            result.append(replace(each, wrong=each.sources[0], text=text))
+            continue
         place = places.get(each.made)
         away = apart(place.source, each.sources[0]) if place is not None and not each.wrong else None
         if place is None or away is None:
@@ -90,6 +96,22 @@ def held_against_names(
         names = place.source, *each.sources[1:]
         result.append(replace(each, sources=names, wrong=place.source, text=text, distance=away))
     return result
+
+
+def _on_other_ranks(found: Sequence[WeightConversion]) -> set[str]:
+    """Returns the parts of weights that are not in the order of their ranks; several ranks may have the same part."""
+    groups: dict[tuple[str, str], list[tuple[int, tuple[tuple[int, ...], int], str]]] = defaultdict(list)
+    for each in found:
+        name, of_rank, rank = each.made.partition(OF_RANK)
+        if of_rank:
+            template, numbers = _spelled(each.sources[0])
+            groups[name, template].append((int(rank), (numbers, each.start), each.made))
+    wrong: set[str] = set()
+    for parts in groups.values():
+        held = list(dict.fromkeys(part for _, part, _ in sorted(parts)))
+        moved = {part for part, other in zip(held, sorted(held), strict=True) if part != other}
+        wrong |= {name for _, part, name in parts if part in moved}
+    return wrong
 
 
 def _places(
@@ -169,9 +191,10 @@ def _renumbered(names: Sequence[str], made: Mapping[str, str]) -> Iterator[tuple
     orders = [[tuple(numbers[at] for at in order) for numbers in there] for order in permutations(range(len(own[0])))]
     best = max(orders, key=lambda of: sum(one == other for one, other in zip(own, of, strict=True)))
     whole = all(re.search(r"(?:^|[./])\d+(?:[./]|$)", name) for of in names for name in (of, made[of]))
+    counts = len(set(own)) >= _LEAST_COUNTED and any(map(eq, own, best))
     for name, numbers, other in zip(names, own, best, strict=True):
         if numbers != other:
-            yield name, _Place(made[names[best.index(numbers)]], whole or len(set(own)) >= _LEAST_COUNTED)
+            yield name, _Place(made[names[best.index(numbers)]], whole or counts)
 
 
 def _ranked(numbers: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:

@@ -14,7 +14,8 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.runs.adapters import adapters, merged_weights
-from tui_debugger.diagnose.runs.conversions import OF_RANK, Learned, WeightConversion, conversions, parsed
+from tui_debugger.diagnose.runs.axes import with_other_axes
+from tui_debugger.diagnose.runs.conversions import EMBEDDING, OF_RANK, Learned, WeightConversion, conversions, parsed
 from tui_debugger.diagnose.runs.distance import INTRODUCED, Distance, not_compared
 from tui_debugger.diagnose.runs.exchanged import held_against_names
 from tui_debugger.diagnose.runs.kinds import kind_of_difference
@@ -52,7 +53,6 @@ _LEAST_RENAMED: Final = 2
 _STRAIGHT: Final = "it is square, and not transposed as all other matrices are: nothing tells whether it should be"
 _COUNTED: Final = "it differs, and only one run has others like it: ranks may count their layers from other numbers on"
 _NO_CASTS: Final = "are not the rounding of those of the other run, as all of most other weights are"
-_EMBEDDING: Final = re.compile(r"emb|(?:^|[._/])w[tp]e(?:[._/]|$)|position|lm_head", re.IGNORECASE)
 _Renamed = tuple[tuple[str, ...], tuple[str, ...]]
 """The scope of parameters in both runs, where names differ by it."""
 
@@ -235,7 +235,9 @@ class ParameterPairs(UnmatchedNodes):
         loose = {
             entry.match.a: entry.match.b
             for entry in entries
-            if entry.match.a in self.unproven | unlike.keys() or (turned and self._is_square(entry))
+            if entry.match.a in self.unproven | unlike.keys()
+            or (turned and self._is_square(entry))
+            or (entry.match.rule is Rule.SUFFIX and self._differs(entry))
         }
         parted = [side for side, files in enumerate(self.files) if files.mates or files.only is not None]
         moved = self._may_be_renumbered(parted, entries, loose.keys() | merged)
@@ -250,7 +252,9 @@ class ParameterPairs(UnmatchedNodes):
             return set()
         weights = [self._weights(side, of) for side, of in enumerate(rows)]
         by_name = given_up.keys() - loose.keys() - moved.keys()
-        found = self._made_of(weights, rows, split, (by_name, {given_up[row] for row in by_name}))
+        tables = [self.flows[side].nodes.names for side in (0, 1)]
+        pairs = [(tables[0][row], tables[1][loose[row]]) for row in unlike]
+        found = self._made_of(weights, rows, split, (by_name, {given_up[row] for row in by_name}), pairs)
         if turned:
             found = self._without_straight(found, entries)
         there = {(each.side, weights[each.side][each.made][0]) for each in found if each.renumbered}
@@ -293,6 +297,7 @@ class ParameterPairs(UnmatchedNodes):
         rows: Sequence[Sequence[int]],
         split: Sequence[int],
         by_name: tuple[Collection[int], Collection[int]],
+        pairs: Sequence[tuple[str, str]],
     ) -> list[WeightConversion]:
         """Returns which weights make which.
 
@@ -301,9 +306,11 @@ class ParameterPairs(UnmatchedNodes):
             rows: of these.
             split: the runs of which several ranks hold parts.
             by_name: rows of weights that have a partner unless they are merged with an update.
+            pairs: names of weights that are paired, and have other shapes.
         """
         arrays = [{name: array for name, (_, array) in of.items()} for of in weights]
         found = [*merged_weights(arrays[0], arrays[1], 1), *merged_weights(arrays[1], arrays[0], 0)]
+        found += with_other_axes(arrays, [] if split else pairs)
         used = {name for each in found for name in (each.made, *each.sources)}
         left = [
             {name: array for name, (row, array) in of.items() if name not in used and row not in by_name[side]}
@@ -383,7 +390,7 @@ class ParameterPairs(UnmatchedNodes):
             name = self.flows[0].nodes.names[entry.match.a]
             distances = [self.distance(one, other) for _, one, other in entry.outputs]
             shapes = [each.shapes for each in distances if each is not None and len(each.shapes) > 1]
-            if len(shapes) != 1 or len(shapes[0][0]) != _DIMENSIONS_OF_A_MATRIX or _EMBEDDING.search(name):
+            if len(shapes) != 1 or len(shapes[0][0]) != _DIMENSIONS_OF_A_MATRIX or EMBEDDING.search(name):
                 continue
             if shapes[0][0] == shapes[0][1] == shapes[0][0][::-1]:
                 squares[name] = entry
@@ -441,8 +448,8 @@ class ParameterPairs(UnmatchedNodes):
     def _without_foreign(self, made: Sequence[WeightConversion]) -> list[WeightConversion]:
         """Leaves out weights with the values of another name, though both runs name parameters alike.
 
-        A name that both runs have is of one parameter in both. One new name that shares no word with the old one is
-        of a stranger, whatever values it has; of several the runs have different words for the same parameters.
+        A name that both runs have is of one parameter in both. One new name that shares no word with the old one may
+        be of a stranger, whatever values it has; of several the runs have different words for the same parameters.
         """
         if not self._named_alike:
             return list(made)
@@ -457,7 +464,12 @@ class ParameterPairs(UnmatchedNodes):
             elif own not in names[1 - each.side] and source not in names[each.side]:
                 foreign.append(each)
         lone = sum(not each.wrong for each in foreign) < _LEAST_RENAMED
-        return [*found, *(each for each in foreign if not lone or _share_word(each.made, each.sources[0]))]
+        return found + [
+            replace(each, doubt=f"it has the values of {each.sources[0]}, and no word of that name")
+            if lone and not _share_word(each.made, each.sources[0])
+            else each
+            for each in foreign
+        ]
 
     @property
     def _named_alike(self) -> bool:

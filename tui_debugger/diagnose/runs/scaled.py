@@ -360,7 +360,10 @@ class _ScaleGroups:
             # elements that a wrong scale moved are off by nothing else
             left = np.sqrt(np.maximum(d2 - (factor - 1) ** 2 * x2, 0) / np.where(error2 > 0, error2, 1.0))
         off = np.abs(factor - 1) / allowed
+        whole = abs(xy.sum() / x2.sum() - 1) if x2.sum() else 0.0  # many scales that are all off by little
         excess = max(excess, float(off.max(initial=0.0)))
+        if excess <= 1 < (times := whole / (_FACTOR + _UNSURE * math.sqrt(moved2.sum()) / (x2.sum() or 1.0))):
+            return times, f"all its scales: B is A times {1 + whole * np.sign(xy.sum() - x2.sum()):.4g}"
         wrong = np.argwhere((off > 1) & (left <= 1))
         if not len(wrong):
             return excess, ""
