@@ -331,9 +331,10 @@ class ParameterPairs(UnmatchedNodes):
         made = self._without_foreign(made)
         if not made:
             return found
-        ends = [made[0].side, 1 - made[0].side]
-        pairs = [(each.a, each.b) for each in self.matching.matches if self.sides[0].is_parameter(each.a)]
-        known = {names[ends[0]][pair[ends[0]]]: names[ends[1]][pair[ends[1]]] for pair in pairs}
+        paired = [match for match in self.matching.matches if self.sides[0].is_parameter(match.a)]
+        known = {names[1][match.b]: names[0][match.a] for match in paired}
+        if made[0].side == 0:
+            known = {source: name for name, source in known.items()}
         return [*found, *held_against_names(made, arrays, known)]
 
     def _book(
