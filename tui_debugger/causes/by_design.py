@@ -4,22 +4,17 @@ Every attention net has some in every step: a mask of -Inf that a softmax turns 
 
 * an Inf that an operator was told to write, a constant, a mask of -Inf from outside (a graph input, a buffer, or an
   input that no node made where there is no graph), and what only passes such ones on. A mask is what is added in front
-  of a softmax, what an operator is told to write, or what is compared to say which elements are selected: -Inf in other
-  data is a fault of the data;
+  of a softmax, what an operator is told to write, or what is compared to say which elements are selected;
 * an overflow to -Inf of a very low number, which was written as a mask, where a softmax weighs with it;
 * the logarithm of True and False, where it is used as a mask;
 * a pole, as the logarithm of 0, where all that reads it selects other elements; in a backward pass NaN, too.
 
-An Inf that only differences and losses read, so that nothing later is finite again, is a fault of the data: nobody lays
-a mask over labels. NaN of missing values has rules of its own: see ``by_design_missing``.
-
 It is *absorbed* where every consumer is finite and of a kind that makes an Inf finite by its nature, or that selects
-other elements, or intended and absorbed itself. Both together are no finding; an Inf that nobody was told to write
-always is one. The rule is the same for dumps and for trainings that run: what differs is who says what a tensor holds.
+other elements, or intended and absorbed itself. Both together are no finding. An Inf in other data, or that only
+differences and losses read, is a fault of the data.
 
-The place of an input among the inputs is used only where a graph says so: graphs of our client for PyTorch list what
-an operator was made from, each once, and need not list numbers. So an operand that is not listed is taken by the type
-of its operator, and an Inf has to be intended in whatever input it is.
+Graphs of our client for PyTorch list what an operator was made from, each once, and need not list numbers. So an
+operand that is not listed is taken by the type of its operator, and an Inf has to be intended in whatever input it is.
 """
 
 from __future__ import annotations
@@ -90,7 +85,6 @@ class Designs(Missing):
     """Says of the tensors of one step which infinities are by design."""
 
     def __init__(self, nodes: NodeTable, contents: Callable[[int, int], ElementCounts | None]) -> None:
-        """See ``Readers``."""
         super().__init__(nodes, contents)
         self._intended: dict[tuple[int, int], bool] = {}
         self._absorbed: dict[tuple[int, int], frozenset[str]] = {}
@@ -114,11 +108,7 @@ class Designs(Missing):
         return self._absorbed[place]
 
     def broke_before(self, row: int) -> bool:
-        """Tells whether the intended Inf that a node was given made a node bad that comes first, in a training.
-
-        A row that is masked as a whole begins at its softmax: what else is made of the mask only shows it once more. So
-        what weighs comes first, then the rest of the forward pass, and the backward pass last.
-        """
+        """Tells whether the intended Inf that a node was given made another one bad that comes first, in a training."""
         sources: dict[tuple[int, int], None] = {}
         pending = [row] if draws_updates(self._nodes) else []
         while pending and len(sources) < DEPTH:
@@ -136,6 +126,7 @@ class Designs(Missing):
         return any(map(self._breaks, sorted(readers)))
 
     def _order(self, row: int) -> tuple[bool, bool, int]:
+        """What weighs comes first, where rows that are masked as a whole begin; the backward pass comes last."""
         return self._is_backward(row), WEIGHS.fullmatch(self._kind(row)) is None, row
 
     def _breaks(self, row: int) -> bool:
@@ -148,7 +139,6 @@ class Designs(Missing):
     # -- intended ------------------------------------------------------------------------------------
 
     def may_be_intended(self, row: int) -> bool:
-        """Tells whether a node can put out an intended Inf at all."""
         category = self._category(row)
         if category in PARAMETERS or category is Category.CONSTANT:
             return category in (Category.PARAMETER, Category.CONSTANT)
@@ -169,10 +159,7 @@ class Designs(Missing):
         return self._is_told(row, slot, out, depth) and not self._is_bad_data(row, slot)
 
     def _is_bad_data(self, row: int, slot: int, depth: int = 0) -> bool:
-        """Tells whether an Inf is bad data: each reader measures the distance of other values from it.
-
-        Nobody lays a mask over the labels of a loss. Where something makes the Inf finite later, it is meant after all.
-        """
+        """Tells whether an Inf is bad data: all that reads it measures how far it is from other values."""
         if depth > _FORMULA or self._is_backward(row):
             return False
         readers = [each for each, _ in self._readers(row, slot) if not self._is_change(each)]
@@ -257,20 +244,14 @@ class Designs(Missing):
         return has_signs(out, given) and self._all_intended(held, given, range(len(held)), depth)
 
     def _is_filler(self, row: int, slot: int) -> bool:
-        """Tells whether an output is what fused attention keeps for its own backward pass, beside a finite result.
-
-        PyTorch's kernels for CUDA fill the sums of rows that do not exist with +Inf, up to a multiple of 32 rows.
-        """
+        """Tells whether fused attention keeps an output for its backward pass; CUDA kernels pad it with +Inf."""
         if not slot or "attention" not in self._kind(row) or self._is_backward(row):
             return False
         result = self._contents(row, 0)
         return result is not None and not result.bad and self._is_for_its_backward(row, slot)
 
     def _is_scratch(self, row: int, slot: int) -> bool:
-        """Tells whether an output is what a CTC loss keeps for its own backward pass, whatever its result is.
-
-        These are logarithms of probabilities, many of which are 0, and memory behind shorter labels, as it was found.
-        """
+        """Tells whether a CTC loss keeps an output for its backward pass: logarithms of 0, and unwritten memory."""
         return slot > 0 and self._kind(row) in KEEPS_SCRATCH and self._is_for_its_backward(row, slot)
 
     def _is_for_its_backward(self, row: int, slot: int) -> bool:
@@ -297,10 +278,7 @@ class Designs(Missing):
         return self._masks[key]
 
     def _uses_mask(self, row: int, at: int, depth: int, *, joined: bool, first: int = 0) -> bool:
-        """Tells whether an operator does with its input ``at`` what is done with masks.
-
-        ``first`` is the first input of an attention that may be a mask.
-        """
+        """Tells whether input ``at`` is used as a mask. ``first``: the first one of an attention that may be one."""
         kind = self._kind(row)
         if SOFTENS.fullmatch(kind):
             return joined or ("attention" in kind and at >= first)
@@ -325,10 +303,7 @@ class Designs(Missing):
         return 3 if QUERIES.fullmatch(self._kind(unmade(row, 0)[0])) else 1
 
     def _same_inside(self, row: int, slot: int) -> list[tuple[int, int]]:  # noqa: ARG002 - see StepDesigns
-        """The inputs of operators that hold the same as an input of a module that no node made.
-
-        Which operators run inside the module is not known here: a tensor that is a mask to them is one to the module.
-        """
+        """The inputs of operators inside a module that hold the same as one of its inputs, where these are known."""
         return []
 
     def _comes_from_operands(self, row: int, slot: int, out: ElementCounts, depth: int) -> bool:
@@ -376,7 +351,6 @@ class Designs(Missing):
         depth: int,
         reader: int = -1,
     ) -> bool:
-        """Tells whether whatever is bad about some values, which may be inputs of a node, is an intended Inf."""
         return all(
             self.intended(*held[at], depth + 1) or (reader >= 0 and self._read_clean(reader, at))
             for at in slots
@@ -461,10 +435,7 @@ class Designs(Missing):
         )
 
     def may_hide(self, row: int) -> bool:
-        """Tells whether NaN of a node may be by design as well: in a backward pass, which nothing differentiates.
-
-        Formulas of PyTorch's backward passes divide by a norm of 0, and put 0 there in one of the next operators.
-        """
+        """Tells whether NaN of a node may be by design: backward formulas divide by a norm of 0, and put 0 there."""
         hidden = self._is_backward(row) or self._kind(row) in KEEPS_SCRATCH
         return (hidden and self.may_be_intended(row)) or self.may_be_missing(row)
 
@@ -498,7 +469,6 @@ class Designs(Missing):
         return any(self._says_where(*each, depth + 1) for each in moved)
 
     def _is_boolean(self, row: int, slot: int) -> bool:  # noqa: ARG002 - of tensors whose type is known
-        """Tells whether a tensor is known to hold True and False."""
         return False
 
     # -- absorbed ------------------------------------------------------------------------------------
@@ -596,10 +566,7 @@ class Designs(Missing):
 
 
 def _is_value(contents: ElementCounts | None) -> bool:
-    """Tells whether an operand is known to be what an operator writes: one number, or infinite.
-
-    0 and 1 say which elements are written as well, in graphs that list what an operator was made from.
-    """
+    """Tells whether an operand is what an operator writes: infinite, or one number; 0 and 1 say where it writes."""
     if contents is None or contents.infinite:
         return contents is not None
     return contents.count == 1 and contents.peak is not None and contents.peak > 1
@@ -632,9 +599,8 @@ def _only_moves(kind: str, given: Sequence[ElementCounts | None], out: ElementCo
 def _adds_none(kind: str, operands: Sequence[ElementCounts | None], out: ElementCounts) -> bool:
     """Tells whether an operator that computes put out no Inf of its own.
 
-    The result has the share of Inf that its infinite input has, however that was broadcast. Of several inputs it may
-    have more, up to all together: it adds none where its finite inputs are too small to overflow. What a graph lists
-    behind the operands was written into some elements of an operand: the result has no more than all of these.
+    The result has the share of Inf of its infinite input, or of several at most all shares together where the finite
+    ones cannot overflow. What a graph lists behind the operands was written into some of their elements.
     """
     given, parts = operands[: _computed(kind)], operands[_computed(kind) :]
     written = [each for each in parts if each is not None and each.infinite]
@@ -657,7 +623,6 @@ def _adds_none(kind: str, operands: Sequence[ElementCounts | None], out: Element
 
 
 def _computed(kind: str) -> int:
-    """The number of operands with which an operator computes."""
     return 3 if kind in SUMS_WITH_PRODUCTS else 1 if kind in CONVERTS or kind == "neg" else 2
 
 

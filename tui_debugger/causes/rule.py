@@ -40,33 +40,20 @@ from tui_debugger.stats.records import RequiredStats, holds_bad
 
 @dataclass(eq=False)
 class Ruling:
-    """What the rule says, as columns.
+    """What the rule says, as columns."""
 
-    Attributes:
-        start: of each tensor, ``OriginKind.code``.
-        state: of each value, a number of ``STATES``.
-        step, index: where the value stands that was judged.
-        constant, missing, overwritten, designed: of each value, see ``JudgedValue``.
-    """
-
-    start: Int8
-    state: Int8
-    step: Int64
+    start: Int8  # of each tensor, ``OriginKind.code``
+    state: Int8  # of each value, as what follows: a number of ``STATES``
+    step: Int64  # where the value stands that was judged
     index: Int64
-    constant: Mask
+    constant: Mask  # see ``JudgedValue``, also for what follows
     missing: Mask
     overwritten: Mask
     designed: Mask
 
 
 def ruling(causes: Causes, criterion: Criterion, progress: ProgressFn = no_progress, text: str = "") -> Ruling:
-    """Decides for every tensor why the tensor is bad, by one criterion for all.
-
-    Values are measured where that decides something: a tensor with an input that is known to be bad was passed on.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """Decides why each tensor is bad, and measures what that needs. Raises CancelledError from ``progress``."""
     return _OriginJudge(causes, criterion, progress, text).ruling()
 
 
@@ -175,7 +162,6 @@ class _OriginJudge:
         state[(told == OperandState.INFINITE) & ~designed & ~written & (self._values["index"] >= 0)] = BAD
 
     def _stated(self) -> tuple[Int64, Int8]:
-        """The values of constants that the graph states, by number, and their states."""
         at = np.flatnonzero(self._values["stated"]) if self._criterion.overflow else np.zeros(0, np.int64)
         nodes = self._causes.flow.nodes
         rows, which = np.unique(self._values["holder"][at], return_inverse=True)
@@ -222,7 +208,6 @@ class _OriginJudge:
         return found
 
     def _outputs(self, node: int, round_: int) -> Iterator[int]:
-        """The dumped outputs of a node in a run."""
         flow, step = self._causes.flow, self._causes.step
         for slot in flow.slots(step, node, Side.OUTPUT, round_) if node >= 0 else ():
             yield flow.located(step, node, Side.OUTPUT, slot, round_).index
@@ -237,7 +222,6 @@ class _OriginJudge:
         )
 
     def _designed(self, state: Int8, step: Int64, index: Int64) -> Mask:
-        """Tells which bad tensors have an Inf that an operator was told to write."""
         found = np.zeros(len(step), np.bool_)
         if self._criterion is not OVERFLOW:
             return found
@@ -296,11 +280,7 @@ _IS_ORIGIN: Final = np.array([each in OriginKind.origins() for each in STARTS], 
 
 
 def mark_hits(measurements: Measurements, hits: StepHits, progress: ProgressFn = no_progress) -> int:
-    """Marks which hits of a step are origins, and which are by design; returns how many are by design.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """Marks hits as origins or by design; the number by design. Raises CancelledError from ``progress``."""
     by_design = StepDesigns(measurements, hits.step, progress).mark(hits)
     bad = np.flatnonzero(hits.bad())
     if len(bad):
@@ -319,20 +299,12 @@ Asked = tuple[Hit, Sequence[Criterion]]
 
 
 class Examination:
-    """The rulings on bad tensors of a step, each asked by one criterion or several.
-
-    Attributes:
-        start: the answer for each tensor: for the first criterion by which it starts there, else for the first one.
-    """
+    """The rulings on bad tensors of a step, each asked by one criterion or several."""
 
     def __init__(
         self, measurements: Measurements, step: int, asked: Sequence[Asked], progress: ProgressFn = no_progress
     ) -> None:
-        """Asks.
-
-        Raises:
-            CancelledError: from ``progress``.
-        """
+        """Asks; raises CancelledError from ``progress``."""
         self._asked = asked
         keys = [hit.key for hit, _ in asked]
         self.causes = made_from(
@@ -349,7 +321,7 @@ class Examination:
             of = np.flatnonzero([criterion in criteria for _, criteria in asked])
             some = self.causes if len(of) == len(asked) else self.causes.some(of)
             self._rulings[criterion] = some, of, ruling(some, criterion, progress, text)
-        self.start = [self._answer(number)[0] for number in range(len(asked))]
+        self.start = [self._answer(number)[0] for number in range(len(asked))]  # see ``Examined``
 
     def _answer(self, number: int) -> tuple[OriginKind, tuple[int, ...], Criterion]:
         criteria = self._asked[number][1]
@@ -363,7 +335,6 @@ class Examination:
         return STARTS[int(found.start[np.searchsorted(of, number)])]
 
     def of(self, number: int) -> Examined:
-        """One tensor with the verdicts on all that it was made from."""
         start, numbers, criterion = self._answer(number)
         causes, of, found = self._rulings[criterion]
         at = int(np.searchsorted(of, number))

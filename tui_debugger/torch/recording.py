@@ -1,10 +1,7 @@
 """Records the step of a training: what ran in it, and the passes without gradients.
 
-Such a pass is judged when it ends, and let go but for what its watchpoints found.
-
-There may be hundreds between the ends of two steps (an evaluation, the tokens of a rollout), under the same names. What
-hit is handed to the step that ends next. Beside that the values of the first pass that hit and of the last one stay, as
-long as nothing else needs the room.
+There may be hundreds of such passes between two steps, under the same names. Each is judged when it ends. What hit goes
+to the step that ends next; the values of the first pass that hit and of the last one stay while there is room.
 """
 
 from __future__ import annotations
@@ -60,17 +57,11 @@ _UNREADABLE: Final = "unreadable"
 
 
 class Passes:
-    """Those of the step that runs.
-
-    Attributes:
-        now: the pass that runs, None between passes.
-        names: of all that ran in those that are over.
-    """
+    """The passes without gradients of the step that runs."""
 
     def __init__(self, step: CapturedStep, room: MemoryBudget) -> None:
-        """There was none. ``step``: takes what hit; ``room``: for values, shared with it."""
-        self.now: CapturedStep | None = None
-        self.names: set[str] = set()
+        self.now: CapturedStep | None = None  # the pass that runs
+        self.names: set[str] = set()  # of all that ran in those that are over
         self._step = step
         self._room = room
         self._first: CapturedStep | None = None
@@ -80,16 +71,14 @@ class Passes:
         room.make = self._make_room
 
     def __bool__(self) -> bool:
-        """Tells whether there was any."""
         return self.now is not None or self._last is not None
 
     def begin(self) -> CapturedStep:
-        """A pass begins."""
         self.now = CapturedStep(self._room, self._step.volatile)
         return self.now
 
     def end(self, judge: ClientJudge | None) -> None:
-        """Ends the recording of a step. ``judge``: the watchpoints; None before any could be set."""
+        """The pass is over. ``judge``: None before any watchpoint could be set."""
         now, self.now = self.now, None
         if now is None or not len(now):
             return
@@ -136,7 +125,6 @@ class Passes:
         yield from (each for each in (self._first, self._last) if each is not None)
 
     def clear(self) -> None:
-        """The step is over: forgets everything."""
         for each in (self.now, self._first, self._last):
             if each is not None:
                 each.clear()
@@ -152,10 +140,7 @@ class Passes:
             self._last.drop_values()
 
     def _remember(self, now: CapturedStep) -> None:
-        """Keeps of each tensor the passes whose numbers were the outermost ones.
-
-        Whatever threshold a watchpoint will have: if any pass crosses it, one of these does.
-        """
+        """Keeps of each tensor the passes with the outermost numbers: if any crosses a threshold, one of these does."""
         find_records(now, list(now), UnknownWatchpoints())
         for capture in now:
             if capture.record is None:
@@ -211,33 +196,20 @@ class StepRecording:
     """The step that is being recorded.
 
     Attributes:
-        step: what was seen.
-        passes: what was seen of the passes without gradients.
-        structure, flow: the graph, and what was made of what.
-        plans: what is watched.
         learning: the graph is not known yet.
         measuring: everything is found out about every tensor, for the flight recorder.
         scaled: a GradScaler is in use: which gradients count shows when it lets its optimizer step, or does not.
         settled: nothing but the values of tensors is looked at in this step: the graph and its data flow are known.
         paused: tdbg itself is at work: operators are its own.
-        agent: the protocol loop: hooks may stop at a node.
-        unrecorded: what ran and could not be recorded.
         updated: parameters that an optimizer changed in this step.
         written_bad: parameters to which the program itself wrote something bad before this step, maybe for a while.
         at_begin: called when a forward pass begins.
         by_hand: no optimizer is known: gradients are looked at when a backward pass ends.
-        at_backward_end: called then.
         escaped: what a signal handler of the training raised during such a stop: none of our failures.
     """
 
     def __init__(self, budget: int, *, values: bool, at_once: bool = False) -> None:
-        """Nothing is recorded yet.
-
-        Args:
-            budget: bytes of outputs that are held at most.
-            values: see the class.
-            at_once: watchpoints judge a tensor when it is made (in op level), not at the end of the step.
-        """
+        """``budget``: bytes of outputs that are held at most; ``at_once``: a tensor is judged when it is made."""
         room = MemoryBudget(budget if values else 0)
         self.step = CapturedStep(room)
         self.passes = Passes(self.step, room)
@@ -279,7 +251,6 @@ class StepRecording:
 
     @property
     def every_operator(self) -> bool:
-        """Tells whether every operator is a node."""
         return self._at_once
 
     def begin_call(self) -> None:
@@ -294,14 +265,10 @@ class StepRecording:
         self.at_begin()
 
     def evaluates(self, weights: Iterable[str]) -> None:
-        """An optimizer runs that calls the model itself, and changes weights between two calls; without any: it ended.
-
-        ``weights``: their names.
-        """
+        """An optimizer runs that itself calls the model and changes ``weights`` between calls; none: it ended."""
         self._evaluated, self._evaluations = list(weights), 0
 
     def begin_pass(self) -> None:
-        """A pass without gradients begins."""
         self.end_pass()
         self.passes.begin()
         self._order_bare = 1
@@ -328,18 +295,11 @@ class StepRecording:
         counters: Sequence[Counter] = (),
         reads: Reads = _nothing,
     ) -> None:
-        """A node has run.
+        """A node has run, and made ``tensors``: one per slot.
 
-        Args:
-            name: of the node.
-            kind: operator type.
-            tensors: its outputs, one per slot.
-            sources: what it was made of; only asked while that is followed.
-            source: stack text, asked for once.
-            mutated: the ``id`` of each tensor that was changed in place.
-            no_grad: in the pass without gradients that runs.
-            counters: what counts changes of the outputs, where they do not by themselves yet.
-            reads: what it read and left as it was, as far as that tells more than its sources do.
+        ``sources`` are only asked for while they are followed, ``source`` (a stack text) once. ``mutated``: the ``id``
+        of each tensor that was changed in place. ``counters``: what counts changes of outputs that do not count them
+        yet. ``reads``: what it read and left as it was, where that tells more than its sources.
         """
         step = self._step(name, len(tensors), no_grad=no_grad)
         if step is None:
@@ -375,8 +335,7 @@ class StepRecording:
     def _in_known_order(self, name: str, *, no_grad: bool = False) -> bool:
         """Tells whether all that ran in this pass up to a node was followed before in this order.
 
-        Programs do not do the same in every step (experts, layers that are dropped at random). What a node is made of
-        is known for the orders that were followed; in a new one it is not, and from the next step on it is followed.
+        In a new order it is not known what a node is made of. From the next step on it is followed.
         """
         order = hash((self._order_bare if no_grad else self._order, name))
         if no_grad:
@@ -406,15 +365,7 @@ class StepRecording:
             self.structure.gradients_doubted = True
 
     def came(self, name: str, kind: str, slot: int, gradient: torch.Tensor, forward: str) -> None:
-        """The gradient of one output of a node came.
-
-        Args:
-            name: of the node that stands for the gradients.
-            kind: operator type.
-            slot: which output.
-            gradient: the values.
-            forward: the node whose output it is.
-        """
+        """The gradient of output ``slot`` of the node ``forward`` came; the node ``name`` stands for it."""
         self._await_backward_end()
         step = self._step(name, 1)
         if step is None:
@@ -452,15 +403,7 @@ class StepRecording:
             return step.read_and_written(tensor, self.flow.sources([tensor]) or [UNKNOWN], by_a_node=by_a_node)
 
     def wrote(self, name: str, tensors: Iterable[torch.Tensor]) -> None:
-        """An operator of the program, not of an optimizer, has written to tensors.
-
-        Buffers are made of it from now on. So are weights that it has made bad: other weights are what they were, as
-        far as anybody asks what is wrong with them.
-
-        Args:
-            name: of the node; ``UNKNOWN`` where the operator is none.
-            tensors: all that it wrote to.
-        """
+        """The program wrote to tensors: buffers and weights that are bad now are made of the node ``name``."""
         for held, value in (each for tensor in tensors for each in self.flow.held_in(tensor)):
             if not isinstance(value, torch.nn.Parameter) or not bool(local(value).isfinite().all()):
                 self.structure.feed(held, [name], anew=False)
@@ -473,14 +416,7 @@ class StepRecording:
         self.updated.clear()
 
     def collected(self, parameter: str, name: str, value: torch.Tensor, gradient: torch.Tensor) -> None:
-        """The gradient of a parameter is what an optimizer will use now.
-
-        Args:
-            parameter: its name.
-            name: of the node of the gradient.
-            value: the parameter.
-            gradient: its gradient.
-        """
+        """The gradient of a parameter, node ``name``, is what an optimizer will use now."""
         self.updated.append(parameter)
         if self.flow.following:
             # What it was before the program mixed others in is not seen: any of them may be where something began.
@@ -500,7 +436,6 @@ class StepRecording:
             self.structure.add_gradient(name, self.structure.gone_through(sources or [UNKNOWN]))
 
     def given(self, name: str, tensor: torch.Tensor, *, no_grad: bool = False) -> None:
-        """The model was called with a tensor."""
         step = self._step(name, 1, no_grad=no_grad)
         if step is None or not self._readable(name, tensor):
             return
@@ -526,15 +461,7 @@ class StepRecording:
     def passed(
         self, name: str, kind: str, tensor: torch.Tensor, inputs: Sequence[str] | None = None, *, keep: bool = False
     ) -> None:
-        """A collective operation takes or has made a tensor, whose memory is used for something else soon.
-
-        Args:
-            name: of the node.
-            kind: operator type.
-            tensor: the values.
-            inputs: names of nodes and parameters; None: what the tensor was made of.
-            keep: holds a copy of the values when there is room for one.
-        """
+        """A collective took or made a tensor whose memory is used again soon. ``keep``: copies it if there is room."""
         step = self._step(name, 1)
         if step is None:
             return
@@ -590,7 +517,6 @@ class StepRecording:
                 each.overwrite(memory)
 
     def lost(self, what: str, example: str, count: int = 1) -> None:
-        """Something ran and could not be recorded."""
         self.unrecorded.add(what, self.agent.step + 1 if self.agent is not None else 0, example, count)
 
     def clear(self) -> None:
@@ -685,10 +611,7 @@ class StepRecording:
         return self.passes.caught(step, hits) if no_grad and hits else hits
 
     def _read_until_then(self, step: CapturedStep, reads: Reads) -> list[CapturedOperand]:
-        """What a node read, of which is judged at the end of the step whether something is wrong.
-
-        What an operator made is what its own line says. Weights, buffers and what nobody saw may be others by then.
-        """
+        """What a node read that is judged at the end of the step: what no operator made may change by then."""
         found = []
         for each in reads():
             if isinstance(each, CapturedOperand):
@@ -766,22 +689,17 @@ def at_work() -> bool:
 
 
 class AtWork:
-    """See ``StepRecording.at_work``. Runs hundreds of times a step: a class costs half of what a generator does.
-
-    What is computed is detached from autograd anyway (``internals.local``).
-    """
+    """See ``StepRecording.at_work``. A class, as it runs hundreds of times a step: a generator costs twice as much."""
 
     __slots__ = ("_before", "_guard", "_inside", "_recording")
 
     def __init__(self, recording: StepRecording) -> None:
-        """Begins with ``with``."""
         self._recording = recording
         self._before = recording.paused
         self._inside = True
-        self._guard = no_autocast()
+        self._guard = no_autocast()  # alone: what is computed is detached from autograd anyway
 
     def __enter__(self) -> None:
-        """Begins."""
         self._inside = (thread := get_ident()) in _at_work
         _at_work.add(thread)
         self._recording.paused = True
@@ -790,7 +708,6 @@ class AtWork:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Ends."""
         if not self._inside:
             _at_work.discard(get_ident())
         self._recording.paused = self._before

@@ -1,11 +1,9 @@
-"""A training: its steps, its weights and their gradients, the values of the step before, and what was to be expected.
+"""A training: its steps, weights and gradients, the values of the step before, and what was to be expected.
 
-Expected is what an optimizer had reason to change in a step that was not left out.
-
-A weight that stays as it is, and a gradient of zeros, are findings only where something else was to be expected.
-Reasons why not: the optimizer did not step, or a gradient scaler left the step out; the learning rate still rises (a
-warm-up); the parameter is frozen now; its module did not run with gradients, or ran on nothing (an expert without
-tokens).
+A weight that stays as it is, or a gradient of zeros, is a finding only where something else was to be expected. It was
+not where the optimizer did not step or a gradient scaler left the step out, while the learning rate still rises (a
+warm-up), where the parameter is frozen, and where its module ran without gradients, not at all, or on nothing (an
+expert without tokens).
 """
 
 from __future__ import annotations
@@ -66,7 +64,6 @@ class Previous:
         self._sums: dict[str, tuple[float, float]] = {}
 
     def get(self, name: str) -> torch.Tensor | None:
-        """The values of the step before."""
         return self._values.get(name)
 
     def sum_of(self, name: str) -> tuple[float, float] | None:
@@ -89,7 +86,6 @@ class Previous:
         self._sums = sums
 
     def clear(self) -> None:
-        """Lets go of all."""
         self._values.clear()
         self._sums.clear()
 
@@ -113,14 +109,9 @@ class Previous:
 
 @dataclass(slots=True)
 class Grouping:
-    """Tensors by what is looked at: those that one number decides on together, and the others one by one.
+    """Tensors by what is looked at: those that one number decides on together, and the others one by one."""
 
-    Attributes:
-        groups: plan, names and tensors of one element type and device.
-        others: by node name.
-    """
-
-    groups: list[tuple[WatchPlan, list[str], list[torch.Tensor]]] = field(default_factory=list)
+    groups: list[tuple[WatchPlan, list[str], list[torch.Tensor]]] = field(default_factory=list)  # of a type and device
     others: list[tuple[str, torch.Tensor]] = field(default_factory=list)
 
 
@@ -133,7 +124,6 @@ class Lasting:
         self._grouping = Grouping()
 
     def grouped(self, tensors: list[tuple[str, torch.Tensor]], plans: Plans) -> Grouping:
-        """Tells how these are grouped."""
         same = self._plans is plans and len(tensors) == len(self._tensors)
         same = same and all(
             new[1] is old[1] and new[0] == old[0] for new, old in zip(tensors, self._tensors, strict=True)
@@ -143,12 +133,10 @@ class Lasting:
         return self._grouping
 
     def clear(self) -> None:
-        """Holds none."""
         self._plans, self._tensors, self._grouping = None, [], Grouping()
 
 
 def grouping(tensors: Iterable[tuple[str, torch.Tensor]], plans: Plans) -> Grouping:
-    """Groups tensors by their plans, element types and devices."""
     groups: dict[tuple[int, torch.dtype, torch.device], tuple[WatchPlan, list[str], list[torch.Tensor]]] = {}
     others: list[tuple[str, torch.Tensor]] = []
     for name, tensor in tensors:
@@ -166,15 +154,7 @@ def grouping(tensors: Iterable[tuple[str, torch.Tensor]], plans: Plans) -> Group
 def see_all(
     step: CapturedStep, tensors: Grouping | Iterable[tuple[str, torch.Tensor]], plans: Plans, previous: Previous | None
 ) -> None:
-    """Adds a line for each tensor, and begins its quick numbers: as few kernels as there can be.
-
-    Args:
-        step: where lines go.
-        tensors: weights or gradients, by node name or grouped already. They live as long as the step: holding them is
-            for nothing.
-        plans: what is watched.
-        previous: values of the step before; None for what is never compared.
-    """
+    """Adds a line for each tensor and begins its quick numbers, with few kernels. ``previous``: None: not compared."""
     grouped = tensors if isinstance(tensors, Grouping) else grouping(tensors, plans)
     summed: dict[int, list[tuple[Capture, torch.Tensor]]] = {1: [], 2: []}
     changed: list[tuple[Capture, torch.Tensor, torch.Tensor]] = []
@@ -259,12 +239,9 @@ class Expectation:
     """The deeds of optimizers and modules in the step that is recorded."""
 
     def __init__(self) -> None:
-        self.skipped = False
-        """A gradient scaler left the step out, because gradients were not finite."""
-        self.scaled = False
-        """There is one: nobody uses gradients before it has looked at them."""
-        self.at_once = False
-        """Operators are recorded, not modules."""
+        self.skipped = False  # a gradient scaler left the step out, because gradients were not finite
+        self.scaled = False  # there is one: nobody uses gradients before it has looked at them
+        self.at_once = False  # operators are recorded, not modules
         self._stepped: set[int] = set()
         self._rates: dict[int, float] = {}
         self._rates_before: dict[int, float] = {}
@@ -281,7 +258,6 @@ class Expectation:
         self._by_gradient: dict[str, str] = {}
 
     def know(self, tree: ModelTree) -> None:
-        """Learns which modules own which parameters."""
         names = {id(parameter): name for name, parameter in tree.parameters.items()}
         self._parameters = tree.parameters
         self._by_gradient = {gradient_of(name): name for name in tree.parameters}
@@ -291,7 +267,6 @@ class Expectation:
                 self._owners.setdefault(names.get(id(parameter), ""), []).append(place.scope)
 
     def begins(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer is about to step: at which learning rates."""
         for group in optimizer.param_groups:
             rate = float(group.get("lr") or 0.0)
             for parameter in group["params"]:
@@ -305,11 +280,9 @@ class Expectation:
         self.skipped |= isinstance(found, torch.Tensor) and bool(found.any())
 
     def saw_gradients(self, names: Iterable[str]) -> None:
-        """Parameters that have a gradient in this step."""
         self._with_gradient.update(names)
 
     def holds(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Tells whether an optimizer is one of this model."""
         own = {id(parameter) for parameter in self._parameters.values()}
         groups = getattr(optimizer, "param_groups", ())  # not every object with a ``step`` has them
         return any(id(parameter) in own for group in groups for parameter in group["params"])
@@ -321,7 +294,6 @@ class Expectation:
         self._outputs.clear()
 
     def next_step(self) -> None:
-        """The step is over."""
         self.skipped = False
         self._stepped.clear()
         self._rates_before |= self._rates
@@ -367,10 +339,7 @@ class Expectation:
         return known or any(node.rpartition("/")[0] in owners for node in self._nodes if node not in self._losses)
 
     def _ran(self) -> dict[str, bool]:
-        """By scope whether there was anything in what its module returned, of those that ran.
-
-        At operator level a module ran on nothing when one of its operators returned nothing.
-        """
+        """By scope whether its module returned anything; of operators: whether none of them returned nothing."""
         if not self._outputs:
             for each in self._captures:
                 if each.name in self._losses:
@@ -399,7 +368,6 @@ class Scalers:
         self._told = told
 
     def install(self) -> None:
-        """Listens."""
         if self._told not in _listeners:
             _listeners.append(self._told)
         if not hasattr(_scaler.step, _WRAPPED):
@@ -445,17 +413,7 @@ ADDED: Final = "modules and weights that were put into the model after tdbg.atta
 
 
 class TrainingState:
-    """The state of a training.
-
-    Attributes:
-        tree: the model by names.
-        distribution: what lies between the processes that train it.
-        recording: of the step.
-        previous: weights as they were before the step.
-        optimizers: those that were given, and those that were seen to update parameters of the model.
-        expectation, patience: what was to be expected of the step, and for how long something else held.
-        memory: what expressions ask for of the step before.
-    """
+    """The state of a training."""
 
     def __init__(
         self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer], recording: StepRecording
@@ -465,10 +423,10 @@ class TrainingState:
         self.distribution = Distribution()
         self.recording = recording
         self.previous = Previous()
-        self.optimizers = list(optimizers)
+        self.optimizers = list(optimizers)  # given, or seen to update parameters of the model
         self.expectation = Expectation()
         self.patience = ConsecutiveSteps(self.expectation.excuses)
-        self.memory = StepMemory(ranks()[0])
+        self.memory = StepMemory(ranks()[0])  # what expressions ask for of the step before
         self._trained: set[str] = set()
         self._scopes: dict[int, str] = {}
         self._model = model
@@ -484,13 +442,11 @@ class TrainingState:
         self._young: set[str] = set()
         self._seen: set[str] = set()
         self._lasting = Lasting()
-        self._weights: Grouping | None = None
-        """The last sight of what outlives a step."""
+        self._weights: Grouping | None = None  # the last sight of what outlives a step
         self._states = States()
         self._known_states = 0
         self._weights_seen = False
-        self._seen_last: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
-        """Gradients as they were when they were seen last, by weight."""
+        self._seen_last: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}  # gradients, by weight
         self._bad_gradients = False
         self._bad_before: set[str] = set()
         """Nodes that were bad in the step before."""
@@ -516,15 +472,10 @@ class TrainingState:
         self.recording.flow.know_parameters([*self.tree.parameters.items(), *buffers, *more, *states])
 
     def owns(self, module: torch.nn.Module) -> bool:
-        """Tells whether a module is part of the model."""
         return id(module) in self._scopes
 
     def put_in(self, owner: torch.nn.Module, name: str, new: torch.nn.Module | torch.Tensor) -> None:
-        """The program puts a module, a weight or a buffer into a module of the model.
-
-        A weight in the place of another one is that weight from now on. No hook is on what was not there before. A
-        buffer needs none.
-        """
+        """The program puts something into a module of the model; no hook is on modules and weights that are new."""
         path = without_wrappers(f"{self._scopes[id(owner)].replace('/', '.')}.{name}".removeprefix("."))
         if isinstance(new, torch.nn.Module):
             if not all(self.owns(each) for each in new.modules()):
@@ -640,7 +591,6 @@ class TrainingState:
                     self.recording.structure.feed(name, ())
 
     def names_of(self, parameters: Iterable[torch.Tensor]) -> list[str]:
-        """The names of some parameters of the model."""
         wanted = {id(each) for each in parameters}
         return [name for name, each in self.tree.parameters.items() if id(each) in wanted]
 
@@ -720,10 +670,7 @@ class TrainingState:
         return same and name not in self._of_step
 
     def backward_ended(self) -> None:
-        """Looks at gradients where no optimizer is known: the program updates the weights, and may clear them at once.
-
-        What may be a finding is looked at now, as long as it is there.
-        """
+        """Looks at gradients where no optimizer is known, while they are there: the program may clear them at once."""
         if self.optimizers:
             return
         recording, left = self.recording, CapturedStep(0)
@@ -801,7 +748,6 @@ class TrainingState:
         self.forget_step()
 
     def forget_step(self) -> None:
-        """Lets go of the step."""
         self.recording.clear()
         self.recording.by_hand = not self.optimizers
         self._at_backward.clear()
@@ -835,7 +781,6 @@ class TrainingState:
         return None
 
     def graph(self) -> bytes:
-        """The graph as it is known now."""
         self._look_at_buffers()
         data = draw(
             self.tree,
@@ -860,10 +805,7 @@ class TrainingState:
         return self._names
 
     def plans(self, watchpoints: Sequence[RemoteWatchpoint]) -> Plans:
-        """Returns what a list of watchpoints asks for.
-
-        The first list after the graph was sent anew may have been made before the debugger had seen the new nodes.
-        """
+        """Returns what watchpoints ask for; the first list after a new graph may come from before that was seen."""
         young, self._young = self._young, set()
         known = self._names - young
         nodes = self.recording.structure.nodes
@@ -873,7 +815,6 @@ class TrainingState:
         return Plans(judge, known, forward)
 
     def identity(self) -> Identity:
-        """Tells who trains."""
         device = next((each.device for each in self.tree.parameters.values()), torch.device("cpu"))
         rank, world = ranks()
         program = f"PyTorch {torch.__version__}"

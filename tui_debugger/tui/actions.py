@@ -58,12 +58,13 @@ FIXED_KEYS: dict[str, tuple[str, ...]] = {
     "cancel": ("escape",),
     "leave_start": ("escape",),
 }
-"""Keys that stay with an action, by its name in the configuration: who changes its keys can still leave."""
+"""Keys that an action always keeps, by its name in the configuration, so that a user who changes keys can still leave.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing a key can do.
+    """One thing that a key does.
 
     Attributes:
         id: name of the handler.
@@ -72,7 +73,7 @@ class Action:
         where: ``global``, ``list`` (any table), ``tree`` (the node tree), ``SEARCH``, ``SEARCH_BOX``, or a pane id.
         group: heading on the help page.
         help: one sentence for the help page and the manual.
-        setting: the name by which the configuration gives it other keys; empty where it cannot.
+        setting: the action's name in the configuration of keys; empty if its keys cannot be changed.
     """
 
     id: str
@@ -85,23 +86,22 @@ class Action:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys in force."""
+        """The chosen keys and the fixed keys, else the usual keys."""
         chosen = in_use().keys.get(self.setting)
         return self.usual_keys if chosen is None else tuple(dict.fromkeys((*chosen, *FIXED_KEYS.get(self.setting, ()))))
 
     @property
     def label(self) -> str:
-        """Keys as people read them: ``s``, ``PgUp``, ``g Home``."""
+        """The keys as people read them: ``s``, ``PgUp``, ``g Home``."""
         return " ".join(_NAMES.get(key, key) for key in self.keys)
 
     @property
     def usual_main_key(self) -> str:
-        """The first key, as people read it, unless the user chose others."""
+        """The first usual key as people read it, whatever the user chose."""
         return _NAMES.get(self.usual_keys[0], self.usual_keys[0])
 
     @property
     def main_key(self) -> str:
-        """The first key, as people read it."""
         return _NAMES.get(self.keys[0], self.keys[0])
 
 
@@ -112,7 +112,7 @@ _NODES, _STACK, _WATCH, _HITS, _TENSORS = "Nodes (1)", "Stack (2)", "Watchpoints
 
 
 def _of(where: str, group: str, *rows: tuple[str, str, str, str]) -> tuple[Action, ...]:
-    """Returns actions of one place under one heading, from (id, keys, title, help)."""
+    """Returns the actions of one ``where`` and one group, from rows of (id, keys, title, help)."""
     changeable = where not in {SEARCH, SEARCH_BOX}
     return tuple(
         Action(id_, title, tuple(keys.split()), where, group, text, id_ if changeable and id_ != "suspend" else "")
@@ -281,16 +281,17 @@ ACTIONS: tuple[Action, ...] = (
     ),
 )
 TO_THE_CAUSE = {"next_hit": "Hit", "origin": "Origin", "explain": "Explain"}
-"""Global actions with which the footer begins, and their words there; Enter and a recheck follow, then the pane's."""
+"""Global actions at the beginning of the footer, and their words there; Enter, recheck and the pane's actions follow.
+"""
 FOOTER: tuple[str, ...] = (
     *("search", "step", "continue", "new_watchpoint", "zoom", "source", "recheck_all"),
     *("step_back", "step_forward", "palette", "quit", "help"),
 )
 """Global actions of the footer after those of the pane; the last one is always shown."""
 _TAKEN = frozenset({"search", "next_hit", "clear_filter", "clear_hit_filter"})
-"""Actions that the footer does not name in a list that is searched: the keys of the search take their place."""
+"""Actions that the footer leaves out in a list that is searched: the search uses their keys or replaces them."""
 BY_ENTER = frozenset({"edit_watchpoint"})
-"""Actions of panes that Enter does as well."""
+"""Actions of panes that Enter does as well; the footer leaves them out."""
 _ENTER = {"nodes": "Tensors", "stack": "Its nodes", "watchpoints": "Edit", "hits": "Tensors", "tensors": "Values"}
 """The label of Enter, by pane."""
 NOT_IN_PALETTE = frozenset({"next_pane", "previous_pane", "palette", "redraw"})
@@ -299,9 +300,9 @@ BY_ID: dict[tuple[str, str], Action] = {(action.where, action.id): action for ac
 
 
 def bindings_for(where: str) -> Iterator[Binding]:
-    """Returns Textual bindings of one group.
+    """Returns the Textual bindings of one ``where``.
 
-    Actions of lists and of the search box are their methods; all others go through the screen's ``act``.
+    Actions of lists and of the search box are methods of the widget; all others go through the screen's ``act``.
     """
     for action in ACTIONS:
         if action.where == where:
@@ -310,17 +311,16 @@ def bindings_for(where: str) -> Iterator[Binding]:
 
 
 def _binding(action: Action, call: str) -> Binding:
-    """Returns the usual binding; by its id Textual puts the chosen keys in place of the usual ones."""
+    """Returns the binding of the usual keys; Textual finds the chosen keys by the binding's id."""
     return Binding(",".join(action.usual_keys), call, action.title, show=False, id=action.setting or None)
 
 
 def key_of(setting: str) -> str:
-    """Returns the first key of an action of the main screen, as people read it, for hints."""
     return _BY_SETTING[setting].main_key
 
 
 def watchpoint_keys() -> str:
-    """Returns how one comes to watchpoints, where there are none."""
+    """Returns a hint for an empty list of watchpoints: the keys that add watchpoints."""
     return f"{key_of('new_watchpoint')} makes one, {key_of('add_recommended')} adds the recommended ones"
 
 
@@ -349,20 +349,20 @@ LIVE_ACTIONS: tuple[Action, ...] = tuple(
         ("quit", "q ctrl+c", "Quit", "Leaves; asks what becomes of trainings that wait."),
     )
 )
-"""Keys while trainings are attached: additions to ``ACTIONS``, and entries of it that mean more then."""
+"""Actions while trainings are attached: new actions, and actions of ``ACTIONS`` with another meaning."""
 
 _LIVE_BY_ID = {action.id: action for action in LIVE_ACTIONS}
 _LIVE_ADDED = tuple(action for action in LIVE_ACTIONS if ("global", action.id) not in BY_ID)
 _LIVE_FOOTER = ("step_forward", "continue", "pause", "forward", "terminate", "save_dump")
 """The keys that drive trainings: the first three begin the footer, the others end it."""
 DRIVING = frozenset({"step_forward", "forward", "continue", "pause", "recheck", "all_ranks"})
-"""Actions that drive trainings and leave the cursor where it is."""
+"""Actions that drive trainings and do not move the cursor."""
 LIVE_ONLY = frozenset(action.id for action in _LIVE_ADDED)
 """Actions that do nothing without a training."""
 
 
 def drives(*names: str | None) -> bool:
-    """Tells whether a key, by any of its names, is one of those that drive trainings."""
+    """Tells whether a key, by any of its names, belongs to an action of ``DRIVING``."""
     return any(name in action.keys for action in LIVE_ACTIONS if action.id in DRIVING for name in names)
 
 
@@ -382,12 +382,9 @@ _OPENED = {
 
 
 def help_actions(pane: str, *, live: bool = False, search: str = "") -> tuple[Action, ...]:
-    """Returns what the help page lists: the keys of where one is, what leads to the cause, then the rest.
+    """Returns the actions for the help page: keys of the focused pane, then keys that lead to a cause, then the rest.
 
-    Args:
-        pane: id of the pane with the focus.
-        live: trainings are attached: what drives them comes after the pane's own keys.
-        search: ``SEARCH`` in a list that is searched, whose keys come before all.
+    ``search`` (not empty) puts the keys of a search first; ``live`` puts the keys of trainings after the pane's own.
     """
     own = [action for action in ACTIONS if action.where == pane]
     enter = replace(BY_ID["list", "select"], group=own[0].group, help=_OPENED[pane])
@@ -403,14 +400,14 @@ def help_actions(pane: str, *, live: bool = False, search: str = "") -> tuple[Ac
 
 
 def view_help_actions(own: Iterable[Action], *, searched: bool = False) -> tuple[Action, ...]:
-    """Returns what the help page of a view lists, in the same order; ``searched``: one of its lists is searched."""
+    """Returns the actions for the help page of a view; ``searched``: one of its lists is searched."""
     searching = [action for action in ACTIONS if searched and action.group == _SEARCH]
     opening = [replace(action, group=CAUSES) for action in opening_actions()]
     return (*searching, *own, *opening, *(replace(action, group="Every view") for action in VIEW_ACTIONS))
 
 
 def reachable(pane: str, *, live: bool = False) -> list[Action]:
-    """Returns the actions whose keys work in a pane, without those that a more specific group takes over."""
+    """Returns the actions whose keys work in a pane; a more specific ``where`` takes a key from a general one."""
     taken: dict[str, Action] = {}
     for where in WHERE[pane]:
         for action in ACTIONS:
@@ -421,16 +418,13 @@ def reachable(pane: str, *, live: bool = False) -> list[Action]:
 
 
 def footer(pane: str, *, live: bool = False, search: str = "") -> list[Action]:
-    """Returns what the footer of a pane shows, most useful first.
+    """Returns the actions that the footer of a pane shows, most useful first.
 
-    Args:
-        pane: id of the pane.
-        live: trainings are attached.
-        search: ``SEARCH_BOX`` while it has the focus, ``SEARCH`` in a list that is searched, else empty.
+    ``search`` is ``SEARCH_BOX`` while the box has the focus, ``SEARCH`` in a list that is searched, else empty.
     """
     if search:
         keys = [action for action in ACTIONS if action.where == search]
-        # In the box letters are text.
+        # In the box, letters are text: no other keys work.
         others = footer(pane, live=live) if search == SEARCH else ()
         back = [BY_ID["global", "back"]] if search == SEARCH else []
         return [*keys[:2], *back, *keys[2:], *(each for each in others if each.id not in _TAKEN)]
@@ -461,21 +455,20 @@ START_ACTIONS: tuple[Action, ...] = _of(
 )
 """Keys of the start page; Enter opens the dump under the cursor."""
 _START_GLOBAL = ("search", "redraw", "help", "quit")
-"""Global actions that work there, too."""
+"""Global actions that also work on the start page."""
 
 
 def start_actions() -> tuple[Action, ...]:
-    """Returns what the keys of the start page do, besides those that move in its list."""
+    """Returns the actions of the start page, without the keys that move in its list."""
     return (*START_ACTIONS, *(BY_ID["global", id_] for id_ in _START_GLOBAL))
 
 
 def start_bindings() -> list[Binding]:
-    """Returns the bindings of the start page."""
     return [_binding(action, f"screen.act('{action.id}')") for action in start_actions()]
 
 
 def start_footer(search: str) -> list[Action]:
-    """Returns what the footer of the start page shows; ``search`` as for ``footer``."""
+    """Returns the actions that the footer of the start page shows; ``search`` as for ``footer``."""
     if search:
         return [*(action for action in ACTIONS if action.where == search), BY_ID["global", "quit"]]
     path, again, forget, _ = START_ACTIONS
@@ -488,7 +481,6 @@ EVERY_VIEW = "Every view (Enter on a tensor, or one of the keys above)"
 
 
 def view_action(id_: str, title: str, keys: str, text: str, group: str = EVERY_VIEW) -> Action:
-    """Returns an action of views: ``keys`` separated by blanks."""
     return Action(id_, title, tuple(keys.split()), IN_VIEWS, group, text, id_ if group == EVERY_VIEW else "")
 
 
@@ -502,26 +494,25 @@ VIEW_ACTIONS: tuple[Action, ...] = (
 )
 """Keys of every view besides those that open another one."""
 LOOK_AGAIN = view_action("look_again", "Look again", "r", "Computes the view again, from the run as it is now.")
-"""The key of the views that only say when they are outdated; the others follow the run, and check with it."""
+"""The key of views that only mark themselves outdated; other views follow the run and its checks."""
 
 SEARCH_VIEW = view_action(
     "search", "Search", "/", "The cursor goes to the first match; then n and N go on, and Esc goes back."
 )
-"""The key of the views that are lists."""
+"""The search key of views that are lists."""
 
 
 def bindings(actions: Iterable[Action]) -> list[Binding]:
-    """Returns Textual bindings; an action's id is what is called."""
+    """Returns Textual bindings that call the action of the same id."""
     return [_binding(action, action.id) for action in actions]
 
 
 def opening_bindings() -> list[Binding]:
-    """Returns the keys that open a view from another one."""
     return [_binding(action, action.id) for action in opening_actions()]
 
 
 def opening_actions() -> tuple[Action, ...]:
-    """Returns the keys that open a view from another one, for help pages."""
+    """Returns the actions that open a view from another view."""
     return tuple(
         Action(f"open('{view.id}')", view.title, (view.usual_key,), IN_VIEWS, EVERY_VIEW, view.help, view.id)
         for view in VIEWS
@@ -529,7 +520,7 @@ def opening_actions() -> tuple[Action, ...]:
 
 
 def shown_key(text: str) -> str:
-    """Returns a key of every view as a hint has it, or the one that was chosen in its place."""
+    """Returns the user's key in place of a usual key in a hint; other texts stay as they are."""
     return next((each.main_key for each in (*opening_actions(), *VIEW_ACTIONS) if each.usual_main_key == text), text)
 
 
@@ -541,7 +532,6 @@ def _action(id_: str, title: str, keys: str, text: str) -> Action:
 
 
 def moves(group: str) -> tuple[Action, ...]:
-    """Returns the keys that move the cursor in every view with a window of a tensor, under a heading."""
     return (
         view_action("move(-1,0)", "Up", "up k", "One row up.", group),
         view_action("move(1,0)", "Down", "down j", "One row down.", group),
@@ -559,7 +549,6 @@ def moves(group: str) -> tuple[Action, ...]:
 
 
 def slicing(group: str) -> tuple[Action, ...]:
-    """Returns the keys for which part of a tensor shows."""
     return (
         view_action("slice", "Slice", "s", "Edits the slice: at most two dimensions with a colon.", group),
         view_action("fixed(-1)", "Previous index", "[", "Previous index of the chosen fixed dimension.", group),
@@ -570,7 +559,7 @@ def slicing(group: str) -> tuple[Action, ...]:
 
 
 def searching(group: str) -> tuple[Action, ...]:
-    """Returns the keys of the search in values; while one is open, ``n`` and ``N`` walk what it finds."""
+    """Returns the keys of the search in values; during a search, ``n`` and ``N`` go through its matches."""
     return (
         view_action(
             "search",
@@ -584,7 +573,6 @@ def searching(group: str) -> tuple[Action, ...]:
 
 
 def digits(group: str) -> tuple[Action, ...]:
-    """Returns the keys for how the numbers are written."""
     return (
         view_action(
             "finer(1)", "More digits, zoom in", "+ =", "One digit more, up to 10; in the heat map, larger cells.", group
@@ -601,7 +589,6 @@ def digits(group: str) -> tuple[Action, ...]:
 
 
 def fine(group: str) -> Action:
-    """Returns the key for the size of the cells of a heat map."""
     return view_action(
         "fine", "Fine cells", "d", "Heat map: the smallest cells; over a slow line, larger ones cost less.", group
     )

@@ -1,4 +1,4 @@
-"""The program behind ``tdbg open``: wiring, and a garbage collector that stays out of the way of keys."""
+"""The program behind ``tdbg open``: wiring, and garbage collection at moments when no key waits."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ if TYPE_CHECKING:
     OpenSession = Callable[[ProgressFn], Session]
 
 THRESHOLDS = (1_000, 2, 1_000)
-"""The collector runs by itself: often, on little (below 1 ms), and hardly ever on everything (a page or two)."""
+"""Thresholds of Python's collector: it collects the youngest generation often (below 1 ms), all objects hardly ever."""
 FULL_WHEN_QUIET = 30
-"""Collections of the middle generation between two of everything, where nobody waits."""
+"""Full collections run in a quiet moment, after this many collections of the middle generation."""
 SWITCH_INTERVAL = 0.001
-"""Seconds that a thread computes before the event loop may answer a key; Python's own is five times as long."""
+"""Seconds that a thread computes before the event loop may answer a key; Python's default is five times as long."""
 QUIET = 0.15
-"""Seconds without output that make a quiet moment: longer than the panes take to follow the cursor."""
+"""Seconds without output that count as a quiet moment: longer than the panes take to follow the cursor."""
 
 
 def freeze_objects() -> None:
-    """Tells the collector never to look again at what is there now.
+    """Excludes all present objects from later garbage collections.
 
-    That is the screen itself, and later the names of hundreds of thousands of nodes. What was set aside before and is
-    garbage since, such as a dialog that was open then, is found first.
+    These are the screen itself, and later the names of hundreds of thousands of nodes. Objects frozen earlier are
+    unfrozen and collected first, since some may be garbage by now (a closed dialog).
     """
     if gc.get_freeze_count():
         gc.unfreeze()
@@ -74,7 +74,7 @@ def freeze_objects() -> None:
 
 
 def collect_garbage() -> None:
-    """Looks for garbage among what is new, and from time to time among all that did not stay for good."""
+    """Collects younger generations, and all objects that are not frozen once ``FULL_WHEN_QUIET`` is reached."""
     gc.collect(2 if gc.get_count()[2] >= FULL_WHEN_QUIET else 1)
 
 
@@ -85,7 +85,7 @@ class QuietCollector:
         self._due: asyncio.TimerHandle | None = None
 
     def written(self) -> None:
-        """Something was written by the event loop: the quiet begins anew."""
+        """Restarts the wait for a quiet moment; call it on the event loop after each output."""
         if self._due is not None:
             self._due.cancel()
         self._due = asyncio.get_running_loop().call_later(QUIET, collect_garbage)
@@ -95,21 +95,15 @@ class Runnable(Protocol):
     """A follower of the dump directory, with a thread of its own."""
 
     def start(self) -> None:
-        """Starts."""
+        """Starts the thread."""
 
     def stop(self, timeout: float = ...) -> None:
-        """Stops, waiting at most so many seconds."""
+        """Stops the thread, waiting at most ``timeout`` seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartSettings:
-    """The settings of the start page.
-
-    Attributes:
-        directory: where dumps are searched.
-        opening: makes the slow part of opening the dump that is chosen.
-        with_recent: also lists recent dumps that lie elsewhere.
-    """
+    """The start page searches below ``directory``, and opens the chosen dump with ``opening`` (see ``TdbgApp``)."""
 
     directory: Path
     opening: Callable[[Path], OpenSession]
@@ -123,7 +117,6 @@ class Commands(Provider):
     """The command palette: the actions of the registry."""
 
     async def search(self, query: str) -> Hits:
-        """Yields actions whose title or help matches."""
         matcher = self.matcher(query)
         for action, run in self._commands():
             text = f"{action.title}  {action.label}"
@@ -135,7 +128,6 @@ class Commands(Provider):
                 yield Hit(score, matcher.highlight(text), run, help=said)
 
     async def discover(self) -> AsyncIterator[DiscoveryHit]:
-        """Yields all actions."""
         for action, run in self._commands():
             yield DiscoveryHit(f"{action.title}  {action.label}", run, help=action.help)
 
@@ -150,12 +142,7 @@ class Commands(Provider):
 
 
 class TdbgApp(App[int | Path]):
-    """Opens a session in a worker and shows it, or waits for trainings and shows them.
-
-    Attributes:
-        main: the main screen.
-        start_page: the page that comes before it, until a dump is chosen there; None without one.
-    """
+    """Opens a session in a worker and shows it, or waits for trainings and shows them."""
 
     TITLE = "tdbg"
     CSS_PATH = "tdbg.tcss"
@@ -179,32 +166,23 @@ class TdbgApp(App[int | Path]):
         judged: Callable[[str, Headline], None] | None = None,
         against: ComparedRun | None = None,
     ) -> None:
-        """Reads nothing before the first frame.
+        """Reads nothing of the run before the first frame.
 
-        Args:
-            open_session: the slow part, called in a worker; raises TdbgError for what people can understand. A start
-                page shows first which dumps there are.
-            live: shows trainings that run in place of a dump; then there is no ``open_session``.
-            title: shown until the run says its name; of trainings where this program listens.
-            recommended: True adds the recommended watchpoints, False does not, None does for a run that never had any.
-            rank: where to start, when the run has it.
-            step: likewise.
-            follow: makes a follower that tells of changes on disk; None follows nothing.
-            freeze: called whenever much was made that stays, in a process whose garbage collector is the screen's own:
-                see ``freeze_objects``.
-            config: the user's; None: every default.
-            judged: takes the path of a dump and what was said of it, when the screen is left.
-            against: another run that it is compared with at once, and how.
+        ``open_session`` opens the run in a worker and raises TdbgError; ``StartSettings`` shows the start page first;
+        None with ``live``. ``title`` is shown until the run's name is known. ``recommended``: True adds the recommended
+        watchpoints, False does not, None adds them to a run that never had any. ``rank`` and ``step`` are shown first
+        if they exist. ``freeze``: see ``freeze_objects``; None if the process is not the screen's own. ``judged`` gets
+        the dump's path and headline when the screen is left. ``against``: another run, compared at once.
 
         Raises:
-            ConfigError: a key in it is taken twice, or for no action.
+            ConfigError: the configuration gives a key to two actions, or keys to an unknown action.
         """
         config = config or Config()
         keymap = settings.apply(config)
         super().__init__(ansi_color=True if config.theme == "terminal" else None)
         self.set_keymap(keymap)
         self._colors = _colors_of(config.theme)
-        # Where a crash shows its traceback, with names of the run in it.
+        # Textual writes the traceback of a crash here; it may contain names of the run.
         self.error_console = Console(file=error_stream(), color_system=None, markup=False, highlight=False)
         self.register_theme(theme.THEME)
         self.theme = "tdbg"
@@ -230,16 +208,15 @@ class TdbgApp(App[int | Path]):
         self.start_page = self._make_start_page(open_session) if isinstance(open_session, StartSettings) else None
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Returns what changes colours on their way to the terminal, that of the theme first."""
         filters = super().get_line_filters()
         return filters if self._colors is None else [self._colors, *filters]
 
     def get_default_screen(self) -> Screen[Any]:
-        """Returns the only screen there is at first; an empty one below it would cost a paint of its own."""
+        """Returns the start page or the main screen: an empty default screen below it would cost a paint."""
         return self.start_page or self.main
 
     def get_driver_class(self) -> type[Driver]:
-        """Returns what talks to the terminal; on Unix one that gives it back on Ctrl-Z."""
+        """Returns a driver that gives the terminal back to the shell on Ctrl-Z, on Unix."""
         found = super().get_driver_class()
         if sys.platform == "win32" or found.__name__ != "LinuxDriver":
             return found
@@ -248,7 +225,6 @@ class TdbgApp(App[int | Path]):
         return TerminalDriver
 
     def action_suspend_process(self) -> None:
-        """Ctrl-Z, wherever one is."""
         suspend = getattr(self._driver, "suspend", None)
         if suspend is not None:
             suspend()
@@ -256,10 +232,10 @@ class TdbgApp(App[int | Path]):
             self.main.say("there is no shell to go back to", bad=True)
 
     def on_load(self) -> None:
-        """Before the terminal is taken: who ends this process from outside leaves the screen as ``q`` does."""
+        """Installs handlers so that a signal that ends the process restores the terminal as ``q`` does."""
         loop = asyncio.get_running_loop()
         for number in ENDING:
-            with suppress(NotImplementedError, RuntimeError, ValueError):  # no signals there, or not the main thread
+            with suppress(NotImplementedError, RuntimeError, ValueError):  # no signals here, or not the main thread
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     loop.add_signal_handler(number, self._end, exit_code(number))
 
@@ -267,7 +243,6 @@ class TdbgApp(App[int | Path]):
         self.exit(code, return_code=code)
 
     def on_mount(self) -> None:
-        """Starts after the first frame."""
         self.call_after_refresh(self._start)
 
     def _start(self) -> None:
@@ -300,7 +275,6 @@ class TdbgApp(App[int | Path]):
             self.main.views.compare_with(self._against)
 
     def _changed(self, changes: Changes) -> None:
-        """Called in the follower's thread."""
         self.main.work.call(lambda: self.main.refreshed(changes))
 
     def note(self, text: str) -> None:
@@ -308,14 +282,10 @@ class TdbgApp(App[int | Path]):
         self.main.work.call(lambda: self.main.say(text))
 
     def _prune(self, *nodes: Widget, parent: DOMNode | None = None) -> AwaitRemove:
-        """Removes widgets. Textual paints the whole screen anew afterwards: once too often after a closed screen.
-
-        The screen below was painted when it came to the front. Over a slow line that is 20 KB for every Esc.
-        """
+        """Removes widgets without Textual's paint of the whole screen: 20 KB for every Esc over a slow line."""
         return super()._prune(*nodes, parent=None if parent is self else parent)
 
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
-        """Writes what differs from what stands on the terminal."""
         if isinstance(renderable, LayoutUpdate | ChopsUpdate | PartsUpdate):
             difference = ScreenDifference(renderable, self._written)
             if self._writes_nothing(difference):
@@ -324,32 +294,31 @@ class TdbgApp(App[int | Path]):
         super()._display(screen, renderable)
 
     def _writes_nothing(self, difference: ScreenDifference) -> bool:
-        """Tells whether the terminal shows all of a frame already, and its cursor stands where it has to."""
+        """Tells whether the terminal shows the whole frame already and its cursor is in the right place."""
         if self.is_headless or self._batch_count or self._driver is None:
             return False
         cursor = self.screen.outer_size.clamp_offset(self.cursor_position)
         return cursor == self._previous_cursor_position and not difference.render_segments(self.console)
 
     async def on_event(self, event: events.Event) -> None:
-        """Terminals do with their lines what they like when their size changes."""
+        """Forgets what the terminal shows when its size changes: terminals rewrap their lines then."""
         if isinstance(event, events.Resize):
             self._written.forget()
-            if event.size == self.screen.outer_size:  # it went and came back: nothing is laid out anew
+            if event.size == self.screen.outer_size:  # resized and back again: Textual lays out nothing
                 self.screen.refresh()
         await super().on_event(event)
 
     @on(Driver.SignalResume)
     def _terminal_is_back(self) -> None:
-        """Draws the screen again: what the terminal showed before Ctrl-Z is gone."""
+        """Forgets what the terminal shows: the shell wrote to it after Ctrl-Z."""
         self._written.forget()
 
     def post_display_hook(self) -> None:
-        """Puts off the garbage collector: something was written."""
         if self._tidying is not None:
             self._tidying.written()
 
     def _unopened(self, error: Exception) -> None:
-        """Says why, waits for a key, leaves with exit code 2 (130 when the user stopped it)."""
+        """Shows the error until a key, then leaves with its exit code; leaves at once after a cancelled opening."""
         from tui_debugger.tui.dialogs.modal import ErrorScreen
 
         shown = presentable(error)
@@ -359,7 +328,7 @@ class TdbgApp(App[int | Path]):
         self.push_screen(ErrorScreen(shown), lambda _: self.exit(shown.exit_code, return_code=shown.exit_code))
 
     def shut(self) -> None:
-        """Stops threads, and closes the session or lets go of trainings; quick, whatever is running."""
+        """Stops threads, and closes the session or releases trainings; does not wait for running jobs."""
         if self._follower is not None:
             self._follower.stop(0.1)
         if self.start_page is not None:
@@ -374,12 +343,11 @@ class TdbgApp(App[int | Path]):
             self.main.session.close()
 
     async def on_unmount(self) -> None:
-        """Shuts down with the program."""
         self.shut()
 
 
 def _colors_of(name: str) -> LineFilter | None:
-    """Returns what changes the colours that are drawn to those of a theme; None for the one that they are made for."""
+    """Returns the filter from drawn colours to a theme's; None for ``dark``, the theme that everything is drawn in."""
     if name == "dark":
         return None
     from tui_debugger.tui.palettes import recoloring
@@ -388,7 +356,6 @@ def _colors_of(name: str) -> LineFilter | None:
 
 
 def follow_directory(session: Session, on_change: Callable[[Changes], None]) -> Runnable:
-    """Returns a follower for sources that can grow."""
     from tui_debugger.sources.follow import DiskFollower
 
     return DiskFollower(session, on_change)
@@ -408,8 +375,8 @@ def run_app(
 ) -> int:
     """Runs the screen and returns the exit code: 0, or 2 when the run could not be opened or the screen broke.
 
-    The process is the screen's own: its garbage collector is set up for it, see ``freeze_objects``. ``opening`` opens
-    the whole run, where a part of it was shown and the user asks for all.
+    The process must be the screen's own: its garbage collector is changed, see ``freeze_objects``. ``opening`` opens
+    the whole run when the path was a part of it and the user asks for all.
     """
     while True:
         app = TdbgApp(
@@ -441,12 +408,11 @@ def _run(app: TdbgApp, config: Config | None) -> None:
 
 
 def _ended(app: TdbgApp) -> bool:
-    """Tells whether a signal ended the screen."""
     return (app.return_code or 0) in map(exit_code, ENDING)
 
 
 def _exit_code(app: TdbgApp) -> int:
-    """Returns the exit code of a screen that was left. Textual says 1 when it broke, which means "a finding" here."""
+    """Returns the exit code of a screen; maps Textual's 1 for a crash to 2, because 1 means "a finding" here."""
     code = app.return_code or 0
     return TdbgError.exit_code if code == 1 else code
 
@@ -461,16 +427,11 @@ def run_live(
     started: Callable[[TdbgApp], None] | None = None,
     stay: Callable[[LiveSession], None] | None = None,
 ) -> int:
-    """Runs the screen of trainings and returns the exit code.
+    """Runs the screen of live trainings and returns the exit code.
 
-    Args:
-        session: listens already; is closed with the screen: every training that waits goes on.
-        title: where it listens.
-        warning: what the waiting page warns of.
-        recommended: True adds the recommended watchpoints, False does not, None does for a run that never had any.
-        config: the user's; None: every default.
-        started: called with the program before its first frame.
-        stay: answers trainings that depend on it, once the screen was left, until they end; None: nobody does.
+    ``session`` listens already, at ``title``; it is closed with the screen, and every training that waits goes on.
+    ``warning`` is shown on the waiting page. ``started`` gets the program before its first frame. ``stay`` is called
+    after the screen was left, to answer trainings that depend on this program until they end.
     """
     from tui_debugger.tui.live import LiveControl
 

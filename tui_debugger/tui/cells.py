@@ -1,6 +1,6 @@
 """Cells and columns that several lists share: categories, verdicts, states of health, statistics, watchpoints.
 
-Apart from ``theme``: they need the model and the conditions, which the first frame does without.
+Not part of ``theme``, because they import the model and the conditions, which the first frame does without.
 """
 
 from __future__ import annotations
@@ -77,19 +77,19 @@ EXTREME_COLUMNS: Final = _columns(TENSOR_TABLE[2:4])
 
 
 def statistic_columns() -> tuple[TableColumn, ...]:
-    """Returns the columns that the user chose, or the usual ones."""
+    """Returns the columns of statistics that the user chose, or the usual columns."""
     return _columns(in_use().table("tensors"))
 
 
 def count_cells(stats: TensorStats | None, unknown: str = theme.NONE) -> list[Cell]:
-    """Returns the numbers of NaN and Inf; ``unknown`` stands where nothing is known."""
+    """Returns the numbers of NaN and Inf; ``unknown`` stands for missing statistics."""
     if stats is None:
         return _empty_cells(unknown, len(COUNT_COLUMNS))
     return [_statistic_cell(field, stats) for field in TENSOR_TABLE[:2]]
 
 
 def extreme_cells(stats: TensorStats | None) -> list[Cell]:
-    """Returns the least and the greatest finite element."""
+    """Returns the smallest and the largest finite element."""
     return (
         _empty_cells(theme.NONE, len(EXTREME_COLUMNS))
         if stats is None
@@ -121,13 +121,13 @@ def _empty_cells(text: str, cells: int) -> list[Cell]:
 
 @dataclass(frozen=True)
 class ResultCounts:
-    """The counts of a result.
+    """The counts of a check result.
 
     Attributes:
-        findings: hits that are findings.
-        by_watchpoint: findings of each watchpoint that looked at some tensor, by id.
-        blocked: what NaN or Inf kept each watchpoint from judging, by id; those that judged everything are left out.
-        doubts: why it cannot be said that the rest is clean, one sentence each.
+        findings: number of hits that are findings.
+        by_watchpoint: findings by id of the watchpoint; only watchpoints that looked at some tensor.
+        blocked: tensors that a watchpoint could not judge because of NaN or Inf, by its id; only watchpoints with any.
+        doubts: reasons why the rest may not be clean, one sentence each.
     """
 
     findings: int
@@ -137,8 +137,8 @@ class ResultCounts:
 
     @classmethod
     def of(cls, result: CheckResult) -> ResultCounts:
-        """Counts a result; as slow as the result is large."""
-        from tui_debugger.check.verdicts import judge  # with the condition table: not before there are hits
+        """Counts a result; takes time proportional to the number of hits."""
+        from tui_debugger.check.verdicts import judge  # imports the condition table: only once there are hits
 
         counts = result.hits.counts()
         found = {watchpoint: 0 for watchpoint, looked_at in result.coverage.watched if looked_at}
@@ -150,14 +150,13 @@ class ResultCounts:
 def watchpoint_cells(
     watchpoint: Watchpoint, nodes: int | None, tally: ResultCounts | None, *, outdated: bool
 ) -> Sequence[Cell]:
-    """Returns one row.
+    """Returns the row of a watchpoint.
 
     Args:
         watchpoint: the watchpoint.
-        nodes: how many it covers; None while they are counted.
-        tally: findings, and what could not be judged; None when nothing was checked. Those of an older list stand in
-            brackets; a watchpoint that was not checked has none.
-        outdated: the list changed since the last check, so that ``tally`` is about an older one.
+        nodes: number of nodes that it covers; None while they are counted.
+        tally: the last counts; None before the first check. A watchpoint that was not checked has no count.
+        outdated: the list changed since the last check: the old count is shown in brackets.
     """
     hits = None if tally is None else tally.by_watchpoint.get(watchpoint.id)
     blocked = None if tally is None or outdated or not watchpoint.enabled else tally.blocked.get(watchpoint.id)
@@ -182,7 +181,7 @@ def _blocked_by(error: ErrorBits) -> str:
 
 
 def condition_text(watchpoint: Watchpoint) -> str:
-    """Returns condition and parameters: ``tensor too large  mean |x| > 0.5``. Hidden parameters are left out."""
+    """Returns condition and visible parameters: ``tensor too large  mean |x| > 0.5``."""
     condition = CONDITIONS.get(watchpoint.condition)
     hidden = {spec.name for spec in condition.params if not spec.visible} if condition is not None else set()
     params = "  ".join(
@@ -199,7 +198,6 @@ def _condition_cell(watchpoint: Watchpoint, style: Style) -> Text:
 
 
 def watchpoint_search_text(watchpoint: Watchpoint) -> str:
-    """Returns the text that a search looks at."""
     condition = CONDITIONS.get(watchpoint.condition)
     abbr = condition.abbr if condition else ""
     return f"{abbr} {condition_text(watchpoint)} {watchpoint.name} {format_selection(watchpoint.selection)}"

@@ -1,4 +1,4 @@
-"""Checks: step resets, rechecks, everything, on to the next step with a hit; and the state of the hits."""
+"""Checks: of the current step, of all steps, on to the next step with a hit; and the state of the hits."""
 
 from __future__ import annotations
 
@@ -32,43 +32,40 @@ if TYPE_CHECKING:
 
 
 _ABBREVIATION = 3
-"""Letters of the longest abbreviation: TO is no search for "weight change too large"."""
+"""Letters of the longest abbreviation: a search for TO must not match the words "weight change too large"."""
 
 
 class LiveStops(Protocol):
-    """Tells where trainings stand; only a live session has it."""
+    """Where live trainings stand; see ``live.LiveControl``."""
 
     @property
     def at_newest(self) -> bool:
         """Tells whether the newest step of the rank is shown."""
 
     def newest(self) -> tuple[Pair, ...]:
-        """Returns the newest stop of every rank, which need not be the same step."""
+        """Returns the newest stop of every rank; ranks may stand at different steps."""
 
     def waiting(self) -> list[int]:
         """Returns the ranks that wait, and so can check again."""
 
     def why_not(self) -> str:
-        """Says why the training of this rank cannot check again."""
+        """Returns why the training of the rank that is shown cannot check again."""
 
     def recheck(self, ranks: Sequence[int], report: JobProgress) -> None:
-        """Has trainings check again the values that they hold. For workers."""
+        """Has trainings check the values that they hold; blocks, so call it in a worker."""
 
 
 @dataclass(frozen=True, eq=False)
 class CheckState:
-    """Everything that checks found in the run so far.
+    """All check results of the run so far.
 
     Attributes:
-        result: the findings of every pair that was checked; None when none was.
-        tally: what there is to count in it.
-        headline: the answer in one line; None while there is nothing to say.
-        checked: the check that ended with it; None when there was none, or while it runs.
-        final: False for a part of a running check.
-        too_large: bytes that would have to be read, where a check did not start by itself because of that.
+        checked: the check that produced this state when it ended; None while a check runs, or without one.
+        final: False for partial results of a running check.
+        too_large: bytes to read, if a check did not start by itself because of that amount.
         searched_to: the step at which Continue ended.
-        unchecked: steps of the run that were not checked, on some rank at least.
-        edition: of the session's results that it is made of; None for those of now.
+        unchecked: number of steps that some rank has not checked.
+        edition: the session's ``results_edition`` that this state shows; None: the current one.
     """
 
     result: CheckResult | None
@@ -83,7 +80,7 @@ class CheckState:
 
 
 class CheckController:
-    """Runs checks in a worker and keeps the hit list honest."""
+    """Runs checks in a worker, and shows in the hit list which of its hits still hold."""
 
     def __init__(
         self,
@@ -98,15 +95,9 @@ class CheckController:
     ) -> None:
         """Checks nothing yet.
 
-        Args:
-            context: see ``Context``.
-            inspector: shows marks of hits on tensors.
-            watcher: shows hits per watchpoint, and on nodes.
-            node_filter: a query may ask for nodes with hits.
-            place: goes to a rank and step.
-            lead: puts the cursor on the finding that the headline is about, as long as no key was pressed.
-            live: where trainings stand; None for a dump. Of the newest stop of every rank, the trainings themselves
-                say what hits.
+        ``place`` goes to a rank and step. ``lead`` puts the cursor on the finding of the headline; called as long as no
+        key was pressed. ``live``: where live trainings stand, None for a dump; at its newest stop a training itself
+        does the check.
         """
         self._context = context
         self._inspector = inspector
@@ -121,10 +112,9 @@ class CheckController:
         self._asked: frozenset[Pair] = frozenset()
         self._postponed = False
         self._in_order = live is not None
-        """Whether the order in which the steps ran is known."""
+        """Whether the session knows the order in which the steps ran."""
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Returns actions by id."""
         return {
             "recheck": self.recheck,
             "recheck_all": self.recheck_all,
@@ -146,7 +136,7 @@ class CheckController:
         return self._context.session
 
     def _pairs(self) -> tuple[Pair, ...]:
-        """Returns the current step on every rank that has it; of trainings the newest stop of every rank."""
+        """Returns the current step on every rank that has it; for trainings at their newest stop, each rank's stop."""
         if self._live is not None and self._live.at_newest:
             return self._live.newest()
         step = self._context.state.step
@@ -163,10 +153,8 @@ class CheckController:
     ) -> None:
         """Starts a check.
 
-        Args:
-            job: does it.
-            asked: the pairs that it comes to, where nothing else happens to them.
-            by_key: a person asked for it, who is told what came out.
+        ``asked``: the pairs that the check will cover, unless it turns out too large. ``by_key``: the user asked for
+        the check, so its outcome is shown in the footer.
         """
         self._asked, self._postponed, self._asked_for = frozenset(asked), False, by_key
         self._context.work.run("check", job, self._take, self._failed)
@@ -174,13 +162,13 @@ class CheckController:
             self._show_state()
 
     def _check_if_quick(self, wanted: Sequence[Sequence[Pair]]) -> None:
-        """Checks the first of some sets of pairs that is quick to check; else says what the last one would cost."""
+        """Checks the first set of pairs that is quick to check; if none is, shows the cost of the last set."""
         session = self._session
 
         def work(report: JobProgress) -> CheckState:
             cost = 0
             for pairs in wanted:
-                cost = session.size(pairs)  # a small run: what of it has to be read is found out once, by the check
+                cost = session.size(pairs)  # bytes dumped; ``cost``, the bytes to read, takes longer to find
                 if cost > QUICK:
                     cost = session.cost(pairs)
                 if cost <= QUICK:
@@ -190,15 +178,15 @@ class CheckController:
         self._run(work, wanted[0])
 
     def opened(self) -> None:
-        """Checks a small run as a whole; of a large one the current step, when that is quick."""
+        """Checks a small run as a whole; of a large run the current step, if that is quick."""
         session = self._session
         if self._live is not None:
             self.arrived(announce=False)
-        else:  # in which order the steps ran may be told by the statistics of all ranks: that takes seconds
+        else:  # finding the order of the steps may read statistics of all ranks: seconds
             self._context.work.run("steps", lambda _: session.pairs(), lambda _: self._check_opened(), wait=0.1)
 
     def _when_in_order(self, then: Callable[[], None]) -> None:
-        """Goes on when it is known in which order the steps ran: found out beside the screen, see ``opened``."""
+        """Calls ``then`` once the order of the steps is known; a worker finds it out."""
         if self._in_order:
             then()
             return
@@ -225,7 +213,7 @@ class CheckController:
         self._check_if_quick([pairs, here] if len(pairs) <= QUICK_PAIRS else [here])
 
     def arrived(self, *, announce: bool = True) -> None:
-        """Shows what a training found that stopped."""
+        """Shows the results of trainings that stopped; ``announce`` also says their number in the footer."""
         session, pairs = self._session, self._pairs()
         if not pairs:
             self._show(CheckState(None, None, None))
@@ -238,17 +226,17 @@ class CheckController:
         self._run(work)
 
     def step_reset(self) -> None:
-        """Checks the current step when it is not known yet and that is quick."""
+        """Shows the current step's results, or checks it if that is quick."""
         session, state = self._session, self._context.state
         state.too_large = 0
         self._context.hits_pane.follow(state.rank, state.step)
-        if not self._in_order:  # what comes of opening asks for the step that is current then
+        if not self._in_order:  # ``_check_opened`` will check the current step
             return
         pairs = self._pairs()
         if not pairs or self._nothing_to_check:
             self._show(CheckState(None, None, None))
         elif self._context.work.busy("check") and self._asked.issuperset(pairs):
-            self._postponed = True  # the check that runs comes to this step, unless it turns out to be too large
+            self._postponed = True  # the running check covers this step, unless it turns out too large
         elif session.fresh(pairs):
             if state.result is not None and self._edition == session.results_edition:
                 self._show_outdated(state.result)
@@ -259,7 +247,7 @@ class CheckController:
             self._check_if_quick([pairs])
 
     def recheck(self) -> None:
-        """Checks this step, whatever it costs; at their newest stop the trainings that wait do it."""
+        """Checks this step, whatever it costs; at their newest stop, the trainings that wait do the check."""
         self._when_in_order(self._recheck)
 
     def _recheck(self) -> None:
@@ -279,7 +267,6 @@ class CheckController:
         self._run(work, by_key=True)
 
     def recheck_all(self) -> None:
-        """Checks every step of every rank."""
         self._when_in_order(lambda: self._check(self._session.pairs()))
 
     def _check(self, pairs: Sequence[Pair]) -> None:
@@ -293,11 +280,10 @@ class CheckController:
             self._run(lambda report: known(session, check_parts(session, pairs, report)), pairs, by_key=True)
 
     def continue_to_hit(self) -> None:
-        """Goes on to the next step with a hit; to the last step when there is none."""
+        """Goes to the next step with a hit, or to the last step if there is none."""
         self._when_in_order(lambda: self._search(None))
 
     def ask_forward(self) -> None:
-        """Asks how many steps to go forward, stopping at a hit."""
         self._when_in_order(self._ask_forward)
 
     def _ask_forward(self) -> None:
@@ -341,14 +327,13 @@ class CheckController:
             self._step_found(found, found.searched_to)
         else:
             self.checked(found)
-        notify_views(self._context.app, ViewChanges())  # what a check found is in open views as well
+        notify_views(self._context.app, ViewChanges())  # open views show check results as well
         if self._postponed and found.final:
             self._postponed = False
             if found.checked is None or not found.checked.cancelled:
                 self.step_reset()
 
     def checked(self, found: CheckState) -> None:
-        """Shows what is known after a check, or after a part of one."""
         context, checked = self._context, found.checked
         self._show(found)
         if found.result is not None and not context.state.touched:
@@ -365,7 +350,7 @@ class CheckController:
             self._announce()
 
     def _announce(self) -> None:
-        """Says how many findings a stop of trainings has, and goes to the first of them in the hit list."""
+        """Says how many findings the trainings' stop has, and moves the hit list to its first finding."""
         context, state = self._context, self._context.state
         pairs = self._pairs()
         if state.result is None or not pairs:
@@ -381,7 +366,6 @@ class CheckController:
             context.say(f"{place}: {plural(count, 'hit')}{rest}")
 
     def _step_found(self, found: CheckState, searched_to: int) -> None:
-        """Continue ended."""
         context, checked = self._context, found.checked
         rank = context.state.rank
         if searched_to in self._session.steps(rank):
@@ -407,17 +391,17 @@ class CheckController:
             self.changed()
         else:
             self._context.show_error(error)
-            self._watcher.mark()  # the marks waited for the result
+            self._watcher.mark()  # marks were not drawn while the check ran
 
     def stopped(self) -> None:
-        """Says that work was cancelled; what was found stays."""
+        """Says that work was cancelled, and shows the results so far."""
         session = self._session
         self._context.say("stopped")
         self._context.work.run("known", lambda _: known(session), self._show)
         self._watcher.mark()
 
     def changed(self) -> None:
-        """Watchpoints or files changed: judges again what was judged, where that is quick; else says what it costs."""
+        """Watchpoints or files changed: checks the same pairs again if that is quick, else shows the cost."""
         session, result = self._session, self._context.state.result
         self._show_state()
         if self._nothing_to_check:
@@ -429,7 +413,7 @@ class CheckController:
             return
         before = set(result.pairs) if result is not None else set()
         if self._context.work.busy("check"):
-            before |= set(self._pairs())  # what is being checked is checked by the new list
+            before |= set(self._pairs())  # the new watchpoints also apply to the check that runs
         again = [pair for pair in session.pairs({rank for rank, _ in before}) if pair in before]
         if self._live is not None or not again:
             self._context.work.run("known", lambda _: known(session), self._show)
@@ -437,7 +421,6 @@ class CheckController:
             self._check_if_quick([again])
 
     def _show(self, found: CheckState) -> None:
-        """Draws the hit list and what counts hits."""
         state, result = self._context.state, found.result
         changed = result is not state.result
         state.result, state.tally, state.headline = result, found.tally, found.headline
@@ -449,7 +432,7 @@ class CheckController:
         self._show_state(final=found.final)
         self._watcher.show_list()
         if changed and (result is not None or not self._context.work.busy("check")):
-            self._watcher.mark()  # the marks wait for the answer of a check: they need not go and come again
+            self._watcher.mark()  # while a check without results runs, old marks stay: no flicker
         if changed:
             self._inspector.count_hits()
             if state.query.hit:
@@ -460,13 +443,12 @@ class CheckController:
             self._ask_reason(found.headline)
 
     def _show_outdated(self, result: CheckResult | None) -> None:
-        """Notes whether other watchpoints judged what is shown; of trainings that is what stands at their stops."""
+        """Notes whether results are from an older list of watchpoints; for trainings, only at their stops."""
         outdated = result.outdated if result is not None else frozenset()
         here = outdated if self._live is None else outdated & set(self._pairs())
         self._context.state.outdated = bool(here)
 
     def _show_state(self, *, final: bool = True) -> None:
-        """Draws what says in which state the hits are."""
         context, state = self._context, self._context.state
         context.hits_pane.show(
             state.result,
@@ -478,20 +460,20 @@ class CheckController:
         context.update_header()
 
     def resumed(self) -> None:
-        """The panes are in front again: shows what checks of a view found meanwhile."""
+        """Shows results of checks that a view made while it was in front of the panes."""
         session, edition = self._session, self._session.results_edition
         if edition != self._edition and not self._context.work.busy("check"):
             self._context.work.run("known", lambda _: known(session), self._show)
 
     def moved(self) -> None:
-        """The position in the run is another one: a step is a filter over what is known."""
+        """Shows known results for the new position in the run; checks nothing."""
         state = self._context.state
         self._show_state()
         self._context.hits_pane.follow(state.rank, state.step)
         self._inspector.count_hits_soon()
 
     def _ask_reason(self, about: Headline) -> None:
-        """Works out the cause that the headline names; without one it stays as it is."""
+        """Computes the cause for the headline in a worker; an error leaves the headline as it is."""
         session, state = self._session, self._context.state
 
         def work(report: JobProgress) -> Headline:
@@ -509,7 +491,6 @@ class CheckController:
     # -- the state in words ----------------------------------------------------------------------
 
     def status(self) -> Status:
-        """Returns the state of the hits, for the header."""
         state = self._context.state
         if self._context.work.busy("check"):
             return "▶", "checking", theme.GOOD
@@ -592,7 +573,6 @@ class CheckController:
     # -- filters of the hit list -----------------------------------------------------------------
 
     def ask_filter(self) -> None:
-        """Opens the filter dialog of the hit list."""
         from tui_debugger.tui.dialogs.filters import HitFilterScreen
 
         nodes = self._context.nodes_pane.nodes
@@ -607,7 +587,6 @@ class CheckController:
         pane.set_filter(chosen, self._context.chip_names(pane))
 
     def search(self) -> None:
-        """Looks for what is searched in the hit list."""
         pane, result = self._context.hits_pane, self._context.state.result
         pattern = pane.pattern
         if result is None:
@@ -630,7 +609,7 @@ class CheckController:
         self._context.work.run("hits", work, done)
 
     def clear_filter(self) -> None:
-        """Shows all findings again, in the node list every graph."""
+        """Shows all findings again, and all graphs in the node list if both lists had the same graphs."""
         query = self._context.state.query
         if query.graphs and query.graphs == self._context.hits_pane.filter.graphs:
             self._node_filter.set_query(replace(query, graphs=frozenset()))
@@ -638,7 +617,6 @@ class CheckController:
         self._set_filter(HitFilter(quiet=self._context.hits_pane.filter.quiet))
 
     def toggle_here(self) -> None:
-        """Shows the hits of this step only, or of all steps again."""
         pane = self._context.hits_pane
         self._set_filter(replace(pane.filter, here=not pane.filter.here))
         self._show_state()
@@ -649,7 +627,6 @@ class CheckController:
         )
 
     def toggle_origins(self) -> None:
-        """Shows origins only, or every hit again."""
         pane = self._context.hits_pane
         self._set_filter(replace(pane.filter, origins=not pane.filter.origins))
         self._context.say(
@@ -659,7 +636,6 @@ class CheckController:
         )
 
     def toggle_scope(self) -> None:
-        """Shows the hits of the scope under the cursor of the node list, or of all scopes again."""
         pane, scope = self._context.hits_pane, self._scope_here()
         if not scope and not pane.filter.scope:
             self._context.say("no scope under the cursor of the node list", bad=True)
@@ -671,7 +647,6 @@ class CheckController:
         )
 
     def _scope_here(self) -> str:
-        """Returns the scope under the cursor of the node list, or around the node there."""
         pane = self._context.nodes_pane
         if pane.scopes is None or pane.current < 0:
             return ""
@@ -679,23 +654,19 @@ class CheckController:
         return path if pane.scopes.is_scope(pane.current) else path.rpartition("/")[0] or path
 
     def sort(self) -> None:
-        """Sorts the hit list by what comes next."""
         pane = self._context.hits_pane
         pane.sort(pane.order.next)
         self._context.say(f"hits by {pane.order.value}: , sorts by {pane.order.next.value}")
 
     def unfold(self) -> None:
-        """Shows or hides the ranks of the row under the cursor."""
         if not self._context.hits_pane.unfold():
             self._context.say("this row stands for one rank", bad=True)
 
     def unfold_all(self) -> None:
-        """Shows or hides the ranks of every row."""
         if not self._context.hits_pane.unfold_all():
             self._context.say("every row stands for one rank", bad=True)
 
     def toggle_quiet(self) -> None:
-        """Rows without a comparison."""
         pane = self._context.hits_pane
         self._set_filter(replace(pane.filter, quiet=not pane.filter.quiet))
         self._context.say("rows where nothing could be compared are " + ("shown" if pane.filter.quiet else "hidden"))
@@ -708,7 +679,6 @@ def _stopped_line(result: CheckResult) -> str:
 
 
 def _checked_text(result: CheckResult) -> str:
-    """Returns ``steps 0–5``, ``step 3, 8 ranks``: what was checked."""
     if not result.pairs:
         return "nothing"
     steps, ranks = {step for _, step in result.pairs}, {rank for rank, _ in result.pairs}
@@ -716,28 +686,21 @@ def _checked_text(result: CheckResult) -> str:
 
 
 def _unsure(found: CheckState) -> str:
-    """Returns what has to be said behind "no hit"."""
+    """Returns the limitation to add to "no hit"; may be empty."""
     return ", but not all could be judged" if found.tally is not None and found.tally.doubts else ""
 
 
 def known(
     session: Session, checked: CheckResult | None = None, *, final: bool = True, too_large: int = 0
 ) -> CheckState:
-    """Returns everything that checks found in the run, with its counts and the answer that it gives.
-
-    Args:
-        session: the run.
-        checked: the check that ended with it.
-        final: False for a part of a running check.
-        too_large: see ``CheckState``.
-    """
+    """Returns all check results of the run, with counts and headline; see ``CheckState`` for the arguments."""
     from tui_debugger.diagnose.headline import headline
 
     edition = session.results_edition
     result = session.so_far()
     if result is None:
         return CheckState(None, None, None, checked, final, too_large, edition=edition)
-    result.hits.across_ranks()  # the rows of the hit list need it, and it takes as long as there are hits
+    result.hits.across_ranks()  # for the rows of the hit list; slow with many hits, so not on the event loop
     run = session.pairs()
     unchecked = len({step for _, step in result.not_checked(run)})
     answer = headline(result, run, ongoing=session.ongoing) if result.watchpoints else None
@@ -746,11 +709,11 @@ def known(
 
 
 _REST: Final = 10
-"""Times as long as it took to count what was found nothing is counted: a check of many hits is no counting of them."""
+"""Pause between two counts of partial results, as a multiple of the time of a count, so that checking dominates."""
 
 
 def check_parts(session: Session, pairs: Sequence[Pair], report: JobProgress) -> CheckResult:
-    """Checks, telling what was found so far at most four times a second; less often where counting it takes long."""
+    """Checks pairs and reports partial results at most four times a second, less often where counting them is slow."""
     due = time.monotonic() + MIN_INTERVAL
 
     def collect(_: CheckResult) -> None:
@@ -765,12 +728,10 @@ def check_parts(session: Session, pairs: Sequence[Pair], report: JobProgress) ->
 
 
 def steps_after(steps: Sequence[int], step: int | None, *, down: bool = False) -> Sequence[int]:
-    """Returns the steps that come after one in the given order; where it is not among them, those of greater number.
+    """Returns the steps after ``step`` in the given order; if ``step`` is not in ``steps``, those with greater numbers.
 
-    Args:
-        steps: in the order in which they ran, or backwards.
-        step: where we are; None for before the first one.
-        down: smaller numbers instead.
+    ``steps`` is in the order in which the steps ran, or backwards. None as ``step`` gives all of them. ``down``:
+    smaller numbers instead of greater ones.
     """
     if step is None:
         return steps

@@ -31,29 +31,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _CHIP_ROOM = 56
-"""Cells of a pane that the full name of a watchpoint takes with what stands beside it."""
+"""Terminal cells that a pane needs to show the full name of a watchpoint in its filter line."""
 
 
 @dataclass
 class ScreenState:
-    """The position in the run and the last results: values that controllers change and panes are drawn from.
+    """The position in the run and the last results: controllers change these values, panes are drawn from them.
 
     Attributes:
-        rank, step: where we are; step None while nothing is dumped.
-        row: selected node, -1 for none.
+        step: None while no step is dumped.
+        row: the selected node's row in the node table of the rank; -1 for none.
         query: what restricts the node list.
         watchpoint: id of the selected watchpoint.
-        result: everything that checks found in the run; None when nothing was checked. A step is a filter over it.
-        tally: what there is to count in it.
+        result: everything that checks found in the whole run, whatever step is shown; None before the first check.
         headline: the answer in one line.
-        outdated: whether some of it was found by other watchpoints than those of the list.
-        unchecked: steps of the run that were not checked.
-        stopped: how far the last check came, when it was stopped; empty when it was not.
-        touched: a key was pressed: nothing moves the cursor by itself any more.
-        too_large: bytes that a check of this step would read, when it did not start by itself.
-        unordered: whether some run of the rank ran after one of a later step.
-        overflowed: nodes of the step that overflowed on the device; 0 also where that would not be known.
-        pending_tensor: a tensor, with its node's row, to go to as soon as its rank's nodes are there.
+        outdated: some hits of ``result`` come from other watchpoints than those in the list now.
+        unchecked: number of steps that were not checked.
+        stopped: progress text of the last check if it was stopped, else empty.
+        touched: a key was pressed, so nothing may move the cursor by itself any more.
+        too_large: bytes that a check of this step would read, if it did not start by itself for that reason.
+        unordered: some step of the rank ran after a step with a larger number.
+        overflowed: nodes that overflowed on the device at this step; also 0 where the device does not report overflows.
+        pending_tensor: a tensor and its node's row, to go to once the nodes of its rank are loaded.
     """
 
     rank: int = 0
@@ -78,21 +77,21 @@ class ShowMessage(Protocol):
     """Shows one line in the footer, until the next key."""
 
     def __call__(self, text: str, *, bad: bool = False) -> None:
-        """``bad`` lines are refusals and errors."""
+        """``bad`` marks refusals and errors."""
 
 
 class SetTimer(Protocol):
-    """Calls something on the event loop after so many seconds, or every so many seconds."""
+    """Calls a callback on the event loop after ``delay`` seconds, or (``set_interval``) every ``delay`` seconds."""
 
     def __call__(self, delay: float, callback: Callable[[], None], /) -> Timer:
-        """Returns the timer, which can be stopped."""
+        """Returns a timer that can be stopped."""
 
 
 class CallIn(Protocol):
-    """Calls something on the event loop after so many seconds."""
+    """Calls a callback on the event loop after ``seconds``."""
 
     def __call__(self, seconds: float, callback: Callable[[], None], /) -> TimerHandle:
-        """Returns what can be cancelled."""
+        """Returns a handle that can cancel the call."""
 
 
 @dataclass(frozen=True)
@@ -100,20 +99,9 @@ class Context:
     """The main screen as a controller sees it.
 
     Attributes:
-        app: where dialogs and views are opened.
-        session: the run.
-        state: the position in it.
-        work: runs what takes time.
-        kept: what became of the steps and tensors that are there: ``dumped`` or ``kept``.
-        say: see ``ShowMessage``.
-        show_error: says what, where and what to do, until Enter or Esc.
-        update_header: draws header and tabs again, where they changed.
-        settled: called when much was made that stays.
-        call_in: see ``CallIn``.
-        call_next: calls something once the message at hand is done, before what it changed is drawn.
-        set_timer, set_interval: see ``SetTimer``.
-        current_pane: returns the id of the pane that has the focus.
-        focus_pane: goes to a pane.
+        kept: the word for stored steps and tensors: ``dumped``, or ``kept`` for a live training.
+        settled: called after much long-lived data was made: see ``app.freeze_objects``.
+        call_next: calls a callback after the current message, before the screen is drawn.
         one_pane: tells whether only one pane is on the screen.
     """
 
@@ -140,15 +128,14 @@ class Context:
     one_pane: Callable[[], bool]
 
     def ask(self, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
-        """Runs a job for a dialog; newer jobs of dialogs replace it."""
         self.work.run("dialog", lambda _: job(), done, failed)
 
     def chip_names(self, pane: Pane) -> dict[int, str]:
-        """Returns the watchpoints' names for the line about filters of a pane: in full where there is room."""
+        """Returns the watchpoints' names for the filter line of a pane: in full where there is room."""
         return self.watchpoint_names(in_full=pane.detail_room >= _CHIP_ROOM)
 
     def watchpoint_names(self, *, in_full: bool = False) -> dict[int, str]:
-        """Returns ``TO #3`` by id; in full ``TO #3 tensor overflow``, for dialogs."""
+        """Returns names by watchpoint id: ``TO #3``, or with ``in_full`` ``TO #3 tensor overflow``."""
         from tui_debugger.text.hits import long_watchpoint_name, watchpoint_name  # not in the first frame
 
         name = long_watchpoint_name if in_full else watchpoint_name
@@ -157,7 +144,7 @@ class Context:
 
 @dataclass(frozen=True, eq=False)
 class _KeptNodes:
-    """The nodes that a query keeps: over tree indices (None: everything), and how many nodes that is."""
+    """The nodes that a query keeps: a mask over indices of the scope tree (None: all), and the number of nodes."""
 
     keep: Mask | None
     count: int
@@ -170,19 +157,17 @@ class NodeFilter:
         self._context = context
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Returns actions by id."""
         return {"filter_nodes": self.ask_filter, "clear_filter": self.clear_filter}
 
     def set_query(self, query: NodeQuery) -> None:
-        """Replaces the query."""
         state = self._context.state
         named, state.query = state.query.graphs, query
         self.apply_query()
-        if query.graphs != named:  # of a query the header says the graph
+        if query.graphs != named:  # the header names the graphs of the query
             self._context.update_header()
 
     def search(self, text: str) -> None:
-        """Takes the text that is searched; a leading ~ means a regular expression."""
+        """Searches the node list for a text; a leading ~ means a regular expression."""
         regex = text.startswith("~")
         self.set_query(replace(self._context.state.query, text=text[1:] if regex else text, regex=regex))
 
@@ -195,24 +180,22 @@ class NodeFilter:
             self._context.say(f"nodes of {path.rpartition('/')[2]}:{line}; Backspace in the node list clears")
 
     def clear_filter(self) -> None:
-        """Shows everything again, in the hit list every graph."""
+        """Shows all nodes again, and in the hit list all graphs if both lists were restricted to the same graphs."""
         if self._context.state.query.graphs == self._context.hits_pane.filter.graphs:
             self.show_graphs_of_hits(frozenset())
         self.show_all()
 
     def show_all(self) -> None:
-        """Removes search and query."""
         self._context.nodes_pane.clear_search()
         self.set_query(NodeQuery())
 
     def show_graphs_of_hits(self, graphs: frozenset[str]) -> None:
-        """Shows only the hits of some graphs; none of them means all."""
+        """Shows only the hits of some graphs; an empty set means all graphs."""
         pane = self._context.hits_pane
         if graphs != pane.filter.graphs:
             pane.set_filter(replace(pane.filter, graphs=graphs), self._context.chip_names(pane))
 
     def apply_query(self) -> None:
-        """Asks for the nodes that the query keeps."""
         context, session = self._context, self._context.session
         rank, step, query = context.state.rank, context.state.step, context.state.query
         context.nodes_pane.show_query(query, context.chip_names(context.nodes_pane))
@@ -232,12 +215,10 @@ class NodeFilter:
         pane.searched()
 
     def _bad_query(self, error: Exception) -> None:
-        """The list stays as it is."""
         self._context.nodes_pane.search_failed()
         self._context.say(str(getattr(error, "what", error)), bad=True)
 
     def ask_filter(self) -> None:
-        """Opens the filter dialog."""
         from tui_debugger.tui.dialogs.filters import FilterScreen
 
         nodes = self._context.nodes_pane.nodes

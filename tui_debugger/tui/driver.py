@@ -16,23 +16,25 @@ from textual.drivers.linux_driver import LinuxDriver
 from tui_debugger.tui import job_control
 
 _LOOK_EVERY = 0.05
-"""Seconds between two looks whether the stand-in has stopped."""
+"""Seconds between two checks whether the stand-in has stopped (see ``job_control``)."""
 _LOOKS = 20
 _NOT_STOPPED = 0.01
-"""Seconds: a stop that took less was none."""
+"""Seconds: a stop that returned sooner did not stop the process."""
 _WAITING: Final = 4
-"""Writes that wait for the terminal: a frame is one to three. After 30 of them Textual's driver stops the program."""
+"""Writes in the queue that count as behind: a frame is one to three writes. Textual's driver blocks the program at 30.
+"""
 _PATIENCE: Final = 1.0
-"""Seconds that a terminal gets to take what was written, before the program leaves it."""
+"""Seconds that a terminal gets to take the queued writes before the program leaves it."""
 _MOMENT: Final = 0.02
-"""Seconds that it gets for the next piece of a frame that is being written, up to ``_MOMENTS`` times."""
+"""Seconds that a terminal gets for the next piece of the frame being written, up to ``_MOMENTS`` times."""
 _MOMENTS: Final = 100
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver stops its own process only, and for good where no shell could let it go on.
+    """A driver that stops the whole job on Ctrl-Z, and does not block when the terminal takes no output.
 
-    It also waits for ever for a terminal that takes nothing: after Ctrl-S, or at the end of a line that hangs.
+    Textual's driver stops its own process only, for good where no shell could continue it. It also waits for ever for a
+    terminal that takes nothing: after Ctrl-S, or at the end of a connection that hangs.
     """
 
     def __init__(self, *args: Any, **named: Any) -> None:
@@ -41,29 +43,27 @@ class TerminalDriver(LinuxDriver):
         self._drawing = False
 
     def write(self, data: str) -> None:
-        """Writes, unless the terminal is the shell's."""
+        """Writes, unless the shell has the terminal."""
         if not self._away:
             super().write(data)
 
     def start_application_mode(self) -> None:
-        """Takes the terminal."""
         super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual's
         self._drawing = True
 
     def stop_application_mode(self) -> None:
-        """Gives it back."""
         self._drawing = False
         self._make_way()
         super().stop_application_mode()
 
     @property
     def behind(self) -> bool:
-        """Tells whether the terminal has yet to take what was written: another frame would wait behind it."""
+        """Tells whether so many writes wait for the terminal that another frame would only wait behind them."""
         writer = self._writer_thread
         return writer is not None and writer._queue.qsize() >= _WAITING  # noqa: SLF001 - Textual does not say
 
     def _make_way(self) -> None:
-        """Drops what a terminal does not take, so that it can be given back."""
+        """Drops output that the terminal does not take, so that the terminal can be given back."""
         writer = self._writer_thread
         if writer is None or _takes_more(writer, _PATIENCE):
             return
@@ -71,19 +71,19 @@ class TerminalDriver(LinuxDriver):
             while True:
                 writer._queue.get_nowait()  # noqa: SLF001 - Textual has no way to do it
         number = writer.fileno()
-        with suppress(termios.error, OSError):  # the terminal is gone
-            termios.tcflow(number, termios.TCOON)  # Ctrl-S
-            for _ in range(_MOMENTS):  # the thread that writes has a frame in its hands, larger than what was dropped
+        with suppress(termios.error, OSError):  # the terminal was closed
+            termios.tcflow(number, termios.TCOON)  # undoes Ctrl-S
+            for _ in range(_MOMENTS):  # the writer thread may still be writing one large frame
                 termios.tcflush(number, termios.TCOFLUSH)
-                termios.tcsetattr(number, termios.TCSANOW, termios.tcgetattr(number))  # wakes who waits for room
+                termios.tcsetattr(number, termios.TCSANOW, termios.tcgetattr(number))  # wakes the blocked writer
                 if _takes_more(writer, _MOMENT):
                     return
 
     def suspend(self) -> None:
-        """Gives the terminal back and stops the job; comes back when it goes on."""
+        """Gives the terminal back and stops the job; takes the terminal again when the job continues."""
         if self._away:
             return
-        if not self._drawing:  # the screen was left, or another program has the terminal
+        if not self._drawing:  # the screen does not own the terminal now
             job_control.stop()
             return
         self.suspend_application_mode()
@@ -95,7 +95,7 @@ class TerminalDriver(LinuxDriver):
             self._return_if_not_stopped(_LOOKS)
 
     def _return_if_not_stopped(self, times: int) -> None:
-        """Comes back where the stand-in did not stop: no shell has the terminal."""
+        """Takes the terminal again if the stand-in did not stop: then there is no shell with job control."""
         stopped = job_control.stand_in_has_stopped()
         if not self._away or stopped or (stopped is None and not job_control.in_foreground()):
             return
@@ -105,13 +105,13 @@ class TerminalDriver(LinuxDriver):
             self._come_back()
 
     def _come_back(self) -> None:
-        while self._away and not job_control.in_foreground():  # ``bg``: there is nothing to do without a terminal
+        while self._away and not job_control.in_foreground():  # ``bg``: the screen is useless in the background
             begun = time.monotonic()
             job_control.stop()
             if job_control.stand_in() is not None:
                 return  # SIGCONT comes again
             if time.monotonic() - begun < _NOT_STOPPED and not job_control.in_foreground():
-                self._app.call_later(self._app.exit)  # no shell is left that could give the terminal
+                self._app.call_later(self._app.exit)  # no shell is left that could hand over the terminal
                 return
         if self._away:
             self._away = False
@@ -131,8 +131,8 @@ class TerminalDriver(LinuxDriver):
 
 
 def _takes_more(terminal: WriterThread, seconds: float) -> bool:
-    """Waits until a terminal takes what is written; False when it does not."""
+    """Waits until a terminal takes more output; False when it does not within ``seconds``."""
     try:
         return bool(select.select([], [terminal], [], seconds)[1])
-    except (OSError, ValueError):  # it is gone
+    except (OSError, ValueError):  # the terminal was closed
         return False

@@ -37,21 +37,19 @@ if TYPE_CHECKING:
 
 Cells = Sequence[object]
 TENSOR_HEADER = ("dtype", "shape", "nan", "inf", "min", "max")
-"""The titles of ``tensor_fields``."""
+"""The column titles of ``tensor_fields``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """The content of a view, in the forms that it has.
+    """The content of a view for copy and export.
 
     Attributes:
         stem: file name without suffix, of safe characters only.
-        text: everything the view says as plain text, not only what fits on the screen; control characters are gone.
-        one: what is under the cursor, for the clipboard: a value, a name, a line.
-        header, rows: a table for .csv; no header means that there is no table. Numbers stay numbers: they are written
-            with all their digits. ``rows`` may be lazy.
-        array: values for .npy; None where the view shows none.
-        markdown: the text is Markdown.
+        text: everything that the view says, without control characters; Markdown if ``markdown``.
+        one: the thing under the cursor, for the clipboard: a value, a name, a line.
+        header, rows: a table for .csv; an empty header: no table. Numbers stay numbers. ``rows`` may be lazy.
+        array: returns the values for .npy; None if the view shows none.
     """
 
     stem: str
@@ -64,30 +62,30 @@ class Extract:
 
 
 def file_stem(key: TensorKey, view: str = "") -> str:
-    """Returns a file name without suffix for what a view says about a tensor; without a view: for its values."""
+    """Returns a safe file name without suffix for a tensor and the name of a view; without a view, for its values."""
     node = re.sub(r"[^A-Za-z0-9._-]+", "_", tail(key.node))[:80]
     number = f".round{key.round}" if key.round else ""
     return f"{node}.{key.side.label}{key.slot}.rank{key.rank}.step{key.step}{number}" + (f".{view}" if view else "")
 
 
 def tensor_fields(row: TensorRow) -> tuple[object, ...]:
-    """Returns type, shape and statistics of a tensor in a table for .csv."""
+    """Returns dtype, shape and statistics of a tensor for a table: see ``TENSOR_HEADER``."""
     meta, stats = row.meta, row.stats
     kind = (meta.dtype, shape_text(meta.shape)) if meta is not None else ("", "")
     return (*kind, *((stats.nan, stats.inf, stats.minimum, stats.maximum) if stats is not None else (None,) * 4))
 
 
 LIMIT = 74_994
-"""Bytes of UTF-8. Base64 makes 99,992 of them: terminals that keep a limit cut or drop sequences above 100,000."""
+"""Most bytes of UTF-8. Base64 makes 99,992 of them; some terminals cut or drop sequences above 100,000."""
 
 
 def copy_to_clipboard(app: App[object], text: str) -> str:
-    """Hands text to the terminal, made safe to be pasted; returns what to say about it.
+    """Sends cleaned text to the terminal's clipboard (OSC 52); returns the message for the user.
 
-    No terminal answers, so that nobody can know whether the clipboard has it: what is said names the condition.
+    Terminals do not answer, so the message names the condition under which the copy works.
 
     Raises:
-        TdbgError: it is too long for one sequence; nothing was copied.
+        TdbgError: the text is longer than ``LIMIT``; nothing was copied.
     """
     safe = clean_lines(text)
     size = len(safe.encode())
@@ -106,12 +104,12 @@ _TRIES = 100
 
 
 def svg_of(app: App[object]) -> str:
-    """Returns a picture of the screen as it is now, in the viewer's own monospaced font: none from the network."""
+    """Returns a picture of the screen as it is now, without the web font that Textual's SVG would load."""
     return _WEB_FONT.sub("", app.export_screenshot(title="tdbg"))
 
 
 def save_picture(app: App[object], name: str, dump: Path) -> Path:
-    """Writes ``tdbg-NAME-TIME.svg`` into the working directory; a second one of a second gets a number.
+    """Writes ``tdbg-NAME-TIME.svg`` into the working directory; a second picture within a second gets a number.
 
     Raises:
         TdbgError: the working directory lies inside the dump, or cannot be written to.
@@ -136,7 +134,7 @@ def _unwritable(path: Path) -> str | None:
 
 
 check_path = path_check(_unwritable, "a file name is needed")
-"""Says what is wrong with a path to write to."""
+"""Returns the problem with a path to write to; None if it can be written."""
 
 
 ShowMessage = Callable[[str], object]
@@ -144,7 +142,7 @@ T = TypeVar("T")
 
 
 class Exporter(Protocol):
-    """A view, as far as its content is copied and written."""
+    """The parts of a view that copy and export use; see ``View``."""
 
     @property
     def app(self) -> App[object]:
@@ -152,14 +150,14 @@ class Exporter(Protocol):
 
     @property
     def dump(self) -> Path:
-        """The directory that nothing is written into."""
+        """The directory of the run; nothing may be written into it."""
 
     @property
     def working(self) -> bool:
-        """Tells whether work is under way that the user asked for."""
+        """Tells whether work runs that the user asked for."""
 
     def extract(self) -> Extract | None:
-        """Returns what can be copied and exported; None while there is nothing."""
+        """Returns the content to copy and export; None while there is none."""
 
     def say(self, text: str, *, note: bool = False) -> None:
         """Shows one line."""
@@ -168,14 +166,14 @@ class Exporter(Protocol):
         """Runs a job beside the event loop."""
 
     def call_after_refresh(self, callback: Callable[[], None]) -> bool:
-        """Calls something once the screen is drawn."""
+        """Calls a callback once the screen is drawn."""
 
 
 _NOTHING = "there is nothing here yet"
 
 
 def copy(view: Exporter, *, everything: bool) -> None:
-    """Copies what is under the cursor, or everything the view says, to the clipboard."""
+    """Copies the thing under the cursor, or everything that the view says."""
     extract = view.extract()
     text = "" if extract is None else extract.text if everything else extract.one
     if not text:
@@ -188,7 +186,7 @@ def copy(view: Exporter, *, everything: bool) -> None:
 
 
 def export(view: Exporter) -> None:
-    """Asks for a path, whose suffix decides, and writes what the view shows there."""
+    """Asks for a path and writes the view there, in the format of the suffix."""
     extract = view.extract()
     if extract is None:
         view.say(_NOTHING, note=True)
@@ -213,15 +211,7 @@ def export(view: Exporter) -> None:
 
 
 def screenshot(app: App[object], name: str, dump: Path, say: ShowMessage, failed: ShowMessage | None = None) -> None:
-    """Writes a picture of the screen into the working directory.
-
-    Args:
-        app: what is running.
-        name: what the screen shows, for the file name.
-        dump: the directory that nothing is written into.
-        say: shows where it was written.
-        failed: shows why it was not; None shows that as ``say`` does.
-    """
+    """Writes a picture of the screen into the working directory; ``failed`` shows an error (default: ``say``)."""
     try:
         path = save_picture(app, name, dump)
     except TdbgError as error:
@@ -231,7 +221,7 @@ def screenshot(app: App[object], name: str, dump: Path, say: ShowMessage, failed
 
 
 def suffixes(extract: Extract) -> tuple[str, ...]:
-    """Returns the forms of a view's content, the most telling one first."""
+    """Returns the formats of a view's content, the default format first."""
     has = {
         ".md": extract.markdown,
         ".csv": bool(extract.header),
@@ -247,7 +237,6 @@ def _listed(forms: tuple[str, ...]) -> str:
 
 
 def _problem(forms: tuple[str, ...], dump: Path, text: str) -> str | None:
-    """Says what is wrong with a path."""
     wrong = check_path(text)
     if wrong is None and typed_path(text).suffix.lower() not in forms:
         wrong = f"this view can be written as {_listed(forms)}"
@@ -267,7 +256,7 @@ def _write(view: Exporter, extract: Extract, path: Path, dump: Path) -> None:
     array = extract.array
     if suffix == ".svg":
         view.say("")
-        view.call_after_refresh(draw)  # the prompt and the last message have to be gone
+        view.call_after_refresh(draw)  # the prompt and the last message must not be in the picture
     elif suffix == ".npy" and array is not None:
         work(lambda progress: save_npy(array(), path, dump, progress=progress))
     elif suffix == ".csv":
@@ -283,17 +272,15 @@ def _write_picture(picture: str, path: Path, dump: Path) -> Path:
 
 
 class Copier:
-    """Copies from any pane: whole names, not what fits into a column."""
+    """Copies from any pane, with whole names."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Returns actions by id."""
         return {"copy_here": self.copy, "screenshot": self.screenshot}
 
     def copy(self) -> None:
-        """Copies what is under the cursor."""
         text = self.text_here()
         if not text:
             self._context.say("nothing under the cursor", bad=True)
@@ -304,13 +291,12 @@ class Copier:
             self._context.say(error.what, bad=True)
 
     def screenshot(self) -> None:
-        """Writes a picture of the screen into the working directory."""
         context = self._context
         dump = Path(context.session.info.path)
         screenshot(context.app, context.current_pane(), dump, context.say, lambda text: context.say(text, bad=True))
 
     def text_here(self) -> str:
-        """Returns the name of the node or scope, the source line, the watchpoint for --watch, or the row of a table."""
+        """Returns the node or scope, the source line, the watchpoint as for --watch, or the row of a table."""
         context = self._context
         pane = context.current_pane()
         if pane == "nodes":
@@ -328,7 +314,7 @@ class Copier:
         return f"{self._node_of(tensor.key)}  {row}" if pane == "tensors" and tensor is not None else row
 
     def _node_of(self, key: TensorKey) -> str:
-        """Returns the node of a tensor, of several graphs with its own before it."""
+        """Returns the tensor's node, after its graph's name if the rank has several graphs."""
         graph = f"{key.graph}/" if self._context.session.graph_names([key.rank]) else ""
         return clean(f"{graph}{key.node}")
 
@@ -351,7 +337,7 @@ class Copier:
 
 
 def row_text(titles: Sequence[str], cells: Sequence[Cell]) -> str:
-    """Returns a row with its titles, without empty cells and marks: ``step 3  node Default/net/Log-op1  …``."""
+    """Returns a row with its column titles, without empty cells: ``step 3  node Default/net/Log-op1  …``."""
     words = []
     for title, cell in zip(titles, cells, strict=False):
         text = _whole(cell).strip()
@@ -361,7 +347,7 @@ def row_text(titles: Sequence[str], cells: Sequence[Cell]) -> str:
 
 
 def _whole(cell: Cell) -> str:
-    """Returns a cell as text; a name with its scope before it, as the run spells it."""
+    """Returns a cell as text; a scoped name as ``scope/name``."""
     if isinstance(cell, ScopedName):
         name = cell.name.plain
         return clean(f"{cell.scope}/{name}" if cell.scope else name)
@@ -375,16 +361,14 @@ class ReportExporter:
     """Asks for a file name and writes the report there; nothing is checked again."""
 
     def __init__(self, context: Context, typed: str) -> None:
-        """``typed`` is the path as the user typed it, for the command that reproduces the report; empty: none can."""
+        """``typed``: the path as typed, for the command in the report; empty: the report has no command."""
         self._context = context
         self._typed = typed
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Returns actions by id."""
         return {"report": self.ask}
 
     def ask(self) -> None:
-        """Asks where to write it."""
         from tui_debugger.tui.dialogs.prompts import TextPrompt
 
         result = self._context.state.result
@@ -420,7 +404,7 @@ class ReportExporter:
 
         work = self._context.work
         work.run("report", job, lambda written: self._context.say(f"wrote {written}"), self._failed)
-        work.show_progress("report", Progress(0, 0, "report"))  # so that Esc stops it from the beginning
+        work.show_progress("report", Progress(0, 0, "report"))  # Esc can stop it from the beginning
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, CancelledError):
@@ -430,7 +414,7 @@ class ReportExporter:
 
 
 def report_path_problem(text: str, dump: Path) -> str | None:
-    """Says what is wrong with a path for the report."""
+    """Returns the problem with a path for the report; None if it can be written."""
     wrong = check_path(text)
     if wrong:
         return wrong

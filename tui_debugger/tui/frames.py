@@ -1,7 +1,7 @@
-"""When a screen is laid out and painted: once for all of its widgets that ask for it, and in time.
+"""Lays out and paints a screen once for all of its widgets that ask for it, and in time.
 
-Textual lays out and paints a screen that comes to the front two to four times: every widget that was mounted asks for
-it, one by one, after the layout that gave all of them their places.
+Textual lays out and paints a screen that comes to the front two to four times: each mounted widget asks for a layout
+after the layout that placed all of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     _AnyScreen = Screen[Any]
 else:
-    # Styles are inherited from the first base that is a widget: this must not stand before the class that it is put to.
+    # Textual inherits styles from the first base that is a widget, so a mixin must not be a widget.
     _AnyScreen = object
 
 FRAME: Final = 1 / 60
@@ -34,30 +34,29 @@ FRAME: Final = 1 / 60
 
 
 class FrameTimer(Timer):
-    """Draws the next frame: at once, or a 60th of a second after the last one.
+    """Draws the next frame at once, or a 60th of a second after the last frame.
 
-    Textual's own timer counts from the first frame of a screen on, and leaves a tick out after a pause: the second
-    frame of a key, with the footer or a list that follows, comes 17 to 33 ms after the first. It also draws into a
-    terminal that takes nothing at the moment, until the program stands still.
+    Textual's own timer counts from the first frame of a screen, and skips a tick after a pause: the second frame of a
+    key, with the footer or a list that follows, comes 17 to 33 ms after the first. It also draws into a terminal that
+    takes no output, until the program blocks.
     """
 
     def __init__(self, screen: Screen[Any], draw: Callable[[], None]) -> None:
-        """Draws nothing yet."""
         super().__init__(screen, FRAME, name="frame", callback=draw, pause=True)
         self._draw = draw
-        self._asked: Any = self._active  # mypy does not know of what type Textual's is
+        self._asked: Any = self._active  # Textual's attribute has no type for mypy
         self._last = -math.inf
         self._due: asyncio.TimerHandle | None = None
 
     def resume(self) -> None:
-        """Draws the next frame."""
+        """Asks for the next frame."""
         if self._due is None:
             loop = asyncio.get_running_loop()
             self._asked.set()
             self._due = loop.call_at(max(self._last + FRAME, loop.time()), self._frame)
 
     def pause(self) -> None:
-        """Does not draw: the frame was drawn, or nobody sees it."""
+        """Cancels the next frame: it was drawn already, or the screen is hidden."""
         self._asked.clear()
         if self._due is not None:
             self._due.cancel()
@@ -76,14 +75,13 @@ class FrameTimer(Timer):
 
 
 class DrawnOnce(_AnyScreen):
-    """To be put before the class of a screen: it does not do again what was done after it was asked for."""
+    """A mixin for screens, first in the bases: skips layouts and paints that were done after they were requested."""
 
     _laid_out_at = 0.0
     _painted_in_front: bool | None = None
-    """Whether the screen was painted since it came to the front; None once it has asked for that itself."""
+    """Whether the screen was painted since it came to the front; None after the first request to paint the screen."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
-        """Takes what the screen takes."""
         super().__init__(*args, **named)
         self._compositor = PartsCompositor()
         self._frames = FrameTimer(self, self._on_timer_update)
@@ -91,19 +89,18 @@ class DrawnOnce(_AnyScreen):
 
     @property
     def is_open(self) -> bool:
-        """Tells whether the screen can show something: Textual takes its widgets away before the screen itself."""
+        """Tells whether the screen's widgets exist: Textual removes them before the screen itself."""
         return self.is_attached and not self._pruning
 
     @property
     def _update_timer(self) -> Timer:
-        """The timer that draws the next frame."""
         return self._frames
 
     def _on_screen_resume(self, event: events.ScreenResume) -> None:
-        """The screen comes to the front. Textual's own answer is next.
+        """Prepares for coming to the front; Textual's own handler of the event runs next.
 
-        It would work out all styles, which widgets of a new screen got when they were mounted, and it always asks for
-        a paint of everything.
+        That handler would compute all styles, which the widgets of a new screen got when they were mounted, and it
+        always asks for a paint of everything.
         """
         if not self._shown_before:
             self._shown_before = True
@@ -111,19 +108,19 @@ class DrawnOnce(_AnyScreen):
         self._painted_in_front = False if self.is_attached else None
 
     def _screen_resized(self, size: Size) -> None:
-        """A screen that was laid out is told of its new size as all widgets are: Textual lays it out once more."""
+        """Ignores a resize to the present size, for which Textual would lay out once more."""
         if size != self.outer_size:
             super()._screen_resized(size)
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        """Has the screen painted, unless that was part of coming to the front."""
+        """Skips Textual's request for a full paint if the screen was painted while it came to the front."""
         painted, self._painted_in_front = self._painted_in_front, None
         if painted and not (regions or layout or recompose):
             return self
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
-        """Lays out everything as it is now: what asked for that before has got it."""
+        """Lays out everything now, which answers all earlier requests for a layout."""
         begun = get_time()
         super()._refresh_layout(size, scroll)
         if size and not scroll:
@@ -133,13 +130,13 @@ class DrawnOnce(_AnyScreen):
                 self._painted_in_front = True
 
     async def _on_layout(self, message: messages.Layout) -> None:
-        """A widget asks to be laid out."""
+        """Drops a widget's request that is older than the last layout."""
         if message.time < self._laid_out_at:
             message.stop()
             message.prevent_default()
 
     def _on_timer_update(self) -> None:
-        """The next frame: widgets that were painted since they asked for it would only be painted again."""
+        """Draws the next frame without widgets that were painted since they asked for it."""
         self._dirty_widgets = {
             widget for widget in self._dirty_widgets if not (isinstance(widget, CachedLines) and widget.unchanged)
         }

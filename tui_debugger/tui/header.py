@@ -1,4 +1,4 @@
-"""The header of an open run: what is open and where we are; the answer in one line; in which state the hits are."""
+"""The header of an open run: the run and the position; the answer in one line; the state of the hits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tui_debugger.session import Session
 
 _LISTED_STEPS = 8
-"""Steps that are listed where they did not run in the order of their numbers."""
+"""Most steps that the header lists if they did not run in ascending order."""
 Status = tuple[str, str, Style]
 """Glyph, words, style."""
 
@@ -33,7 +33,7 @@ Status = tuple[str, str, Style]
 def header_lines(
     run: Text, session: Session, state: ScreenState, progress: Mapping[str, Progress], status: Status
 ) -> HeaderLines:
-    """Returns the lines of an open run; ``run`` is its ``run_cell``."""
+    """Returns the three header lines; ``run`` comes from ``run_cell``."""
     return (
         (run, position_text(session, state)),
         answer_cells(session, state, checking_text(progress, status)),
@@ -47,11 +47,11 @@ _STYLES: Final = {
     "cannot_judge": theme.DOUBT,
     "interrupted": theme.DOUBT,
 }
-"""The look of the answer, by the value of its ``check.verdicts.Outcome``."""
+"""The style of the answer, by the value of its ``check.verdicts.Outcome``."""
 
 
 def answer_cells(session: Session, state: ScreenState, checking: str) -> tuple[Text, Text]:
-    """Returns what a check came to, and the keys that lead on from there; ``checking`` until it came to anything."""
+    """Returns the answer and the keys that lead on from it; ``checking`` stands there until there is an answer."""
     found = state.headline
     left, right = Text(no_wrap=True), Text(no_wrap=True)
     if found is None:
@@ -67,7 +67,7 @@ def answer_cells(session: Session, state: ScreenState, checking: str) -> tuple[T
 
 
 def checking_text(progress: Mapping[str, Progress], status: Status) -> str:
-    """Returns how far a check is that has found nothing yet; empty when none runs."""
+    """Returns the progress of a check without findings so far; empty if none runs."""
     check = progress.get("check")
     if check is None and status[1] != "checking":
         return ""
@@ -76,14 +76,14 @@ def checking_text(progress: Mapping[str, Progress], status: Status) -> str:
 
 
 def _leads(found: Headline, session: Session, state: ScreenState) -> tuple[tuple[str, str], ...]:
-    """Returns what is worth a key after this answer: ids of actions, and a word for each."""
+    """Returns the useful next actions after this answer: (action id, word)."""
     if found.hit is not None:
         return ("origin", "path"), ("explain", "explain")
     if session.ongoing:
         return ("step_forward", "run a step"), ("continue", "continue")
     if found.outcome.value == "interrupted":
         return (("recheck_all", "check all"),)
-    # Watchpoints look at one tensor at a time: whether ranks agree and operators compute right, others tell.
+    # Watchpoints look at one tensor at a time; these views check that ranks agree and operators compute right.
     others = (("ranks", "ranks"),) if len(session.ranks()) > 1 else ()
     if found.outcome.value == "clean":
         return *others, ("audit", "audit")
@@ -93,12 +93,12 @@ def _leads(found: Headline, session: Session, state: ScreenState) -> tuple[tuple
 
 
 def run_cell(session: Session) -> Text:
-    """Returns what is open. What its layout cannot tell is looked up on disk: not for every key."""
+    """Returns the run's name, layout and limits; it reads from disk, so do not call it for every key."""
     text = Text(no_wrap=True).append("tdbg", theme.GOOD)
     info = session.info
     if info.title:
         text.append("  " + clean(info.title), theme.STRONG)
-    # Before the layout: they are what a narrow terminal must not cut.
+    # The limits come before the layout: a narrow terminal must not cut them.
     limits = [limit.partition(":")[0] for limit in info.limits]
     text.append("  " + " · ".join(clean(part) for part in (*limits, info.layout, info.device) if part))
     if not session.scope.whole:
@@ -108,7 +108,7 @@ def run_cell(session: Session) -> Text:
 
 
 def position_text(session: Session, state: ScreenState, kept: str = "dumped") -> Text:
-    """Returns rank and step; ``kept`` is what became of the steps that are there."""
+    """Returns rank and step; ``kept`` is the word for stored steps."""
     text = Text(no_wrap=True)
     ranks, steps = session.ranks(), session.steps(state.rank)
     if len(state.query.graphs) == 1:
@@ -143,7 +143,7 @@ def _state_cell(progress: Mapping[str, Progress], status: Status) -> Text:
 
 
 def coverage_text(session: Session, state: ScreenState) -> Text:
-    """Returns how many tensors the hits stand on, and what is not known."""
+    """Returns how many tensors the checks looked at, and what they could not check."""
     text = Text(no_wrap=True)
     if state.result is not None and state.tally is not None:
         findings, cover = state.tally.findings, state.result.coverage

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class _ShownTensors:
-    """The tensors of a node, before (``measured`` False) or after they were read."""
+    """The tensors of a node; ``measured`` is False before their statistics were computed."""
 
     rank: int
     step: int
@@ -32,11 +32,11 @@ class _ShownTensors:
 
 @dataclass(eq=False)
 class _UnmeasuredTensors:
-    """The tensors of a node before they are measured, for where that takes long.
+    """The tensors of a node without statistics, to be shown first if measuring takes long.
 
     Attributes:
         found: the tensors, once they are listed.
-        wanted: they are to be shown as soon as they are listed.
+        wanted: show them as soon as they are listed.
     """
 
     found: _ShownTensors | None = None
@@ -44,21 +44,21 @@ class _UnmeasuredTensors:
 
 
 QUIET = 0.06
-"""Seconds between two cursor keys below which a key is held: then what follows the cursor waits until it rests."""
+"""Seconds: cursor keys closer together mean a held key, and panes follow only when the cursor rests."""
 SOON = 0.005
-"""Seconds until the rest follows a single key: the cursor is on the screen by then, and all of it in the next frame."""
+"""Seconds until the panes follow a single key: the cursor is drawn first, all panes in the next frame."""
 SLOW = 0.02
 """Seconds of measuring after which a node's tensors are shown without their statistics."""
 _FOLLOWING: Final = frozenset({"tensors", "stack"})
 """Panes that show the selected node."""
 WAIT = 0.004
-"""Seconds that the cursor waits for the tensors of its node: what is in memory comes to the screen together with it."""
+"""Seconds that the event loop waits for a node's tensors, so that tensors in memory are drawn with the cursor."""
 
 
 class CursorFollower:
-    """Calls what follows the cursor: soon after a single key, once it rests after a key that is held.
+    """Calls ``follow`` soon after a single cursor key, but with a held key only once the cursor rests.
 
-    Holding a key must stay cheap over a slow line: only what is under the cursor is drawn.
+    Over a slow line a held key must stay cheap: only the cursor is drawn.
     """
 
     def __init__(
@@ -66,10 +66,8 @@ class CursorFollower:
     ) -> None:
         """Calls nothing yet.
 
-        Args:
-            context: see ``Context``.
-            follow: called on the event loop.
-            at_once: tells whether after a single key in the same frame as the cursor: what is quick, and in sight.
+        ``follow`` is called on the event loop. If ``at_once`` returns True after a single key, ``follow`` runs in the
+        same frame as the cursor; use it for quick work on visible panes.
         """
         self._context = context
         self._follow = follow
@@ -79,7 +77,6 @@ class CursorFollower:
         self._moved = -math.inf
 
     def moved(self) -> None:
-        """The cursor moved."""
         if self._next:
             return
         now = asyncio.get_running_loop().time()
@@ -93,7 +90,7 @@ class CursorFollower:
             self._due = self._context.call_in(QUIET if held else min(SOON, QUIET), self._call)
 
     def hurry(self) -> None:
-        """Calls it before the next frame, if it is still to be called."""
+        """Makes a pending call before the next frame."""
         if self._due is not None:
             self.stop()
             self._next = True
@@ -101,11 +98,10 @@ class CursorFollower:
 
     @property
     def pending(self) -> bool:
-        """Tells whether it is still to be called."""
+        """Tells whether a call is due."""
         return self._next or self._due is not None
 
     def stop(self) -> None:
-        """Does not call it any more."""
         self._next = False
         if self._due is not None:
             self._due.cancel()
@@ -133,7 +129,6 @@ class Inspector:
         self.wanted_slot: tuple[str, int, int] | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Returns actions by id."""
         return {
             "stack_mode": self._context.stack_pane.toggle_mode,
             "source": self.show_source,
@@ -148,23 +143,23 @@ class Inspector:
     # -- tensors and stack -----------------------------------------------------------------------
 
     def show_node(self, row: int) -> None:
-        """Selects a node; the panes follow, see ``CursorFollower``."""
+        """Selects a node; tensors and stack follow, see ``CursorFollower``."""
         state = self._context.state
         state.row = row
         if self._follower.pending or self._asked != (state.rank, state.step, row) or self.wanted_slot is not None:
             self._follower.moved()
 
     def _in_sight(self) -> bool:
-        """Tells whether tensors or stack are on the screen."""
+        """Tells whether the tensor or stack pane is on the screen."""
         return not self._context.one_pane() or self._context.current_pane() in _FOLLOWING
 
     def came_into_sight(self, pane: str) -> None:
-        """A pane comes to the screen: what it shows of the selected node comes with it."""
+        """Fills a pane in time for the frame that shows it."""
         if pane in _FOLLOWING:
             self._follower.hurry()
 
     def show_anew(self) -> None:
-        """Shows the selected node once more: its tensors are others, or other hits are known of them."""
+        """Shows the selected node again: its tensors or their hits changed."""
         self._asked = None
         self.show_node(self._context.state.row)
 
@@ -180,7 +175,7 @@ class Inspector:
         return self._listed == (state.rank, state.step, state.row)
 
     def forget(self) -> None:
-        """The rank changed: no node is selected."""
+        """Clears both panes after a change of the rank: no node is selected."""
         self._follower.stop()
         self._shown = self._stack_of = self._listed = self._asked = None
         self._context.tensors_pane.show("", (), measured=True, empty="no node selected")
@@ -208,7 +203,7 @@ class Inspector:
             return _ShownTensors(rank, step, row, session.measure(rows, report), measured=True)
 
         def slow() -> None:
-            listing.wanted = self._listing is listing  # else it was measured meanwhile, or another one is
+            listing.wanted = self._listing is listing  # else this node was measured, or another node is being measured
             if listing.wanted and listing.found is not None:
                 self._show_tensors(listing.found)
 
@@ -234,7 +229,7 @@ class Inspector:
         self._context.stack_pane.show_node(nodes.stack(row), reason)
 
     def _show_tensors(self, found: _ShownTensors) -> None:
-        """Shows the tensors; where measuring them takes long, first without statistics."""
+        """Shows the tensors; called twice, first without statistics, if measuring takes long."""
         if found.measured:
             self._measured()
         context, nodes = self._context, self._context.nodes_pane.nodes
@@ -251,14 +246,13 @@ class Inspector:
 
     @staticmethod
     def _named(nodes: NodeTable, row: int) -> str:
-        """Returns the node's name; with its graph before it where there are several."""
+        """Returns the node's name, after its graph's name if the rank has several graphs."""
         graph = short_names(info.name for info in nodes.graphs)[nodes.graph_of(row).name]
         return f"graph {graph} · {nodes.names[row]}" if len(nodes.graphs) > 1 else nodes.names[row]
 
     # -- export ----------------------------------------------------------------------------------
 
     def export_tensor(self) -> None:
-        """Writes the tensor under the cursor as .npy."""
         row = self._context.tensors_pane.current
         if row is None or not row.has_value:
             self._context.say("no values to write here", bad=True)
@@ -266,7 +260,6 @@ class Inspector:
             self._export(row.key)
 
     def export_hit(self) -> None:
-        """Writes the tensor of the hit under the cursor as .npy."""
         hit = self._context.hits_pane.current
         if hit is not None:
             self._export(hit.key)
@@ -289,7 +282,7 @@ class Inspector:
     # -- source ----------------------------------------------------------------------------------
 
     def search_stack(self) -> None:
-        """Looks for the source lines of the run that the pane searches, once it shows them."""
+        """Searches the source lines of the run, if the stack pane shows them."""
         context = self._context
         pane = context.stack_pane
         if not pane.whole_run:
@@ -311,11 +304,11 @@ class Inspector:
         context.work.run("stack", work, done)
 
     def count_hits_soon(self) -> None:
-        """Counts what was found on the source lines a moment later, see ``CursorFollower``."""
+        """Counts findings by source line a moment later, see ``CursorFollower``."""
         self._counter.moved()
 
     def count_hits(self) -> None:
-        """Counts what was found on the source lines, once per change of results or of the step."""
+        """Counts findings by source line; call it when results or the step changed."""
         from tui_debugger.tui.panes.stack import LineHits, line_hits
 
         context, session = self._context, self._session
@@ -333,7 +326,6 @@ class Inspector:
         context.work.run("line hits", work, done, in_header=False)
 
     def show_source(self) -> None:
-        """Shows the frames of the node (or the line of the run) with the source around them."""
         from tui_debugger.tui.dialogs.pages import SourceScreen
 
         context, pane, session = self._context, self._context.stack_pane, self._session

@@ -1,8 +1,8 @@
 """Ctrl-Z: the terminal goes back to the shell until ``fg``.
 
-A dump's screen stops with its job, as any program does. The screen of live trainings must not: they would wait for it,
-or give it up. There a stand-in is the process that the shell knows, and stops; the program behind it gives back the
-terminal and goes on answering trainings.
+The screen of a dump stops with its job, as any program does. The screen of live trainings must not stop: trainings
+would wait for it, or give it up. There the process that the shell started becomes a stand-in, which stops; the real
+program is its child, which gives back the terminal and goes on answering trainings.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Final
 
 _FORWARDED: Final = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-"""Signals to the stand-in that are meant for the program."""
+"""Signals that the stand-in passes on to the program."""
 _STAND_IN: list[int] = []
-"""The process that stands in for this one, if there is one."""
+"""Process id of the stand-in of this process; empty without a stand-in."""
 
 
 def stand_in() -> int | None:
-    """Returns the process that stands in for this one; None where there is none."""
+    """Returns the process id of this process's stand-in; None where there is none."""
     return _STAND_IN[0] if _STAND_IN else None
 
 
 def in_foreground() -> bool:
-    """Tells whether this process may use its terminal; of a terminal that is gone nobody can say, and it may."""
+    """Tells whether this process may use its terminal; True if the terminal is closed."""
     try:
         return os.tcgetpgrp(sys.__stdin__.fileno()) == os.getpgrp()  # type: ignore[union-attr]  # checked by the except
     except (OSError, ValueError, AttributeError):
@@ -34,9 +34,9 @@ def in_foreground() -> bool:
 
 
 def leave_to_stand_in() -> None:
-    """Goes on in a new process where a shell with job control could stop this one: this one stands in for it.
+    """Forks: this process becomes the stand-in, and the program goes on in the child. Call it before starting threads.
 
-    To be called before there are threads.
+    Does nothing where no shell with job control could stop this process.
     """
     if not hasattr(os, "fork") or os.getsid(0) == os.getpid() or not _is_terminal() or not in_foreground():
         return
@@ -45,7 +45,7 @@ def leave_to_stand_in() -> None:
     program = os.fork()
     if program:
         os.close(living)
-        _stand_in_for(program)  # which keeps ``life`` open as long as it lives
+        _stand_in_for(program)  # the open pipe ``life`` shows that the stand-in lives
     os.close(life)
     _STAND_IN.append(stands_in)
     threading.Thread(target=_end_with, args=(living,), name="stand-in", daemon=True).start()
@@ -57,13 +57,13 @@ def _is_terminal() -> bool:
 
 
 def _end_with(living: int) -> None:
-    """Ends the program when the stand-in was killed: nobody could reach it any more."""
+    """Ends the program when the stand-in was killed: no shell could reach the program any more."""
     os.read(living, 1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _stand_in_for(program: int) -> None:
-    """Waits for the program, hands on signals, and ends as it ends."""
+    """Waits for the program, passes on signals, and ends with the program's exit code or signal."""
     for name in _FORWARDED:
         signal.signal(getattr(signal, name), lambda number, _: os.kill(program, number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the program by itself
@@ -75,9 +75,9 @@ def _stand_in_for(program: int) -> None:
 
 
 def stop() -> None:
-    """Stops the job: every process of it, of one with a stand-in all but this one.
+    """Stops all processes of the job; a process with a stand-in does not stop itself.
 
-    Where no shell could let it go on, nothing happens. Without a stand-in this returns when it goes on.
+    Where no shell could continue the job, nothing happens. Without a stand-in, the call returns when the job continues.
     """
     before = signal.signal(signal.SIGTSTP, signal.SIG_DFL if stand_in() is None else signal.SIG_IGN)
     try:
@@ -87,7 +87,7 @@ def stop() -> None:
 
 
 def stand_in_has_stopped() -> bool | None:
-    """Tells whether the stand-in is stopped; None where the system does not say."""
+    """Tells whether the stand-in is stopped; None where the system has no ``/proc``."""
     process = stand_in()
     try:
         text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")

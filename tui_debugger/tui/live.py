@@ -1,4 +1,4 @@
-"""The control of trainings that run: their state on the screen, the page that waits for them, and what drives them."""
+"""The control of live trainings: their state on the screen, the page that waits for them, and the commands to them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 COUNTING = 2.0
-"""Seconds between two counts of the steps that a training ends without a hit."""
+"""Seconds between two counts of the steps that a training finished without a hit."""
 ENDED_HINT = "what was kept can be looked at; S saves it, q leaves"
 """The hint for a training that is gone."""
 
@@ -60,7 +60,6 @@ _PHASE_GLYPHS = {
 
 
 def training_status(state: LiveState) -> Status:
-    """Returns glyph, words, style of one training."""
     glyph, style = _PHASE_GLYPHS[state.phase]
     return glyph, _status_text(state), style
 
@@ -80,7 +79,7 @@ def _status_text(state: LiveState) -> str:
 
 
 def stop_text(state: LiveState) -> str:
-    """Returns the place of a training: ``after step 3``."""
+    """Returns the place where a training stopped: ``after step 3``."""
     stop = state.stop
     if stop is None:
         return ""
@@ -92,7 +91,6 @@ def stop_text(state: LiveState) -> str:
 
 
 def other_trainings(states: Sequence[LiveState], rank: int) -> str:
-    """Returns what the other trainings do: ``2 others running, 1 other lost``."""
     counts = Counter(state.phase for state in states if state.rank != rank)
     return ", ".join(f"{plural(count, 'other')} {phase.value}" for phase, count in counts.items())
 
@@ -105,7 +103,7 @@ def training_name(state: LiveState) -> str:
 
 
 def why_refused(state: LiveState | None) -> str:
-    """Says why a command cannot go to a training now."""
+    """Returns why a command cannot go to a training now."""
     if state is None:
         return "no training has come yet"
     name = f"rank {state.rank}"
@@ -120,7 +118,6 @@ def why_refused(state: LiveState | None) -> str:
 
 
 def waiting_lines(title: str, trainings: int) -> HeaderLines:
-    """Before the first graph is there."""
     words = f"○ {plural(trainings, 'training')} connected, no graph yet" if trainings else "○ waiting for a training"
     left = Text(no_wrap=True).append("tdbg", theme.GOOD).append("  " + clean(title))
     nothing = Text(no_wrap=True)
@@ -130,14 +127,9 @@ def waiting_lines(title: str, trainings: int) -> HeaderLines:
 def live_lines(
     session: LiveSession, state: ScreenState, progress: Mapping[str, Progress], check: Status, *, one_rank: bool
 ) -> HeaderLines:
-    """Returns the lines of the rank that is shown.
+    """Returns the header for the rank that is shown; the session has at least one graph.
 
-    Args:
-        session: with at least one graph.
-        state: what is shown.
-        progress: of long work, by lane.
-        check: in which state the hits are.
-        one_rank: commands go to this rank only.
+    ``progress``: of long work, by lane. ``check``: the state of the hits. ``one_rank``: commands go to this rank only.
     """
     states = session.trainings()
     here = next((each for each in states if each.rank == state.rank), None)
@@ -182,7 +174,7 @@ ATTACH = "import tui_debugger.torch as tdbg; tdbg.attach(model, optimizer)"
 
 
 class WaitingScreen(Modal[None]):
-    """Nothing on it moves until something happens."""
+    """The page with the settings that a training needs, the trainings that came and the refusals."""
 
     FULL = True
     DEFAULT_CSS = "WaitingScreen #page { height: 1fr; scrollbar-size-vertical: 1; }"
@@ -196,13 +188,10 @@ class WaitingScreen(Modal[None]):
     def __init__(
         self, text: Callable[[], str], warning: str, leave: Callable[[], None], terminate: Callable[[], None]
     ) -> None:
-        """Draws itself when it has a size.
+        """Takes texts and the actions of Esc (``leave``) and T (``terminate``).
 
-        Args:
-            text: what to copy, asked for whenever the page is drawn.
-            warning: about the address that is listened at; may be empty.
-            leave: what Esc does.
-            terminate: what T does.
+        ``text`` returns the settings and is called at each drawing; ``warning`` is about the listening address, or
+        empty.
         """
         super().__init__()
         self._text = text
@@ -214,34 +203,32 @@ class WaitingScreen(Modal[None]):
         self._refusals: Sequence[str] = ()
 
     def body(self) -> Iterable[Widget]:
-        """Lays out the text without frames at its sides, so that it can be selected."""
+        """Lays out the text without frames at its sides, so that it can be selected with the mouse."""
         with VerticalScroll(id="page"):
             yield PlainLine(id="lines")
 
     def on_mount(self) -> None:
-        """Arrow keys scroll."""
         self.query_one("#page").focus()
         self._draw()
 
     def show(self, trainings: Sequence[LiveState], refusals: Sequence[str]) -> None:
-        """Shows the trainings that came, and those that were turned away."""
         if (tuple(trainings), tuple(refusals)) != (tuple(self._trainings), tuple(self._refusals)):
             self._trainings, self._refusals = tuple(trainings), tuple(refusals)
-            if self.query("#lines"):  # else it draws itself when it is there
+            if self.query("#lines"):  # before mounting, ``on_mount`` draws
                 self._draw()
 
     def leave(self) -> None:
-        """Goes: a graph came, and the panes show it now. Below a question it waits until that is answered."""
+        """Closes the page because a graph came; a dialog above the page is answered first."""
         self._over = True
         self._go()
 
     def on_screen_resume(self) -> None:
-        """Goes once a question that stood above it was answered."""
+        """Closes the page after a dialog above it, if ``leave`` was called meanwhile."""
         if self._over:
             self._go()
 
     def _go(self) -> None:
-        # The page may have gone already when it hears of its own beginning: it must not take another screen along.
+        # The resume event may arrive after the page was closed: ``dismiss`` would close another screen then.
         if self.app.screen is self:
             self.dismiss(None)
 
@@ -260,16 +247,14 @@ class WaitingScreen(Modal[None]):
         self.query_one("#lines", PlainLine).show(Content("\n").join(parts))
 
     def action_cancel(self) -> None:
-        """Esc and q: leaves the program."""
         self._leave()
 
     def action_terminate(self) -> None:
-        """Ends trainings that cannot be driven."""
         self._terminate()
 
 
 def how_to_connect(text: str) -> list[Content | str]:
-    """Returns what to set for each kind of training, from lines of ``kind:  VARIABLE=value ...``."""
+    """Returns the settings for each kind of training, from lines ``kind:  VARIABLE=value ...``."""
     lines: list[Content | str] = [Content.styled("Start the training with this in its environment:", "bold")]
     for line in text.splitlines():
         kind, _, variables = clean(line).partition(":  ")
@@ -279,7 +264,8 @@ def how_to_connect(text: str) -> list[Content | str]:
 
 MOST_STEPS = 2**31 - 1
 EVENTS = 1000
-"""Most events that wait for the screen; of more the oldest are dropped, states are asked for anyway."""
+"""Most events that wait for the screen; the oldest are dropped, which loses no state: the session is asked for states.
+"""
 COUNTED = frozenset({LiveKind.RUNNING, LiveKind.FETCHED})
 """Events that change nothing but the header."""
 REFUSALS = 20
@@ -287,22 +273,15 @@ REFUSALS = 20
 
 
 class LiveControl:
-    """The part of the main screen that only trainings have.
+    """The part of the main screen that exists only for live trainings.
 
     Attributes:
-        session: listens from the beginning; the screen has it only once the first graph is there.
-        all_ranks: whether commands go to all ranks, or to the one that is shown.
-        staying: the user left, and trainings that go on need an answer.
+        all_ranks: commands go to all ranks, else to the rank that is shown.
+        staying: the user left, and this program must go on answering trainings.
     """
 
     def __init__(self, session: LiveSession, *, warning: str = "", stays: bool = False) -> None:
-        """Does nothing until ``wait``.
-
-        Args:
-            session: listens already.
-            warning: what the waiting page warns of.
-            stays: the program goes on without the screen as long as a training depends on it.
-        """
+        """``session`` listens already. ``stays``: this program outlives the screen while a training depends on it."""
         self.session = session
         self.all_ranks = True
         self.staying = False
@@ -328,7 +307,6 @@ class LiveControl:
         self._counted = 0.0
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Returns actions by id."""
         return {
             "step_forward": self.step_forward,
             "forward": self.ask_steps,
@@ -343,7 +321,6 @@ class LiveControl:
         }
 
     def handlers_of_waiting(self) -> dict[str, Callable[[], None]]:
-        """Returns actions by id, before the first graph is there."""
         return {"pause": self.pause, "quit": self.quit}
 
     @property
@@ -355,36 +332,29 @@ class LiveControl:
 
     @property
     def busy(self) -> bool:
-        """Tells whether something happened that the screen does not show yet."""
         return bool(self._events) or self._taking_in
 
     # -- waiting for the first training ------------------------------------------------------------
 
     def wait(self, context: Context, start: Callable[[Session], None]) -> None:
-        """Shows where trainings find this program.
-
-        Args:
-            context: the screen.
-            start: called once the first graph is there.
-        """
         self._context, self._start = context, start
         self._unsubscribe = self.session.subscribe(self._happened)
         page = WaitingScreen(self.session.waiting_text, self._warning, self.quit, self.ask_terminate)
         self._waiting_page = page
         context.app.push_screen(page)
-        self.show_past_events()  # what came before anybody listened
+        self.show_past_events()  # events from before the subscription
 
     def connect(self, navigator: Navigator, checker: CheckController) -> None:
-        """The first graph is there, and with it the controllers of the panes."""
+        """Takes the controllers of the panes, which exist from the first graph on."""
         self._navigator, self._checker = navigator, checker
 
     def show_past_events(self) -> None:
-        """Takes in what happened before anybody looked."""
+        """Handles events from before the controllers existed."""
         self._follow()
         self._tick()
 
     def close(self) -> None:
-        """Lets go of trainings; those that depend on this process are left to whoever runs it."""
+        """Closes the session, or releases the trainings that go on; the caller of the screen answers those."""
         self._unsubscribe()
         if self.staying:
             self.session.release()
@@ -392,14 +362,14 @@ class LiveControl:
             self.session.close()
 
     def header_lines(self, title: str) -> HeaderLines:
-        """Returns who and where; what the training of the rank does that is shown. ``title``: where this listens."""
+        """Returns the header; ``title`` is the address where the session listens."""
         if self._checker is None:
             return waiting_lines(title, len(self.session.trainings()))
         context, status = self._screen, self._checker.status()
         return live_lines(self.session, context.state, context.work.progress, status, one_rank=not self.all_ranks)
 
     def _open_run(self) -> None:
-        """Reads the graph of the first training as soon as it is there."""
+        """Opens the session as soon as a training has sent its graph."""
         session = self.session
         self._show_waiting()
         if session.ranks() and not self._opening:
@@ -419,7 +389,7 @@ class LiveControl:
         self._start(session)
 
     def _unreadable(self, error: Exception) -> None:
-        """A graph that cannot be read ends nothing: another training may come."""
+        """Shows the error and goes on waiting: another training may come."""
         self._opening = False
         self._screen.show_error(error)
 
@@ -436,31 +406,25 @@ class LiveControl:
 
     @property
     def at_newest(self) -> bool:
-        """Tells whether the newest step of the rank is shown."""
         state = self._screen.state
         steps = self.session.steps(state.rank)
         return not steps or state.step is None or state.step >= steps[-1]
 
     def newest(self) -> tuple[Pair, ...]:
-        """Returns the newest stop of every rank, which need not be the same step."""
         return tuple((rank, steps[-1]) for rank in self.session.ranks() if (steps := self.session.steps(rank)))
 
     def waiting(self) -> list[int]:
-        """Returns the ranks that wait."""
         states = {state.rank: state for state in self.session.trainings()}
         return [rank for rank in self.session.ranks() if states[rank].phase is Phase.STOPPED]
 
     def why_not(self) -> str:
-        """Says why a command cannot go to the training of this rank."""
         return why_refused(self.here)
 
     def recheck(self, ranks: Sequence[int], report: JobProgress) -> None:
-        """Has trainings check again the values that they hold. For workers."""
         self.session.recheck(ranks, report)
 
     @property
     def here(self) -> LiveState | None:
-        """The training of the rank that is shown."""
         states = self.session.trainings()
         if self._navigator is None:
             return states[0] if states else None
@@ -468,14 +432,13 @@ class LiveControl:
         return next((state for state in states if state.rank == rank), None)
 
     def _among(self, *phases: Phase) -> list[int]:
-        """Ranks that a command goes to, as far as they are in one of some phases."""
+        """Returns the ranks that a command goes to and whose training is in one of ``phases``."""
         states = self.session.trainings()
         if not self.all_ranks:
             states = tuple(state for state in states if state.rank == self._screen.state.rank)
         return [state.rank for state in states if state.phase in phases]
 
     def toggle_ranks(self) -> None:
-        """Commands for all, or for one."""
         self.all_ranks = not self.all_ranks
         self._screen.update_header()
         self._screen.say("commands go to all ranks" if self.all_ranks else "commands go to the rank that is shown only")
@@ -486,7 +449,7 @@ class LiveControl:
     # -- commands ----------------------------------------------------------------------------------
 
     def _order(self, work: Callable[[JobProgress], None]) -> None:
-        """Sends a command from a worker; a second one before the first was taken is a key pressed twice."""
+        """Sends a command from a worker; ignores a second one while the first is sent (a key pressed twice)."""
         if not self._screen.work.busy("order"):
             self._screen.work.run("order", work, lambda _: None, self._order_failed)
 
@@ -500,14 +463,13 @@ class LiveControl:
             self._checker.changed()
 
     def step_forward(self) -> None:
-        """Goes to the next kept step; from the newest one runs a step of the training."""
+        """Goes to the next kept step; from the newest step runs one step of the training."""
         if self._navigator is None or self.at_newest:
             self.run(1)
         else:
             self._navigator.step_by(1)
 
     def ask_steps(self) -> None:
-        """Asks how many steps to run."""
         from tui_debugger.tui.dialogs.prompts import NumberPrompt
 
         if not self._among(Phase.STOPPED):
@@ -517,7 +479,6 @@ class LiveControl:
         self._screen.app.push_screen(prompt, lambda count: None if count is None else self.run(count))
 
     def run(self, steps: int | None) -> None:
-        """Runs steps, or until a hit."""
         ranks = self._among(Phase.STOPPED)
         if not ranks:
             self._refuse()
@@ -530,13 +491,13 @@ class LiveControl:
         self._order(work)
 
     def run_to_selected(self) -> None:
-        """Goes to the selected node, of a scope to the first operator in it."""
+        """Runs to the selected node, or to the first operator of the selected scope."""
         row, pane = self._screen.state.row, self._screen.nodes_pane
         in_tree = self._screen.current_pane() == "nodes" or row < 0
         self.run_to(pane.first_operator() if in_tree and pane.current_row < 0 else row)
 
     def run_to(self, row: int | None) -> None:
-        """Goes to a node, or to the next one."""
+        """Runs to a node (its row), or with None to the next node."""
         here, rank = self.here, self._screen.state.rank
         if here is None or here.phase is not Phase.STOPPED:
             self._refuse()
@@ -550,7 +511,6 @@ class LiveControl:
             self._order(lambda _: self.session.run_to_node(rank, row))
 
     def go_to_stop(self) -> None:
-        """Goes back to the place where the training of this rank stands."""
         here = self.here
         if self._navigator is None or here is None or here.stop is None:
             self._refuse()
@@ -559,7 +519,7 @@ class LiveControl:
         self._screen.say(f"rank {here.rank}: {training_status(here)[1]}")
 
     def pause(self) -> None:
-        """Stops trainings at the end of their step; else the work of this program."""
+        """Stops trainings at the end of their step, else stops a job of this program."""
         ranks = self._among(Phase.RUNNING)
         if ranks:
             self.session.pause(ranks)
@@ -568,7 +528,6 @@ class LiveControl:
             self._screen.say("nothing is running")
 
     def ask_terminate(self) -> None:
-        """Asks once, and ends the processes."""
         from tui_debugger.tui.dialogs.prompts import ConfirmScreen
 
         ranks = self._among(Phase.STOPPED, Phase.RUNNING, Phase.RECEIVING, Phase.MISMATCH)
@@ -592,7 +551,6 @@ class LiveControl:
         )
 
     def ask_save(self) -> None:
-        """Asks where to save what was kept."""
         from tui_debugger.tui.dialogs.prompts import TextPrompt, path_check, typed_path
 
         session = self.session
@@ -613,13 +571,13 @@ class LiveControl:
     # -- what happens ------------------------------------------------------------------------------
 
     def _happened(self, event: LiveEvent) -> None:
-        """Called in a thread of the session."""
+        """Takes an event; called in a thread of the session."""
         if event.kind not in COUNTED:
             self._events.append(event)
         self._screen.work.call(self._take_events_soon, "trainings")
 
     def _take_events_soon(self) -> None:
-        """Takes in what happened: at once what one waits for, counters at most four times a second."""
+        """Handles events at once, but events that only bring counters or hits at most four times a second."""
         if self._delayed is not None:
             return
         wait = self._last_taken + MIN_INTERVAL - time.monotonic()
@@ -642,7 +600,6 @@ class LiveControl:
         self._tick()
 
     def _say(self, events: Sequence[LiveEvent]) -> None:
-        """Says in the footer what the header does not show."""
         for event in events:
             name = "a training" if event.rank is None else f"rank {event.rank}"
             if event.kind is LiveKind.REFUSED:
@@ -657,7 +614,7 @@ class LiveControl:
                 self._screen.say(event.text)
 
     def _tick(self) -> None:
-        """Counters move while something runs; nothing is drawn while nothing does."""
+        """Updates the header, regularly as long as some training runs."""
         running = any(state.phase is Phase.RUNNING for state in self.session.trainings())
         if running and self._ticker is None:
             self._ticker = self._screen.set_interval(MIN_INTERVAL, self._tick)
@@ -669,7 +626,7 @@ class LiveControl:
         self._screen.update_header()
 
     def _count_silent(self) -> None:
-        """Steps without a hit tell of themselves by nothing: now and then those that ended are counted."""
+        """Counts finished steps every ``COUNTING`` seconds: steps without a hit send no event."""
         result, checker = self._screen.state.result, self._checker
         due = time.monotonic() - self._counted >= COUNTING
         if checker is not None and due and not (result is not None and result.hits.findings):
@@ -677,7 +634,7 @@ class LiveControl:
             checker.changed()
 
     def _follow(self) -> None:
-        """Has the session take in what came. One at a time: what an answer says is said once."""
+        """Has the session read new data, one refresh at a time, so that no change is reported twice."""
         if self._navigator is None:
             self._open_run()
         elif self._taking_in:
@@ -688,7 +645,6 @@ class LiveControl:
             self._screen.work.run("follow", lambda _: session.refresh(), self._followed, self._follow_failed)
 
     def _followed(self, changes: Changes) -> None:
-        """Reads new nodes; goes where the training stopped, if the screen was at its newest step."""
         context, navigator, checker = self._screen, self._navigator, self._checker
         self._taking_in = False
         if navigator is None or checker is None:
@@ -716,7 +672,6 @@ class LiveControl:
         notify_views(context.app, ViewChanges.of_training(changes, self._renewed()))
 
     def _follow_failed(self, error: Exception) -> None:
-        """Says that taking in went wrong; the next event tries again."""
         self._taking_in = False
         if isinstance(error, CancelledError) and self._checker is not None:
             self._checker.stopped()
@@ -724,7 +679,7 @@ class LiveControl:
             self._screen.show_error(error)
 
     def _renewed(self) -> list[Pair]:
-        """Returns where trainings went on within a step since the last call: their values of it may be different."""
+        """Returns the pairs in which a training moved within its step since the last call: values may be different."""
         stops = {state.rank: state.stop for state in self.session.trainings() if state.stop is not None}
         before, self._stops = self._stops, stops
         both = ((rank, before.get(rank), stop) for rank, stop in stops.items())
@@ -735,7 +690,7 @@ class LiveControl:
         return self._screen.state.rank, self._screen.state.step
 
     def _following(self) -> bool:
-        """Tells whether a stop may take the screen along: not away from an older step that the user chose meanwhile."""
+        """Tells whether a stop may move the screen: not away from an older step that the user chose meanwhile."""
         rank, step = self._position
         return (rank, step) == self._ran_from or step is None or step >= self._newest.get(rank, step)
 
@@ -753,7 +708,7 @@ class LiveControl:
     # -- leaving -----------------------------------------------------------------------------------
 
     def quit(self) -> None:
-        """Asks once whether trainings that wait, or that end with this program, are to go on or to be terminated."""
+        """Leaves; asks first if trainings wait or depend on this program: let them go on, or terminate them."""
         from tui_debugger.tui.dialogs.prompts import ConfirmScreen
 
         depends = self.session.dependents() if self._stays else ()
@@ -779,11 +734,10 @@ class LiveControl:
         if answer == "terminate":
             self.session.terminate(ranks)
         self.staying = stay and answer == "go"
-        self._screen.app.exit()  # then the session lets everything go on
+        self._screen.app.exit()  # closing the session lets all trainings go on
 
 
 def _unusable_directory(path: Path) -> str | None:
-    """Says what is wrong with a directory to save to."""
     if path.is_dir():
         return "this directory is not empty" if any(path.iterdir()) else None
     return "this is a file" if path.exists() else None if path.parent.is_dir() else "its parent does not exist"

@@ -1,4 +1,4 @@
-"""The main screen: five panes, header and footer. It lays out, and passes on keys, messages and results."""
+"""The main screen: five panes, header and footer. It lays them out and passes on keys, messages and results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tui_debugger.tui.watcher import Watcher
 
 WIDE, HIGH = 110, 30
-"""From this size on all five panes are shown."""
+"""Columns and lines of a terminal from which on all five panes are shown."""
 WITHOUT_SESSION = frozenset(
     {"quit", "suspend", "help", "palette", "back", "pause", "redraw", "zoom", "next_pane", "previous_pane"}
 )
@@ -55,20 +55,13 @@ Handler = Callable[[], None]
 
 
 class MainScreen(DrawnOnce, CachedGround, Screen[None]):
-    """The screen of a run: a dump, or trainings that run.
-
-    Attributes:
-        session: None until the run is open.
-        live: drives trainings; None for a dump.
-        work: runs what takes time.
-        state: what is shown. It and the controllers come with the session: the first frame does without.
-    """
+    """The screen of a run: a dump (``live`` is None), or live trainings. ``session`` is None until the run is open."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings_for("global"), *actions.live_bindings()]
     # Textual repaints the whole screen whenever the focus moves; the panes draw their own focus.
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
-    AUTO_FOCUS = ""  # focus_pane decides: the first thing that can have the focus is a search box
+    AUTO_FOCUS = ""  # else Textual focuses a search box; ``focus_pane`` sets the focus
 
     state: ScreenState
     navigator: Navigator
@@ -89,16 +82,10 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         settled: Callable[[], None] = lambda: None,
         forget: Callable[[], None] = lambda: None,
     ) -> None:
-        """Shows empty panes until ``start``.
+        """Shows empty panes until ``start``; most arguments are those of ``TdbgApp``.
 
-        Args:
-            title: the path as the user typed it, until the run says its name; of trainings where this program listens.
-            recommended: True adds the recommended watchpoints, False does not, None does for a run that never had any.
-            rank: where to start, when the run has it.
-            step: likewise.
-            live: drives trainings; None for a dump.
-            settled: called when much was made that stays.
-            forget: has the next whole screen written, whatever stands on the terminal.
+        ``settled`` is called after much long-lived data was made. ``forget`` forgets what the terminal shows, so that
+        the next frame is written as a whole.
         """
         super().__init__()
         self.run_title = title
@@ -138,9 +125,9 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
             self.tensors_pane.absent = "not kept"
 
     def compose(self) -> ComposeResult:
-        """Left: what is there and what to look for. Right: what was found, its values, its source.
+        """Puts nodes and watchpoints on the left; hits, tensors and stack on the right.
 
-        What depends on the size is set before anything is styled and laid out.
+        Everything that depends on the size is set before the widgets are styled and laid out.
         """
         single = self._is_single(self.app.size)
         self.set_class(single, "-single", update=False)
@@ -158,19 +145,17 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         yield self.footer
 
     def on_mount(self) -> None:
-        """Starts in the node list."""
         self.focus_pane("nodes")
         self.update_header()
 
     # -- a run is there --------------------------------------------------------------------------
 
     def wait_for_trainings(self, live: LiveControl) -> None:
-        """Shows where trainings find this program, until the first graph is there."""
         live.wait(self._make_context(live.session), self.start)
         self.handlers |= live.handlers_of_waiting()
 
     def start(self, session: Session) -> None:
-        """Shows the run that is open, checks what is quick to check."""
+        """Shows an open run, and checks whatever is quick to check."""
         from tui_debugger.tui.checker import CheckController
         from tui_debugger.tui.context import NodeFilter
         from tui_debugger.tui.export import Copier, ReportExporter
@@ -183,7 +168,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self.session = session
         self.tensors_pane.recorded_in = session.info.recorded_in
         self.work.progress.clear()
-        self.tensors_pane.refresh_rows()  # which brings the columns of statistics
+        self.tensors_pane.refresh_rows()  # adds the columns of statistics
         self.node_filter = NodeFilter(context)
         self.inspector = Inspector(context)
         self.watcher = Watcher(
@@ -256,10 +241,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         return self._shared
 
     def _call_in(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """Calls something once some time has passed, and what changed until then is drawn.
-
-        A timer of Textual is a task of its own.
-        """
+        """Calls a callback after ``seconds`` and the next paint; cheaper than a timer of Textual, which is a task."""
         return asyncio.get_running_loop().call_later(seconds, self.call_after_refresh, callback)
 
     def _watchpoints_changed(self) -> None:
@@ -275,19 +257,18 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self.navigator.lead(result, hit)
 
     def _has_settled(self) -> None:
-        self._run_cell = None  # nodes were read, which may bring a name
+        self._run_cell = None  # the nodes may bring the network's name
         self.app.call_later(self._settled)
 
     @property
     def opened_session(self) -> Session:
-        """The session; only used where one is open."""
+        """The session; raises RuntimeError before one is open."""
         if self.session is None:
             msg = "no session is open"
             raise RuntimeError(msg)
         return self.session
 
     def refreshed(self, changes: Changes) -> None:
-        """The directory changed."""
         from tui_debugger.tui.views.view import ViewChanges, notify_views
 
         self._run_cell = None
@@ -298,7 +279,6 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
     # -- results of work -------------------------------------------------------------------------
 
     def on_delivery(self, message: Delivery) -> None:
-        """A thread hands something to the event loop."""
         message.deliver()
 
     def _failed(self, error: Exception) -> None:
@@ -308,18 +288,17 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
             self.show_error(error)
 
     def show_error(self, error: Exception) -> None:
-        """Says what, where and what to do, until Enter or Esc."""
         from tui_debugger.tui.dialogs.modal import ErrorScreen
         from tui_debugger.tui.work import presentable
 
         self.app.push_screen(ErrorScreen(presentable(error)))
 
     def say(self, text: str, *, bad: bool = False) -> None:
-        """Shows one line in the footer, until the next key."""
+        """Shows one line in the footer until the next key."""
         self.footer.say(text, bad=bad)
 
     def update_header(self) -> None:
-        """Draws header and tabs again, where they changed: once, however much is being changed now."""
+        """Draws header and tabs again, once for all changes made by the current message."""
         if not self._header_due:
             self._header_due = True
             self.call_next(self._draw_header)
@@ -333,12 +312,12 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         else:
             from tui_debugger.tui.header import header_lines, run_cell
 
-            if self._run_cell is None or self._run_cell_of is not self.state.headline:  # steps were listed for it
+            if self._run_cell is None or self._run_cell_of is not self.state.headline:  # new steps were listed
                 self._run_cell, self._run_cell_of = run_cell(self.session), self.state.headline
             lines = header_lines(self._run_cell, self.session, self.state, self.work.progress, self.checker.status())
         self.header.show(*lines)
         self._update_tabs()
-        self.hits_pane.update_detail()  # a loss is recognised later than the hits are shown
+        self.hits_pane.update_detail()  # notes may get their loss after the hits are shown
 
     def _notes_of(self, hit: Hit) -> str:
         from tui_debugger.text.notes import NOTES_ROOM, notes_text
@@ -348,18 +327,17 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         return notes_text(self.session.notes_at(hit.key.rank, hit.key.step), NOTES_ROOM)
 
     def keys_here(self) -> list[actions.Action]:
-        """Returns the actions that the focused pane's keys reach, for the palette."""
         return actions.reachable(self.current_pane, live=self.live is not None)
 
     def on_screen_resume(self) -> None:
-        """A view or dialog above was closed."""
+        """Shows check results that came while a view or dialog was in front."""
         if self.session is not None:
             self.checker.resumed()
 
     # -- layout and focus ------------------------------------------------------------------------
 
     def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
-        """Textual forgets which widgets changed when it lays the screen out: they are drawn in the next frame."""
+        """Keeps the widgets to be painted: Textual forgets them when it lays out the screen."""
         changed = set(self._dirty_widgets)
         super()._refresh_layout(size, scroll)
         if changed:
@@ -370,16 +348,15 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self.check_idle()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Five panes or one, by size."""
         self._lay_out(event.size)
 
     def _is_single(self, size: Size) -> bool:
         return self.zoomed or size.width < WIDE or size.height < HIGH
 
     def _draw_frames(self, single: bool) -> None:
-        """Shows five panes, or the current one.
+        """Shows five panes, or the current pane.
 
-        What is shown is set directly: Textual applies the styles of a class after the frame that the key draws.
+        ``display`` is set directly: Textual applies the styles of a class one frame too late.
         """
         current = self.panes[self.current_pane]
         shown: dict[Widget, bool] = {self.tabs: single}
@@ -388,10 +365,10 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
             shown[pane] = not single or pane is current
         left = current in (self.nodes_pane, self.watchpoints_pane)
         shown |= {self.left_column: not single or left, self.right_column: not single or not left}
-        changed = [widget for widget, is_shown in shown.items() if widget.display != is_shown]  # see ``Pane.set_look``
+        changed = [widget for widget, is_shown in shown.items() if widget.display != is_shown]  # see ``Pane.set_frame``
         for widget in changed:
             widget.display = shown[widget]
-            widget._layout_required = False  # noqa: SLF001 - it would ask the screen once more, later
+            widget._layout_required = False  # noqa: SLF001 - it would request a second layout
         if changed and self.is_mounted:
             self._layout_required = True
             self.check_idle()
@@ -412,18 +389,17 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self.tabs.show(tabs, self.current_pane)
 
     def focus_pane(self, name: str) -> None:
-        """Goes to a pane; when one pane is shown, to that one."""
+        """Gives a pane the focus and shows it."""
         if name == "nodes" and self.current_pane == "hits" and self.session is not None:
             self.navigator.reveal_selected()
         self.current_pane = name
         if self.session is not None:
             self.inspector.came_into_sight(name)
         self._lay_out(self.size)
-        self.set_focus(self.panes[name].table, scroll_visible=False)  # its own focus() draws all of it
+        self.set_focus(self.panes[name].table, scroll_visible=False)  # the table's own focus() paints all of it
         self._update_footer()
 
     def on_descendant_focus(self, _: events.DescendantFocus) -> None:
-        """The mouse may have moved the focus."""
         pane = (
             next((a for a in self.focused.ancestors_with_self if isinstance(a, Pane)), None) if self.focused else None
         )
@@ -433,7 +409,6 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self._update_footer()
 
     def on_tab_strip_chosen(self, event: TabStrip.Chosen) -> None:
-        """A click on a tab."""
         self.focus_pane(event.pane)
 
     def _update_footer(self) -> None:
@@ -443,11 +418,10 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self._update_detail()
 
     def _update_detail(self) -> None:
-        """One pane alone has no lower edge: what it says of the row under the cursor stands in the footer."""
+        """Shows the row's detail in the footer if one pane is shown: that pane has no lower edge."""
         self.footer.show_detail(self.panes[self.current_pane].detail if self.has_class("-single") else "")
 
     def on_footer_bar_pressed(self, event: FooterBar.Pressed) -> None:
-        """A click on a key of the footer."""
         pane = self.panes[self.current_pane]
         if event.action == "select":
             pane.table.action_select()
@@ -458,9 +432,9 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
 
     @property
     def _binding_chain(self) -> list[tuple[DOMNode, BindingsMap]]:
-        """Returns who answers keys, from the widget with the focus on.
+        """Returns the widgets that answer keys, from the focused one on, and their bindings; cached per focused widget.
 
-        Textual copies all bindings and applies the keys of a configuration to them twice a key. Neither changes here.
+        Textual copies all bindings and applies the configured keys to them twice a key.
         """
         if self._chain is None or self._chain[0] is not self.focused:
             self._chain = self.focused, super()._binding_chain
@@ -484,13 +458,12 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         }
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Switches off the keys that drive trainings where none can come."""
+        """Switches off the keys that drive trainings if the screen shows a dump."""
         if action == "act" and self.live is None and parameters and parameters[0] in actions.LIVE_ONLY:
             return False
         return super().check_action(action, parameters)
 
     def action_act(self, action: str) -> None:
-        """Does one action of the registry."""
         self.footer.clear_notice()
         if not (self.live is not None and action in actions.DRIVING):
             self._touch()
@@ -500,13 +473,13 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self.handlers[action]()
 
     def on_key(self, event: events.Key) -> None:
-        """A message lasts until the next key."""
+        """Removes the message in the footer; each key except those of ``actions.DRIVING`` gives the user the cursor."""
         self.footer.clear_notice()
         if not (self.live is not None and actions.drives(event.key, event.character)):
             self._touch()
 
     def _touch(self) -> None:
-        """A person is at work: the cursor is theirs."""
+        """From now on the cursor moves on the user's keys only."""
         if self.session is not None:
             self.state.touched = True
 
@@ -520,7 +493,6 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
 
     @property
     def panes_in_order(self) -> list[str]:
-        """Pane ids as they stand on the screen."""
         return [name for name, _ in actions.PANES]
 
     def _zoom(self) -> None:
@@ -544,7 +516,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self.app.exit()
 
     def _whole_run(self) -> None:
-        """Leaves with the directory of the run around the path: it is opened instead."""
+        """Ends the program's screen with the directory of the whole run, which ``run_app`` opens instead."""
         scope = None if self.session is None else self.session.scope
         if scope is None or scope.whole:
             self.say("this is the whole run")
@@ -554,7 +526,6 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
             self.app.exit(Path(scope.root))
 
     def _back(self) -> None:
-        """Esc: stops work, else ends a search, else unzooms."""
         if self.work.cancel_shown():
             return
         if self.panes[self.current_pane].clear_search(back=True):
@@ -573,7 +544,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
     # -- what the panes say ----------------------------------------------------------------------
 
     def on_pane_searched(self, event: Pane.Searched) -> None:
-        """Search boxes: short lists at once, the others in a worker."""
+        """Searches short lists at once, other lists in a worker."""
         event.pane.asked()
         if self.session is None:
             return
@@ -589,7 +560,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self._update_footer()
 
     def on_pane_search_changed(self, event: Pane.SearchChanged) -> None:
-        """Other keys work now, and what is wrong with a search text is said as long as it is."""
+        """Updates the footer's keys, and shows an error of the search text as long as it lasts."""
         if event.wrong:
             self.say(event.wrong, bad=True)
         elif event.wrong is not None:
@@ -597,7 +568,7 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
         self._update_footer()
 
     def on_nodes_pane_node_highlighted(self, event: NodesPane.NodeHighlighted) -> None:
-        """The selected node's tensors and stack follow; in the hit list they follow the hit alone."""
+        """Shows the selected node's tensors and stack; while the hit list has the focus, those follow the hit."""
         event.stop()
         if event.row >= 0 and (event.opened or self.current_pane != "hits"):
             self.inspector.show_node(event.row)
@@ -605,36 +576,31 @@ class MainScreen(DrawnOnce, CachedGround, Screen[None]):
             self._drill_in("nodes")
 
     def on_stack_pane_line_chosen(self, event: StackPane.LineChosen) -> None:
-        """Restricts the node list to a source line; where one pane is shown, goes to that list."""
+        """Restricts the node list to a source line; if one pane is shown, goes to the node list."""
         self.node_filter.restrict_to_line(event.path, event.line)
         if self.has_class("-single") and self.current_pane == "stack" and self.state.query.line is not None:
             self.focus_pane("nodes")
 
     def on_stack_pane_mode_changed(self, _: StackPane.ModeChanged) -> None:
-        """The run's lines are read when they are first looked at."""
         self.inspector.search_stack()
 
     def on_watchpoints_pane_watchpoint_highlighted(self, event: WatchpointsPane.WatchpointHighlighted) -> None:
-        """The node list marks what the selected watchpoint covers."""
         self.watcher.selected(event.watchpoint)
         if event.opened:
             self.watcher.edit()
 
     def _preview(self, hit: Hit) -> None:
-        """The tensors and the stack follow the cursor, as they do in the node list."""
         if self.current_pane == "hits":
             self.navigator.preview(hit)
 
     def on_hits_pane_hit_chosen(self, event: HitsPane.HitChosen) -> None:
-        """Enter on a hit goes to its node and tensors."""
         self.navigator.go_to_hit(event.hit)
         self._drill_in("hits")
 
     def _drill_in(self, origin: str) -> None:
-        """Goes to the tensors, unless the next key already went elsewhere: a fast typist is ahead of messages."""
+        """Goes to the tensors, unless a faster key has already moved the focus away from ``origin``."""
         if self.current_pane == origin:
             self.focus_pane("tensors")
 
     def on_tensors_pane_tensor_chosen(self, event: TensorsPane.TensorChosen) -> None:
-        """Enter on a tensor shows its values."""
         self.views.show_values(event.row)

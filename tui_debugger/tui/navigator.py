@@ -33,13 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class _RankNodesView:
-    """The nodes of a rank.
-
-    Attributes:
-        rank, nodes, tree: what was loaded.
-        notes: the dim text that the tree shows after each label.
-        closed: which tree entries hold nothing but constants, and stay closed at first.
-    """
+    """The nodes of a rank; ``notes``: dim text after labels; ``closed``: tree entries with constants only."""
 
     rank: int
     nodes: NodeTable
@@ -62,7 +56,7 @@ class Navigator:
         first_rank: int | None,
         first_step: int | None,
     ) -> None:
-        """Goes nowhere yet; ``first_rank`` and ``first_step`` are where to start, when the run has them."""
+        """Goes nowhere yet; ``first_rank`` and ``first_step`` are shown first if the run has them."""
         self._context = context
         self._inspector = inspector
         self._watcher = watcher
@@ -76,7 +70,6 @@ class Navigator:
         self._shape: tuple[bool, dict[str, str]] = (False, {})
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Returns actions by id."""
         return {
             "step": self.ask_step,
             "step_back": lambda: self.step_by(-1),
@@ -101,7 +94,6 @@ class Navigator:
     # -- opening and growing ---------------------------------------------------------------------
 
     def opened(self) -> None:
-        """The session is there: goes to the first rank and step."""
         state, session = self._context.state, self._session
         ranks = session.ranks()
         near_rank, near_step = session.focus
@@ -122,7 +114,6 @@ class Navigator:
         work.run("inventory", session.take_inventory, lambda _: self._context.update_header())
 
     def load_nodes(self) -> None:
-        """Reads the nodes of the current rank."""
         session, rank = self._session, self._context.state.rank
 
         def work(report: JobProgress) -> _RankNodesView:
@@ -135,7 +126,7 @@ class Navigator:
         self._context.work.run("nodes", work, self._show_nodes)
 
     def _show_nodes(self, loaded: _RankNodesView) -> None:
-        """Shows the nodes with filter and marks, and goes to a hit that waited for them."""
+        """Shows the loaded nodes with filter and marks, then goes to ``state.pending_tensor`` if there is one."""
         context = self._context
         context.nodes_pane.show(loaded.nodes, loaded.tree, loaded.notes, loaded.closed)
         self.show_run()
@@ -155,7 +146,6 @@ class Navigator:
         context.settled()
 
     def show_run(self) -> None:
-        """Tells the hit list which ranks and graphs there are to tell apart."""
         context = self._context
         nodes = context.nodes_pane.nodes
         self._graphs |= {info.name for info in nodes.graphs} if nodes is not None else set()
@@ -165,7 +155,7 @@ class Navigator:
             context.hits_pane.set_run(many_ranks=shape[0], graphs=shape[1])
 
     def refreshed(self, changes: Changes) -> None:
-        """The dump grew. Nothing moves under the cursor."""
+        """Takes in new files of the dump without moving the cursor."""
         context = self._context
         state = context.state
         if changes.new_ranks:
@@ -183,12 +173,12 @@ class Navigator:
     # -- steps, ranks, graphs --------------------------------------------------------------------
 
     def set_step(self, step: int) -> None:
-        """Step reset: goes to a step and shows its hits when they are known or quick."""
+        """Goes to a step, and shows or checks its hits if that is quick."""
         self.place(self._context.state.rank, step)
         self._checker.step_reset()
 
     def place(self, rank: int, step: int | None) -> None:
-        """Changes the position without touching the hit list."""
+        """Changes the position; checks nothing."""
         state = self._context.state
         new_rank, state.rank, state.step = rank != state.rank, rank, step
         if new_rank:
@@ -203,7 +193,7 @@ class Navigator:
         self._checker.moved()
 
     def step_by(self, by: int) -> None:
-        """Goes to a neighbouring dumped step, in the order in which they ran."""
+        """Goes to a neighbouring step, in the order in which the steps ran."""
         steps, step = self._session.steps(self._context.state.rank), self._context.state.step
         later = steps_after(steps, step) if by > 0 else steps_after(steps[::-1], step, down=True)
         if later:
@@ -212,7 +202,7 @@ class Navigator:
             self._context.say(f"this is the {'last' if by > 0 else 'first'} {self._context.kept} step")
 
     def rank_by(self, by: int) -> None:
-        """Goes to a neighbouring rank; the step stays when that rank has it."""
+        """Goes to a neighbouring rank; keeps the step if that rank has it, else goes to the nearest step."""
         ranks, state = list(self._session.ranks()), self._context.state
         index = ranks.index(state.rank) + by if state.rank in ranks else 0
         if not 0 <= index < len(ranks):
@@ -228,7 +218,7 @@ class Navigator:
             self._checker.step_reset()
 
     def graph_by(self, by: int) -> None:
-        """Restricts nodes and hits to the next graph; before the first one come all graphs."""
+        """Restricts nodes and hits to the next graph; before the first graph, all graphs are shown."""
         nodes = self._context.nodes_pane.nodes
         names = [info.name for info in nodes.graphs] if nodes is not None else []
         if len(names) < 2:
@@ -243,7 +233,6 @@ class Navigator:
         self._context.say(f"graph {clean(names[index - 1])}; Backspace shows all" if index else "all graphs")
 
     def ask_step(self) -> None:
-        """Opens the prompt that knows the dumped steps and the run history."""
         from tui_debugger.tui.dialogs.prompts import StepPrompt
 
         state, session = self._context.state, self._session
@@ -255,7 +244,6 @@ class Navigator:
         self._context.app.push_screen(prompt, lambda step: None if step is None else self.set_step(step))
 
     def show_history(self) -> None:
-        """Runs of root graphs; choosing one is a step reset to it."""
         from tui_debugger.tui.dialogs.pages import HistoryScreen
 
         state = self._context.state
@@ -273,7 +261,6 @@ class Navigator:
         self._context.app.push_screen(HistoryScreen(runs, state.step or 0, closed), go)
 
     def show_notices(self) -> None:
-        """Lists what was missing or odd in the dump, and what its layout cannot tell."""
         from tui_debugger.tui.dialogs.pages import NoticesScreen
 
         parts = self._session.unreadable()
@@ -283,7 +270,7 @@ class Navigator:
     # -- nodes -----------------------------------------------------------------------------------
 
     def go_to_row(self, row: int) -> None:
-        """Selects a node, even when a filter hides it."""
+        """Selects a node, even if a filter hides it."""
         pane = self._context.nodes_pane
         if row < 0 or pane.nodes is None or row >= len(pane.nodes):
             return
@@ -295,13 +282,12 @@ class Navigator:
         self._inspector.show_node(row)
 
     def go_to_hit(self, hit: Hit) -> None:
-        """Goes to the rank, step, node and tensor of a hit; the hit list stays as it is."""
         self.go_to_tensor(hit.key, hit.row)
 
     def preview(self, hit: Hit) -> None:
-        """Shows the tensors and the stack of a hit; the cursor of the node list stays, so that a key costs little.
+        """Shows tensors and stack of a hit; the cursor of the node list stays, so that a key costs little.
 
-        A hit of another rank, whose nodes would have to be read, is gone to with Enter only.
+        Ignores hits of another rank, whose nodes would have to be read: Enter goes there.
         """
         state = self._context.state
         if hit.key.rank != state.rank or (hit.key.step, hit.row) == (state.step, state.row):
@@ -312,13 +298,13 @@ class Navigator:
         self._inspector.show_node(hit.row)
 
     def reveal_selected(self) -> None:
-        """Puts the cursor of the node list on the node that the other panes show."""
+        """Moves the cursor of the node list to the node that the other panes show."""
         pane, row = self._context.nodes_pane, self._context.state.row
         if pane.nodes is not None and 0 <= row < len(pane.nodes) and pane.current_row != row:
             pane.reveal(row)
 
     def go_to_tensor(self, key: TensorKey, row: int) -> None:
-        """Goes to the rank, step, node and slot of a tensor; ``row`` is that of its node."""
+        """Goes to the rank, step, node (``row`` of the rank's node table) and slot of a tensor."""
         state = self._context.state
         if key.rank != state.rank:
             state.pending_tensor = (key, row)
@@ -329,7 +315,7 @@ class Navigator:
         if moved:
             self.place(key.rank, key.step)
         nodes = self._context.nodes_pane.nodes
-        if nodes is None or row >= len(nodes):  # they are being read; or a step that was read since then has its own
+        if nodes is None or row >= len(nodes):  # not loaded yet, or a later step brought new nodes
             state.pending_tensor = (key, row)
             if nodes is not None or not self._context.work.busy("nodes"):
                 self.load_nodes()
@@ -337,10 +323,11 @@ class Navigator:
         self.go_to_row(row)
 
     def lead(self, result: CheckResult, hit: Hit | None) -> None:
-        """Goes to the finding that the answer speaks of; where a step or rank was asked for, to the first one there.
+        """Goes to the finding of the headline, or to the first finding at the rank and step that the user asked for.
 
-        Where nothing was found, to the first tensor that could not be judged, else to the first node, so that keys have
-        a tensor. While a training goes on the cursor stays on the scope, which will stand for the worst below it.
+        Without a finding it goes to the first tensor that could not be judged, else to the first node, so that keys
+        have a tensor. During a training the cursor then stays on the scope, which will stand for the worst tensor
+        below.
         """
         if self._first_step is not None or self._first_rank is not None or self._session.focus[1] is not None:
             state = self._context.state
@@ -366,23 +353,22 @@ class Navigator:
             self._context.focus_pane("hits")
 
     def _stand_on_a_node(self) -> None:
-        """Goes to the first node in sight, where none is selected."""
         row = self._context.nodes_pane.first_node()
         if self._context.state.row < 0 <= row:
             self.go_to_row(row)
 
     def hit_by(self, by: int) -> None:
-        """Goes to the next or previous finding of the hit list, from the row under its cursor."""
+        """Goes to the next or previous finding of the hit list, counted from the row under its cursor."""
         rows = self._context.hits_pane.rows
         self._walk(by, rows.findings if rows is not None else (), "hit")
 
     def next_origin(self) -> None:
-        """Goes to the next origin, starting again after the last one."""
+        """Goes to the next origin; after the last origin, to the first."""
         rows = self._context.hits_pane.rows
         self._walk(1, rows.origins if rows is not None else (), "origin", around=True)
 
     def _walk(self, by: int, stops: Sequence[int] | Int64, word: str, *, around: bool = False) -> None:
-        """Goes to one of some rows of the hit list, which rise."""
+        """Goes to the next of ``stops``, ascending rows of the hit list; ``around`` starts again after the last."""
         context = self._context
         pane, table = context.hits_pane, context.hits_pane.table
         if pane.rows is None or not len(stops):
@@ -393,7 +379,7 @@ class Navigator:
         here = table.cursor_row
         state = context.state
         if current is not None and not pane.stands_on(state.rank, state.step, state.row):
-            here -= by > 0  # the row under the cursor was not visited yet
+            here -= by > 0  # also stop at the row under the cursor: the screen does not show its hit yet
             here += by < 0
         at = int(np.searchsorted(stops, here, "right")) if by > 0 else int(np.searchsorted(stops, here)) - 1
         if around:
@@ -412,7 +398,6 @@ class Navigator:
     # -- the data flow ----------------------------------------------------------------------------------
 
     def go_to_producer(self) -> None:
-        """Goes to the node that made the input under the cursor."""
         context, row = self._context, self._context.tensors_pane.current
         if row is None or row.role == "out":
             context.say("put the cursor on an input", bad=True)
@@ -426,7 +411,7 @@ class Navigator:
         self.go_to_row(producer)
 
     def go_to_consumer(self) -> None:
-        """Goes to one of the nodes that use this node's outputs."""
+        """Goes to a node that uses the outputs of this node; asks which if there are several."""
         from tui_debugger.tui.dialogs.prompts import ChoiceScreen
 
         context, nodes = self._context, self._context.nodes_pane.nodes
@@ -452,19 +437,19 @@ class Navigator:
         if len(consumers) == 1:
             go(0)
             return
-        # The name first: a long scope must not push it out of the dialog.
+        # The name comes first, so that a long scope does not push it out of the dialog.
         parts = [(nodes.names[consumer].rpartition("/"), slot) for consumer, slot in consumers]
         options = [f"{name}  in:{slot}  {scope}" for (scope, _, name), slot in parts]
         context.app.push_screen(ChoiceScreen(f"{plural(len(consumers), 'use')} of this node", options), go)
 
 
 def first_of(there: Sequence[int], *wanted: int | None) -> int | None:
-    """Returns the first wanted number that is there, else the first that is there, else None."""
+    """Returns the first of ``wanted`` that is in ``there``, else the first of ``there``, else None."""
     return next((number for number in wanted if number in there), there[0] if there else None)
 
 
 def node_notes(nodes: NodeTable) -> tuple[str, ...]:
-    """Returns the text after each label: the type where the name does not say it, the category of parameters."""
+    """Returns the text after each node's label: the type if the name does not begin with it, and the category."""
     types, categories, paths = nodes.types, nodes.category.tolist(), nodes.paths
     words = {int(category): word for category, word in CATEGORY_LABELS.items() if category}
     notes = []

@@ -1,10 +1,8 @@
-"""The colours of the themes, put in place of those that everything is drawn in, on the way to the terminal.
+"""The colours of the themes, which replace the drawn colours on the way to the terminal.
 
 Everything is drawn in the colours of ``theme``, for a dark ground. Another theme is a table from these colours to its
-own, and one rule for all others: text keeps a contrast that can be read. So no widget knows of themes, and a theme
-that is not used costs nothing.
-
-Pixels (half blocks of heat maps) are no text: their colours are numbers, and stay.
+own, and a rule for all other colours: text gets a readable contrast. Pixels (half blocks of heat maps) do not, since
+their colours stand for numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from tui_debugger.tui import theme
 
 PIXEL: Final = "▀"
 _STEPS: Final = 20
-"""The step by which a colour is moved until it can be read."""
+"""Number of steps in which a colour moves towards black or white until text is readable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +32,12 @@ class ThemePalette:
     """The colours of a theme.
 
     Attributes:
-        ground: where nothing else is.
-        text: colours of text, by those of ``theme``.
-        behind: colours behind text, likewise.
-        contrast: what text has at least against what is behind it, as WCAG counts it.
-        darkest, lightest: what text moves towards until it has it.
-        mirrored: other greys behind text change from dark to light.
+        ground: the default background.
+        text: colours of text, by colours of ``theme``.
+        behind: background colours, by colours of ``theme``.
+        contrast: least contrast (WCAG) of text against its background.
+        darkest, lightest: text moves towards one of them until it has that contrast.
+        mirrored: other dark greys in the background are inverted.
     """
 
     ground: str
@@ -98,7 +96,7 @@ PALETTES: Final[Mapping[str, ThemePalette]] = {"light": LIGHT, "high-contrast": 
 
 
 def recoloring(name: str) -> LineFilter | None:
-    """Returns what makes the colours of a theme (``config.THEMES``) of those that are drawn; None for the dark one."""
+    """Returns the filter that makes a theme's colours (``config.THEMES``) from the drawn colours; None for ``dark``."""
     if name == "terminal":
         return TerminalColors()
     return Recolored(PALETTES[name]) if name in PALETTES else None
@@ -113,7 +111,6 @@ class Recolored(LineFilter):
         self._pixels = lru_cache(4096)(_Recolor(palette, pixels=True))
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Returns the same segments in other colours."""
         del background
         return [
             Segment(text, (self._pixels if _is_pixels(text) else self._text)(style or Style.null()), control)
@@ -123,7 +120,7 @@ class Recolored(LineFilter):
 
 @dataclass(frozen=True, slots=True)
 class _Recolor:
-    """Changes a style; what is drawn without colours gets those of text on the ground."""
+    """Changes a style; text without colours gets the theme's default colours."""
 
     palette: ThemePalette
     pixels: bool
@@ -134,10 +131,10 @@ class _Recolor:
         if self.pixels:
             return style + Style.from_color(self._behind(style.color).rich_color, behind.rich_color)
         drawn = theme.FOREGROUND if style.color is None or style.color.is_default else _hex(style.color)
-        if style.dim:  # which Textual would do by itself, whatever the contrast is then
+        if style.dim:  # Textual would dim the colour without regard to the contrast
             drawn, style = theme.GREY, style + _NOT_DIM
         text = Color.parse(palette.text.get(drawn, drawn))
-        if style.reverse:  # then what is behind is the text
+        if style.reverse:  # the terminal swaps both: the background colour is the text's
             behind = _readable(behind, text, palette)
         else:
             text = _readable(text, behind, palette)
@@ -158,10 +155,9 @@ _NOT_DIM: Final = Style(dim=False)
 
 
 class TerminalColors(LineFilter):
-    """Draws in the 16 colours of the terminal, on its own ground; what must be seen is reversed."""
+    """Draws in the 16 colours of the terminal, on its own ground; important parts are reversed."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Returns the same segments in other colours."""
         del background
         return [
             Segment(text, _of_terminal(style or Style.null(), _is_pixels(text)), control)
@@ -182,7 +178,7 @@ _TERMINAL: Final = {
     _FEW.negative[0]: Style(color="blue"),
     _FEW.nan: Style(color="magenta"),
 }
-"""Red and blue, because yellow and cyan are hard to read on light grounds; colour-blind people tell them apart."""
+"""Red and blue, because yellow and cyan are hard to read on light grounds; colour-blind people can tell them apart."""
 _BEHIND_TERMINAL: Final = {
     theme.BACKGROUND: Style(bgcolor=_PLAIN),
     theme.PANEL: Style(bgcolor=_PLAIN),
@@ -210,7 +206,7 @@ def _of_terminal(style: Style, pixels: bool) -> Style:
 
 
 def _hue(name: str) -> RichColor:
-    """Returns the nearest of the 16 colours; for black, white and greys, which may be the ground, the usual one."""
+    """Returns the nearest of the 16 colours; for greys the default, since the terminal's ground may have that grey."""
     return _PLAIN if _is_grey(Color.parse(name)) else RichColor.parse(name).downgrade(ColorSystem.STANDARD)
 
 
@@ -233,7 +229,7 @@ def _is_grey(color: Color) -> bool:
 
 
 def _readable(text: Color, behind: Color, palette: ThemePalette) -> Color:
-    """Returns a colour moved towards black or white, whichever is further from what is behind, until it can be read."""
+    """Moves a text colour towards ``darkest`` or ``lightest``, whichever contrasts more, until it can be read."""
     if contrast(text, behind) >= palette.contrast:
         return text
     aim = max(palette.darkest, palette.lightest, key=lambda end: contrast(end, behind))
@@ -242,7 +238,7 @@ def _readable(text: Color, behind: Color, palette: ThemePalette) -> Color:
 
 
 def contrast(one: Color, other: Color) -> float:
-    """Returns the contrast of two colours as WCAG counts it: from 1, none, to 21."""
+    """Returns the contrast of two colours as WCAG defines it: from 1 (none) to 21."""
     high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 

@@ -1,4 +1,4 @@
-"""The user's configuration on screen: which keys can be chosen, and whether each means one thing."""
+"""The user's configuration on screen: which keys can be chosen, and whether each key has one meaning."""
 
 from __future__ import annotations
 
@@ -30,14 +30,11 @@ ADJUSTABLE: tuple[Action, ...] = (
     *(action for action in (*VIEW_ACTIONS, LOOK_AGAIN) if action.id not in {each.id for each in ACTIONS}),
     *START_ACTIONS,
 )
-"""Actions whose keys can be chosen, once each."""
+"""Actions whose keys can be chosen, each once."""
 
 
 def apply(config: Config) -> Mapping[str, str]:
-    """Makes a configuration that of the screen.
-
-    Returns:
-        Returns the keymap of Textual: keys, with commas between them, by the id of their binding.
+    """Checks a configuration, puts it into use, and returns Textual's keymap: keys joined by commas, by binding id.
 
     Raises:
         ConfigError: see ``check_keys``.
@@ -49,10 +46,10 @@ def apply(config: Config) -> Mapping[str, str]:
 
 
 def check_keys(config: Config) -> None:
-    """Sees to it that every key of the configuration means one thing wherever it can be pressed.
+    """Checks that every key of the configuration has one meaning wherever it can be pressed.
 
     Raises:
-        ConfigError: no action is called so, or two actions would have the same key.
+        ConfigError: an action does not exist, or two actions of one place would have the same key.
     """
     known = [action.setting for action in ADJUSTABLE]
     for name in config.keys:
@@ -98,7 +95,7 @@ def _taken(config: Config, place: str, one: str, other: str, key: str) -> Config
 
 
 def _places(config: Config) -> Iterator[tuple[str, list[Action]]]:
-    """Yields the actions whose keys can be pressed in the same place, with its name; views only if they matter."""
+    """Yields (name, actions) of every place where keys are pressed; views only if their keys are configured."""
     live = [action for action in LIVE_ACTIONS if action.id in LIVE_ONLY]
     for pane, groups in WHERE.items():
         yield f"in the pane {pane}", [*(action for action in ACTIONS if action.where in groups), *live]
@@ -107,14 +104,14 @@ def _places(config: Config) -> Iterator[tuple[str, list[Action]]]:
     if config.keys.keys().isdisjoint(action.setting for action in (*common, LOOK_AGAIN)):
         return
     yield "in Values", [*common, *VALUE_ACTIONS]
-    for view in VIEWS:  # their files are read for this alone
+    for view in VIEWS:  # imports every view's module
         module, name = view.place
         own = getattr(import_module(f"tui_debugger.tui.views.{module}"), name).OWN_ACTIONS
         yield f"in {view.title}", [*common, *own]
 
 
 def _clashes(actions: Iterable[Action], chosen: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, str, str]]:
-    """Yields pairs of actions, by name, that would have the same key."""
+    """Yields (action, action, key) for actions that would have the same key; ``chosen`` replaces their usual keys."""
     of_key: dict[str, str] = {}
     for action in actions:
         name = action.setting or action.id

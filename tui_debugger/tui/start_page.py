@@ -1,4 +1,4 @@
-"""The start page: recent dumps and those below a directory, with what is known of each; Enter opens one."""
+"""The start page: recent dumps and the dumps below a directory, with what is known of each; Enter opens one."""
 
 from __future__ import annotations
 
@@ -47,25 +47,21 @@ COLUMNS: Final = (
     TableColumn("layout", 10, elastic=2),
 )
 VERDICTS: Final = {"finding": ("✗", theme.FINDING), "clean": ("●", theme.GOOD)}
-"""Glyph and style by the outcome of a verdict."""
+"""Glyph and style by a verdict's outcome."""
 _BESIDE: Final = 55
-"""Cells of the first line that are not the directory's."""
+"""Cells of the first line that are not for the directory."""
 _LEAST_PATH: Final = 16
 _UNSURE: Final = ("?", theme.DOUBT)
 NOTHING: Final = "no dump found; tdbg listen waits for a training process, tdbg demo shows an example"
 
 
 class DumpsPane(Pane):
-    """The list of dumps.
-
-    Attributes:
-        dumps: all of them; a search shows fewer.
-    """
+    """The list of dumps; ``dumps`` has all of them, a search shows fewer."""
 
     PANE = START
 
     def __init__(self, start: Path) -> None:
-        """``start`` is the directory whose dumps have short paths."""
+        """Paths below ``start`` are shown relative to it."""
         super().__init__()
         self.table = VirtualTable(COLUMNS, empty="looking …", id="dump-table")
         self.start = os.fspath(start)
@@ -73,18 +69,16 @@ class DumpsPane(Pane):
         self._shown: tuple[KnownDump, ...] = ()
 
     def set_count(self, text: str) -> None:
-        """Shows text after the title."""
         self._count = text
         self._upper.show("Dumps", text)
 
     def show(self, dumps: tuple[KnownDump, ...]) -> None:
-        """Shows dumps; the cursor stays on its own."""
+        """Shows dumps; the cursor stays on its dump."""
         if dumps != self.dumps:
             self.dumps = dumps
             self.refresh_rows()
 
     def refresh_rows(self) -> None:
-        """Applies the search text."""
         pattern = self.pattern
         self._shown = tuple(each for each in self.dumps if pattern is None or pattern.test(self._search_text(each)))
         self.table.set_rows(LazyRows(self._shown, self._cells, lambda each: each.path))
@@ -92,15 +86,13 @@ class DumpsPane(Pane):
 
     @property
     def current(self) -> KnownDump | None:
-        """The dump under the cursor."""
         return self._shown[self.table.cursor_row] if self.table.cursor_row < len(self._shown) else None
 
     def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``current``
-        """Says more of the dump under the cursor."""
         self._tell()
 
     def resized(self) -> None:
-        """More or less of the details fits."""
+        """Draws the detail again, of which more or less fits now."""
         self.call_after_refresh(self._tell)
 
     def _tell(self) -> None:
@@ -109,7 +101,7 @@ class DumpsPane(Pane):
         self.set_detail("" if dump is None else self._detail_of(dump))
 
     def _detail_of(self, dump: KnownDump) -> str:
-        """Returns the last verdict, and what else is known where there is room."""
+        """Returns the last verdict, and other facts if there is room."""
         words = details_of(dump, time.time())
         whole = " · ".join(words)
         return whole if not words or cell_len(whole) <= self.size.width - 2 else words[0]
@@ -146,7 +138,7 @@ def _verdict_cell(verdict: LastVerdict | None, *, dim: bool) -> Text:
 
 
 def _steps(steps: tuple[int, ...]) -> str:
-    """Returns ``0–5``; with gaps how many there are, which is short."""
+    """Returns ``0–5``, or the number of steps if they have gaps or the text is too long."""
     if not steps:
         return theme.NONE
     whole = steps[-1] - steps[0] + 1 == len(steps)
@@ -155,7 +147,7 @@ def _steps(steps: tuple[int, ...]) -> str:
 
 
 def details_of(dump: KnownDump, now: float) -> list[str]:
-    """Returns the last verdict of a dump as a whole, and what is known of it besides."""
+    """Returns lines about a dump, the last verdict first."""
     facts, recent = dump.facts, dump.recent
     words = []
     if recent is not None and recent.verdict is not None:
@@ -183,7 +175,7 @@ def _ago(seconds: float) -> str:
 
 
 def shown_path(path: str, start: str) -> str:
-    """Returns a path below the start as it is from there, one below the home directory with ``~``."""
+    """Returns a path relative to ``start``, else with ``~`` for the home directory."""
     if path == start:
         return "."
     if path.startswith(start.rstrip("/") + "/"):
@@ -192,7 +184,7 @@ def shown_path(path: str, start: str) -> str:
 
 
 def with_tilde(path: str) -> str:
-    """Returns a path below the home directory with ``~``."""
+    """Returns a path with ``~`` for the home directory."""
     home = os.path.expanduser("~")  # noqa: PTH111 - text; never raises
     return "~" + path[len(home) :] if home != "/" and path.startswith(home + "/") else path
 
@@ -201,8 +193,8 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
     """Lists dumps while it searches for more.
 
     Attributes:
-        work: searches, and looks at what is chosen.
-        overview: what is known so far; None before the search began.
+        work: runs the search, and tests whether a chosen path can be opened.
+        overview: the dumps found so far; None before the search.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = list(start_bindings())
@@ -211,13 +203,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
     AUTO_FOCUS = ""
 
     def __init__(self, directory: Path, chosen: Callable[[Path], None], *, with_recent: bool) -> None:
-        """Nothing is looked at before ``look``.
-
-        Args:
-            directory: where dumps are searched.
-            chosen: called with the dump that is to be opened.
-            with_recent: also lists recent dumps that lie elsewhere.
-        """
+        """Searches nothing before ``look``; ``chosen`` is called with the path to open."""
         super().__init__()
         self.work = JobRunner(self.post_message, self._failed)
         self.overview: Overview | None = None
@@ -243,18 +229,16 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
         }
 
     def compose(self) -> ComposeResult:
-        """Yields the place that is searched, the list and the keys."""
         yield self.header
         yield self.pane
         yield self.footer
 
     def on_mount(self) -> None:
-        """The list has the focus."""
         self.set_focus(self.pane.table)
         self._draw()
 
     def on_resize(self, _: events.Resize) -> None:
-        """The list alone is on the screen: what is said of a row stands in the footer."""
+        """Draws again; the detail of the row under the cursor stands in the footer."""
         self.pane.set_frame(active=True, single=True)
         self.pane.resized()
         self.call_after_refresh(self._draw)
@@ -262,7 +246,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
     # -- searching -------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Searches anew; what is known of before stays until then."""
+        """Searches again; dumps of the last search stay in the list until the new one ends."""
         directory, with_recent = self._directory, self._with_recent
 
         def work(report: JobProgress) -> Overview:
@@ -272,7 +256,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
             due = 0.0
 
             def tell(progress: Progress | None = None) -> None:
-                """Tells what was found since, now and then, also while nothing is found."""
+                """Reports new dumps at most every ``MIN_INTERVAL`` seconds, also while the search finds none."""
                 nonlocal told, due
                 if found is not told and time.monotonic() >= due:
                     report.partial(found)
@@ -292,7 +276,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
         self._draw()
 
     def _search_failed(self, error: Exception) -> None:
-        """A mistake of ours: the search is over, and what it found stays."""
+        """Ends the search after an unexpected error; what it found stays."""
         from tui_debugger.session.dumps import Overview
 
         found = self.overview or Overview(os.fspath(self._directory))
@@ -319,7 +303,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
         self._draw()
 
     def _without_recent(self, dump: KnownDump) -> KnownDump | None:
-        """Returns what is left of a dump that may have been forgotten since it was looked at."""
+        """Removes the entry of recent dumps from a dump that the user forgot meanwhile; None if nothing is left."""
         if dump.recent is None or dump.recent.path not in self._forgotten:
             return dump
         return replace(dump, recent=None) if dump.here else None
@@ -353,23 +337,20 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
     # -- keys ------------------------------------------------------------------------------------
 
     def action_act(self, action: str) -> None:
-        """Does one action of the registry."""
         self.footer.clear_notice()
         self.handlers[action]()
 
     def on_key(self, _: events.Key) -> None:
-        """A message lasts until the next key."""
         self.footer.clear_notice()
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        """Enter opens a dump."""
         event.stop()
         dump = self.pane.current
         if dump is not None:
             self.open(Path(dump.path))
 
     def open(self, path: Path) -> None:
-        """Opens the dump at a path; of several the list shows those below it."""
+        """Opens the dump at a path; if there are several, lists the dumps below it."""
         from tui_debugger.errors import SeveralDumpsError, TdbgError
 
         def work(_: JobProgress) -> None:
@@ -405,7 +386,7 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
 
         def given(text: str | None) -> None:
             if text is not None:
-                self.open(self._directory / os.path.expanduser(text.strip()))  # noqa: PTH111 - ~ of nobody stays
+                self.open(self._directory / os.path.expanduser(text.strip()))  # noqa: PTH111 - the ~name of an unknown user stays
 
         note = "a dump, a directory in or above one, or one with several below it"
         self.app.push_screen(PathPrompt("Open which path?", _path_problem, suffix="/", note=note), given)
@@ -438,7 +419,6 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
             self.app_exit()
 
     def app_exit(self) -> None:
-        """Leaves the program."""
         self.app.exit()
 
     def _redraw(self) -> None:
@@ -454,7 +434,6 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
     # -- what others tell ------------------------------------------------------------------------
 
     def on_delivery(self, message: Delivery) -> None:
-        """A thread hands something to the event loop."""
         message.deliver()
 
     def _failed(self, error: Exception) -> None:
@@ -464,14 +443,13 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
         self.app.push_screen(ErrorScreen(presentable(error)))
 
     def on_pane_searched(self, event: Pane.Searched) -> None:
-        """Keeps what matches."""
         event.pane.asked()
         self.pane.refresh_rows()
         self.pane.searched()
         self._update_footer()
 
     def on_pane_search_changed(self, event: Pane.SearchChanged) -> None:
-        """Other keys work now, and what is wrong with a search text is said as long as it is."""
+        """Updates the footer's keys, and shows an error of the search text as long as it lasts."""
         if event.wrong:
             self.footer.say(event.wrong, bad=True)
         elif event.wrong is not None:
@@ -479,7 +457,6 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
         self._update_footer()
 
     def on_descendant_focus(self, _: events.DescendantFocus) -> None:
-        """The search box has other keys."""
         self._update_footer()
 
     def _update_footer(self) -> None:
@@ -488,7 +465,6 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
         self.footer.show_detail(self.pane.detail)
 
     def on_footer_bar_pressed(self, event: FooterBar.Pressed) -> None:
-        """A click on a key of the footer."""
         if event.action == "select":
             self.pane.table.action_select()
         elif not self.pane.act_on_search(event.action):

@@ -1,7 +1,6 @@
-"""Colours and glyphs. State is always a glyph and a colour; blue and orange, for colour-blind people too.
+"""Colours and glyphs. State is always a glyph and a colour; blue and orange suit colour-blind people.
 
-The colours are chosen so that their nearest neighbours among 256 and 16 colours keep their meaning. Glyphs are one
-cell wide everywhere.
+The nearest of 256 and of 16 colours keep their meaning. Glyphs are one cell wide everywhere.
 """
 
 from __future__ import annotations
@@ -39,18 +38,20 @@ HEADING: Final = Style(color=GREY, bold=True)
 CURSOR: Final = Style(bgcolor=CURSOR_COLOR, bold=True)
 CURSOR_BLURRED: Final = Style(bgcolor=CURSOR_BLURRED_COLOR)
 THUMB: Final = Style(bgcolor=BAR)
-"""Styles that lists and frames add to their own. Plain styles and no component classes: Textual works those out for
-every widget before it shows anything, and there are dozens of them."""
+"""Styles that lists and frames add to their own. Plain styles, because Textual computes component classes for every
+
+widget before it shows anything.
+"""
 
 WATCH_GLYPHS: Final = (" ", "◐", "●")
-"""None, some, all of the nodes watched."""
+"""No, some, all nodes watched."""
 HIT_GLYPH: Final = "✗"
 ORIGIN_GLYPH: Final = "◆"
 HIT_ELSEWHERE_GLYPH: Final = "×"
 ORIGIN_ELSEWHERE_GLYPH: Final = "◇"
-"""A finding, an origin at another step than the one that is shown."""
+"""A finding, an origin at another step than the current one."""
 OVERFLOW_GLYPH: Final = "▲"
-"""The device recorded that an operator overflowed; its values may show nothing of that."""
+"""The device recorded that an operator overflowed, which its values may not show."""
 UNCERTAIN_GLYPH: Final = "?"
 FILE_GLYPH: Final = "≈"
 OPEN_GLYPH: Final = "▾"

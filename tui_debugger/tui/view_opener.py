@@ -1,4 +1,4 @@
-"""The main screen's part of the views: opens them for what is under the cursor, and works for them."""
+"""Opens views for the tensor under the cursor of the main screen, and runs their work."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from tui_debugger.tui.navigator import Navigator
 
 NOWHERE = TensorKey(-1, "", "", Side.OUTPUT, 0, -1)
-"""The tensor of a view that is about the run, when nothing is selected."""
+"""The key of a view that is about the whole run, when no tensor is selected."""
 
 
 class ViewOpener:
-    """Opens views above the main screen. See ``view.ViewHost``."""
+    """Opens views above the main screen; implements ``view.ViewHost``."""
 
     def __init__(self, context: Context, inspector: Inspector, navigator: Navigator) -> None:
         self._context = context
@@ -36,18 +36,16 @@ class ViewOpener:
         self.comparison: RunComparison | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Returns actions by id."""
         return {view.id: partial(self.open_here, view.id) for view in VIEWS}
 
     @property
     def session(self) -> Session:
-        """The open session."""
         return self._context.session
 
     # -- what is under the cursor --------------------------------------------------------------------
 
     def here(self) -> ViewTarget | None:
-        """Returns the tensor under the cursor: of the hit, of the tensor table, else the worst of the selected node."""
+        """Returns the tensor under the cursor: of a hit, of a table row, or the worst tensor of a node."""
         context = self._context
         if context.current_pane() == "hits":
             hit = context.hits_pane.current
@@ -60,10 +58,10 @@ class ViewOpener:
         return self.of_row(row) if row is not None else None
 
     def _of_entry(self) -> ViewTarget | None:
-        """Returns the worst tensor of the entry of the node tree: its first origin, else its first finding.
+        """Returns the tensor of the first origin below the cursor of the node tree, else of the first finding.
 
-        A finding at the step that is shown comes first. A node without a finding stands for its first output, or
-        what else there is of it; a scope without one for none of its tensors.
+        Findings at the current step come first; only a scope falls back to other steps. A node without a finding stands
+        for its first output, else its current row in the tensor table. A scope without a finding gives None.
         """
         context = self._context
         pane, state = context.nodes_pane, context.state
@@ -87,7 +85,6 @@ class ViewOpener:
         return self.of_row(row) if row is not None else None
 
     def of_row(self, row: TensorRow) -> ViewTarget | None:
-        """Returns the tensor of a row of the tensor table."""
         nodes = self._context.nodes_pane.nodes
         at = nodes.find(row.key.node, row.key.graph) if nodes is not None else -1
         if at < 0:
@@ -95,7 +92,7 @@ class ViewOpener:
         return ViewTarget(row.key, at, self._hit(row.key, at) if row.hit else None)
 
     def _selected(self) -> ViewTarget | None:
-        """Returns the tensor that the tensor table is about to show: a fast typist is ahead of it."""
+        """Returns the tensor that the tensor table will show for the selected node, while the table is being filled."""
         state, nodes = self._context.state, self._context.nodes_pane.nodes
         if nodes is None or state.step is None or not 0 <= state.row < len(nodes):
             return None
@@ -107,13 +104,11 @@ class ViewOpener:
         return ViewTarget(key, state.row, self._hit(key, state.row))
 
     def _hit(self, key: TensorKey, row: int) -> Hit | None:
-        """Returns the hit of a tensor, if the hit list has one."""
         result = self._context.state.result
         found = result.hits.of_nodes([row]) if result is not None else ()
         return next((hit for hit in found if hit.key == key), None)
 
     def open_here(self, view: str) -> None:
-        """Opens a view of what is under the cursor."""
         target = self.here()
         if target is None and VIEW_BY_ID[view].about is ViewSubject.TENSOR:
             self._context.say("no tensor under the cursor: choose a node, a hit or a tensor", bad=True)
@@ -121,21 +116,19 @@ class ViewOpener:
         self.open(view, target or ViewTarget(NOWHERE, -1))
 
     def compare_with(self, against: ComparedRun) -> None:
-        """Opens the view of this run and another one."""
-        from tui_debugger.session import comparison  # not before one is asked for
+        from tui_debugger.session import comparison  # imported only when needed: the first frame does without
 
         self.comparison = comparison.RunComparison(self.session, against)
         self.open("runs", ViewTarget(NOWHERE, -1))
 
     def close(self) -> None:
-        """Closes the other run."""
         if self.comparison is not None:
             self.comparison.close()
 
     # -- values --------------------------------------------------------------------------------------
 
     def show_values(self, row: TensorRow, target: ViewTarget | None = None) -> None:
-        """Opens the values of a tensor; ``target`` says where to look, for one that is not in the tensor table."""
+        """Opens the values of a tensor; ``target`` is needed for a tensor that is not in the tensor table."""
         if not row.has_value:
             why = "only its statistics were recorded" if row.recorded else "it was not dumped at this step"
             self._context.say(f"no values to show: {row.error or why}", bad=True)
@@ -147,7 +140,6 @@ class ViewOpener:
         self._context.app.push_screen(ValuesScreen(self, target, row, previous))
 
     def open_values(self, target: ViewTarget) -> None:
-        """Opens the values of a tensor that is not in the tensor table."""
         session = self.session
         self._context.work.run(
             "values",
@@ -160,7 +152,6 @@ class ViewOpener:
     # -- for the views -------------------------------------------------------------------------------
 
     def open(self, view: str, target: ViewTarget) -> None:
-        """See ``view.ViewHost``."""
         target = self._with_current_row(target)
         if view == "values":
             self.open_values(target)
@@ -170,7 +161,7 @@ class ViewOpener:
             self._context.app.push_screen(load_view(VIEW_BY_ID[view])(self, target))
 
     def _with_current_row(self, target: ViewTarget) -> ViewTarget:
-        """Returns the same with the row that its node has now: a graph that came late numbers the nodes anew."""
+        """Returns the target with its node's current row: a graph that is loaded later renumbers the nodes."""
         key, row = target.key, target.row
         if row < 0:
             return target
@@ -179,7 +170,6 @@ class ViewOpener:
         return target if there else replace(target, row=nodes.find(key.node, key.graph))
 
     def go_to(self, target: ViewTarget) -> None:
-        """See ``view.ViewHost``."""
         context = self._context
         while len(context.app.screen_stack) > 1:
             context.app.pop_screen()
@@ -196,21 +186,18 @@ class ViewOpener:
         failed: Callable[[Exception], None],
         progressed: Callable[[Progress], None],
     ) -> None:
-        """See ``view.ViewHost``."""
         self._context.work.run(self._lane(view), work, done, failed, progressed)
 
     def stop(self, view: View) -> bool:
-        """See ``view.ViewHost``."""
         return self._context.work.cancel(self._lane(view))
 
     def _lane(self, view: View) -> str:
-        """Returns a lane for every place in the stack of screens: what a view below works on goes on."""
+        """Returns a lane for each place in the stack of screens, so that the work of a view below goes on."""
         screens = self._context.app.screen_stack
         return f"view {screens.index(view) if view in screens else len(screens)}"
 
 
 def load_view(kind: ViewKind) -> type[View]:
-    """Returns the screen of a kind of view."""
     module, name = kind.place
     found: type[View] = getattr(import_module(f"tui_debugger.tui.views.{module}"), name)
     return found

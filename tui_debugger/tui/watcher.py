@@ -1,4 +1,4 @@
-"""The watchpoint list: offer, create, edit, delete, which nodes a watchpoint covers, and the marks of the node tree."""
+"""The watchpoint list: edits it, finds the nodes that watchpoints cover, and marks them in the node tree."""
 
 from __future__ import annotations
 
@@ -37,11 +37,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SelectionEditor:
-    """Edits selections in terms of one rank's nodes.
+    """Edits selections in terms of one rank's nodes; an "entry" is an index into ``tree``, a node or a scope.
 
-    Attributes:
-        nodes, tree: these nodes, and their scopes.
-        shown: the entries that a search or a filter keeps: a scope stands for these nodes of it; None: for all.
+    ``shown`` has the entries that a search or filter keeps (None: all); a scope then stands for its kept nodes only.
     """
 
     nodes: NodeTable
@@ -49,25 +47,25 @@ class SelectionEditor:
     shown: Mask | None = None
 
     def part(self, index: int) -> Mask | None:
-        """The entries that count below an entry; None: all."""
+        """Returns the mask of the entries below a scope that count; None: all of them."""
         return self.shown if self.tree.is_scope(index) else None
 
     def named(self, index: int) -> NodeSelection:
-        """Returns what an entry stands for."""
+        """Returns a selection of exactly the entry (its kept nodes, if a filter hides some)."""
         part = self.part(index)
         if part is None:
             return NodeSelection((self.selector(index),))
         return self.having_nodes(NodeSelection(), self.tree.rows_below(index, part).tolist())
 
     def selector(self, index: int) -> NodeSelector:
-        """Returns a selector for a tree entry: a node by its id, a scope by its path."""
+        """Returns a selector for an entry: a node by its name, a scope by its path."""
         row = int(self.tree.row[index])
         if row >= 0:
             return NodeSelector(NodeKind.NODE, self.nodes.names[row])
         return NodeSelector(NodeKind.SCOPE, self.tree.path(index))
 
     def toggled(self, selection: NodeSelection, index: int, target: SpaceTarget) -> NodeSelection:
-        """Returns the selection as Space on an entry makes it: see ``SpaceTarget.change``."""
+        """Returns the selection after Space on an entry: see ``SpaceTarget.change``."""
         part = self.part(index)
         adds, _ = target.change(self.tree, index, part)
         if part is None:
@@ -77,13 +75,13 @@ class SelectionEditor:
         return self.having_nodes(selection, changed) if adds else self.without_nodes(selection, changed)
 
     def without(self, selection: NodeSelection, index: int) -> NodeSelection:
-        """Returns the selection without the entry: what names it goes, what still covers it gets an exception."""
+        """Returns the selection without the entry: removes selectors of it or below it, else excludes it."""
         include = tuple(each for each in selection.include if not self._inside(each, index))
         exclude = tuple(each for each in selection.exclude if not self._inside(each, index))
         return NodeSelection(include, (*exclude, self.selector(index)) if include else ())
 
     def having(self, selection: NodeSelection, index: int) -> NodeSelection:
-        """Returns the selection with the entry: exceptions about it go, those around it shrink to what is beside it."""
+        """Returns the selection with the entry; an excluded scope around it is replaced by its other parts."""
         exclude: list[NodeSelector] = []
         for each in selection.exclude:
             if self._inside(each, index):
@@ -94,7 +92,7 @@ class SelectionEditor:
         return NodeSelection((*include, self.selector(index)), tuple(dict.fromkeys(exclude)))
 
     def having_nodes(self, selection: NodeSelection, rows: Iterable[int]) -> NodeSelection:
-        """Returns the selection with some nodes: exceptions about them go, of scopes among these the others stay."""
+        """Returns the selection with some nodes; an excluded scope around them is replaced by its other nodes."""
         named = {row: NodeSelector(NodeKind.NODE, self.nodes.names[row]) for row in rows}
         exclude: list[NodeSelector] = []
         for each in selection.exclude:
@@ -106,13 +104,13 @@ class SelectionEditor:
         return NodeSelection(tuple(include), tuple(dict.fromkeys(exclude)))
 
     def without_nodes(self, selection: NodeSelection, rows: Iterable[int]) -> NodeSelection:
-        """Returns the selection without some nodes: what names one goes, what still covers it gets an exception."""
+        """Returns the selection without some nodes: removes their selectors and excludes them from all others."""
         named = dict.fromkeys(NodeSelector(NodeKind.NODE, self.nodes.names[row]) for row in rows)
         include = tuple(each for each in selection.include if each not in named)
         return NodeSelection(include, tuple(dict.fromkeys((*selection.exclude, *named))) if include else ())
 
     def _inside(self, selector: NodeSelector, index: int) -> bool:
-        """Tells whether a selector names the entry or something below it."""
+        """Tells whether a selector names the entry or an entry below it."""
         at = self._find(selector)
         return index <= at < index + int(self.tree.size[index])
 
@@ -129,7 +127,7 @@ class SelectionEditor:
         return -1
 
     def _beside(self, around: int, index: int) -> Iterator[NodeSelector]:
-        """Yields everything in a scope but the way down to an entry."""
+        """Yields selectors for everything in the scope ``around`` except the entry."""
         child = around + 1
         end = around + int(self.tree.size[around])
         while child < end:
@@ -144,7 +142,7 @@ class SelectionEditor:
 
 @dataclass(frozen=True, eq=False)
 class _Marked:
-    """The marks of a rank's nodes, how many overflowed, what Space changes, how many each watchpoint covers, by id."""
+    """Marks of a rank's nodes, the number of overflowed nodes, the effect of Space, covered nodes by watchpoint id."""
 
     rank: int
     step: int | None
@@ -156,11 +154,11 @@ class _Marked:
 
 
 ANY = "tensor"
-"""The target of conditions that are made for every kind of node."""
+"""The target of conditions that suit every kind of node."""
 _LABEL = 20
-"""Cells for the name of a node in a message: with what was done to it, and the key that undoes it, it fits into 80."""
+"""Most cells for a node's name in a message, so that action, name and undo key fit into 80 cells."""
 FILE = "watchpoints.toml"
-"""The name that is suggested for a file of watchpoints."""
+"""The suggested name of a file of watchpoints."""
 
 
 class Watcher:
@@ -176,12 +174,8 @@ class Watcher:
     ) -> None:
         """Shows nothing yet.
 
-        Args:
-            context: see ``Context``.
-            node_filter: shows the nodes of a watchpoint.
-            recommended: True adds the recommended watchpoints, False does not, None does for a run that never had any.
-            changed: called when the hits may be outdated, because the list changed.
-            grew: called when the rank has more nodes than the list shows: steps that were read since have their own.
+        ``recommended``: as for ``TdbgApp``. ``changed`` is called after a change of the list, which may outdate the
+        hits; ``grew`` when the session has read more nodes of the rank than the node list shows.
         """
         self._context = context
         self._grew = grew
@@ -192,7 +186,6 @@ class Watcher:
         self._follower = CursorFollower(context, self.mark)
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Returns actions by id."""
         return {
             "new_watchpoint": lambda: self.create(self._under_cursor()),
             "add_recommended": self.add_recommended,
@@ -220,13 +213,13 @@ class Watcher:
     # -- opening ---------------------------------------------------------------------------------
 
     def opened(self, then: Callable[[], None]) -> None:
-        """Adds the recommended watchpoints to a run that never had any, or asks whether to, and goes on."""
+        """Adds the recommended watchpoints to a new run, or asks about them if configured; then calls ``then``."""
         watchpoints = self._session.watchpoints
         first = self._recommended is None and not watchpoints.offered and not watchpoints.items()
         if self._recommended:
             watchpoints.offered = True
             self._session.add_recommended()
-        watchpoints.forget_changes()  # what was there before a person came is no change of theirs
+        watchpoints.forget_changes()  # undo must not remove watchpoints that the user did not make
         if first and in_use().asks and (offered := self._session.recommended()):
             self._offer(offered, then)
             return
@@ -235,7 +228,7 @@ class Watcher:
         then()
 
     def _offer(self, offered: Sequence[Watchpoint], then: Callable[[], None]) -> None:
-        """Asks once: who answers is not asked again for this run."""
+        """Asks whether to add recommended watchpoints; after yes or no, this run is never asked about again."""
 
         def answered(answer: str | None) -> None:
             if answer == "add":
@@ -260,13 +253,12 @@ class Watcher:
         self.show_list()
 
     def _may_grow(self) -> bool:
-        """Tells whether later steps may have nodes that nobody has seen: no graph lists all of them."""
+        """Tells whether later steps may bring unknown nodes: there is no graph that lists all nodes."""
         session = self._session
         some = any(len(session.steps(rank)) > 1 for rank in session.ranks()[:1])
         return some and not session.capabilities & Capability.GRAPH
 
     def add_recommended(self) -> None:
-        """Adds those that are missing."""
         if self._session.add_recommended():
             self._changed()
         else:
@@ -275,7 +267,6 @@ class Watcher:
     # -- editing ---------------------------------------------------------------------------------
 
     def create(self, suggestion: NodeSelection | None = None) -> None:
-        """Opens the form for a new watchpoint."""
 
         def done(draft: WatchDraft | None) -> None:
             if draft is not None:
@@ -285,7 +276,6 @@ class Watcher:
         self._form(None, suggestion, done)
 
     def edit(self) -> None:
-        """Opens the form for the watchpoint under the cursor."""
         current = self._current
         if current is None:
             self.create(self._under_cursor())
@@ -320,27 +310,24 @@ class Watcher:
         return None if selecting is None or index < 0 else selecting.named(index)
 
     def toggle_enabled(self) -> None:
-        """Enables or disables a watchpoint; disabled ones stay in the list and are not checked."""
         current = self._current
         if current is not None:
             self._session.watchpoints.set_enabled(current.id, not current.enabled)
             self._changed()
 
     def delete(self) -> None:
-        """Deletes one."""
         current = self._current
         if current is not None:
             self._session.watchpoints.delete(current.id)
             self._changed()
 
     def clear(self) -> None:
-        """Deletes all."""
         if self._session.watchpoints.items():
             self._session.watchpoints.clear()
             self._changed()
 
     def undo(self) -> None:
-        """Takes back the last change, whatever it was."""
+        """Undoes the last change of the list, including changes not made in the pane."""
         change = self._session.watchpoints.undo()
         if change is None:
             self._context.say("nothing to undo: there is no earlier change of a watchpoint")
@@ -348,7 +335,6 @@ class Watcher:
             self._show_change(f"undone: {change.words}; {key_of('redo')} redoes", change.after, change.before)
 
     def redo(self) -> None:
-        """Does again what was undone last."""
         change = self._session.watchpoints.redo()
         if change is None:
             self._context.say("nothing to do again: nothing was undone since the last change")
@@ -356,14 +342,13 @@ class Watcher:
             self._show_change(f"done again: {change.words}; {self._undo_key()} undoes", change.before, change.after)
 
     def _undo_key(self) -> str:
-        """Returns how undo is reached from here: in the tensors its key leads to the producer."""
+        """Returns the keys for undo: in the tensor pane the undo key goes to the producer instead."""
         key = key_of("undo")
         return f"{key_of('pane_nodes')} then {key}" if self._context.current_pane() == "tensors" else key
 
     # -- files -----------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Writes the list to a file for ``--watch-file``."""
         from tui_debugger.tui.dialogs.prompts import TextPrompt, typed_path
         from tui_debugger.tui.export import check_path
 
@@ -386,7 +371,6 @@ class Watcher:
         self._context.app.push_screen(TextPrompt("Save watchpoints as", FILE, check_path), write)
 
     def load(self) -> None:
-        """Adds what a file holds and the list does not."""
         from tui_debugger.tui.dialogs.prompts import TextPrompt, path_check, typed_path
 
         def read(text: str | None) -> None:
@@ -422,9 +406,9 @@ class Watcher:
         )
 
     def toggle_watch(self) -> None:
-        """Space: the node or scope under the cursor into the selected watchpoint, or out of it.
+        """Handles Space: adds the node or scope under the cursor to the selected watchpoint, or removes it.
 
-        Where a search or a filter shows a part of a scope, it is that part.
+        If a search or filter hides a part of the scope, only the nodes that are shown change.
         """
         selecting, index, current = self._selecting(), self._context.nodes_pane.current, self._current
         if selecting is None or index < 0:
@@ -458,7 +442,6 @@ class Watcher:
             self._replace(edited, words, more)
 
     def _ask(self, name: str, lines: Sequence[str], yes: Callable[[], None]) -> None:
-        """Asks before nodes of another kind come into a watchpoint."""
         from tui_debugger.tui.dialogs.prompts import ConfirmScreen
 
         screen = ConfirmScreen(
@@ -469,7 +452,6 @@ class Watcher:
         self._context.app.push_screen(screen, lambda answer: yes() if answer == "yes" else None)
 
     def show_covered(self) -> None:
-        """Restricts the node list to the nodes of the watchpoint, or takes that back."""
         current, state = self._current, self._context.state
         if current is not None:
             same = state.query.watched == current.id
@@ -479,18 +461,14 @@ class Watcher:
     # -- showing ---------------------------------------------------------------------------------
 
     def _changed(self, more: str = "") -> None:
-        """The list was changed here: shows it, says what was done, and how it is undone.
-
-        Args:
-            more: what else there is to say of it.
-        """
+        """Shows the list after a change made here, and says how to undo it; ``more`` is added in brackets."""
         change = self._session.watchpoints.last_change
         if change is not None:
             aside = f" ({more})" if more else ""
             self._show_change(f"{change.words}; {self._undo_key()} undoes{aside}", change.before, change.after)
 
     def _show_change(self, said: str, before: tuple[Watchpoint, ...], after: tuple[Watchpoint, ...]) -> None:
-        """The list is another one: hits are judged again, marks are drawn again; the cursor goes to what is new."""
+        """Shows a changed list: checks again, marks again, and moves the cursor to the first new watchpoint."""
         self.show_list()
         known = {each.id for each in before}
         new = [each.id for each in after if each.id not in known]
@@ -503,29 +481,25 @@ class Watcher:
         self._context.say(said)
 
     def show_list(self) -> None:
-        """Draws the pane."""
         context = self._context
         outdated = context.state.outdated
         items = self._session.watchpoints.items()
         context.watchpoints_pane.show(items, self._covered, context.state.tally, outdated=outdated)
 
     def selected(self, watchpoint: int | None) -> None:
-        """The cursor came to a watchpoint."""
         if watchpoint != self._context.state.watchpoint:
             self._context.state.watchpoint = watchpoint
             self.mark()
 
     def mark_soon(self) -> None:
-        """Asks for the marks a moment later: what a key does itself is on the screen first, see ``CursorFollower``."""
+        """Asks for the marks a moment later: see ``CursorFollower``."""
         self._follower.moved()
 
     @property
     def pending(self) -> bool:
-        """Tells whether the marks have yet to follow."""
         return self._follower.pending
 
     def mark(self) -> None:
-        """Asks for the marks of the node tree."""
         self._follower.stop()
         context, session = self._context, self._session
         state = context.state
@@ -555,7 +529,7 @@ class Watcher:
             self._context.update_header()
         shown = self._context.nodes_pane.nodes
         if shown is not None and shown.lineage is found.nodes.lineage and len(shown) < len(found.nodes):
-            self._grew()  # which asks for the marks again
+            self._grew()  # loads the new nodes, then asks for marks again
         self._context.nodes_pane.mark(found.marks)
         self._context.nodes_pane.show_target(found.target)
         if found.covered != self._covered:
@@ -564,7 +538,7 @@ class Watcher:
 
 
 def space_target(session: Session, rank: int, watchpoint: Watchpoint) -> SpaceTarget:
-    """Returns what Space does to a watchpoint, over the nodes of a rank."""
+    """Returns what Space does to the nodes of a rank, for a watchpoint."""
     selection, condition = watchpoint.selection, CONDITIONS.get(watchpoint.condition)
     by_kind = tuple(each for each in selection.exclude if each.kind not in (NodeKind.NODE, NodeKind.SCOPE))
     kinds = [each for each in selection.include if each.kind is NodeKind.CATEGORY]
@@ -587,7 +561,7 @@ def space_target(session: Session, rank: int, watchpoint: Watchpoint) -> SpaceTa
 def _foreign_lines(
     nodes: NodeTable, rows: npt.NDArray[np.int32], watchpoint: Watchpoint, target: SpaceTarget, count: int
 ) -> list[str]:
-    """Returns what a watchpoint looks for, and what else some rows are that are to be added to it."""
+    """Returns the question whether to add nodes (``rows``) of other kinds than the watchpoint looks for."""
     kinds = Counter(CATEGORY_LABELS[nodes.category_of(int(row))] for row in rows)
     listed = ", ".join(plural(number, kind) for kind, number in kinds.most_common())
     what = selection_words(watchpoint.selection, raw=False) if watchpoint.selection.include else "nothing yet"
@@ -598,5 +572,4 @@ def _foreign_lines(
 
 
 def _missing_file(path: Path) -> str | None:
-    """Says what is wrong with a path to read from."""
     return None if path.is_file() else "there is no such file"

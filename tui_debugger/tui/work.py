@@ -1,9 +1,9 @@
-"""The one way to ask for work beside the event loop, and the only file of the screen that starts threads.
+"""Runs work beside the event loop; the only file of the screen that starts threads.
 
-A request is a job and a callback. The job runs in a thread, touches no widget and returns an immutable result; the
-callback gets the result on the event loop. Requests are sorted into lanes: a lane does one job at a time in one daemon
-thread. A new request of a lane gets a number of its own, stops the job that runs there and replaces the one that waits,
-so holding a key never queues up work. The results of replaced requests are dropped.
+A request is a job and a callback. The job runs in a thread, touches no widget and returns an immutable result, which
+the callback gets on the event loop. A lane runs one job at a time in one daemon thread. A new request of a lane stops
+its running job and replaces its waiting job, so that a held key never queues up work. Results of replaced requests are
+dropped.
 """
 
 from __future__ import annotations
@@ -28,36 +28,34 @@ MIN_INTERVAL = 0.25
 FIRST_AFTER = 0.3
 """Seconds of work before the first progress message: quick work shows no bar."""
 QUICK = 64 << 20
-"""Bytes: up to so much is read unasked."""
+"""Bytes that may be read without being asked."""
 QUICK_PAIRS = 64
-"""(rank, step) pairs: up to so many are looked at unasked."""
+"""(rank, step) pairs that may be looked at without being asked."""
 ALWAYS_STOPPABLE = frozenset({"check", "open"})
-"""Lanes that Esc stops even before they say how far they are."""
+"""Lanes that Esc stops even before they report progress."""
 
 T = TypeVar("T")
 
 
 class JobProgress(Protocol):
-    """The way from a job to the screen."""
+    """Reports from a job to the screen."""
 
     def __call__(self, progress: Progress, /) -> None:
-        """Shows how far the job is. Raises CancelledError once the request was cancelled or replaced."""
+        """Shows progress. Raises CancelledError once the request was cancelled or replaced."""
 
     def partial(self, result: Any) -> None:
         """Gives a result to the callback before the job ends, unless the request was replaced."""
 
 
 class Delivery(Message, bubble=False):
-    """Something that a thread hands to the event loop."""
+    """Calls ``deliver`` on the event loop, unless a later delivery has an equal ``replaces`` (not None)."""
 
     def __init__(self, deliver: Callable[[], None], replaces: object = None) -> None:
-        """``deliver`` is called on the event loop, unless a later delivery with an equal ``replaces`` comes first."""
         super().__init__()
         self.deliver = deliver
         self.replaces = replaces
 
     def can_replace(self, message: Message) -> bool:
-        """Tells whether the earlier message need not be handled any more."""
         return isinstance(message, Delivery) and self.replaces is not None and message.replaces == self.replaces
 
 
@@ -71,16 +69,12 @@ class _JobRequest:
     in_header: bool
     stop: threading.Event = field(default_factory=threading.Event)
     awaited: threading.Lock | None = None
-    """Held while the outcome is waited for."""
+    """Held by the caller that waits for the outcome."""
     outcome: tuple[str, Any] | None = None
 
 
 class JobRunner:
-    """Runs jobs beside the event loop and hands their results to callbacks on it.
-
-    Attributes:
-        progress: how far the jobs are that show it in the header, by lane.
-    """
+    """Runs jobs beside the event loop; ``progress`` has the progress that the header shows, by lane."""
 
     def __init__(
         self,
@@ -90,10 +84,9 @@ class JobRunner:
     ) -> None:
         """Starts no thread yet.
 
-        Args:
-            post: takes messages from any thread; whoever gets a ``Delivery`` calls its ``deliver`` on the event loop.
-            failed: takes the errors of requests that have no callback of their own for them.
-            changed: called whenever ``progress`` changed, and after the results of requests that show theirs there.
+        ``post`` takes messages from any thread; their receiver calls ``deliver`` of each ``Delivery`` on the event
+        loop. ``failed`` takes errors of requests without a callback for them. ``changed`` is called when ``progress``
+        changed, and after results with ``in_header``.
         """
         self._post = post
         self._failed = failed
@@ -112,16 +105,11 @@ class JobRunner:
         in_header: bool = True,
         wait: float = 0,
     ) -> int:
-        """Asks for work and returns the number of the request.
+        """Asks for work and returns the number of the request; jobs of one lane replace each other.
 
-        Args:
-            lane: jobs of one lane replace each other.
-            job: called in a thread.
-            done: called on the event loop with what ``job`` returns, and with its partial results before that.
-            failed: called on the event loop with what ``job`` raises.
-            progressed: called on the event loop with how far the job is; without it the header shows that.
-            in_header: whether the header may say something else after a result.
-            wait: seconds that the caller waits; what is there by then is handed to the callback before this returns.
+        ``done`` also gets partial results. ``progressed`` gets the progress; without it the header shows it.
+        ``in_header``: the header may change after a result. ``wait``: seconds that the caller waits; an outcome within
+        that time is handed to the callback before ``run`` returns.
         """
         if lane not in self._lanes:
             self._lanes[lane] = _Lane(lane, self._hand_over)
@@ -132,21 +120,14 @@ class JobRunner:
         return request.number
 
     def call(self, callback: Callable[[], None], replaces: object = None) -> None:
-        """Calls something on the event loop; for threads that belong to others, such as a follower of a directory.
-
-        Args:
-            callback: what to call.
-            replaces: of several calls with an equal one only the last is made.
-        """
+        """Calls ``callback`` on the event loop, from any thread; of calls with equal ``replaces`` the last one runs."""
         self._send(Delivery(callback, replaces))
 
     def show_progress(self, lane: str, progress: Progress) -> None:
-        """Shows a lane in the header, so that Esc stops it; its end takes that back."""
         self.progress[lane] = progress
         self._changed()
 
     def busy(self, lane: str) -> bool:
-        """Tells whether a job runs or waits on a lane."""
         found = self._lanes.get(lane)
         return found is not None and found.busy
 
@@ -156,16 +137,16 @@ class JobRunner:
         return not any(lane.busy or lane.on_the_way for lane in self._lanes.values())
 
     def cancel(self, lane: str) -> bool:
-        """Asks the job of a lane to stop; False when there is none. Its callback is still called."""
+        """Asks the job of a lane to stop; False if there is none. Its callback is still called."""
         found = self._lanes.get(lane)
         return found is not None and found.cancel()
 
     def cancel_shown(self) -> bool:
-        """Stops what the header shows; False when that is nothing."""
+        """Stops the jobs that the header shows; False if there are none."""
         return bool([lane for lane in {*ALWAYS_STOPPABLE, *self.progress} if self.cancel(lane)])
 
     def close(self, timeout: float = 0.5) -> None:
-        """Cancels everything and waits a moment; threads are daemons, so nothing can hold up the exit."""
+        """Cancels everything and waits a moment; threads are daemons, so that none delays the exit."""
         lanes = list(self._lanes.values())
         for lane in lanes:
             lane.stop()
@@ -174,7 +155,6 @@ class JobRunner:
             lane.join(max(end - time.monotonic(), 0.0))
 
     def _hand_over(self, lane: _Lane, request: _JobRequest, kind: str, value: Any) -> None:
-        """Called in the lane's thread."""
         if kind == "progress":
             self._send(Delivery(lambda: self._deliver(lane, request, kind, value), (lane.name, request.number)))
             return
@@ -188,7 +168,7 @@ class JobRunner:
         self._send(Delivery(deliver))
 
     def _send(self, delivery: Delivery) -> None:
-        with suppress(NoActiveAppError):  # the screen is gone: nobody waits for it
+        with suppress(NoActiveAppError):  # the screen was closed
             self._post(delivery)
 
     def _deliver(self, lane: _Lane, request: _JobRequest, kind: str, value: Any) -> None:
@@ -249,7 +229,7 @@ class _Lane:
             return request
 
     def outcome(self, request: _JobRequest, seconds: float) -> tuple[str, Any] | None:
-        """Waits for what comes of a request; None where that takes longer: then it is handed over."""
+        """Waits for a request's outcome; None if that takes longer: then the callback gets it later."""
         if request.awaited is None:
             return None
         request.awaited.acquire(timeout=seconds)
@@ -300,21 +280,19 @@ class _Lane:
                 self._hand_over(self, request, kind, value)
 
     def answer(self, request: _JobRequest, kind: str, value: Any) -> None:
-        """Hands something over while the job goes on."""
         with self._wake:
             wanted = self._is_wanted(request, kind)
         if wanted:
             self._hand_over(self, request, kind, value)
 
     def _is_wanted(self, request: _JobRequest, kind: str) -> bool:
-        """Tells whether to hand something over; a result counts as on its way from here on."""
+        """Tells whether to hand something over; a wanted result counts as on its way from now on."""
         if self._stopped or request.number != self.newest:
             return False
         self.on_the_way += kind != "progress"
         return True
 
     def arrived(self) -> None:
-        """A result was handed to its callback."""
         with self._wake:
             self.on_the_way -= 1
 
@@ -338,7 +316,7 @@ class _JobReporter:
 
 
 def presentable(error: Exception) -> TdbgError:
-    """Returns any exception as one of ours."""
+    """Returns any exception as a TdbgError."""
     if isinstance(error, TdbgError):
         return error
     return TdbgError(
@@ -347,6 +325,6 @@ def presentable(error: Exception) -> TdbgError:
 
 
 def one_line(error: Exception) -> str:
-    """Returns what went wrong and what to do, for the footer."""
+    """Returns error and hint for the footer."""
     shown = presentable(error)
     return " — ".join(part for part in (shown.what, shown.hint) if part)

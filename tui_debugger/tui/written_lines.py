@@ -1,7 +1,7 @@
-"""Keeps what the terminal shows, and writes only what differs from it, and only the colours that change.
+"""Keeps what the terminal shows, and writes only the cells that differ and only the colours that change.
 
-Textual paints a screen that comes to the front, or gets another size, two to four times: empty, laid out, and with its
-contents. It says every colour anew for every piece of text. Over a slow line each paint is 20 to 50 KB.
+Textual paints a screen that comes to the front or is resized two to four times, and writes every colour again for every
+piece of text. Over a slow line each paint is 20 to 50 KB.
 """
 
 from __future__ import annotations
@@ -24,32 +24,30 @@ from textual.widget import Widget
 from tui_debugger.tui.widgets.text import changed_cells, same_blank
 
 _GAP: Final = 6
-"""Cells that are as they were and yet written, because going over them costs as much: between two of their look."""
+"""Unchanged cells between two changes that are written anyway: moving the terminal's cursor costs as many bytes."""
 Line = Sequence[Segment]
 """A line of the screen, or a part of one."""
 Span = tuple[int, int]
-"""The first cell of a part of a line, and the one after the last."""
+"""The first cell of a part of a line, and the cell after its last."""
 Part = tuple[int, int, int, Line]
-"""A part of a line of the screen: line, first cell, the one after the last, what is to stand there."""
+"""A part of a screen line: line, first cell, cell after the last, contents."""
 _Parts = dict[int, tuple[int, Line]]
-"""The parts of a line from left to right: end and contents by first cell. Widgets that are drawn for themselves have
-parts of their own."""
+"""The parts of a line from left to right: (end, contents) by first cell. Widgets that are drawn alone have own parts.
+"""
 
 
 class WrittenLines:
     """The lines that the terminal shows."""
 
     def __init__(self) -> None:
-        """Begins with a screen of which nothing is known."""
         self._lines: list[_Parts] = []
         self._width = 0
 
     def forget(self) -> None:
-        """Something else may have been written: all of the next whole screen is written again."""
+        """Has the next whole screen written completely: another program or a resize changed the terminal."""
         self._lines = []
 
     def write(self, update: LayoutUpdate | ChopsUpdate | PartsUpdate, console: Console) -> str:
-        """Returns what has to be written for an update, and takes it as written."""
         pen = Pen(console._color_system or ColorSystem.TRUECOLOR)  # noqa: SLF001 - as Textual asks
         if isinstance(update, LayoutUpdate):
             self._write_screen(update, pen)
@@ -85,12 +83,11 @@ class WrittenLines:
 
 
 def _whole(parts: _Parts) -> Line:
-    """Returns all of a line."""
     return [segment for _, part in parts.values() for segment in part]
 
 
 def _with_part(parts: _Parts, first: int, last: int) -> _Parts:
-    """Returns a line divided so that some cells of it are a part of their own; what they cut is put together."""
+    """Returns a line split so that the cells ``first`` to ``last`` are a part; parts that they cut are joined first."""
     cut = {x: (end, part) for x, (end, part) in parts.items() if x < last and end > first}
     start, stop = min(cut, default=first), max((end for end, _ in cut.values()), default=last)
     left, middle, right = divided(_whole(cut), first - start, last - start)
@@ -100,7 +97,7 @@ def _with_part(parts: _Parts, first: int, last: int) -> _Parts:
 
 
 def _write_differences(x: int, y: int, before: Line, now: Line, pen: Pen) -> bool:
-    """Makes one line another; False where it is the same."""
+    """Writes what differs between two lines; False if nothing does."""
     alike, end = _alike(before, now)
     changed = differences(before[alike : len(before) - end], now[alike : len(now) - end])
     start = x + _cells(now[:alike]) if changed else x
@@ -110,7 +107,7 @@ def _write_differences(x: int, y: int, before: Line, now: Line, pen: Pen) -> boo
 
 
 def _alike(one: Line, other: Line) -> tuple[int, int]:
-    """Returns how many pieces of two lines are the same, from the left, and from the right."""
+    """Returns how many segments two lines have in common at the left, and at the right."""
     most = min(len(one), len(other))
     first = next((at for at in range(most) if one[at] != other[at]), most)
     most -= first
@@ -118,10 +115,10 @@ def _alike(one: Line, other: Line) -> tuple[int, int]:
 
 
 def _parts_of(update: ChopsUpdate) -> Iterator[Part]:
-    """Yields what an update of Textual changes."""
+    """Yields the parts of a line that an update of Textual changes."""
     for y, start, stop in update.spans:
         for end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
-            if strip is None or x > stop or end <= start:  # what Textual itself would not write
+            if strip is None or x > stop or end <= start:  # Textual itself skips these
                 continue
             upto = min(end, stop)
             if x < upto:
@@ -129,7 +126,7 @@ def _parts_of(update: ChopsUpdate) -> Iterator[Part]:
 
 
 class ScreenDifference(CompositorUpdate):
-    """The part of an update that differs from what stands on the terminal, worked out once, when it is written."""
+    """The difference between an update and the terminal; computed once, since computing marks it as written."""
 
     def __init__(self, update: LayoutUpdate | ChopsUpdate | PartsUpdate, written: WrittenLines) -> None:
         self._update = update
@@ -137,26 +134,19 @@ class ScreenDifference(CompositorUpdate):
         self._text: str | None = None
 
     def render_segments(self, console: Console) -> str:
-        """Returns what is written."""
         if self._text is None:
             self._text = self._written.write(self._update, console)
         return self._text
 
 
 class PartsUpdate(CompositorUpdate):
-    """Parts of lines.
-
-    Attributes:
-        parts: from the top to the bottom of a widget.
-        height: lines of the screen.
-    """
+    """An update of parts of lines, sorted by line and first cell; ``height`` is the number of lines of the screen."""
 
     def __init__(self, parts: Sequence[Part], height: int) -> None:
         self.parts = parts
         self.height = height
 
     def render_segments(self, console: Console) -> str:
-        """Returns what is written where it is not known what stands on the terminal."""
         pen = Pen(console._color_system or ColorSystem.TRUECOLOR)  # noqa: SLF001 - as Textual asks
         for y, x, _, line in self.parts:
             pen.write(x, y, line)
@@ -164,17 +154,16 @@ class PartsUpdate(CompositorUpdate):
 
 
 class ExactCompositor(Compositor):
-    """Tells every widget that came of its size."""
+    """A compositor that tells every new widget its size."""
 
     def __init__(self) -> None:
         super().__init__()
         self._laid_out = self._full_map
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
-        """Lays the screen out, and returns the widgets that came, went, or have another size since it last was.
+        """Lays out; returns the widgets that came, went, or changed their size since the last layout.
 
-        Textual compares with a map that it may have made anew in between, for someone who asked where a widget is. A
-        widget that had come by then would never hear of its size.
+        Textual compares with a map that it may have rebuilt since, and then misses new widgets.
         """
         self._full_map = self._laid_out
         result = super().reflow(parent, size)
@@ -183,9 +172,9 @@ class ExactCompositor(Compositor):
 
 
 class PartsCompositor(ExactCompositor):
-    """Asks only widgets that changed what stands in them, where nothing lies above them.
+    """Renders only changed lines of widgets that no other widget covers.
 
-    Textual asks all widgets between the first and the last that changed, and cuts all of their lines into pieces.
+    Textual renders all widgets between the first and the last changed one, and cuts all of their lines.
     """
 
     def __init__(self) -> None:
@@ -195,12 +184,11 @@ class PartsCompositor(ExactCompositor):
         self._of: object = None
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
-        """Lays the screen out: what was to be drawn may stand elsewhere now."""
         self._changed = []
         return super().reflow(parent, size)
 
     def update_widgets(self, widgets: set[Widget]) -> None:
-        """Notes what widgets have to have drawn again."""
+        """Notes the changed lines of widgets; falls back to Textual if some widget is covered."""
         self._changed = []
         if self._dirty_regions or not all(map(self._is_in_front, widgets)):
             super().update_widgets(widgets)
@@ -216,14 +204,13 @@ class PartsCompositor(ExactCompositor):
         self._dirty_regions.update(self._areas())
 
     def _areas(self) -> set[Region]:
-        """Returns where each widget changed: from its first line that did to its last."""
         return {
             Region(region.x, region.y + min(lines), region.width, max(lines) - min(lines) + 1)
             for _, region, lines in self._changed
         }
 
     def render_partial_update(self) -> ChopsUpdate | None:
-        """Returns what changed on the screen; None for nothing."""
+        """Returns the changes since the last frame; None for none."""
         if not self._changed or self._areas() != self._dirty_regions:
             self._changed = []
             return super().render_partial_update()
@@ -233,7 +220,7 @@ class PartsCompositor(ExactCompositor):
         return cast("ChopsUpdate", update)
 
     def _parts(self) -> list[Part]:
-        """Returns the lines of widgets with something that changed, whole: what differs is found out later anyway."""
+        """Returns the whole changed lines of widgets; ``WrittenLines`` finds the cells that differ."""
         parts: list[Part] = []
         for widget, region, lines in self._changed:
             drawn = widget.render_lines(Region(0, 0, *region.size))
@@ -242,7 +229,7 @@ class PartsCompositor(ExactCompositor):
         return sorted(parts, key=itemgetter(0, 1))
 
     def _is_in_front(self, widget: Widget) -> bool:
-        """Tells whether all of a widget is on the screen, and nothing above it."""
+        """Tells whether a widget is completely on the screen and uncovered."""
         visible = self.visible_widgets
         if self._of is not visible:
             self._of = visible
@@ -257,7 +244,7 @@ class PartsCompositor(ExactCompositor):
         own, clip = visible.get(widget, (Region(), Region()))
         if not clip.contains_region(own):
             return False
-        for other, (region, clip) in visible.items():  # from the front to the back, containers behind what is in them
+        for other, (region, clip) in visible.items():  # from front to back; containers come after their children
             if other is widget:
                 return True
             if clip.intersection(region).overlaps(own):
@@ -269,7 +256,7 @@ class PartsCompositor(ExactCompositor):
 
 
 def divided(line: Line, first: int, last: int) -> tuple[list[Segment], list[Segment], list[Segment]]:
-    """Returns what stands before, in, and after some cells of a line."""
+    """Returns the segments before, in and after the cells ``first`` to ``last`` of a line."""
     left: list[Segment] = []
     middle: list[Segment] = []
     right: list[Segment] = []
@@ -302,7 +289,7 @@ def _cells(line: Line) -> int:
 
 
 def differences(old: Line, new: Line) -> list[tuple[int, Line]]:
-    """Returns the parts of a line that have to be written, from left to right: first cell, contents."""
+    """Returns the parts of a line to write, from left to right: (first cell, contents)."""
     if old == new:
         return []
     if not (_is_narrow(old) and _is_narrow(new)):
@@ -326,7 +313,6 @@ def differences(old: Line, new: Line) -> list[tuple[int, Line]]:
 
 
 def _is_narrow(line: Line) -> bool:
-    """Tells whether each character takes one cell."""
     for text, _, _ in line:  # noqa: SIM110 - a generator takes twice as long
         if not text.isascii() and cached_cell_len(text) != len(text):
             return False
@@ -334,11 +320,10 @@ def _is_narrow(line: Line) -> bool:
 
 
 def _changed_cells(old: Line, new: Line) -> Iterator[tuple[int, int, int, int]]:
-    """Yields what differs in two lines of narrow characters, cells of one style each time.
+    """Yields the changed cells of lines of narrow characters, each time cells of one style.
 
-    Yields:
-        The number of the piece of the new line that they belong to, and its first cell; then their own first cell, and
-        the one after their last.
+    Each item: index of the segment in ``new``, the segment's first cell, first changed cell, cell after the last
+    changed.
     """
     before, was, place = "", _PLAIN, 0
     olds = iter(old)
@@ -347,7 +332,7 @@ def _changed_cells(old: Line, new: Line) -> Iterator[tuple[int, int, int, int]]:
         while text:
             while not before:
                 found = next(olds, None)
-                if found is None:  # it is not known what stands there
+                if found is None:  # unknown contents
                     yield number, begin, place, place + len(text)
                     place, text = place + len(text), ""
                     break
@@ -361,7 +346,7 @@ def _changed_cells(old: Line, new: Line) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _changed_piece(before: str, was: Style, text: str, style: Style) -> Span | None:
-    """Returns what differs in two texts of one size."""
+    """Returns the span of characters to rewrite between two texts of equal length; None if they look the same."""
     if style is was or style == was:
         if text == before:
             return None
@@ -375,7 +360,7 @@ def _changed_piece(before: str, was: Style, text: str, style: Style) -> Span | N
 
 
 def _alike_until(one: str, other: str) -> int:
-    """Returns where two texts of one size begin to differ: what ``commonprefix`` looks for character by character."""
+    """Returns the length of the common prefix of two texts of equal length; a faster ``commonprefix``."""
     first, last = 0, len(one) if one[:1] == other[:1] else 0
     while first < last:
         middle = (first + last + 1) // 2
@@ -390,7 +375,7 @@ def _alike_until(one: str, other: str) -> int:
 
 
 class _TerminalStyle(NamedTuple):
-    """The codes of a style: attributes, colours (empty for the terminal's own), address of a link."""
+    """The codes of a style: attributes, colours (empty: the terminal's default), target of a link."""
 
     attributes: frozenset[int]
     color: str
@@ -401,7 +386,7 @@ class _TerminalStyle(NamedTuple):
 _PLAIN: Final = Style.null()
 _NO_STYLE: Final = _TerminalStyle(frozenset(), "", "")
 _ENDED_BY: Final = {1: 22, 2: 22, 3: 23, 4: 24, 7: 27, 9: 29}
-"""The code that ends an attribute. The other attributes are ended by ending everything."""
+"""The code that ends an attribute. All other attributes are ended by a reset of everything."""
 
 
 @lru_cache(maxsize=4096)
@@ -432,7 +417,7 @@ def _terminal_style(style: Style, system: ColorSystem) -> _TerminalStyle:
 
 @lru_cache(maxsize=4096)
 def _turn(old: _TerminalStyle, new: _TerminalStyle) -> str:
-    """Returns what makes one look another, in as few bytes as is safe in every terminal."""
+    """Returns the escape sequence from one style to another, in as few bytes as is safe in every terminal."""
     gone = old.attributes - new.attributes
     bare = (old.color and not new.color) or (old.background and not new.background)
     if bare or not gone <= _ENDED_BY.keys():
@@ -447,10 +432,7 @@ def _turn(old: _TerminalStyle, new: _TerminalStyle) -> str:
 
 
 class _TextPiece(NamedTuple):
-    """Text of one look: where it begins, the cell after its last one, what it is written with.
-
-    ``told`` says that the terminal is told where, also where it should be there already: it may think otherwise.
-    """
+    """Text of one style from cell ``x`` to ``end``; ``told``: write the column: the cursor may stand elsewhere."""
 
     y: int
     x: int
@@ -464,16 +446,14 @@ _Pieces = list[_TextPiece]
 
 
 class Pen:
-    """Writes pieces of lines, from the terminal's own look on and back to it."""
+    """Collects pieces of lines; begins and ends with the terminal's default style."""
 
     def __init__(self, system: ColorSystem) -> None:
-        """Writes in the colours that a terminal has."""
         self._system = system
         self._pieces: _Pieces = []
         self._narrow = True
 
     def write(self, x: int, y: int, line: Line) -> None:
-        """Writes a piece of a line."""
         last: _TextPiece | None = None
         for text, style, control in line:
             if text and not control:
@@ -481,7 +461,7 @@ class Pen:
                 self._narrow &= size == len(text)
                 written_with = _terminal_style(style or _PLAIN, self._system)
                 both = _common_style(last, text, written_with) if last is not None else None
-                if last is not None and both is not None:  # nobody sees the colour of a blank
+                if last is not None and both is not None:  # a blank's colour is invisible
                     last = self._pieces[-1] = _TextPiece(y, last.x, x + size, last.text + text, both, last.told)
                 else:
                     last = _TextPiece(y, x, x + size, text, written_with, last is None)
@@ -489,10 +469,10 @@ class Pen:
                 x += size
 
     def written(self) -> str:
-        """Returns everything that was written.
+        """Returns the escape sequences of everything written so far, and clears it.
 
-        Where that is shorter, what has one look is written together. What terminals may think to be of another width
-        than it is keeps to the order of reading: what follows it covers the rest of it.
+        Groups pieces by style where that is shorter; not with wide characters, whose width terminals count differently:
+        then a later piece covers what is too much of an earlier one.
         """
         found = _in_turn(self._pieces)
         if self._narrow and len(self._pieces) > 2:
@@ -502,7 +482,7 @@ class Pen:
 
 
 def _common_style(piece: _TextPiece, text: str, written_with: _TerminalStyle) -> _TerminalStyle | None:
-    """Returns the look that a piece and the text behind it may both be written with; None where there is none."""
+    """Returns a style in which a piece and the text behind it look the same as before; None if there is none."""
     own = piece.written_with
     if own == written_with:
         return written_with
@@ -513,7 +493,7 @@ def _common_style(piece: _TextPiece, text: str, written_with: _TerminalStyle) ->
 
 
 def _by_style(pieces: _Pieces) -> _Pieces:
-    """Returns pieces so that those of one look follow each other, and after each look comes the nearest one."""
+    """Returns pieces grouped by style; each group is followed by the style that takes the fewest bytes to switch to."""
     of_style: dict[_TerminalStyle, _Pieces] = {}
     for piece in pieces:
         of_style.setdefault(piece.written_with, []).append(piece)
@@ -526,13 +506,13 @@ def _by_style(pieces: _Pieces) -> _Pieces:
 
 
 def _in_turn(pieces: _Pieces) -> str:
-    """Returns what writes pieces one after the other."""
+    """Returns the escape sequences that write pieces in the given order."""
     written: list[str] = []
     written_with, row, column = _NO_STYLE, -1, -1
     for piece in pieces:
         if piece.y != row:
             written.append(f"\x1b[{piece.y + 1};{piece.x + 1}H")
-        elif piece.told or piece.x != column:  # the column whole, because of what terminals think wide
+        elif piece.told or piece.x != column:  # an absolute column, since terminals count wide characters differently
             written.append(f"\x1b[{piece.x + 1}G")
         if piece.written_with != written_with:
             written.append(_turn(written_with, piece.written_with))
@@ -543,4 +523,4 @@ def _in_turn(pieces: _Pieces) -> str:
 
 
 _SEEN_ON_BLANKS: Final = frozenset({4, 7, 9, 21, 51, 52, 53})
-"""Attributes that show where there is no character: lines, and colours in reverse."""
+"""Attributes that are visible without a character: lines, and reversed colours."""

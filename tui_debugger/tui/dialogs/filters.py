@@ -1,4 +1,4 @@
-"""Filters of the node list and of the hit list: switches in sections; typing finds one, Enter applies all."""
+"""Filters of the node list and of the hit list: switches in sections; typing finds a switch, Enter applies all."""
 
 from __future__ import annotations
 
@@ -30,13 +30,9 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class FilterSwitch:
-    """One line.
+    """One line of a filter dialog.
 
-    Attributes:
-        section: heading it stands under.
-        key: what it stands for.
-        label: text beside it.
-        single: turning it on turns the other switches of its section off.
+    ``key`` is its value in the result. ``single``: turning it on turns the other switches of its section off.
     """
 
     section: str
@@ -46,15 +42,14 @@ class FilterSwitch:
 
 
 class FindField(InputLine):
-    """A line in which one types everything but blanks: space turns a switch."""
+    """An input line for everything but blanks: Space turns a switch."""
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
-        """Leaves space to the screen."""
         return key != "space" and super().check_consume_key(key, character)
 
 
 class TogglesScreen(Modal[ResultT]):
-    """Base of the filter screens: subclasses make a result from the switches that are on."""
+    """Base of the filter dialogs: subclasses make a result from the switches that are on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *LIST_KEYS,
@@ -64,24 +59,22 @@ class TogglesScreen(Modal[ResultT]):
     hints = (("Space", "turn"), ("Enter", "apply"), ("type", "to find"), ("Backspace", "all off"), ("Esc", "back"))
 
     def __init__(self, switches: Sequence[FilterSwitch], on_keys: Iterable[tuple[str, Hashable]]) -> None:
-        """``on_keys`` are (section, key) of the switches that are on at first."""
+        """``on_keys`` are the (section, key) of the switches that are on at first."""
         super().__init__()
         self.switches = switches
         self.turned: set[tuple[str, Hashable]] = set(on_keys)
 
     def result(self, chosen: Mapping[str, frozenset[Hashable]]) -> ResultT:
-        """Returns what the screen was asked for, from the keys that are on by section."""
+        """Returns the dialog's result; ``chosen`` has the keys that are on, by section."""
         raise NotImplementedError
 
     def body(self) -> Iterable[Widget]:
-        """Lays out find line and list."""
         yield FindField(placeholder="type to find", id="find")
         yield VirtualTable(
             (TableColumn("", 1), TableColumn("", 10, elastic=1)), header=False, empty="nothing matches", id="switches"
         )
 
     def on_mount(self) -> None:
-        """Returns the height that the list needs."""
         table = self.query_one(VirtualTable)
         table.can_focus = False
         self._show("")
@@ -115,7 +108,7 @@ class TogglesScreen(Modal[ResultT]):
             table.action_cursor_down()
 
     def action_list(self, action: str) -> None:
-        """Arrow and page keys; headings are jumped over."""
+        """Moves the cursor, past headings."""
         table = self.query_one(VirtualTable)
         getattr(table, f"action_{action}")()
         if isinstance(table.cursor_key, str):
@@ -125,7 +118,6 @@ class TogglesScreen(Modal[ResultT]):
                 table.action_cursor_up()
 
     def action_turn(self) -> None:
-        """Space."""
         key = self.query_one(VirtualTable).cursor_key
         if not isinstance(key, int):
             return
@@ -138,7 +130,7 @@ class TogglesScreen(Modal[ResultT]):
         self._show(self.query_one(InputLine).value)
 
     def action_rub_out(self) -> None:
-        """Backspace: in an empty find line it turns everything off."""
+        """Deletes a letter; in an empty find line turns all switches off."""
         field = self.query_one(InputLine)
         if field.value:
             field.action_delete_left()
@@ -167,13 +159,7 @@ class FilterScreen(TogglesScreen[NodeQuery]):
     heading = "Filter nodes"
 
     def __init__(self, current: NodeQuery, nodes: NodeTable, watchpoints: Mapping[int, str]) -> None:
-        """Starts with the switches of ``current`` on.
-
-        Args:
-            current: the query that is in force.
-            nodes: its graphs, categories and operator types can be chosen.
-            watchpoints: text by watchpoint id.
-        """
+        """Turns on the switches of ``current``; ``watchpoints`` maps ids to texts."""
         self.current = current
         switches = [FilterSwitch(ONLY, HIT, "nodes with a hit")]
         if current.line is not None:
@@ -192,7 +178,6 @@ class FilterScreen(TogglesScreen[NodeQuery]):
         super().__init__(switches, _turned(current))
 
     def result(self, chosen: Mapping[str, frozenset[Hashable]]) -> NodeQuery:
-        """Returns the query with these filters."""
         only = chosen.get(ONLY, frozenset())
         return replace(
             self.current,
@@ -228,7 +213,7 @@ class HitFilterScreen(TogglesScreen[HitFilter]):
         ranks: Sequence[int],
         scope: str = "",
     ) -> None:
-        """Starts with the switches of ``current`` on; the rest is what can be chosen."""
+        """Turns on the switches of ``current``; the other arguments are the choices."""
         self.current = current
         switches = [FilterSwitch(ONLY, ORIGIN, "origins"), FilterSwitch(ONLY, HERE, "this step")]
         scopes = [each for each in dict.fromkeys((current.scope, scope)) if each]
@@ -246,7 +231,6 @@ class HitFilterScreen(TogglesScreen[HitFilter]):
         super().__init__(switches, turned | ({(ALSO, QUIET)} if current.quiet else set()))
 
     def result(self, chosen: Mapping[str, frozenset[Hashable]]) -> HitFilter:
-        """Returns the filter with these switches on."""
         return replace(
             self.current,
             watchpoints=_numbers(chosen.get(WATCHPOINT)),

@@ -25,22 +25,21 @@ from tui_debugger.tui.widgets.line_window import SizedOnce, ground
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _FRAME = 4
-"""Cells of a full screen's line that hints cannot have: its two ends, and blanks beside them."""
+"""Cells of a full screen's hint line that hints cannot use: its two ends, and blanks beside them."""
 _KEPT = frozenset({"?", "Esc", "Esc q"})
-"""Keys that are named however little room there is: they lead to all others, and out."""
+"""Keys that are named even if there is little room: they list all other keys, or leave."""
 ResultT = TypeVar("ResultT")
 T = TypeVar("T")
 
 Run = Callable[[Callable[[], T], Callable[[T], None], Callable[[Exception], None]], None]
-"""A way to get slow work done: ``run(work, done, failed)``.
+"""Runs slow work: ``run(work, done, failed)``.
 
-``work`` runs anywhere, ``done`` and ``failed`` later on the event loop. Only ``work`` starts threads, so screens
-take this as an argument; :func:`run_here` is the plain version for small data and tests.
+``work`` runs in a thread, then ``done`` or ``failed`` on the event loop. Screens take this as an argument, since only
+the module ``work`` starts threads; :func:`run_here` is for small data and tests.
 """
 
 
 def run_here(work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
-    """Does the work at once, on the event loop."""
     try:
         result = work()
     except Exception as error:  # noqa: BLE001 - handed to the caller's own handler, as a worker would
@@ -50,7 +49,7 @@ def run_here(work: Callable[[], Any], done: Callable[[Any], None], failed: Calla
 
 
 class PlainLine(SizedOnce, Static):
-    """One or more lines of text that is never markup."""
+    """One or more lines of text that is never markup; control characters are made visible."""
 
     DEFAULT_CSS = "PlainLine { width: 1fr; height: auto; }"
 
@@ -61,17 +60,16 @@ class PlainLine(SizedOnce, Static):
         id: str | None = None,  # noqa: A002 - textual's own parameter name
         classes: str | None = None,
     ) -> None:
-        """Strings are shown literally, and nothing in them commands the terminal."""
         super().__init__(_safe(content), markup=False, id=id, classes=classes)
 
     def show(self, content: Content | str) -> None:
-        """Replaces the text; an empty one with the class ``-optional`` takes no line at all."""
+        """Replaces the text; an empty text sets the class ``-empty``."""
         self.update(_safe(content))
         self.set_class(not str(content), "-empty")
 
 
 def _safe(content: Content | str) -> Content | str:
-    """Returns the text safe to draw: the last gate, for what nobody cleaned before."""
+    """Returns the text without control characters, in case no caller cleaned it."""
     if isinstance(content, str):
         return clean_lines(content)
     if clean_lines(content.plain) == content.plain:
@@ -92,14 +90,13 @@ class InputLine(SizedOnce, Input):
     """
 
     def __init__(self, value: str = "", *, placeholder: str = "", id: str | None = None) -> None:  # noqa: A002 - textual's own parameter name
-        """The value may hold anything: it is shown literally."""
         super().__init__(value, placeholder=clean(placeholder), id=id, select_on_focus=False, compact=True)
         self.cursor_blink = False
 
     @property
     def _value(self) -> Text:
-        # What the base class draws. One character for one, because the cursor counts characters; the value itself
-        # stays as it is, so that a node name with an escape sequence still names its node.
+        # The text that the base class draws. Each bad character becomes one other character, because the cursor
+        # counts characters; ``value`` stays as it is, so that a node name with an escape sequence still works.
         shown = "".join(char if clean(char) == char else REPLACEMENT for char in self.value)
         return Text(shown, no_wrap=True, overflow="ignore", end="")
 
@@ -108,7 +105,6 @@ class DialogBox(SizedOnce, Vertical):
     """The content of a dialog."""
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Draws its frame, and one line for all within."""
         if crop != Region(0, 0, *self.outer_size):
             return super().render_lines(crop)
         sides = self.gutter
@@ -116,10 +112,10 @@ class DialogBox(SizedOnce, Vertical):
 
 
 class Modal(DrawnOnce, SizedOnce, ModalScreen[ResultT]):
-    """Base of the screens.
+    """Base of dialogs and views.
 
-    Subclasses set ``heading`` and ``hints`` and override :meth:`body`. ``FULL`` makes the screen cover everything;
-    without it the body is a small box in the middle.
+    Subclasses set ``heading`` and ``hints`` and override ``body``. ``FULL`` covers the whole terminal; else the body is
+    a small box in the middle.
     """
 
     FULL: ClassVar[bool] = False
@@ -154,13 +150,11 @@ class Modal(DrawnOnce, SizedOnce, ModalScreen[ResultT]):
         super().__init__(classes="-full" if self.FULL else None)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Draws what is behind the box: the screen below, or one line for all."""
         if self.styles.background.a < 1:
             return super().render_lines(crop)
         return ground(super().render_lines, crop)
 
     def compose(self) -> ComposeResult:
-        """Title and hints are the frame's own lines: they cost no row."""
         with DialogBox(id="box") as box:
             box.border_title = self._title(self.heading)
             box.border_subtitle = self._hints(self.hints)
@@ -168,17 +162,16 @@ class Modal(DrawnOnce, SizedOnce, ModalScreen[ResultT]):
             yield PlainLine(id="message", classes="-empty")
 
     def body(self) -> Iterable[Widget]:
-        """Lays out the widgets between title and message line."""
         return ()
 
     def say(self, text: str, *, note: bool = False) -> None:
-        """Shows an error (or a quiet note); an empty text takes the line away."""
+        """Shows an error (or a quiet note); an empty text removes the line."""
         line = self.query_one("#message", PlainLine)
         line.set_class(note, "-note")
         line.show(clean_lines(text))
 
     def _title(self, text: str) -> Content:
-        # A frame with corners puts blanks around its title, a mere line does not.
+        # Textual puts blanks around the title of a frame with corners only.
         return Content(f" {clean(text)} " if self.FULL else clean(text))
 
     def _hints(self, hints: Sequence[tuple[str, str]]) -> Content:
@@ -188,27 +181,24 @@ class Modal(DrawnOnce, SizedOnce, ModalScreen[ResultT]):
 
     @on(events.Resize)
     def _fit_hints(self) -> None:
-        # There may be room for more of them, or for fewer.
+        # More or fewer hints fit now.
         if self.FULL and self.is_mounted:
             self.set_hints(self.hints)
 
     def set_heading(self, text: str) -> None:
-        """Replaces the title."""
         self.heading = text
         self.query_one("#box", Vertical).border_title = self._title(text)
 
     def set_hints(self, hints: Sequence[tuple[str, str]]) -> None:
-        """Replaces the key hints."""
         self.hints = hints
         self.query_one("#box", Vertical).border_subtitle = self._hints(hints)
 
     def action_cancel(self) -> None:
-        """Esc: leaves without a result."""
         self.dismiss(None)
 
 
 def fitting(hints: Sequence[tuple[str, str]], room: int) -> Sequence[tuple[str, str]]:
-    """Returns the first hints that fit into ``room`` cells, and the keys that lead to the others and out."""
+    """Returns the first hints that fit into ``room`` cells, always with the keys of ``_KEPT``."""
     shown = list(hints)
     while hint_line(shown).cell_length > room:
         spare = [hint for hint in shown if hint[0] not in _KEPT]
@@ -219,7 +209,7 @@ def fitting(hints: Sequence[tuple[str, str]], room: int) -> Sequence[tuple[str, 
 
 
 def hint_line(hints: Iterable[tuple[str, str]]) -> Content:
-    """``Enter use  Esc back``: keys stand out by weight, so that they do without colour too."""
+    """Returns ``Enter use  Esc back``; keys are bold, so that they stand out without colours."""
     parts: list[Content | str | tuple[str, str]] = []
     for key, word in hints:
         parts += [(key, "bold"), f" {word}  "]
@@ -246,7 +236,6 @@ class ErrorScreen(Modal[None]):
         self.error = error
 
     def body(self) -> Iterable[Widget]:
-        """Lays out the three parts."""
         with VerticalScroll(id="parts"):
             yield PlainLine(Content.styled(clean_lines(self.error.what), "bold"))
             for word, text in (("where", self.error.where), ("do", self.error.hint)):
@@ -256,5 +245,4 @@ class ErrorScreen(Modal[None]):
                         yield PlainLine(clean_lines(text))
 
     def on_mount(self) -> None:
-        """Arrow keys scroll a long one."""
         self.query_one(VerticalScroll).focus()

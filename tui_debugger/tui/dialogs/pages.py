@@ -1,4 +1,4 @@
-"""The pages that are only read: every key, the run history, notices, the source of a node."""
+"""The pages that are only read: keys, conditions, run history, notices, source."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EXAMPLES: tuple[tuple[str, str], ...] = (
 
 
 def key_entries(actions: Iterable[Action]) -> list[Entry]:
-    """Returns one entry per action, groups together in the order in which they first appear."""
+    """Returns an entry for each action, by group, in the order of the groups' first actions."""
     found: dict[str, list[Entry]] = {}
     for action in actions:
         found.setdefault(action.group, []).append((action.group, action.label, action.help))
@@ -51,7 +51,7 @@ def key_entries(actions: Iterable[Action]) -> list[Entry]:
 
 
 def old_entries(actions: Iterable[Action]) -> list[Entry]:
-    """Returns the words of MindInsight, each with the keys of today, or with what there is in its place."""
+    """Returns the words of MindInsight, with the keys of today or with the feature that replaces it."""
     there = {action.id: action for action in actions}
     entries: list[Entry] = []
     for word in OLD_WORDS:
@@ -62,7 +62,7 @@ def old_entries(actions: Iterable[Action]) -> list[Entry]:
 
 
 def mark_entries() -> list[Entry]:
-    """Returns what the marks before the names of nodes, tensors and hits say."""
+    """Returns the meanings of the marks at nodes, tensors and hits."""
     nodes, shown, elsewhere = "Before nodes, tensors and hits", "at the step that is shown", "at another step"
     return [
         (nodes, theme.HIT_GLYPH, f"a finding, {shown}; before a scope: somewhere in it"),
@@ -78,7 +78,7 @@ def mark_entries() -> list[Entry]:
 
 
 def condition_entries() -> list[Entry]:
-    """Returns all conditions with all their parameters, then the text form of a watchpoint."""
+    """Returns all conditions with their parameters, and the text form of a watchpoint."""
     entries: list[Entry] = []
     for condition in CONDITIONS.values():
         heading = _condition_heading(condition)
@@ -115,13 +115,7 @@ class HelpScreen(Modal[None]):
     BINDINGS: ClassVar[list[BindingType]] = [*LIST_KEYS, Binding("tab", "other_page", show=False, priority=True)]
 
     def __init__(self, actions: Sequence[Action], *, conditions: bool = True, heading: str = "Help: keys") -> None:
-        """Shows keys first.
-
-        Args:
-            actions: what the page of keys lists.
-            conditions: whether Tab leads to the pages of conditions and of marks.
-            heading: title of the page of keys.
-        """
+        """``conditions`` adds the pages of conditions and marks, which Tab shows."""
         super().__init__()
         self.heading = heading
         self._pages = [(heading, key_entries(actions), KEY_WIDTH)]
@@ -139,17 +133,14 @@ class HelpScreen(Modal[None]):
         )
 
     def body(self) -> Iterable[Widget]:
-        """Lays out filter line and text."""
         yield InputLine(placeholder="type to filter", id="filter")
         yield VirtualTable(header=False, empty="nothing matches", id="lines")
 
     def on_mount(self) -> None:
-        """Letters go to the filter, arrows to the list."""
         self.query_one(VirtualTable).can_focus = False
         self.query_one(InputLine).focus()
 
     def on_resize(self) -> None:
-        """Text is wrapped to the new width."""
         self.call_after_refresh(self._show)
 
     def _show(self) -> None:
@@ -182,11 +173,9 @@ class HelpScreen(Modal[None]):
         event.stop()
 
     def action_list(self, action: str) -> None:
-        """Arrow and page keys."""
         getattr(self.query_one(VirtualTable), f"action_{action}")()
 
     def action_other_page(self) -> None:
-        """Tab: keys, conditions or marks."""
         self._page = (self._page + 1) % len(self._pages)
         with self.prevent(Input.Changed):
             self.query_one(InputLine).value = ""
@@ -200,12 +189,12 @@ def _heading_rows(text: str, width: int, *, blank: bool) -> list[tuple[Cell, Cel
 
 
 class GraphRunRows:
-    """Runs as rows on demand: a history of a long training has hundreds of thousands."""
+    """Runs as rows on demand: the history of a long training has hundreds of thousands."""
 
     def __init__(
         self, runs: Sequence[GraphRun], current: int, closed: frozenset[tuple[int, int]] = frozenset()
     ) -> None:
-        """``current`` is the step on the screen; (step, root graph) of ``closed`` cannot be listed."""
+        """``current`` is the step on the screen; ``closed``: (step, root graph) whose files cannot be listed."""
         self.runs = runs
         self._current = current
         self._closed = closed
@@ -213,11 +202,9 @@ class GraphRunRows:
 
     @property
     def row_count(self) -> int:
-        """Number of runs."""
         return len(self.runs)
 
     def cells(self, index: int) -> tuple[Cell, Cell, Cell, Cell]:
-        """Returns mark, step, data, graph."""
         run = self.runs[index]
         here = run.step == self._current
         style = STRONG if here else "" if run.has_data else DIM
@@ -227,17 +214,15 @@ class GraphRunRows:
         return Text("▶" if here else " ", STRONG), Text(step, style), Text(data, style), Text(run.graph, style)
 
     def key(self, index: int) -> tuple[int, int, int]:
-        """Returns step, root graph and round."""
         run = self.runs[index]
         return run.step, run.root_graph, run.round
 
     def find(self, key: object) -> int:
-        """Returns the row of a (step, root graph, round), or -1."""
         return self._row.get(key, -1) if isinstance(key, tuple) else -1
 
 
 class HistoryScreen(Modal[GraphRun]):
-    """Lists runs; Enter goes to the step of one that has data."""
+    """Lists runs; Enter goes to the step of a run that has data."""
 
     FULL = True
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -257,7 +242,7 @@ class HistoryScreen(Modal[GraphRun]):
     def __init__(
         self, runs: Sequence[GraphRun], current_step: int, closed: frozenset[tuple[int, int]] = frozenset()
     ) -> None:
-        """Shows runs in the order given; the cursor starts at the current step; ``closed`` ones cannot be listed."""
+        """Shows runs in the given order; for ``closed`` see ``GraphRunRows``."""
         super().__init__()
         self.runs = runs
         self.closed = closed
@@ -267,7 +252,6 @@ class HistoryScreen(Modal[GraphRun]):
         self.graph: str | None = None
 
     def body(self) -> Iterable[Widget]:
-        """Lays out the summary and the runs."""
         yield PlainLine(id="shown")
         yield VirtualTable(
             (
@@ -281,7 +265,6 @@ class HistoryScreen(Modal[GraphRun]):
         )
 
     def on_mount(self) -> None:
-        """The cursor starts at the current step, else at the step nearest to it."""
         self._show()
         table = self.query_one(VirtualTable)
         table.focus()
@@ -306,17 +289,14 @@ class HistoryScreen(Modal[GraphRun]):
         self.say("")
 
     def action_data_only(self) -> None:
-        """Hides or shows runs without data."""
         self.data_only = not self.data_only
         self._show()
 
     def action_clear(self) -> None:
-        """Shows every run again."""
         self.data_only, self.graph = False, None
         self._show()
 
     def action_graph(self) -> None:
-        """Chooses one graph, or all."""
         graphs = sorted({run.graph for run in self.runs})
         current = graphs.index(self.graph) + 1 if self.graph in graphs else 0
 
@@ -350,7 +330,6 @@ class NoticesScreen(Modal[None]):
         self.heading = f"Notices ({len(notices)})" if notices else "Notices"
 
     def body(self) -> Iterable[Widget]:
-        """Lays out the list."""
         yield VirtualTable(
             (TableColumn("", 1), TableColumn("", 10, elastic=1)),
             header=False,
@@ -358,11 +337,9 @@ class NoticesScreen(Modal[None]):
         )
 
     def on_mount(self) -> None:
-        """Arrow keys scroll."""
         self.query_one(VirtualTable).focus()
 
     def on_resize(self) -> None:
-        """Sentences are wrapped to the new width."""
         self.call_after_refresh(self._show)
 
     def _show(self) -> None:
@@ -406,14 +383,10 @@ class SourceScreen(Modal[None]):
         focus: int = 0,
         run: Run[object] = run_here,
     ) -> None:
-        """Shows a stack.
+        """Shows a stack, innermost frame first.
 
-        Args:
-            title: whose stack it is.
-            frames: innermost first.
-            excerpt: reads so many lines around a frame; None when the file is not on this machine.
-            focus: frame that has the cursor at first.
-            run: how ``excerpt`` gets done beside the event loop.
+        ``excerpt`` reads a number of lines around a frame (None: the file is not on this machine), by means of ``run``.
+        ``focus``: index of the frame under the cursor at first.
         """
         super().__init__()
         self.heading = f"Source of {shorten(title, 60)}"
@@ -424,7 +397,6 @@ class SourceScreen(Modal[None]):
         self._wanted: object = None
 
     def body(self) -> Iterable[Widget]:
-        """Lays out frames, path of the shown file, lines."""
         yield VirtualTable(
             (TableColumn("", 1), TableColumn("place", 26), TableColumn("code", 20, elastic=1)),
             ListRows([_frame_cells(frame) for frame in self.frames]),
@@ -435,7 +407,6 @@ class SourceScreen(Modal[None]):
         yield PlainLine(id="lines")
 
     def on_mount(self) -> None:
-        """The cursor starts where the caller was."""
         table = self.query_one(VirtualTable)
         table.styles.height = len(self.frames) + 1 if self.frames else 2
         table.focus()
@@ -443,7 +414,7 @@ class SourceScreen(Modal[None]):
             table.move_to(self._first)
 
     def action_own(self, direction: int) -> None:
-        """The next frame that is neither of a framework nor mere context."""
+        """Goes to the next frame that is neither a framework's nor only an enclosing function."""
         table = self.query_one(VirtualTable)
         count = len(self.frames)
         for step in range(1, count + 1):
@@ -460,7 +431,6 @@ class SourceScreen(Modal[None]):
             self._show(self.frames[event.row])
 
     def on_resize(self) -> None:
-        """More or fewer lines fit."""
         self.call_after_refresh(self._show_current)
 
     def _show_current(self) -> None:

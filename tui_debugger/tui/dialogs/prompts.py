@@ -1,4 +1,4 @@
-"""Small questions: a step, a number, a line of text, a path, another run, one of several, yes or no."""
+"""Small questions: a step, a number, a line of text, a path, another run, a choice, yes or no."""
 
 from __future__ import annotations
 
@@ -32,25 +32,22 @@ _NUMBER = re.compile(r"\d{1,18}")
 
 
 class NoSuchStepError(ValueError):
-    """The text names no dumped step. The message says which ones are near."""
+    """The text names no dumped step. The message names steps near it; ``nearest`` is the closest."""
 
     def __init__(self, message: str, nearest: int | None = None) -> None:
-        """``nearest`` is the dumped step closest to what was meant."""
         super().__init__(message)
         self.nearest = nearest
 
 
 def find_step(text: str, steps: Sequence[int], current: int) -> int:
-    """Returns the dumped step that a person means.
+    """Returns the dumped step that a text means.
 
-    Args:
-        text: a step number; ``+3`` or ``-2`` for so many *dumped* steps on or back (``+`` alone is one); ``first``
-            or ``last``, or the beginning of these words; ``start`` in a live training.
-        steps: dumped steps in the order in which they ran: that is what on, back, first and last mean.
-        current: where relative text starts; need not be dumped itself.
+    ``text``: a step number; ``+3`` or ``-2``: that many *dumped* steps after or before ``current`` (``+`` alone: one);
+    ``first``, ``last`` or the beginning of these words; in a live training also ``start``. ``steps`` are in the order
+    in which they ran. ``current`` need not be dumped.
 
     Raises:
-        NoSuchStepError: no such step, or no such text; the message names the neighbours.
+        NoSuchStepError: there is no such step; the message names its neighbours.
     """
     word = text.strip().lower()
     if not steps:
@@ -89,14 +86,14 @@ def _relative(sign: str, count: int, steps: Sequence[int], current: int) -> int:
 
 
 def _ahead(steps: Sequence[int], current: int, *, back: bool = False) -> Sequence[int]:
-    """Returns the steps after the current one; where it is not dumped, those of greater (``back``: smaller) number."""
+    """Returns the steps after the current step; if it is not dumped, those with greater (``back``: smaller) numbers."""
     if current in steps:
         return steps[steps.index(current) + 1 :]
     return [step for step in steps if (step < current if back else step > current)]
 
 
 def _neighbours(step: int, steps: Sequence[int]) -> tuple[str, int]:
-    """By number, whatever the order of the runs."""
+    """Returns the message and the nearest step for a missing step, by number, not by order of runs."""
     before = max((each for each in steps if each < step), default=None)
     after = min((each for each in steps if each > step), default=None)
     if before is None:
@@ -109,7 +106,7 @@ def _neighbours(step: int, steps: Sequence[int]) -> tuple[str, int]:
 
 
 def nearest_step(step: int, steps: Sequence[int]) -> int:
-    """Returns the dumped step closest to ``step``, the earlier one of two."""
+    """Returns the dumped step closest to ``step``, the earlier of two equally close steps."""
     return min(steps, key=lambda each: (abs(each - step), each))
 
 
@@ -126,7 +123,7 @@ class StepRows:
     """Dumped steps with the graphs that ran, as rows on demand."""
 
     def __init__(self, steps: Sequence[int], current: int, runs: Iterable[GraphRun]) -> None:
-        """``runs`` without data are shown too: they explain why a step holds less than another."""
+        """``runs`` without data are shown, too: they explain why a step has less data than others."""
         self._steps = steps
         self._current = current
         self._row = {step: row for row, step in enumerate(steps)}
@@ -136,11 +133,9 @@ class StepRows:
 
     @property
     def row_count(self) -> int:
-        """Number of dumped steps."""
         return len(self._steps)
 
     def cells(self, index: int) -> tuple[Cell, Cell, Cell]:
-        """Returns mark of the current step, step, graphs."""
         step = self._steps[index]
         here = step == self._current
         graphs = Text()
@@ -150,16 +145,14 @@ class StepRows:
         return Text("▶" if here else " ", STRONG), Text(step_text(step), STRONG if here else ""), graphs
 
     def key(self, index: int) -> int:
-        """Returns the step."""
         return self._steps[index]
 
     def find(self, key: object) -> int:
-        """Returns the row of a step, or -1."""
         return self._row.get(key, -1) if isinstance(key, int) else -1
 
 
 class StepPrompt(Modal[int]):
-    """Asks for a dumped step. Typing moves the list below to the nearest one; the arrow keys pick from it."""
+    """Asks for a dumped step. Typing moves the list below to the nearest step; the arrow keys pick from it."""
 
     BINDINGS: ClassVar[list[BindingType]] = LIST_KEYS
     DEFAULT_CSS = "StepPrompt VirtualTable { height: auto; max-height: 12; min-height: 3; }"
@@ -167,13 +160,7 @@ class StepPrompt(Modal[int]):
     hints = (("Enter", "go"), ("↑ ↓", "pick"), ("Esc", "back"))
 
     def __init__(self, steps: Sequence[int], current: int, runs: Sequence[GraphRun]) -> None:
-        """Shows the dumped steps.
-
-        Args:
-            steps: dumped steps, in the order in which they ran.
-            current: the step on the screen; ``+3`` and ``-2`` count from it.
-            runs: run history, for the graphs beside each step.
-        """
+        """``steps`` are in the order in which they ran; ``+3`` and ``-2`` count from ``current``."""
         super().__init__()
         self.steps = steps
         self.current = current
@@ -181,7 +168,6 @@ class StepPrompt(Modal[int]):
         self._picked: int | None = None
 
     def body(self) -> Iterable[Widget]:
-        """Lays out input, list of steps."""
         yield InputLine(placeholder="a step, +3, -2, first, last", id="step")
         yield VirtualTable(
             (TableColumn("", 1), TableColumn("step", 8, right=True), TableColumn("graphs", 20, elastic=1)),
@@ -191,7 +177,6 @@ class StepPrompt(Modal[int]):
         )
 
     def on_mount(self) -> None:
-        """The cursor starts at the current step, or the nearest one."""
         table = self.query_one(VirtualTable)
         table.can_focus = False
         table.styles.height = max(2, min(12, len(self.steps) + 1))
@@ -215,7 +200,7 @@ class StepPrompt(Modal[int]):
             self.query_one(VirtualTable).move_to_key(near)
 
     def action_list(self, action: str) -> None:
-        """Arrow and page keys: what they reach is what Enter takes, whatever was typed before."""
+        """Moves in the list; Enter then takes the step under the cursor, whatever was typed before."""
         table = self.query_one(VirtualTable)
         getattr(table, f"action_{action}")()
         if table.row_count:
@@ -255,14 +240,7 @@ class TextPrompt(Modal[str]):
     def __init__(
         self, title: str, value: str = "", check: Callable[[str], str | None] = lambda _: None, *, note: str = ""
     ) -> None:
-        """Starts with ``value``.
-
-        Args:
-            title: the question.
-            value: what the line holds at first.
-            check: says what is wrong with a text, None when it can be taken.
-            note: one line of explanation below.
-        """
+        """``check`` returns the problem with a text, None if it is accepted; ``note`` is an explanation below."""
         super().__init__()
         self.heading = title
         self.value = value
@@ -270,13 +248,11 @@ class TextPrompt(Modal[str]):
         self.note = note
 
     def body(self) -> Iterable[Widget]:
-        """Lays out the input line."""
         yield InputLine(self.value, id="text")
         if self.note:
             yield PlainLine(self.note, id="note")
 
     def on_mount(self) -> None:
-        """The cursor starts behind the text."""
         field = self.query_one(InputLine)
         field.focus()
         field.action_end()
@@ -308,7 +284,7 @@ class NumberPrompt(Modal[int]):
     hints = (("Enter", "accept"), ("↑ ↓", "±1"), ("Esc", "back"))
 
     def __init__(self, title: str, value: int = 1, *, low: int = 1, high: int | None = None, note: str = "") -> None:
-        """Starts with ``value``; ``high`` None means no upper bound."""
+        """``high`` None: no upper bound."""
         super().__init__()
         self.heading = title
         self.value = value
@@ -317,13 +293,11 @@ class NumberPrompt(Modal[int]):
         self.note = note
 
     def body(self) -> Iterable[Widget]:
-        """Lays out the input line and the bounds."""
         yield InputLine(str(self.value), id="number")
         bounds = f"{self.low} to {self.high}" if self.high is not None else f"{self.low} or more"
         yield PlainLine(f"{self.note}  ({bounds})" if self.note else bounds, id="note")
 
     def on_mount(self) -> None:
-        """Typing replaces the suggestion."""
         field = self.query_one(InputLine)
         field.focus()
         field.select_all()
@@ -339,7 +313,6 @@ class NumberPrompt(Modal[int]):
         return ""
 
     def action_add(self, by: int) -> None:
-        """Arrow keys."""
         field = self.query_one(InputLine)
         word = field.value.strip()
         value = int(word) if word.removeprefix("-").isdecimal() and len(word) < 19 else self.value
@@ -362,20 +335,19 @@ class NumberPrompt(Modal[int]):
 
 
 class ChoiceScreen(Modal[int]):
-    """One of several: typing filters, the arrow keys choose."""
+    """Asks for one of several options: typing filters, the arrow keys choose."""
 
     BINDINGS: ClassVar[list[BindingType]] = LIST_KEYS
     hints = (("Enter", "choose"), ("↑ ↓", "move"), ("type", "to filter"), ("Esc", "back"))
 
     def __init__(self, title: str, options: Sequence[str], current: int | None = None) -> None:
-        """Returns the index into ``options``; ``current`` is marked and has the cursor at first."""
+        """The result is an index into ``options``; the option ``current`` is marked and under the cursor at first."""
         super().__init__()
         self.heading = title
         self.options = options
         self.current = current
 
     def body(self) -> Iterable[Widget]:
-        """Lays out filter line and list."""
         yield InputLine(placeholder="type to filter", id="filter")
         yield VirtualTable(
             (TableColumn("", 1, frozen=True), TableColumn("", 10, elastic=1)),
@@ -392,7 +364,6 @@ class ChoiceScreen(Modal[int]):
         return ListRows([(mark if i == self.current else " ", self.options[i]) for i in shown], shown)
 
     def on_mount(self) -> None:
-        """The cursor starts at the current option; the box is as high as the list needs."""
         table = self.query_one(VirtualTable)
         table.can_focus = False
         table.styles.height = max(1, min(len(self.options), self.app.size.height - 6))
@@ -405,7 +376,6 @@ class ChoiceScreen(Modal[int]):
         self.query_one(VirtualTable).set_rows(self._rows(event.value))
 
     def action_list(self, action: str) -> None:
-        """Arrow and page keys."""
         getattr(self.query_one(VirtualTable), f"action_{action}")()
 
     @on(Input.Submitted, "#filter")
@@ -424,34 +394,25 @@ class ChoiceScreen(Modal[int]):
 
 
 MOST_ENTRIES = 2000
-"""Entries of a directory that are looked at for a completion."""
+"""Most entries of a directory that are read for a completion."""
 
 
 class PathPrompt(TextPrompt):
-    """See ``TextPrompt``; Tab and the right arrow take the completion that is shown."""
+    """Asks for a path; Tab and the right arrow take the completion that is shown."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "complete", show=False, priority=True)]
     hints: Sequence[tuple[str, str]] = (("Tab Enter", "complete, accept"), ("Esc", "back"))
 
     def __init__(self, title: str, check: Callable[[str], str | None], *, suffix: str, note: str = "") -> None:
-        """Starts empty.
-
-        Args:
-            title: the question.
-            check: what is wrong with a path.
-            suffix: files that end otherwise are not suggested.
-            note: a line below.
-        """
+        """Suggests directories, and files that end with ``suffix``; ``check`` and ``note`` as for ``TextPrompt``."""
         super().__init__(title, "", check, note=note)
         self._suffix = suffix
 
     def on_mount(self) -> None:
-        """Suggestions from the disk."""
         super().on_mount()
         self.query_one(InputLine).suggester = _Paths(self._suffix)
 
     def action_complete(self) -> None:
-        """Tab."""
         field = self.query_one(InputLine)
         field.action_end()
         found = completion(field.value, self._suffix)
@@ -466,36 +427,29 @@ class _Paths(Suggester):
         self._suffix = suffix
 
     async def get_suggestion(self, value: str) -> str | None:
-        """Returns the first path in order that begins so."""
         return completion(value, self._suffix)
 
 
 def typed_path(text: str) -> Path:
-    """Returns the path that a text which was accepted means."""
     return Path(text.strip()).expanduser()
 
 
 def path_check(wrong: Callable[[Path], str | None], needed: str = "a path is needed") -> Callable[[str], str | None]:
-    """Returns a check for a prompt that asks for a path.
-
-    Args:
-        wrong: says what is wrong with a path.
-        needed: what is said of no text.
-    """
+    """Returns a ``check`` for ``TextPrompt``; ``wrong`` returns a path's problem, ``needed`` is for an empty text."""
 
     def check(text: str) -> str | None:
         if not text.strip():
             return needed
         try:
             return wrong(typed_path(text))
-        except (OSError, ValueError, RuntimeError) as error:  # a name that is too long, ~ of nobody
+        except (OSError, ValueError, RuntimeError) as error:  # name too long, ~name of an unknown user
             return f"not a usable path: {error}"
 
     return check
 
 
 def completion(text: str, suffix: str) -> str | None:
-    """Returns the first directory or file with a suffix whose path begins with a text; None when there is none."""
+    """Returns the first path of a directory, or of a file with ``suffix``, that begins with ``text``; None for none."""
     if not text:
         return None
     head, _, start = text.rpartition("/")
@@ -507,21 +461,21 @@ def completion(text: str, suffix: str) -> str | None:
                 directory = entry.is_dir()
                 if entry.name.startswith(start) and (directory or entry.name.endswith(suffix)):
                     names.append(entry.name + ("/" if directory else ""))
-    except (OSError, ValueError, RuntimeError):  # RuntimeError: ~ of nobody
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: ~name of an unknown user
         return None
     visible = [name for name in names if start or not name.startswith(".")]
     return (f"{head}/" if "/" in text else "") + min(visible) if visible else None
 
 
 Answer = tuple[str, str, str]
-"""(key, words, what is returned)."""
+"""(key, words, result)."""
 
 
 class ConfirmScreen(Modal[str]):
-    """Asks before something that cannot be taken back."""
+    """Asks before something that cannot be undone."""
 
     def __init__(self, heading: str, lines: Sequence[str], answers: Sequence[Answer]) -> None:
-        """The first answer is Enter's, and that of Ctrl+C: it must be the harmless one."""
+        """Enter and Ctrl+C give the first answer: it must be harmless."""
         super().__init__()
         self.heading = heading
         self.lines = lines
@@ -534,11 +488,9 @@ class ConfirmScreen(Modal[str]):
         )
 
     def body(self) -> Iterable[Widget]:
-        """Lays out the lines and the answers."""
         yield PlainLine(clean_lines("\n".join(self.lines)))
 
     def on_key(self, event: events.Key) -> None:
-        """One of the keys."""
         if event.key in self._answers:
             event.stop()
             event.prevent_default()
@@ -549,14 +501,14 @@ OTHER_RUNS: Final = "the list has dumps that were opened before, and those besid
 
 
 class RunPrompt(PathPrompt):
-    """Typing completes a path and filters the list; the arrow keys pick from it."""
+    """Asks for another run; typing completes a path and filters the list, the arrow keys pick from it."""
 
     BINDINGS: ClassVar[list[BindingType]] = LIST_KEYS
     DEFAULT_CSS = "RunPrompt VirtualTable { height: auto; max-height: 12; min-height: 3; }"
     hints = (("Tab Enter", "complete, accept"), ("↑ ↓", "pick"), ("Esc", "back"))
 
     def __init__(self, this: str) -> None:
-        """``this`` is the path of the run that is open: it is not offered."""
+        """``this`` is the path of the open run, which is not offered."""
         super().__init__("Compare with which run?", _wrong_run, suffix="/", note=OTHER_RUNS)
         self._this = os.path.realpath(this)
         self._dumps: tuple[KnownDump, ...] = ()
@@ -566,7 +518,6 @@ class RunPrompt(PathPrompt):
         self._laid_out = False
 
     def body(self) -> Iterable[Widget]:
-        """Lays out the input line and the list."""
         yield from super().body()
         columns = (
             TableColumn("dump", 24, elastic=3),
@@ -577,7 +528,6 @@ class RunPrompt(PathPrompt):
         yield VirtualTable(columns, empty="looking …", id="dumps")
 
     def on_mount(self) -> None:
-        """The keys go into the input line."""
         super().on_mount()
         table = self.query_one(VirtualTable)
         table.can_focus = False
@@ -587,7 +537,7 @@ class RunPrompt(PathPrompt):
             self.show(self._found)
 
     def show(self, found: Overview) -> None:
-        """Shows the dumps that were found until now, once there is a list to show them in."""
+        """Shows the dumps found so far; callable before the dialog is mounted."""
         self._found = found
         if not self._laid_out or not self.is_open:
             return
@@ -606,7 +556,7 @@ class RunPrompt(PathPrompt):
         self._filter(event.value)
 
     def action_list(self, action: str) -> None:
-        """Arrow and page keys: what they reach is what Enter takes."""
+        """Moves in the list; Enter then takes the dump under the cursor."""
         table = self.query_one(VirtualTable)
         if self._picked or action != "cursor_down" or table.cursor_row:
             getattr(table, f"action_{action}")()
@@ -621,17 +571,17 @@ class RunPrompt(PathPrompt):
     @on(Input.Submitted, "#text")
     def _accept(self, event: Input.Submitted) -> None:
         event.stop()
-        event.prevent_default()  # of the prompt for any path
+        event.prevent_default()  # not the handler of ``TextPrompt``
         text = event.value.strip()
         named = "/" in text or text.startswith((".", "~"))
-        if not named and self._shown:  # a part of a path that the list has
+        if not named and self._shown:  # a part of a listed path
             self.dismiss(self._shown[self.query_one(VirtualTable).cursor_row].path)
             return
         wrong = _wrong_run(text)
         if wrong:
             self.say(wrong)
         else:
-            self.dismiss(os.path.expanduser(text))  # noqa: PTH111 - ~ of nobody stays
+            self.dismiss(os.path.expanduser(text))  # noqa: PTH111 - the ~name of an unknown user stays
 
     @on(VirtualTable.RowSelected)
     def _clicked(self, event: VirtualTable.RowSelected) -> None:
@@ -640,7 +590,7 @@ class RunPrompt(PathPrompt):
 
 
 def look_for_dumps(this: str, found: Callable[[Overview], None], progress: ProgressFn) -> Overview:
-    """Returns the dumps that were opened before, and those beside a run; ``found`` gets what is known until then."""
+    """Returns recent dumps and the dumps beside a run; ``found`` gets partial results."""
     from tui_debugger.session.dumps import Overview, RecentDumps, overview
 
     known = Overview(os.path.dirname(this))  # noqa: PTH120 - text; a URL stays one

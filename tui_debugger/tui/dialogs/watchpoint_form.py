@@ -33,14 +33,7 @@ Params = tuple[tuple[str, ParamValue], ...]
 
 @dataclass(frozen=True, slots=True)
 class WatchDraft:
-    """A filled-in form: everything of a watchpoint but its id.
-
-    Attributes:
-        condition: id in the condition table.
-        params: validated (name, value) in definition order.
-        selection: the nodes.
-        name: free text, may be empty.
-    """
+    """A filled-in form: everything of a watchpoint but its id; ``params`` are validated, in definition order."""
 
     condition: str
     params: Params
@@ -54,17 +47,15 @@ class WatchDraft:
 
     @property
     def option(self) -> str:
-        """The whole command-line option, quoted for a shell."""
         return f"--watch {shlex.quote(self.text)}"
 
 
 def visible_params(condition: Condition) -> tuple[ParamSpec, ...]:
-    """Returns the parameters a form asks for."""
     return tuple(spec for spec in condition.params if spec.visible)
 
 
 def default_text(spec: ParamSpec) -> str:
-    """Returns what a field starts with: the default, or nothing (the parameter is off)."""
+    """Returns the text that a field starts with: the default, or nothing (the parameter is off)."""
     return "" if spec.default is None else format_value(spec.default)
 
 
@@ -73,15 +64,11 @@ def make_draft(
 ) -> WatchDraft:
     """Reads a form.
 
-    Args:
-        condition: the chosen condition.
-        fields: text by parameter name; empty text switches a parameter off.
-        nodes: selection text, grammar of ``--watch``.
-        name: free text.
-        hidden: parameters a form does not show but the edited watchpoint has.
+    ``fields``: text by parameter name; an empty text switches the parameter off. ``nodes``: as for ``--watch``.
+    ``hidden``: parameters of the edited watchpoint that the form does not show.
 
     Raises:
-        BadWatchpointError: the first rule that is broken, in the words of the command line.
+        BadWatchpointError: the first broken rule, in the words of the command line.
     """
     given: dict[str, ParamValue] = {
         key: value for key, value in hidden.items() if any(spec.name == key for spec in condition.params)
@@ -94,7 +81,6 @@ def make_draft(
 
 
 def hidden_params(watchpoint: Watchpoint | None) -> dict[str, ParamValue]:
-    """Returns the parameters of a watchpoint that a form does not show."""
     if watchpoint is None or watchpoint.condition not in CONDITIONS:
         return {}
     shown = {spec.name for spec in visible_params(CONDITIONS[watchpoint.condition])}
@@ -103,13 +89,13 @@ def hidden_params(watchpoint: Watchpoint | None) -> dict[str, ParamValue]:
 
 MAX_PARAMS = max(len(visible_params(condition)) for condition in CONDITIONS.values())
 COUNT_AFTER = 0.15
-"""Seconds without typing before nodes are counted: a regular expression over 100,000 names is not free."""
+"""Seconds without typing before nodes are counted: a regular expression over 100,000 names takes time."""
 
 
 class WatchpointForm(Modal[WatchDraft]):
-    """Condition, parameters, nodes, name; every mistake is said while it is made.
+    """Condition, parameters, nodes, name; mistakes are shown while they are made.
 
-    The same line that would make this watchpoint on the command line is always shown, so that the form teaches it.
+    The form always shows the command-line option for the same watchpoint, so that users learn it.
     """
 
     FULL = True
@@ -151,12 +137,10 @@ class WatchpointForm(Modal[WatchDraft]):
         suggestion: NodeSelection | None,
         count_nodes: Callable[[NodeSelection], int],
     ) -> None:
-        """An empty form, or one that edits.
+        """Edits ``initial``, or with None makes a new watchpoint.
 
-        Args:
-            initial: the watchpoint to edit, None for a new one.
-            suggestion: nodes that F2 offers in place of the condition's own category (those under the cursor).
-            count_nodes: how many nodes a selection covers; may raise TdbgError (bad regular expression).
+        ``suggestion``: the nodes under the cursor, which F2 offers in place of the condition's own category.
+        ``count_nodes`` returns how many nodes a selection covers; it may raise TdbgError (bad regular expression).
         """
         super().__init__()
         self.initial = initial
@@ -166,12 +150,11 @@ class WatchpointForm(Modal[WatchDraft]):
         first = initial.condition if initial is not None and initial.condition in CONDITIONS else "tensor_overflow"
         self.condition: Condition = CONDITIONS[first]
         self._hidden = hidden_params(initial)
-        self._own_nodes = initial is None  # follow the condition's category until the person writes something
+        self._own_nodes = initial is None  # nodes follow the condition until the user edits them
         self._asked = False  # no mistake is shown before a value was typed, or Enter pressed
         self._timer: Timer | None = None
 
     def body(self) -> Iterable[Widget]:
-        """Lays out condition list, parameters, nodes, name, the text form."""
         with Horizontal(id="condition-row", classes="row"):
             yield PlainLine("condition", classes="label")
             yield InputLine(placeholder="type to filter, ↑ ↓ to choose", id="filter")
@@ -200,7 +183,6 @@ class WatchpointForm(Modal[WatchDraft]):
         yield PlainLine(id="option")
 
     def on_mount(self) -> None:
-        """A new watchpoint starts with its condition, an existing one with its first parameter."""
         self.query_one("#params").styles.height = "auto"
         table = self.query_one(VirtualTable)
         table.can_focus = False
@@ -230,7 +212,7 @@ class WatchpointForm(Modal[WatchDraft]):
             if all(word in text for word in words):
                 rows.append((Text(condition.abbr, STRONG), condition.title, Text(condition.summary, DIM)))
                 keys.append(condition.id)
-        # An exact abbreviation comes first: "to" means TO, not every name with "to" in it.
+        # An exact abbreviation comes first: "to" finds TO before names with "to" in them.
         exact = next((i for i, key in enumerate(keys) if CONDITIONS[key].abbr.lower() == needle.strip().lower()), 0)
         if exact:
             rows.insert(0, rows.pop(exact))
@@ -248,20 +230,17 @@ class WatchpointForm(Modal[WatchDraft]):
         self._choose()
 
     def action_list(self, action: str) -> None:
-        """Arrow and page keys while the focus is in the condition line."""
         if self.focused is self._field("filter"):
             getattr(self.query_one(VirtualTable), f"action_{action}")()
             self._choose()
 
     def action_up(self) -> None:
-        """In the condition line: the condition above; elsewhere the field above."""
         if self.focused is self._field("filter"):
             self.action_list("cursor_up")
         else:
             self.focus_previous(InputLine)
 
     def action_down(self) -> None:
-        """In the condition line: the condition below; elsewhere the field below."""
         if self.focused is self._field("filter"):
             self.action_list("cursor_down")
         elif self.focused is not self._field("name"):
@@ -273,7 +252,6 @@ class WatchpointForm(Modal[WatchDraft]):
         self._choose()
 
     def _choose(self) -> None:
-        """Takes the condition under the list's cursor."""
         key = self.query_one(VirtualTable).cursor_key
         if not isinstance(key, str) or key == self.condition.id:
             return
@@ -292,7 +270,7 @@ class WatchpointForm(Modal[WatchDraft]):
         return [self._field(f"param-{i}") for i in range(len(visible_params(self.condition)))]
 
     def _show_params(self, values: Mapping[str, ParamValue] | None) -> None:
-        """Puts the chosen condition's parameters into the rows; ``values`` None means the defaults."""
+        """Fills the rows with the condition's parameters; ``values`` None: the defaults."""
         specs = visible_params(self.condition)
         for number in range(MAX_PARAMS):
             row = self.query_one(f"#param-row-{number}")
@@ -312,7 +290,7 @@ class WatchpointForm(Modal[WatchDraft]):
 
     @on(DescendantFocus)
     def _summarise(self) -> None:
-        """Explains the field with the focus in full; elsewhere the condition."""
+        """Explains the focused parameter, else the condition."""
         fields = self._param_fields()
         if isinstance(self.focused, InputLine) and self.focused in fields:
             spec = visible_params(self.condition)[fields.index(self.focused)]
@@ -325,7 +303,7 @@ class WatchpointForm(Modal[WatchDraft]):
     # -- nodes -------------------------------------------------------------------------------------
 
     def action_suggest(self) -> None:
-        """F2: the suggested nodes, or the condition's own category again."""
+        """F2: changes between the suggested nodes and the condition's own category."""
         field = self._field("nodes")
         own = format_selection(target_selection(self.condition))
         suggested = format_selection(self.suggestion) if self.suggestion is not None else own
@@ -378,14 +356,14 @@ class WatchpointForm(Modal[WatchDraft]):
             return error
 
     def _check(self, *, refuse: bool = False) -> None:
-        """Says what is wrong (loudly when the form was refused), or shows the text form."""
+        """Shows what is wrong (as an error after Enter, else as a note), or the text form."""
         draft = self._draft_or_error()
         if isinstance(draft, WatchDraft):
             self.say("")
             self._line("option").show(Content.assemble(("as text  ", GREY), clean(draft.option)))
         else:
             hint = f" ({draft.hint})" if draft.hint else ""
-            if "\n" in draft.hint:  # the place of a mistake is marked in a line of its own
+            if "\n" in draft.hint:  # a hint with lines marks the place of a mistake
                 hint = f"\n{draft.hint}"
             self.say(f"{draft.what}{hint}" if self._asked else "", note=not refuse)
             self._line("option").show("")
@@ -405,7 +383,7 @@ class WatchpointForm(Modal[WatchDraft]):
             else:
                 self.dismiss(draft)
         elif event.input.id == "filter":
-            # A condition without defaults: its values come next.
+            # The condition has parameters without defaults: go to its fields.
             self._asked = True
             self._check()
             (self._param_fields() or [self._field("nodes")])[0].focus()

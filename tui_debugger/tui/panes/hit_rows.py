@@ -1,6 +1,6 @@
-"""The rows of the hit list: what restricts and sorts them, which of them a search finds, and how a hit reads.
+"""The rows of the hit list: their filter and order, the search in them, and their words.
 
-Hits of one tensor on several ranks are one row, which unfolds.
+Hits of one tensor on several ranks are one row, which unfolds into a row for each rank.
 """
 
 from __future__ import annotations
@@ -38,13 +38,9 @@ class HitFilter:
     """Restricts the rows of the hit list. Empty parts do not filter.
 
     Attributes:
-        watchpoints: ids.
-        graphs: graph names.
-        ranks: ranks.
-        quiet: also rows where nothing could be compared for a good reason, and those with Inf by design.
-        here: only those of the step that is shown.
-        origins: only origins.
-        scope: only those of nodes below this path of the node tree.
+        quiet: also show hits that are not comparable or have Inf by design.
+        here: only hits of the step that is shown.
+        scope: only hits of nodes below this path of the node tree.
     """
 
     watchpoints: frozenset[int] = frozenset()
@@ -56,16 +52,15 @@ class HitFilter:
     scope: str = ""
 
     def __bool__(self) -> bool:
-        """Tells whether it can hide findings."""
+        """Tells whether the filter can hide findings."""
         return bool(self.watchpoints or self.graphs or self.ranks or self.here or self.origins or self.scope)
 
     @property
     def only_here(self) -> bool:
-        """Tells whether the step is all that it filters by."""
+        """Tells whether the filter restricts nothing but the step."""
         return not replace(self, here=False)
 
     def mask(self, hits: HitList, step: int | None) -> Mask:
-        """Returns which hits pass; ``step`` is the one that is shown."""
         kept = np.ones(len(hits), np.bool_) if self.quiet else ~np.isin(hits.verdict, _QUIET)
         if self.watchpoints:
             kept &= hits.reported_by(self.watchpoints)
@@ -83,7 +78,7 @@ class HitFilter:
 
 
 def _below(hits: HitList, scope: str) -> Mask:
-    """Tells which hits are of nodes below a path of the node tree, which begins with the graph if there are several."""
+    """Returns which hits are of nodes below a path of the node tree; with several graphs it begins with the graph."""
     numbers, names = hits.node_names()
     inside = [f"{each.path}/".startswith(f"{scope}/") or _tree_path(each).startswith(f"{scope}/") for each in names]
     return np.array(inside, np.bool_)[numbers]
@@ -103,12 +98,12 @@ class HitOrder(Enum):
 
     @property
     def next(self) -> HitOrder:
-        """The order that one more press of the key gives."""
+        """The order after one press of the sort key."""
         orders = list(HitOrder)
         return orders[(orders.index(self) + 1) % len(orders)]
 
     def keys(self, hits: HitList) -> Int64:
-        """Returns a number for each hit, the least first; equal ones stay in the order of execution."""
+        """Returns a sort key for each hit, ascending; hits with equal keys stay in the order of execution."""
         if self is HitOrder.SEVERITY:
             bad, found = hits.overflow(), hits.found()
             return np.select([hits.origin, found & bad, found], [0, 1, 2], 3)
@@ -122,29 +117,28 @@ _DIGITS: Final = re.compile(r"(\d+)")
 
 
 def _by_name(name: NodeName) -> tuple[list[tuple[int, str]], str, str]:
-    """Returns the sort key of a node: the end of its name as people count, ``op9`` before ``op10``, then its scope."""
+    """Returns the sort key of a node: the last part of its name, numbers as numbers (``op9``, ``op10``); its scope."""
     scope, _, last = name.name.rpartition("/")
     parts = _DIGITS.split(last.lower())
     return [(int(part[:18]), "") if at % 2 else (-1, part) for at, part in enumerate(parts)], scope, name.graph
 
 
 def _places(keys: Sequence[tuple[list[tuple[int, str]], str, str]]) -> Int64:
-    """Returns the place of each key among all, sorted."""
     places = np.zeros(len(keys), np.int64)
     places[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
     return places
 
 
 _WAYS = len(Verdict) + 1
-"""A verdict, or none."""
+"""Number of verdicts, and one for no verdict."""
 _CODES = int(62 // math.log2(_WAYS))
-"""Watchpoints whose verdicts fit into one number."""
+"""Number of watchpoints whose verdicts fit into one int64."""
 
 
 def found_in(hits: HitList, test: Callable[[str], bool], *, conditions: bool = False) -> npt.NDArray[np.bool_]:
-    """Marks the hits of which ``NODE ABBREVIATIONS`` passes a test, of several graphs also ``GRAPH/NODE …``.
+    """Returns which hits pass a test of ``NODE ABBREVIATIONS``; if a rank has several graphs, also of ``GRAPH/NODE …``.
 
-    With ``conditions`` the names of the conditions follow the abbreviations.
+    ``conditions`` appends the names of the conditions. Equal texts are tested once.
     """
     words: dict[str, int] = {}
     tables: dict[int, int] = {}
@@ -166,13 +160,12 @@ def found_in(hits: HitList, test: Callable[[str], bool], *, conditions: bool = F
 
 
 def _names(nodes: NodeTable, row: int) -> list[str]:
-    """Returns the names that a search for a node looks at."""
     name = nodes.names[row]
     return [name, f"{nodes.graph_of(row).name}/{name}"] if len(nodes.graphs) > 1 else [name]
 
 
 def _words(part: StepHits, at: Int64, words: dict[str, int], *, conditions: bool) -> Int64:
-    """Returns for each hit the index of its watchpoints' names in ``words``; new names are added there."""
+    """Returns for each hit the index of its watchpoints' names in ``words``; adds new names there."""
     codes = np.zeros(len(at), np.int64)
     for number, row in enumerate(part.verdicts, 1):
         codes = codes * _WAYS + row[at] + 1  # no verdict is -1
@@ -187,7 +180,7 @@ def _words(part: StepHits, at: Int64, words: dict[str, int], *, conditions: bool
 
 
 def _unique(keys: Int64) -> tuple[Int64, Int64]:
-    """Returns the different columns of three rows of numbers, and which of them each column is."""
+    """Returns the distinct columns of three rows of numbers, and for each column its index among them."""
     size = keys.max(axis=1, initial=0) + 1
     codes = np.ravel_multi_index(tuple(keys), tuple(size)) if keys.size else keys[0]
     found, inverse = np.unique(codes, return_inverse=True)
@@ -203,10 +196,9 @@ _STYLES = {
 
 
 def abbreviation_text(hit: Hit, room: int = 0) -> Text:
-    """Returns each condition once, coloured by its verdict: what NaN or Inf blocked is dimmed.
+    """Returns each condition of a hit once: names if they fit into ``room`` cells, else abbreviations.
 
-    By their names where those fit into ``room`` cells, else by their abbreviations. Before them the mark of an operator
-    that overflowed on the device, whatever was watched for.
+    A condition that NaN or Inf blocked is dimmed. A mark before them says that the operator overflowed on the device.
     """
     named = conditions_of(hit)
     in_full = len(", ".join(name for name, _ in named)) <= room
@@ -220,7 +212,7 @@ def abbreviation_text(hit: Hit, room: int = 0) -> Text:
 
 
 def detail_text(hit: Hit) -> Text:
-    """``mean |x| > 0.5 → 0.73``: for every hit parameter the set and the actual value; else the reasons."""
+    """Returns the set and the actual value of every parameter, ``mean |x| > 0.5 → 0.73``, else the reasons."""
     text = Text(no_wrap=True)
     for part in hits.hit_parts(hit):
         if text.plain:
@@ -235,26 +227,24 @@ def detail_text(hit: Hit) -> Text:
 
 
 _APART: Final = "apart"
-"""The key of the heading of what could not be judged."""
+"""The key of the heading above the hits that could not be judged."""
 
 
 @dataclass(frozen=True, eq=False)
 class HitRows:
-    """See ``widgets.virtual_table.TableRows``; the key of a row is the first of its tensors.
+    """The rows of a ``VirtualTable`` of hits; the key of a row is the ``TensorKey`` of its first hit.
 
-    Hits that share a number of ``HitList.across_ranks`` are one row. What NaN or Inf kept from being judged stands at
-    the end, below a heading.
+    Hits with the same number of ``HitList.across_ranks`` ("a tensor" in this class) are one row. Hits that could not be
+    judged because of NaN or Inf come last, below a heading.
 
     Attributes:
-        all: every hit there is.
-        shown: which of them are in the list, rising.
-        many_ranks: whether a row says its ranks.
-        graphs: what a row calls its graph, by name; empty where there is one graph.
-        rank: the rank that is shown: a row of several ranks shows its hit there, else the first one.
-        order: what the rows are sorted by.
-        watchpoints: the watchpoints that count, by id; none for all.
-        names: cells for the names of conditions; 0 where only their abbreviations have room.
-        unfolded: the first tensors of the rows below which their ranks stand; ``None`` for all of them.
+        shown: ascending indices into ``all``.
+        many_ranks: rows have a cell for their ranks.
+        graphs: short name of each graph; empty if there is one graph.
+        rank: a row of several ranks shows its hit on this rank, else its first hit.
+        watchpoints: ids of the watchpoints that count; empty: all.
+        names: cells for the names of conditions; 0: show abbreviations.
+        unfolded: first tensors of the rows that show their ranks below; None: all rows.
     """
 
     all: HitList
@@ -271,7 +261,7 @@ class HitRows:
 
     @cached_property
     def _tensor(self) -> Int64:
-        """The tensor of each hit that is shown; tensors are numbered in the order of their first hits."""
+        """The tensor number of each shown hit; tensors are numbered in the order of their first hits."""
         numbers = self.all.across_ranks()[self.shown]
         places = np.full(len(self.all), -1, np.int64)
         places[numbers[::-1]] = np.arange(len(numbers))[::-1]
@@ -281,22 +271,20 @@ class HitRows:
 
     @cached_property
     def _starts(self) -> Int64:
-        """Returns where the hits of each tensor begin in ``_members``, and where the last ones end."""
+        """Bounds in ``_members``: the hits of tensor i are ``_members[_starts[i]:_starts[i + 1]]``."""
         return np.concatenate([[0], np.cumsum(np.bincount(self._tensor))]).astype(np.int64)
 
     @cached_property
     def _members(self) -> Int64:
-        """The hits, those of each tensor side by side, by rank."""
+        """The shown hits, grouped by tensor, ascending by rank."""
         return self.shown[np.argsort(self._tensor, kind="stable")]
 
     @cached_property
     def _first(self) -> Int64:
-        """The first hit of each tensor."""
         return self._members[self._starts[:-1]]
 
     @cached_property
     def _shown_hits(self) -> Int64:
-        """The hit of each tensor that its row shows."""
         hits: Int64 = self._first.copy()
         there = np.flatnonzero(self.all.rank[self.shown] == self.rank)
         hits[self._tensor[there]] = self.shown[there]
@@ -304,7 +292,7 @@ class HitRows:
 
     @cached_property
     def _apart(self) -> Mask:
-        """The tensors that could not be judged: in the list of everything no origin is among them."""
+        """Which tensors could not be judged; if no watchpoint is chosen, origins never count among them."""
         blocked = self.all.not_judged(self.watchpoints)
         return (blocked if self.watchpoints else blocked & ~self.all.origin)[self._first]
 
@@ -312,7 +300,7 @@ class HitRows:
 
     @cached_property
     def _rows(self) -> Int64:
-        """Tensor, place among its ranks (-1: the row of the tensor) of each row; tensor -1 is the heading."""
+        """Shape (2, rows): tensor (-1: heading), and index among its ranks (-1: the row of the tensor itself)."""
         count = len(self._first)
         tensors = np.lexsort((self.order.keys(self.all)[self._first], self._apart))
         rows = np.stack([tensors, np.full(count, -1)])
@@ -339,7 +327,6 @@ class HitRows:
 
     @cached_property
     def _row_of(self) -> Int64:
-        """The row of each tensor."""
         rows = np.zeros(len(self._first), np.int64)
         at = np.flatnonzero((self._rows[0] >= 0) & (self._rows[1] < 0))
         rows[self._rows[0, at]] = at
@@ -347,13 +334,12 @@ class HitRows:
 
     @cached_property
     def _row_of_hit(self) -> Int64:
-        """The row of each hit, -1 where it is not shown."""
         rows = np.full(len(self.all), -1, np.int64)
         rows[self.shown] = self._row_of[self._tensor]
         return rows
 
     def _tensor_of(self, key: TensorKey) -> int:
-        """Returns the tensor that a hit stands in with others, -1 where it is not shown."""
+        """Returns the tensor number of a hit, -1 if it is not shown."""
         at = self.all.find(key)
         if at < 0:
             return -1
@@ -367,36 +353,31 @@ class HitRows:
 
     @property
     def row_count(self) -> int:
-        """Number of rows."""
         return len(self._rows[0])
 
     @cached_property
     def tensors(self) -> int:
-        """Rows that are no rank of another one, and no heading."""
+        """Number of rows without headings and ranks below other rows."""
         return len(self._first)
 
     @cached_property
     def merged(self) -> bool:
-        """Tells whether some row stands for several ranks."""
         return len(self._first) < len(self.shown)
 
     @cached_property
     def findings(self) -> Int64:
-        """Rows that are findings."""
         return self._stops(self.all.found(self.watchpoints))
 
     @cached_property
     def origins(self) -> Int64:
-        """Rows that are origins."""
         return self._stops(self.all.origin)
 
     def _stops(self, hits: Mask) -> Int64:
-        """Returns the rows of tensors whose hits are marked."""
         return np.sort(self._row_of[hits[self._first]])
 
     @cached_property
     def counted(self) -> Mapping[int, tuple[int, int]]:
-        """Returns how many findings each step has: in the list, and in the run; steps without any are left out."""
+        """Findings by step: (in the list, in the run); steps without findings are left out."""
         listed = np.zeros(len(self.all), np.bool_)
         listed[self.shown] = True
         mine = self.all.count_by_step(self.all.found(self.watchpoints) & listed)
@@ -404,17 +385,16 @@ class HitRows:
 
     @cached_property
     def others(self) -> int:
-        """Number of hits in the list that are no findings, and were judged by the watchpoints that count."""
+        """Number of listed hits that are no findings; without ``not_judged`` ones if watchpoints are chosen."""
         listed = len(self.shown) - sum(mine for mine, _ in self.counted.values())
         return listed - (self.not_judged if self.watchpoints else 0)
 
     @cached_property
     def not_judged(self) -> int:
-        """Number of hits below the heading."""
         return int(self._apart[self._tensor].sum())
 
     def first_at(self, rank: int, step: int | None) -> int:
-        """Returns the first finding at a step of a rank, else its first row, else -1."""
+        """Returns the row of the first finding at a step of a rank, else its first row, else -1."""
         places = self.all.places_at(rank, step)
         rows = self._row_of_hit[places]
         found = rows[(rows >= 0) & self.all.found(self.watchpoints)[places]]
@@ -422,14 +402,13 @@ class HitRows:
         return int(rows.min()) if len(rows) else -1
 
     def hit(self, index: int) -> Hit | None:
-        """Returns the hit that a row shows; a heading has none."""
+        """Returns the hit that a row shows; None for a heading."""
         tensor, member = self._rows[:, index].tolist()
         if tensor < 0:
             return None
         return self.all[int(self._shown_hits[tensor] if member < 0 else self._members[self._starts[tensor] + member])]
 
     def ranks(self, index: int) -> list[int]:
-        """Returns the ranks that a row stands for."""
         tensor, member = self._rows[:, index].tolist()
         if tensor < 0:
             return []
@@ -437,18 +416,17 @@ class HitRows:
         return [int(rank) for rank in self.all.rank[hits if member < 0 else hits[member : member + 1]]]
 
     def folder(self, index: int) -> TensorKey | None:
-        """Returns the first tensor of the row that unfolds, or that a rank stands below; None where nothing unfolds."""
+        """Returns the first tensor of the row that unfolds, for it and for its ranks below; None if nothing unfolds."""
         tensor = int(self._rows[0, index])
         if tensor < 0 or self._starts[tensor + 1] - self._starts[tensor] < 2:
             return None
         return self.all[int(self._first[tensor])].key
 
     def folders(self) -> list[TensorKey]:
-        """Returns the first tensors of all rows that unfold."""
         return [self.all[int(self._first[tensor])].key for tensor in np.flatnonzero(np.diff(self._starts) > 1)]
 
     def key(self, index: int) -> Hashable:
-        """Returns the first tensor of a row; of a rank below another row that it is one, and its tensor."""
+        """Returns the first tensor of a row; for a rank below another row ``("rank", tensor)``."""
         tensor, member = self._rows[:, index].tolist()
         if tensor < 0:
             return _APART
@@ -456,7 +434,6 @@ class HitRows:
         return key if member < 0 else ("rank", key)
 
     def find(self, key: Hashable) -> int:
-        """Returns the row of a tensor, -1 when it is not shown."""
         if key == _APART:
             heading = np.flatnonzero(self._rows[0] < 0)
             return int(heading[0]) if len(heading) else -1
@@ -472,7 +449,6 @@ class HitRows:
         return row
 
     def cells(self, index: int) -> Sequence[Cell]:
-        """Returns mark, place and findings."""
         tensor, member = self._rows[:, index].tolist()
         hit = self.hit(index)
         if hit is None:
@@ -506,11 +482,10 @@ class HitRows:
 
 
 RANKS_WIDTH: Final = 10
-"""Cells of the ranks of a row where rows stand for several, at most."""
+"""Most cells for the ranks of a row that stands for several."""
 _LEAST_RANKS: Final = 5
-"""Cells of the ranks of two ranks of one digit, and one more: a single one stands on the left, too."""
+"""Fewest cells for the ranks of a row: two ranks of one digit, a comma, a glyph and a blank."""
 
 
 def ranks_width(ranks: Collection[int]) -> int:
-    """Returns the cells for the ranks of a row, whichever of some ranks it stands for."""
     return min(max(1 + len(",".join(map(str, ranks))), _LEAST_RANKS), RANKS_WIDTH)

@@ -1,4 +1,4 @@
-"""Pane 4: the hit list, one row a tensor, whatever the number of ranks; in execution order, or sorted otherwise."""
+"""Pane 4: the hit list, one row per tensor, whatever the number of ranks."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class HitsPane(Pane):
-    """One row per tensor with everything that hit on it.
+    """The hit list.
 
     Attributes:
-        highlighted: called with the hit that the cursor came to.
-        notes_of: returns what the program noted of the step of a hit.
+        highlighted: called with the hit under the cursor after it moved.
+        notes_of: returns the program's notes on the step of a hit.
     """
 
     PANE = "hits"
@@ -39,7 +39,7 @@ class HitsPane(Pane):
     BINDINGS: ClassVar[list[BindingType]] = pane_bindings("hits")
 
     class HitChosen(Message):
-        """Go to the node of a hit."""
+        """Asks to go to the node of a hit."""
 
         def __init__(self, hit: Hit) -> None:
             super().__init__()
@@ -73,12 +73,6 @@ class HitsPane(Pane):
         self._left: TensorKey | None = None
 
     def set_run(self, *, many_ranks: bool, graphs: Mapping[str, str]) -> None:
-        """Makes room for what tells the tensors of this run apart.
-
-        Args:
-            many_ranks: a rank column.
-            graphs: what graphs are called in a column, by name; none for a single graph.
-        """
         self._many_ranks, self._graphs = many_ranks, graphs
         self._rank_width = _RANK_WIDTH if many_ranks else 0
         self._set_columns()
@@ -91,7 +85,6 @@ class HitsPane(Pane):
         )
 
     def on_resize(self) -> None:
-        """There may be room for the names of the conditions."""
         names = NAMES_WIDTH if self.size.width >= _NAMED_FROM else 0
         if names != self._names:
             self._names = names
@@ -108,16 +101,12 @@ class HitsPane(Pane):
         empty: str,
         final: bool = True,
     ) -> None:
-        """Shows the findings of the run.
+        """Shows the check results of the run.
 
-        Args:
-            result: what was found; None when nothing was checked.
-            place: the rank and step that are shown.
-            state: ``outdated``, ``checking …`` or empty.
-            empty: the line for an empty list.
-            final: False for a part of a running check.
+        ``place``: current rank and step. ``state``: a word for the title, ``checking`` for example. ``empty``: the line
+        of an empty list. ``final``: False for partial results.
         """
-        other_rank = self._many_ranks and place[0] != self._place[0]  # rows of several ranks show another one of them
+        other_rank = self._many_ranks and place[0] != self._place[0]  # merged rows show the hit of the current rank
         same = result is self._result and not other_rank and (place == self._place or not self.filter.here)
         self._grows, self._final = not self._final, final
         self._result, self._place, self._state = result, place, state
@@ -126,12 +115,12 @@ class HitsPane(Pane):
             self._show_empty()
             self._title()
         elif self.search_text:
-            self.ask()  # its rows come with the answer
+            self.ask()  # the answer fills the rows
         else:
             self.refresh_rows()
 
     def follow(self, rank: int, step: int | None) -> None:
-        """Puts the cursor on the first finding of a step, unless it is on one of that step already."""
+        """Moves the cursor to the first finding of a step, unless it is on a hit of that step already."""
         current = self.current
         if self.rows is None or (current is not None and (current.key.rank, current.key.step) == (rank, step)):
             return
@@ -140,12 +129,12 @@ class HitsPane(Pane):
             self.lead_to(row)
 
     def stands_on(self, rank: int, step: int | None, node: int) -> bool:
-        """Tells whether the cursor is on a hit of a node, by its row in the node table."""
+        """Tells whether the cursor is on a hit of a node (its row in the node table)."""
         hit = self.current
         return hit is not None and (hit.key.rank, hit.key.step, hit.row) == (rank, step, node)
 
     def lead_to(self, row: int) -> None:
-        """Puts the cursor on a row, and that into the upper half of the list: what follows from it stands below."""
+        """Moves the cursor to a row and scrolls it into the upper half of the list: later findings stand below it."""
         table = self.table
         there = table.top <= row < table.top + table.page // 2
         table.move_to(row)
@@ -153,14 +142,13 @@ class HitsPane(Pane):
             table.show_above(_ABOVE)
 
     def show_found(self, result: CheckResult | None, found: npt.NDArray[np.bool_] | None) -> None:
-        """Shows the answer to a search: which hits of a result it found, None for all."""
+        """Shows the hits that a search found (None: all), unless ``result`` is outdated."""
         if result is self._result:
             self._found = found
             self.refresh_rows()
 
     @property
     def filter(self) -> HitFilter:
-        """The filter of the list."""
         if self._filter is None:
             from tui_debugger.tui.panes.hit_rows import HitFilter
 
@@ -168,7 +156,6 @@ class HitsPane(Pane):
         return self._filter
 
     def set_filter(self, hit_filter: HitFilter, names: dict[int, str]) -> None:
-        """Replaces the filter."""
         self._filter = hit_filter
         parts = [("this step", "0")] if hit_filter.here else []
         parts += [("origins", "x")] if hit_filter.origins else []
@@ -184,7 +171,6 @@ class HitsPane(Pane):
 
     @property
     def order(self) -> HitOrder:
-        """The sort order of the list."""
         if self._order is None:
             from tui_debugger.tui.panes.hit_rows import HitOrder
 
@@ -192,12 +178,11 @@ class HitsPane(Pane):
         return self._order
 
     def sort(self, order: HitOrder) -> None:
-        """Sorts the list; the cursor stays on its tensor."""
         self._order = order
         self.refresh_rows()
 
     def unfold(self) -> bool:
-        """Shows the ranks of the row under the cursor below it, or hides them; False where it has only one."""
+        """Shows or hides the ranks of the row under the cursor; False if it has only one rank."""
         key = self.rows.folder(self.table.cursor_row) if self.rows is not None and self.rows.row_count else None
         if key is None or self.rows is None:
             return False
@@ -206,11 +191,11 @@ class HitsPane(Pane):
         self._unfolded ^= {key}
         self.refresh_rows()
         if key not in self._unfolded:
-            self.table.move_to_key(key)  # from a rank, which is gone, to the row that it stood below
+            self.table.move_to_key(key)  # the cursor may have been on one of the hidden ranks
         return True
 
     def unfold_all(self) -> bool:
-        """Shows the ranks of every row below it, or hides all of them; False where no row has several."""
+        """Shows or hides the ranks of every row; False if no row has several."""
         if self.rows is None or not self.rows.merged:
             return False
         current = self.rows.folder(self.table.cursor_row)
@@ -221,7 +206,7 @@ class HitsPane(Pane):
         return True
 
     def _show_empty(self) -> None:
-        """Says why the list is empty; where filters or the search hide everything, how it comes back."""
+        """Sets the line of an empty list; if filters or search hide everything, it says how to clear them."""
         findings = self._result.hits.findings if self._result is not None else 0
         if findings and self.filter.here and self.filter.only_here:
             self.table.set_empty(f"no hit at this step, {findings:,} in the run: 0 shows all steps")
@@ -231,7 +216,7 @@ class HitsPane(Pane):
             self.table.set_empty(self._empty)
 
     def refresh_rows(self) -> None:
-        """Applies filter, search and order; after an empty list the cursor is where it was, and leads nowhere."""
+        """Applies filter, search and order; once an empty list has rows again, the cursor goes to its old hit."""
         self._show_empty()
         before = self.current
         if self._result is None:
@@ -267,7 +252,7 @@ class HitsPane(Pane):
             if width != self._rank_width or rounds != self._rounds:
                 self._rank_width, self._rounds = width, rounds
                 self._set_columns()
-            # The cursor is still on the first hit: an earlier one that is found later takes its place.
+            # While a check runs, a cursor on the first row stays on the first row, even if earlier hits are found.
             self.table.set_rows(self.rows, keep=not (self._grows and self.table.cursor_row == 0))
             if before is not None:
                 self._left = None if self.rows.row_count else before.key
@@ -283,10 +268,7 @@ class HitsPane(Pane):
         self.set_count(" · ".join(part for part in self._counts() if part))
 
     def _counts(self) -> list[str]:
-        """Returns ``12 of 914``, ``at step 3: 4 of 314``, ``by step`` ...; what is counted are findings.
-
-        Rows that are none are counted apart, and so is what NaN or Inf kept the chosen watchpoints from judging.
-        """
+        """Returns the parts of the title: ``12 of 914``, ``at step 3: 4 of 314``, ``by step``; they count findings."""
         if self._result is None or self.rows is None:
             return []
         rows, step = self.rows, self._place[1]
@@ -307,41 +289,35 @@ class HitsPane(Pane):
 
     @property
     def findings(self) -> str:
-        """The number of findings in the run, for the tab, whatever the list shows; before a check its state."""
+        """The number of findings in the run, for the tab; before a check its state."""
         return self._state if self._result is None else f"{self._result.hits.findings:,}"
 
     @property
     def hits(self) -> Sequence[Hit]:
-        """The hits shown, in execution order."""
+        """The shown hits, in execution order."""
         return () if self.rows is None else self.rows.all.chosen(self.rows.shown)
 
     @property
     def shown(self) -> int:
-        """Number of rows."""
         return 0 if self.rows is None else self.rows.row_count
 
     @property
     def hidden(self) -> int:
-        """Hits that filter and search leave out."""
         return 0 if self.rows is None else len(self.rows.all) - len(self.rows.shown)
 
     @property
     def current(self) -> Hit | None:
-        """The hit under the cursor."""
         return self.rows.hit(self.table.cursor_row) if self.table.cursor_row < self.shown and self.rows else None
 
     def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``Pane``
-        """Says what the row stands for, and has the other panes follow."""
+        """Shows the detail of the row; the other panes follow the hit."""
         self.update_detail()
         if (hit := self.current) is not None and hit.key != self._left:
             self._left = None
             self.highlighted(hit)
 
     def update_detail(self) -> None:
-        """Shows the whole name of the hit under the cursor and the conditions without abbreviations.
-
-        Where there is room beside the operator and these, also what the program noted of the step.
-        """
+        """Shows node, ranks and conditions of the hit under the cursor, and notes on its step if there is room."""
         hit = self.current
         if hit is None or self.rows is None:
             self.set_detail("")
@@ -355,14 +331,13 @@ class HitsPane(Pane):
         notes = self.notes_of(hit)
         operator = hit.key.node.rpartition("/")[2]
         room = self.detail_room - len(said)
-        if len(operator) > room:  # both ends of the operator say more than one end of its scope
+        if len(operator) > room:  # shorten the operator's name; its scope has no room
             self.set_detail(shorten(operator, max(room, _OPERATOR)) + said)
             return
         noted = f" · {notes}" if notes and len(f"…/{operator} · {notes}") <= room else ""
         self.set_detail(f"{graph}{hit.key.node}{said}{noted}")
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        """Enter goes to the node."""
         event.stop()
         hit = self.current
         if hit is not None:
@@ -370,17 +345,17 @@ class HitsPane(Pane):
 
 
 _OPERATOR = 12
-"""Cells that an operator keeps of its name in any case."""
+"""Fewest cells to which an operator's name is shortened."""
 _ABOVE = 2
-"""Rows that are left above one that the screen leads to."""
+"""Rows that stay visible above a row that the screen leads to."""
 _RANK_WIDTH = 4
-"""Cells of the rank of a row where every row stands for one."""
+"""Cells of the rank column if every row stands for one rank."""
 NAMES_WIDTH = 24
-"""Cells for the names of conditions where there is room for them: the longest one, and one more."""
+"""Cells for the names of conditions: one more than the longest name."""
 _NAMED_FROM = 110
-"""Cells of the pane from which on there is."""
+"""Least width of the pane for the names of conditions."""
 _SCOPE_WIDTH = 40
-"""Cells of a scope in the line about filters."""
+"""Most cells of a scope in the filter line."""
 
 
 def _columns(*, rank: int, graphs: Mapping[str, str], rounds: bool, names: int = 0) -> tuple[TableColumn, ...]:

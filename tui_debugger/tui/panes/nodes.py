@@ -1,4 +1,4 @@
-"""The node list: a tree over preorder arrays, drawn as a flat list of its visible entries, and its marks."""
+"""The node list: a tree in preorder arrays, drawn as a flat list of its visible entries, with marks."""
 
 from __future__ import annotations
 
@@ -34,18 +34,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TreeMarks:
-    """The meaning of the glyphs of the tree, over tree indices.
+    """The marks of the tree, one element for each tree index.
 
-    NumPy is loaded where marks are made: the first frame, without a tree, does without.
-
-    Attributes:
-        watch: 0 none, 1 some, 2 all nodes below are watched.
-        hit: something below has a finding at the step that is shown.
-        origin: something below is an origin there.
-        hit_elsewhere, origin_elsewhere: the same at some other step.
-        overflowed: something below overflowed on the device at the step that is shown; None where that would not be
-            known.
-        uncertain, file_only: marks of single nodes.
+    ``hit``, ``origin`` and ``overflowed`` are True if some node at or below the entry has a finding, is an origin, or
+    overflowed on the device at the current step; ``*_elsewhere`` at other steps. ``watch``: 0 no, 1 some, 2 all nodes
+    below are watched. ``uncertain`` and ``file_only`` mark single nodes. ``overflowed`` is None if overflows are not
+    known. NumPy is imported in functions, because the first frame does without.
     """
 
     watch: npt.NDArray[np.uint8]
@@ -58,7 +52,6 @@ class TreeMarks:
     overflowed: Mask | None = None
 
     def same(self, other: TreeMarks) -> bool:
-        """Tells whether two sets of marks draw the same."""
         import numpy as np
 
         if (self.overflowed is None) != (other.overflowed is None):
@@ -80,7 +73,6 @@ class TreeMarks:
 
     @classmethod
     def none(cls, size: int) -> TreeMarks:
-        """Returns marks where nothing is marked."""
         import numpy as np
 
         no = np.zeros(size, np.bool_)
@@ -96,22 +88,13 @@ def make_marks(
     *,
     overflowed: Mask | None = None,
 ) -> TreeMarks:
-    """Returns marks over tree indices, from columns over node rows and the findings of a run.
-
-    Args:
-        nodes: of the rank that is shown.
-        tree: likewise.
-        watched: which nodes the selected watchpoint covers; None where none is selected.
-        result: the findings.
-        place: the rank and step that are shown.
-        overflowed: which nodes overflowed on the device at that step; None where that would not be known.
-    """
+    """Returns the marks of a rank at ``place`` (rank and step); ``watched`` and ``overflowed`` are over node rows."""
     import numpy as np
 
     from tui_debugger.graph.table import NodeFlag
 
     nothing = np.zeros(len(nodes), np.bool_)
-    # A table that was just built anew may be shorter than the last check's.
+    # A node table that was just read again may be shorter than the table of the last check.
     marked = [nothing] * 4 if result is None else result.hits.found_by_node(*place, len(nodes))
     hit, origin, hit_elsewhere, origin_elsewhere = (tree.any_below(mask) for mask in marked)
     leaves = np.asarray(tree.row)
@@ -130,15 +113,13 @@ def make_marks(
 
 @dataclass(frozen=True, eq=False)
 class SpaceTarget:
-    """The watchpoint that Space changes, over the node rows of the rank that is shown.
+    """The watchpoint that Space changes; masks are over rows of the node table.
 
     Attributes:
-        name: ``TO #6``.
-        long_name: ``TO #6 tensor overflow``.
-        covered: what it covers.
-        addable: what it would cover as well, were it put in.
-        excluded: what its categories, types and expressions keep out.
-        foreign: what is of another kind than the watchpoint looks for.
+        covered: nodes that the watchpoint covers.
+        addable: nodes that it would cover after Space on them.
+        excluded: nodes that its categories, types and expressions exclude.
+        foreign: nodes of another kind than the watchpoint looks for.
     """
 
     name: str
@@ -149,14 +130,10 @@ class SpaceTarget:
     foreign: Mask
 
     def change(self, tree: ScopeTree, index: int, shown: Mask | None) -> tuple[bool, int]:
-        """Returns whether Space on an entry adds nodes or takes them out, and how many; none where it can do nothing.
+        """Returns whether Space on an entry adds nodes (else removes them), and how many; 0 if it does nothing.
 
-        An entry of which everything is covered that can be is taken out.
-
-        Args:
-            tree: the scopes.
-            index: the entry.
-            shown: the entries that a search or a filter keeps: Space changes no others; None: all.
+        Nodes are removed if no node below can be added. ``shown`` restricts the change to entries that a search or
+        filter keeps (None: all).
         """
         rows = tree.rows_below(index, shown)
         more = int(self.addable[rows].sum())
@@ -167,8 +144,6 @@ _INDENT = 2
 
 
 class _Lines:
-    """The visible entries as rows of the table."""
-
     def __init__(self, owner: NodeTree, visible: Visible) -> None:
         self._visible = visible
         self._owner = owner
@@ -197,17 +172,14 @@ class NodeTree(VirtualTable):
 
     @property
     def current(self) -> int:
-        """Tree index under the cursor, -1 when the tree is empty."""
         key = self.cursor_key
         return key if isinstance(key, int) else -1
 
     def set_tree(self, tree: TreeLike, notes: Sequence[str] | None = None, closed: Mask | None = None) -> None:
-        """Shows a tree. What was open stays open and the cursor stays on its entry (both by path).
+        """Shows a tree; open scopes stay open and the cursor stays on its entry, both by path.
 
-        Args:
-            tree: the tree.
-            notes: dim text after the label, over node rows.
-            closed: entries that stay closed at first, over tree indices.
+        ``notes``: dim text after the label, by row of the node table. ``closed``: tree entries that stay closed at
+        first.
         """
         from tui_debugger.tui.widgets.open_tree import OpenTree, same_entry
 
@@ -223,12 +195,10 @@ class NodeTree(VirtualTable):
         self._show()
 
     def set_keep(self, keep: Mask | None, *, expand: bool = False) -> None:
-        """Shows only some entries, or all again.
+        """Shows only some entries (a mask over tree indices), or with None all.
 
-        Args:
-            keep: mask over tree indices; None keeps everything.
-            expand: open every scope while this filter lasts. What was open before comes back afterwards, and around
-                the entry under the cursor, unless a search takes that back to where it was.
+        ``expand`` opens every scope while this filter lasts. Afterwards the old scopes are open again, and the scopes
+        around the cursor, unless the cursor goes back to its place before a search.
         """
         if self._view is not None:
             was = self._view.expanded
@@ -239,7 +209,6 @@ class NodeTree(VirtualTable):
             self._show()
 
     def set_marks(self, marks: TreeMarks) -> None:
-        """Replaces the marks; draws only when they differ."""
         if self._marks is None or not marks.same(self._marks):
             if self._marks is None or (self._marks.overflowed is None) != (marks.overflowed is None):
                 self.set_columns(_columns(overflows=marks.overflowed is not None))
@@ -247,12 +216,11 @@ class NodeTree(VirtualTable):
             self.redraw()
 
     def overflowed(self, index: int) -> bool:
-        """Tells whether something of an entry overflowed on the device at the step that is shown."""
         marked = None if self._marks is None else self._marks.overflowed
         return marked is not None and 0 <= index < len(marked) and bool(marked[index])
 
     def reveal(self, index: int) -> bool:
-        """Opens the scopes around an entry and moves the cursor there; False when a filter hides it."""
+        """Opens the scopes around an entry and moves the cursor to it; False if a filter hides it."""
         if self._view is None or self._view.hides(index):
             return False
         if self._view.open_around(index):
@@ -263,19 +231,17 @@ class NodeTree(VirtualTable):
 
     @property
     def position(self) -> int:
-        """The entry under the cursor: matches are entries, whether their scope is open or not."""
+        """The tree index under the cursor: matches are tree indices, whether their scope is open or not."""
         return self.current
 
     def go_to(self, position: int) -> None:
-        """See ``reveal``."""
         self.reveal(position)
 
     def place(self) -> object:
-        """Returns the entry under the cursor."""
         return None if self._view is None or self.current < 0 else (self._view.tree, self.current, self.top)
 
     def go_back(self, place: object) -> None:
-        """Goes back to an entry, also in a tree that has grown."""
+        """Moves the cursor back to an entry, also in a tree that has grown since."""
         from tui_debugger.tui.widgets.open_tree import same_entry
 
         if self._view is not None and isinstance(place, tuple):
@@ -285,14 +251,14 @@ class NodeTree(VirtualTable):
             self._reveal()
 
     def match_spans(self, row: int, column: TableColumn, cell: Cell, pattern: SearchPattern) -> Spans:  # noqa: ARG002 - the path says more
-        """Returns the part of the label where the path matches."""
+        """Returns the part of the label where the whole path matches."""
         index = self.rows.key(row)
         if self._view is None or not column.elastic or not isinstance(index, int):
             return []
         tree = self._view.tree
         label, path = clean(tree.label[index]), clean(tree.path(index))
         start = len(path) - len(label)
-        shift = _INDENT * (int(tree.depth[index]) + 1)  # and what tells that it is open
+        shift = _INDENT * (int(tree.depth[index]) + 1)  # with the glyph of an open or closed scope
         spans = [(max(first - start, 0), last - start) for first, last in pattern.spans(path)]
         return [(shift + first, shift + last) for first, last in spans if first < last]
 
@@ -301,7 +267,7 @@ class NodeTree(VirtualTable):
             self.set_rows(_Lines(self, self._view.visible()), alike=alike)
 
     def line_key(self, row: int) -> int:
-        """Returns the tree index: opening a scope moves what is below it, and changes nothing of it."""
+        """Returns the tree index: opening a scope moves the lines below without changing them."""
         key = self.rows.key(row)
         return key if isinstance(key, int) else row
 
@@ -314,14 +280,13 @@ class NodeTree(VirtualTable):
         return self._view is not None and bool(self._view.opened[index])
 
     def toggle(self, index: int, opened: bool) -> None:
-        """Opens or closes one entry."""
         if self._view is not None and self._is_scope(index) and self._is_open(index) != opened:
             self._view.opened[index] = opened
             self._forget(index)
             self._show(alike=True)
 
     def action_open_scope(self) -> None:
-        """Opens; when open goes to the first entry; on a node shows more of its name."""
+        """Opens the scope, or goes to its first entry; on a node shows more of its name."""
         index = self.current
         if not self._is_scope(index):
             self.action_pan_right()
@@ -331,7 +296,7 @@ class NodeTree(VirtualTable):
             self.toggle(index, True)
 
     def action_close_scope(self) -> None:
-        """Shows the name from its start again; else closes; else goes to the scope around."""
+        """Moves long text back; else closes the scope; else goes to the scope around."""
         index = self.current
         if self._view is None or index < 0:
             return
@@ -343,13 +308,11 @@ class NodeTree(VirtualTable):
             self.move_to_key(int(self._view.tree.parent[index]))
 
     def action_open_all(self) -> None:
-        """Opens everything below the cursor, or closes it when all is open."""
         if self._view is not None and self._is_scope(self.current):
             self._view.toggle_below(self.current)
             self._show()
 
     def action_select(self) -> None:
-        """Enter: a scope opens or closes, a node is announced as selected."""
         index = self.current
         if self._is_scope(index):
             self.toggle(index, not self._is_open(index))
@@ -359,7 +322,6 @@ class NodeTree(VirtualTable):
     # -- drawing ---------------------------------------------------------------------------------
 
     def entry_cells(self, index: int) -> Sequence[Cell]:
-        """Returns the marks and the label of one entry."""
         if self._view is None or self._marks is None:
             return ("", "")
         marks = self._marks
@@ -403,7 +365,7 @@ def _columns(*, overflows: bool) -> tuple[TableColumn, ...]:
 
 _BETWEEN = " · "
 _READABLE = 10
-"""Cells of a path or a category that still say something."""
+"""Fewest cells of a path or a category that are worth showing."""
 
 
 class NodesPane(Pane):
@@ -432,16 +394,16 @@ class NodesPane(Pane):
         self._target_known = False
         self._kept: Mask | None = None
         self.shown: Mask | None = None
-        """The entries that a search or a filter keeps; None: there is neither."""
+        """Mask of the tree entries that a search or a filter keeps; None without both."""
 
     def show(self, nodes: NodeTable, tree: ScopeTree, notes: Sequence[str], closed: Mask) -> None:
-        """Shows the nodes of a rank; marks and filters come after. See ``NodeTree.set_tree``."""
+        """Shows the nodes of a rank; set marks and filters afterwards. See ``NodeTree.set_tree``."""
         self.nodes, self.scopes, self.shown = nodes, tree, None
         self.tree_widget.set_tree(tree, notes, closed)
         self.set_count(f"{self._listed(structural=False):,}")
 
     def filter(self, keep: Mask | None, count: int, query: NodeQuery, watchpoint_names: dict[int, str]) -> None:
-        """Keeps what a query found: a mask over tree indices (None: everything), and how many nodes that is."""
+        """Keeps the result of a query: a mask over tree indices (None: all), and the number of nodes in it."""
         self._kept = keep
         active = bool(summary(query, watchpoint_names))
         self.shown = keep if active else None
@@ -450,14 +412,14 @@ class NodesPane(Pane):
         self.set_count(f"{count:,} of {self._listed(structural=query.structural):,}" if active else f"{count:,}")
 
     def _listed(self, *, structural: bool) -> int:
-        """Returns how many nodes the list has without a filter; ``structural``: with those that only route values."""
+        """Returns the number of nodes without a filter; ``structural`` includes nodes that only route values."""
         nodes = self.nodes
         if nodes is None:
             return 0
         return len(nodes) if structural else len(nodes) - int(nodes.structural.sum())
 
     def matches(self) -> Sequence[int]:
-        """Returns the tree indices of the nodes that are kept; the scopes around them do not count."""
+        """Returns the tree indices of the kept nodes, without the scopes around them."""
         if self.scopes is None or self.pattern is None:
             return ()
         import numpy as np
@@ -467,7 +429,6 @@ class NodesPane(Pane):
         return cast("Sequence[int]", np.flatnonzero(found))
 
     def show_query(self, query: NodeQuery, watchpoint_names: dict[int, str]) -> None:
-        """Shows the line that says what restricts the list."""
         parts = summary(query, watchpoint_names, with_text=not self.search_text)
         if not parts:
             self.set_filters(None)
@@ -480,17 +441,16 @@ class NodesPane(Pane):
         self.set_filters(text)
 
     def mark(self, marks: TreeMarks) -> None:
-        """Shows what is watched, hit, an origin."""
         if self.scopes is not None and len(marks.watch) == len(self.scopes.row):
             self.tree_widget.set_marks(marks)
 
     def show_target(self, target: SpaceTarget | None) -> None:
-        """Says from now on what Space on the entry under the cursor does; None: there is no watchpoint."""
+        """Sets the watchpoint that Space changes, for the detail line; None: there is none."""
         self._target, self._target_known = target, True
         self._show_detail()
 
     def first_node(self) -> int:
-        """Returns the first node whose line is there and that may have tensors, -1 for none."""
+        """Returns the row of the first visible node that may have tensors, -1 for none."""
         rows = self.table.rows
         for line in range(rows.row_count if self.scopes is not None else 0):
             entry = rows.key(line)
@@ -500,22 +460,19 @@ class NodesPane(Pane):
         return -1
 
     def reveal(self, row: int) -> bool:
-        """Goes to a node; False when a filter hides it."""
         return self.scopes is not None and self.tree_widget.reveal(self.scopes.index_of_row(row))
 
     @property
     def current(self) -> int:
-        """Tree index under the cursor, -1 for none."""
         return self.tree_widget.current
 
     @property
     def current_row(self) -> int:
-        """Node row under the cursor, -1 on a scope."""
         index = self.current
         return int(self.scopes.row[index]) if self.scopes is not None and index >= 0 else -1
 
     def first_operator(self) -> int:
-        """Row of the operator that runs first below the scope under the cursor, -1 where there is none."""
+        """Returns the row of the operator that runs first below the scope under the cursor, -1 for none."""
         import numpy as np
 
         if self.scopes is None or self.nodes is None or self.current < 0:
@@ -525,22 +482,19 @@ class NodesPane(Pane):
         return int(rows[np.argmin(self.nodes.order[rows])]) if len(rows) else -1
 
     def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - the table knows its entry
-        """Shows the whole path and says which node it is."""
         self._show_detail()
         self.screen.post_message(self.NodeHighlighted(self.current_row))
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        """Enter on a node."""
         event.stop()
         if self.current_row >= 0:
             self.post_message(self.NodeHighlighted(self.current_row, opened=True))
 
     def on_resize(self) -> None:
-        """There may be room for more words."""
         self._show_detail()
 
     def _show_detail(self) -> None:
-        """Says what is under the cursor, and what Space would do with it: that whole, of the rest what fits."""
+        """Shows the entry under the cursor and the effect of Space; the effect is never cut."""
         if self.scopes is None:
             return
         words, room = self._describe(), self.detail_room
@@ -551,14 +505,14 @@ class NodesPane(Pane):
         self.set_detail(_BETWEEN.join(part for part in parts if part))
 
     def _space(self) -> tuple[str, str]:
-        """Returns what Space would do, with the long and with the short name of its watchpoint."""
+        """Returns the effect of Space, with the watchpoint's long name and with its short name."""
         target, index = self._target, self.current
         if self.scopes is None or index < 0 or not self._target_known:
             return "", ""
         if target is None:
             return ("Space makes a watchpoint of it",) * 2
         if len(target.covered) != len(self.scopes.paths):
-            return "", ""  # the nodes were just built anew: the target of these comes with their marks
+            return "", ""  # the nodes were read again; a new target comes with their marks
         adds, count = target.change(self.scopes, index, self.shown if self.scopes.is_scope(index) else None)
         if not count:
             return "", ""
@@ -589,7 +543,7 @@ class NodesPane(Pane):
 
 
 def summary(query: NodeQuery, watchpoint_names: dict[int, str], *, with_text: bool = True) -> list[str]:
-    """Returns what a query restricts, one part each; empty when it keeps everything."""
+    """Returns one part for each restriction of a query; empty if it keeps everything."""
     from tui_debugger.tui.cells import CATEGORY_LABELS  # with the model: not before there is a query
 
     parts = []

@@ -27,11 +27,8 @@ TITLES = dict(PANES)
 class Pane(CachedColumn, can_focus=False):
     """Base of the panes. A search keeps the rows that match.
 
-    ``PANE`` is its id in the action registry. ``CLEARS_SEARCH`` says that it has a key that ends searches and more.
-
-    Attributes:
-        detail: what is said of the row under the cursor.
-        detail_changed: called when the frame has no lower edge for another ``detail``.
+    ``PANE`` is its id in the action registry. ``CLEARS_SEARCH``: the pane's own key that clears filters also ends a
+    search. ``detail_changed`` is called when ``detail`` changed and the frame has no lower edge for it.
     """
 
     PANE: ClassVar[str] = ""
@@ -39,17 +36,17 @@ class Pane(CachedColumn, can_focus=False):
     table: VirtualTable
 
     class Searched(Message, bubble=False):
-        """The list should show what matches ``search_text``: call ``asked`` first, and ``searched`` when it does."""
+        """Asks for the rows that match ``search_text``: call ``asked`` first, ``searched`` once they are shown."""
 
         def __init__(self, pane: Pane) -> None:
             super().__init__()
             self.pane = pane
 
     class SearchChanged(Message):
-        """A search ended, or something is wrong with its text."""
+        """A search ended, or its text became wrong or right."""
 
         def __init__(self, pane: Pane, wrong: str | None = None) -> None:
-            """``wrong`` says what is wrong with the text; an empty text that it is right again."""
+            """``wrong``: the error of the text; an empty string: the text is right again."""
             super().__init__()
             self.pane = pane
             self.wrong = wrong
@@ -67,39 +64,35 @@ class Pane(CachedColumn, can_focus=False):
         self._filter_text: str | None = None
 
     def compose(self) -> ComposeResult:
-        """Lays out the frame and the table; search box and filter line come between them when they are first needed."""
         yield self._upper
         yield self.table
         yield self._lower
 
     def on_mount(self) -> None:
-        """First title."""
         self.table.moved_to = self.row_highlighted
         self.table.emptied = lambda: self.set_detail("")
         self.set_count("")
 
     def row_highlighted(self, row: int) -> None:
-        """Says what is under the cursor."""
+        """Called when the cursor came to a row."""
 
     def set_count(self, text: str) -> None:
-        """Shows text after the title, for example a count."""
         self._count = text
         self._upper.show(f"{NUMBERS[self.PANE]} {TITLES[self.PANE]}", text)
 
     def set_frame(self, *, active: bool, single: bool) -> None:
-        """Draws the frame: heavy when active, without sides when the pane is alone on the screen."""
+        """Draws the frame: heavy if active, without sides if the pane is alone on the screen."""
         self._upper.set_frame(active=active, corners=not single)
         self._lower.set_frame(active=active, corners=not single)
-        if self._lower.display == single:  # setting what it is already would lay the screen out once more
+        if self._lower.display == single:  # setting an equal value would lay out the screen again
             self._lower.display = not single
 
     @property
     def count(self) -> str:
-        """The text after the title."""
         return self._count
 
     def set_detail(self, text: str) -> None:
-        """Shows text in the lower edge of the frame, or in the footer where there is none."""
+        """Shows text in the lower edge of the frame, or in the footer if there is no edge."""
         if text != self.detail:
             self.detail = text
             self._lower.show("", text)
@@ -108,11 +101,11 @@ class Pane(CachedColumn, can_focus=False):
 
     @property
     def detail_room(self) -> int:
-        """Cells that there are for the detail: the lower edge without its ends and blanks, or the footer."""
+        """Cells for the detail: the lower edge without its ends and blanks, or the footer."""
         return self.size.width - (6 if self._lower.display else 2)
 
     def set_filters(self, text: Text | None) -> None:
-        """Shows the line that says what is filtered; None takes it away."""
+        """Shows the line about filters; None removes it."""
         plain = None if text is None else text.plain
         if plain == self._filter_text:
             return
@@ -124,7 +117,6 @@ class Pane(CachedColumn, can_focus=False):
 
     @property
     def filters(self) -> Static:
-        """The line that says what is filtered."""
         if self._filters is None:
             self._filters = Static(id=f"{self.PANE}-filters", classes="filters", markup=False)
             self._filters.display = False
@@ -134,7 +126,6 @@ class Pane(CachedColumn, can_focus=False):
     # -- the search ------------------------------------------------------------------------------
 
     def open_search(self) -> None:
-        """Opens the search box."""
         if self._search is None:
             from tui_debugger.tui.widgets.search import ListSearch
 
@@ -143,28 +134,26 @@ class Pane(CachedColumn, can_focus=False):
 
     @property
     def search_bar(self) -> SearchBar | None:
-        """The search box, once it was opened."""
         return None if self._search is None else self._search.bar
 
     @property
     def pattern(self) -> SearchPattern | None:
-        """Returns what is searched for; None for nothing. A broken expression changes nothing."""
+        """The pattern of the search; None without one."""
         return None if self._search is None else self._search.pattern
 
     @property
     def search_text(self) -> str:
-        """The same as it was typed."""
         return "" if self._search is None else self._search.text
 
     @property
     def search_keys(self) -> str:
-        """The group of actions that the search adds: see ``actions.footer``."""
+        """The ``where`` of the actions that the search adds: see ``actions.footer``."""
         if self._search is None:
             return ""
         return SEARCH_BOX if self._search.typing else SEARCH if self._search.pattern is not None else ""
 
     def act_on_search(self, action: str) -> bool:
-        """Does an action of ``search_keys``; False where it is another one."""
+        """Does an action of ``search_keys``; False for all other actions."""
         if self._search is None or (self.search_keys, action) not in BY_ID:
             return False
         where = self._search.bar if self._search.typing else self.table
@@ -172,67 +161,55 @@ class Pane(CachedColumn, can_focus=False):
         return True
 
     def clear_search(self, *, back: bool = False) -> bool:
-        """Ends the search; False when there was none. ``back``: the cursor goes back to where it was before."""
+        """Ends the search; False if there was none. ``back`` moves the cursor back to its old place."""
         return self._search is not None and self._search.end(back=back)
 
     def ask(self) -> None:
-        """Asks for the rows that match."""
         self._unasked += 1
         self.screen.post_message(self.Searched(self))
 
     def asked(self) -> None:
-        """Work on the answer is under way."""
         self._unasked -= 1
 
     def searched(self) -> None:
-        """The list shows what was asked for last."""
+        """Called once the list shows the rows that match."""
         if self._search is not None and not self._unasked:
             self._search.answered(self.matches())
 
     def search_failed(self) -> None:
-        """Shows that the search failed."""
         if self._search is not None:
             self._search.failed()
 
     def matches(self) -> Sequence[int]:
-        """Returns the positions of what matches, see ``VirtualTable.position``: by default every row that is left."""
+        """Returns the positions that match, see ``VirtualTable.position``; by default every row that is left."""
         return range(self.table.row_count)
 
     # See SearchOwner.
 
     def mount_search(self, bar: SearchBar) -> None:
-        """Puts the box above the list."""
         self.mount(bar, after=self._upper)
 
     def look_for(self, _: ListSearch) -> None:
-        """See ``ask``."""
         self.ask()
 
     def rows_changed(self, search: ListSearch) -> None:
-        """Counts anew."""
         search.counted(self.matches())
 
     def refuse_search(self, why: str) -> None:
-        """Says what is wrong with the text."""
         self.post_message(self.SearchChanged(self, why))
 
     def accept_search(self) -> None:
-        """Takes that back."""
         self.post_message(self.SearchChanged(self, ""))
 
     def search_changed(self) -> None:
-        """Says that other keys work."""
         self.post_message(self.SearchChanged(self))
 
     def place(self, search: ListSearch) -> object:
-        """Returns where the cursor is."""
         return search.table.place()
 
     def go_back(self, search: ListSearch, place: object) -> None:
-        """Moves the cursor back."""
         search.table.go_back(place)
 
 
 def pane_bindings(pane: str) -> list[BindingType]:
-    """Returns the key bindings of a pane."""
     return list(bindings_for(pane))

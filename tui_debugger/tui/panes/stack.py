@@ -1,4 +1,4 @@
-"""Pane 2: source lines, of the whole run or of the selected node."""
+"""Pane 2: source lines of the whole run, or the stack of the selected node."""
 
 from __future__ import annotations
 
@@ -27,22 +27,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class LineHits:
-    """The findings on the nodes of source lines.
+    """Findings by source line.
 
-    Attributes:
-        counts: by path and line, of those with any: findings at the step that is shown, origins among them, findings
-            at other steps, origins among those.
+    ``counts`` maps (path, line) to the numbers of findings at the current step, origins among them, findings at other
+    steps, origins among those. Lines without findings are left out.
     """
 
     counts: Mapping[tuple[str, int], tuple[int, int, int, int]] = field(default_factory=dict)
 
     @cached_property
     def width(self) -> int:
-        """Cells of the longest text; 0 where there is none."""
+        """Cells of the longest text; 0 without findings."""
         return max((len(self.text(*line).plain) for line in self.counts), default=0)
 
     def text(self, path: str, line: int) -> Text:
-        """Returns ``✗12 ◆2 ×30 ◇1``: here, and at other steps, as in the node list; empty where nothing was found."""
+        """Returns ``✗12 ◆2 ×30 ◇1``: findings and origins here, then at other steps."""
         text = Text(no_wrap=True)
         glyphs = (theme.HIT_GLYPH, theme.ORIGIN_GLYPH, theme.HIT_ELSEWHERE_GLYPH, theme.ORIGIN_ELSEWHERE_GLYPH)
         for at, (glyph, count) in enumerate(zip(glyphs, self.counts.get((path, line), ()), strict=False)):
@@ -53,13 +52,9 @@ class LineHits:
 
 
 def line_hits(index: StackIndex, nodes: int, result: CheckResult, place: tuple[int, int | None]) -> LineHits:
-    """Counts the findings of every source line of a rank, in columns; a finding counts on each line of its stack.
+    """Counts the findings of every source line of a rank; a finding counts on each line of its node's stack.
 
-    Args:
-        index: the source lines.
-        nodes: the number of node rows that they are about.
-        result: the findings of the run.
-        place: the rank and step that are shown.
+    ``nodes``: the number of nodes that ``index`` is about. ``place``: current rank and step.
     """
     import numpy as np
 
@@ -85,13 +80,9 @@ def line_hits(index: StackIndex, nodes: int, result: CheckResult, place: tuple[i
 
 @dataclass(frozen=True)
 class SourceLineRows:
-    """Files with their lines, flat. The key is (path, line); line 0 is the file itself.
+    """Rows of a ``VirtualTable``: files with their lines. The key is (path, line); line 0 is the file.
 
-    Attributes:
-        files: number of files.
-        entries: file and index into its lines, -1 for the file's own line.
-        places: row by key.
-        hits: what was found on the lines.
+    ``entries``: file, and index into its lines (-1: the file itself). ``places``: row by key.
     """
 
     files: int
@@ -101,7 +92,7 @@ class SourceLineRows:
 
     @classmethod
     def of(cls, index: StackIndex) -> SourceLineRows:
-        """Returns the rows of an index; made in a worker, as a large run has very many lines."""
+        """Returns the rows of an index; call it in a worker, as a large run has very many lines."""
         entries = tuple((file, line) for file in index.files for line in range(-1, len(file.lines)))
         rows = cls(len(index.files), entries, {})
         rows.places.update({rows.key(i): i for i in range(len(entries))})
@@ -109,38 +100,32 @@ class SourceLineRows:
 
     @property
     def lines(self) -> int:
-        """Number of source lines."""
         return len(self.entries) - self.files
 
     @cached_property
     def line_rows(self) -> Sequence[int]:
-        """The rows that are lines and not files."""
         return [row for row, (_, line) in enumerate(self.entries) if line >= 0]
 
     @property
     def row_count(self) -> int:
-        """Number of rows."""
         return len(self.entries)
 
     def key(self, index: int) -> Hashable:
-        """Returns the path and line of a row."""
         file, line = self.entries[index]
         return file.path, file.lines[line].line if line >= 0 else 0
 
     def find(self, key: Hashable) -> int:
-        """Returns the row of a path and line, or -1."""
         return self.places.get(key, -1)
 
     def frame(self, index: int) -> Frame:
-        """Returns the line of a row as a frame; of a file its first line."""
-        from tui_debugger.model import Frame  # not before a line is chosen: the first frame waits for no model
+        """Returns the line of a row as a frame; for a file its first line."""
+        from tui_debugger.model import Frame  # imported only now: the first frame does without the model
 
         file, number = self.entries[index]
         line = file.lines[max(number, 0)]
         return Frame(file.path, line.line, line.code, end_line=line.line, framework=file.framework)
 
     def cells(self, index: int) -> Sequence[Cell]:
-        """Returns a file, or a line with what was found on its nodes, and their number."""
         file, number = self.entries[index]
         if number < 0:
             style = theme.DIM if file.framework else theme.STRONG
@@ -168,12 +153,11 @@ def frame_cells(frame: Frame, hits: LineHits) -> Sequence[Cell]:
 
 
 def _line_of(frame: Frame) -> tuple[str, int]:
-    """Returns path and line; an enclosing function spans lines, and has none of its own."""
+    """Returns (path, line); line 0 for the frame of an enclosing function, which has no line of its own."""
     return frame.path, 0 if frame.context else frame.line
 
 
 def _with_hits(columns: tuple[TableColumn, ...], at: int, hits: LineHits) -> tuple[TableColumn, ...]:
-    """Returns columns with that of the hits before one of them, where there are any."""
     found = (TableColumn("hits", max(hits.width, 4), searched=False),) if hits.width else ()
     return (*columns[:at], *found, *columns[at:])
 
@@ -198,10 +182,9 @@ class StackPane(Pane):
     BINDINGS: ClassVar[list[BindingType]] = pane_bindings("stack")
 
     class LineChosen(Message):
-        """Show only the nodes of this source line."""
+        """Asks to show only the nodes of a source line; the path is the training process's."""
 
         def __init__(self, path: str, line: int) -> None:
-            """Path as the training process saw it."""
             super().__init__()
             self.path = path
             self.line = line
@@ -220,19 +203,16 @@ class StackPane(Pane):
         self._before_search: tuple[bool, object] = (False, None)
 
     def toggle_mode(self) -> None:
-        """Changes between the run and the node."""
         self.whole_run = not self.whole_run
         self._draw(keep=False)
         self.post_message(self.ModeChanged())
 
     def show_run(self, rows: SourceLineRows) -> None:
-        """Shows all lines of the run, or those that a search found."""
         self._run = replace(rows, hits=self._hits)
         if self.whole_run:
             self._draw()
 
     def show_hits(self, hits: LineHits) -> None:
-        """Shows what was found on the lines; the cursor stays."""
         if hits.counts == self._hits.counts:
             return
         self._hits = hits
@@ -259,7 +239,6 @@ class StackPane(Pane):
         return run.frame(row) if run is not None and self.table.rows is run and row < run.row_count else None
 
     def open_search(self) -> None:
-        """Opens the search box on all lines of the run."""
         if not self.search_text:
             self._before_search = self.whole_run, self.table.place()
         if not self.whole_run:
@@ -267,16 +246,15 @@ class StackPane(Pane):
         super().open_search()
 
     def matches(self) -> Sequence[int]:
-        """Returns the lines that are left."""
         run = self._run
         return run.line_rows if run is not None and self.table.rows is run else ()
 
     def place(self, _: ListSearch) -> object:
-        """Returns where the cursor was before the lines of the run were shown."""
+        """Returns the cursor's place from before ``open_search`` changed to the lines of the run."""
         return self._before_search
 
     def go_back(self, search: ListSearch, place: object) -> None:
-        """Goes back there; the box shows the lines of the run as long as it is open."""
+        """Moves the cursor back, and leaves the lines of the run if they were not shown before the search."""
         if isinstance(place, tuple):
             whole_run, before = place
             if whole_run or search.typing:
@@ -306,14 +284,13 @@ class StackPane(Pane):
         )
         self.table.set_rows(rows, keep=keep)
         self.set_count(_OF_THE_NODE)
-        self._show_path()  # the first row of another stack is no other row for the table
+        self._show_path()  # row 0 of another stack has the same key: the table sends no event
 
     def _set_columns(self, columns: tuple[TableColumn, ...]) -> None:
         if columns != self.table.columns:
             self.table.set_columns(columns)
 
     def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``frame``
-        """Shows the whole path."""
         self._show_path()
 
     def _show_path(self) -> None:
@@ -321,7 +298,6 @@ class StackPane(Pane):
         self.set_detail("" if frame is None else frame.path)
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        """Enter restricts the node list."""
         event.stop()
         frame = self.frame
         if frame is None or (self.whole_run and event.key == (frame.path, 0)):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _columns(*, rounds: bool, overflows: bool) -> tuple[TableColumn, ...]:
-    # The first frame waits for no table of statistics.
+    # Imported here, because the first frame does without the table of statistics.
     from tui_debugger.tui.cells import statistic_columns
 
     return (
@@ -46,7 +46,7 @@ class TensorsPane(Pane):
     BINDINGS: ClassVar[list[BindingType]] = pane_bindings("tensors")
 
     class TensorChosen(Message):
-        """Show the values of a tensor."""
+        """Asks to show the values of a tensor."""
 
         def __init__(self, row: TensorRow) -> None:
             super().__init__()
@@ -60,18 +60,16 @@ class TensorsPane(Pane):
         self._node_name = self._empty = ""
         self._measured = False
         self._wide: tuple[bool, bool] | None = None
-        """Whether there are rounds, and overflows: the widths of the columns; None before there are any."""
+        """Whether the columns have room for rounds, and for overflows; None before there are columns."""
         self.absent = "not dumped"
         self.recorded_in = ""
-        """The name of the file that holds statistics without values; empty where not known."""
+        """The name of the file with statistics without values; empty if not known."""
 
     def show(self, name: str, rows: tuple[TensorRow, ...], *, measured: bool, empty: str) -> None:
-        """Shows tensors; ``measured`` False while their statistics are on the way."""
         self._node_name, self._rows, self._measured, self._empty = name, rows, measured, empty
         self.refresh_rows()
 
     def refresh_rows(self) -> None:
-        """Applies the search text."""
         from tui_debugger.tui.cells import statistic_cells  # see _columns
 
         pattern = self.pattern
@@ -94,21 +92,18 @@ class TensorsPane(Pane):
 
     @property
     def rows(self) -> tuple[TensorRow, ...]:
-        """All rows of the node."""
         return self._rows
 
     @property
     def rows_shown(self) -> tuple[TensorRow, ...]:
-        """Returns the rows that the search leaves."""
         return self._shown
 
     @property
     def current(self) -> TensorRow | None:
-        """The row under the cursor."""
         return self._shown[self.table.cursor_row] if self.table.cursor_row < len(self._shown) else None
 
     def move_to_slot(self, role: str, slot: int, round: int = 0) -> bool:  # noqa: A002 - see TensorKey
-        """Puts the cursor on a tensor, of several rounds on the newest (0); False when it is not in the list."""
+        """Moves the cursor to a tensor (``round`` 0: the newest); False if it is not in the list."""
         for place, row in enumerate(self._shown):
             if (row.role, row.slot) == (role, slot) and round in (0, row.key.round):
                 self.table.move_to(place)
@@ -154,11 +149,9 @@ class TensorsPane(Pane):
         self.set_detail(" · ".join(word for word in words if word))
 
     def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``current``
-        """Shows where an input comes from."""
         self._detail()
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        """Enter opens the values."""
         event.stop()
         row = self.current
         if row is not None:

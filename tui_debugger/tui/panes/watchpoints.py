@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from tui_debugger.tui.widgets.text import Cell
 
 _NODES, _HITS, _NOT_JUDGED = 4, 5, 6
-"""Columns."""
+"""Indices of columns."""
 _READABLE = 24
-"""Cells for conditions that "not judged" must leave: else it only stands below, for the row under the cursor."""
+"""Fewest cells of the condition column beside the column "not judged"; else only the lower edge says that."""
 
 
 def _columns(rows: Sequence[Sequence[Cell]], width: int) -> tuple[TableColumn, ...]:
@@ -44,7 +44,7 @@ def _columns(rows: Sequence[Sequence[Cell]], width: int) -> tuple[TableColumn, .
 
 
 class WatchpointsPane(Pane):
-    """The watchpoints, how many nodes each covers and how often it hit."""
+    """The watchpoints, with the numbers of their nodes and hits."""
 
     PANE = "watchpoints"
     BINDINGS: ClassVar[list[BindingType]] = pane_bindings("watchpoints")
@@ -75,14 +75,7 @@ class WatchpointsPane(Pane):
         *,
         outdated: bool,
     ) -> None:
-        """Shows the list.
-
-        Args:
-            items: the watchpoints.
-            nodes: covered nodes by watchpoint id; missing while they are counted.
-            tally: how often they hit; None when nothing was checked.
-            outdated: the list changed since the last check.
-        """
+        """Shows the list; ``nodes`` maps watchpoint ids to covered nodes, without ids that are still being counted."""
         new = (items, nodes, tally, outdated)
         if new != (self._listed, self._covered, self._tally, self._outdated):
             self._listed, self._covered, self._tally, self._outdated = new
@@ -90,11 +83,10 @@ class WatchpointsPane(Pane):
 
     @property
     def total(self) -> str:
-        """The number of watchpoints, for the tab, whatever a search shows; empty before there is a list."""
+        """The number of watchpoints, for the tab; empty before there is a list."""
         return str(len(self._listed)) if self.count else ""
 
     def refresh_rows(self) -> None:
-        """Applies the search text."""
         from tui_debugger.tui.cells import watchpoint_cells, watchpoint_search_text
 
         pattern = self.pattern
@@ -110,7 +102,6 @@ class WatchpointsPane(Pane):
         self._show_selection()
 
     def on_resize(self) -> None:
-        """There may be room for another column, or for more words."""
         if self._listed:
             self.refresh_rows()
 
@@ -121,16 +112,13 @@ class WatchpointsPane(Pane):
 
     @property
     def current(self) -> int | None:
-        """Id of the watchpoint under the cursor."""
         key = self.table.cursor_key
         return key if isinstance(key, int) else None
 
     def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``current``
-        """Tells which watchpoint is selected."""
         self._show_selection()
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        """Enter edits."""
         event.stop()
         self.post_message(self.WatchpointHighlighted(self.current, opened=True))
 
@@ -149,7 +137,7 @@ class WatchpointsPane(Pane):
             whole = (name + nodes + kept, name + nodes + short if short else "", name + kept, name + short, name)
             room = max(self.detail_room, 1)
             fitting = next((text for text in whole if text and cell_len(text) <= room), "")
-            if fitting == name and not short:  # of the nodes as much as there is room for
+            if fitting == name and not short:  # as much of the nodes as fits
                 fitting = set_cell_size(name + nodes, room - 1) + "…"
             self.set_detail(fitting or set_cell_size(name, room - 1) + "…")
         self.post_message(self.WatchpointHighlighted(self.current))

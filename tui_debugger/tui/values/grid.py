@@ -30,8 +30,7 @@ _KINDS = {
 class ValueGrid(Widget, can_focus=True):
     """A table of numbers with row and column indices, and a cursor cell.
 
-    The column width is that of the widest number seen so far: it grows while one looks around and shrinks only when
-    slice or format change, so that columns do not jump.
+    Columns are as wide as the widest number seen so far, and shrink only when slice or format change: they do not jump.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -56,7 +55,6 @@ class ValueGrid(Widget, can_focus=True):
         """The cursor came to another cell, or the cell got another value."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's own parameter name
-        """Shows nothing until :meth:`set_view`."""
         super().__init__(id=id)
         self.value_table: ValueTable | None = None
         self.form = NumberFormat()
@@ -69,31 +67,29 @@ class ValueGrid(Widget, can_focus=True):
     # -- what it shows ---------------------------------------------------------------------------
 
     def set_view(self, array: Array, view: Slice) -> None:
-        """Shows a part of a tensor; the cursor stays on its row and column where they exist."""
         self.set_table(ValueTable(array, view))
 
     def set_table(self, value_table: ValueTable) -> None:
-        """Shows a value_table; the cursor stays on its row and column where they exist."""
+        """Shows a table; the cursor stays on its row and column, as far as they exist."""
         self.value_table = value_table
         self._text = ""
         self._cell = 1
         self._settle()
 
     def set_format(self, form: NumberFormat) -> None:
-        """Changes how numbers are written."""
         self.form = form
         self._cell = 1
         self._settle()
 
     def show_text(self, text: str) -> None:
-        """Shows text instead of values: why there are none."""
+        """Shows a text instead of values."""
         self.value_table = None
         self._text = text
         self.refresh()
 
     @property
     def cursor_index(self) -> Index | None:
-        """Full index of the cursor's cell; None when nothing is shown."""
+        """Full index of the cursor's cell; None if no values are shown."""
         return (
             None
             if self.value_table is None or self.value_table.empty
@@ -101,7 +97,7 @@ class ValueGrid(Widget, can_focus=True):
         )
 
     def go_to(self, index: Index) -> bool:
-        """Puts the cursor on an element; False when the slice does not show it."""
+        """Moves the cursor to an element; False if the slice does not show it."""
         place = self.value_table.place(index) if self.value_table else None
         if place is None:
             return False
@@ -117,11 +113,10 @@ class ValueGrid(Widget, can_focus=True):
 
     @property
     def page_columns(self) -> int:
-        """Whole columns that fit."""
         return max(1, (self.size.width - self._label_width) // (self._cell + GAP))
 
     def move_to(self, row: int, column: int) -> None:
-        """Puts the cursor on a cell, within bounds, and brings it into sight."""
+        """Moves the cursor to a cell, within bounds, and scrolls to it."""
         value_table = self.value_table
         if value_table is None or value_table.empty:
             return
@@ -129,7 +124,7 @@ class ValueGrid(Widget, can_focus=True):
         old = self.row
         self.row = max(0, min(row, value_table.rows - 1))
         self.column = max(0, min(column, value_table.columns - 1))
-        while value_table.index(self.row, self.column) is None:  # beyond the end of a folded line
+        while value_table.index(self.row, self.column) is None:  # the last row of a folded line is shorter
             self.column -= 1
         self._reveal()
         if before != (self._top, self._left, self._cell) or self.value_table is not value_table:
@@ -140,7 +135,7 @@ class ValueGrid(Widget, can_focus=True):
         self.post_message(self.CursorMoved())
 
     def move_by(self, rows: int, columns: int) -> None:
-        """Moves the cursor; in a folded line, left and right go on in the next row."""
+        """Moves the cursor; in a folded line, left and right continue in the next row."""
         value_table = self.value_table
         if value_table is not None and value_table.folded and columns and not rows:
             line, part = divmod(self.row, value_table.stride)
@@ -152,13 +147,12 @@ class ValueGrid(Widget, can_focus=True):
         self.move_to(self.row + rows * (value_table.stride if value_table else 1), self.column + columns)
 
     def page(self, rows: int, columns: int) -> None:
-        """Moves the cursor by pages; where several rows belong together by whole ones."""
+        """Moves the cursor by pages; by whole groups where several rows belong together (``stride``)."""
         stride = self.value_table.stride if self.value_table is not None else 1
         down = max(1, self.page_rows // stride) * stride
         self.move_to(self.row + rows * down, self.column + columns * self.page_columns)
 
     def to_end(self, axis: int, last: bool) -> None:
-        """Goes to the first or last row (axis 0) or column (axis 1)."""
         value_table = self.value_table
         if value_table is None:
             return
@@ -169,7 +163,7 @@ class ValueGrid(Widget, can_focus=True):
             self.move_to(self.row, value_table.columns - 1 if last else 0)
 
     def _reveal(self) -> None:
-        """Scrolls by as little as possible, then lets the columns grow for what came into sight."""
+        """Scrolls to the cursor by as little as possible, then widens columns for the numbers that came into sight."""
         for _ in range(3):  # wider columns can push the cursor out of sight again
             page_rows, page_columns = self.page_rows, self.page_columns
             value_table = self.value_table
@@ -185,7 +179,7 @@ class ValueGrid(Widget, can_focus=True):
             self._refold()
 
     def _settle(self) -> None:
-        """After a new value_table or format: width, fold, cursor in bounds."""
+        """Adapts width, fold and cursor to a new table or format."""
         value_table = self.value_table
         if value_table is not None and not value_table.empty and self.size.width:
             self.row, self._top = (min(place, value_table.rows - 1) for place in (self.row, self._top))
@@ -198,7 +192,7 @@ class ValueGrid(Widget, can_focus=True):
         self.refresh()
 
     def _refold(self) -> None:
-        """Folds a line anew when the columns do not fit any more; the cursor stays on its element."""
+        """Folds a line again if its columns do not fit any more; the cursor stays on its element."""
         value_table = self.value_table
         if value_table is None or not value_table.folded:
             return
@@ -212,7 +206,7 @@ class ValueGrid(Widget, can_focus=True):
             self._top = self.row // self.page_rows * self.page_rows if self.row >= self.page_rows else 0
 
     def _widest(self) -> int:
-        """Cells that the widest visible number or column index takes."""
+        """Cells of the widest visible number or column index."""
         texts = self._texts()
         value_table = self.value_table
         columns = range(self._left, self._left + len(texts[0])) if texts else ()
@@ -229,7 +223,6 @@ class ValueGrid(Widget, can_focus=True):
         return max(len(value_table.row_label(0)), len(value_table.row_label(value_table.rows - 1))) + GAP
 
     def _texts(self) -> Texts:
-        """Returns the visible cells as text, kept until something changes."""
         value_table = self.value_table
         if value_table is None or value_table.empty:
             return []
@@ -244,24 +237,19 @@ class ValueGrid(Widget, can_focus=True):
         self.refresh(Region(0, row - self._top + 1, self.size.width, 1))
 
     def on_resize(self) -> None:
-        """More or fewer columns fit."""
         self._settle()
 
     def notify_style_update(self) -> None:
-        """Colours changed."""
         super().notify_style_update()
         self.refresh()
 
     def on_focus(self) -> None:
-        """The cursor shows."""
         self._refresh_row(self.row)
 
     def on_blur(self) -> None:
-        """The cursor fades."""
         self._refresh_row(self.row)
 
     def render_line(self, y: int) -> Strip:
-        """Draws one line."""
         base, width = self.rich_style, self.size.width
         if self.value_table is None or self.value_table.empty:
             lines = self._text.split("\n")
@@ -301,14 +289,11 @@ class ValueGrid(Widget, can_focus=True):
     # -- mouse -----------------------------------------------------------------------------------
 
     def on_click(self, event: events.Click) -> None:
-        """Puts the cursor on a cell."""
         if event.y and event.x >= self._label_width:
             self.move_to(self._top + event.y - 1, self._left + (event.x - self._label_width) // (self._cell + GAP))
 
     def on_mouse_scroll_down(self) -> None:
-        """Three rows down."""
         self.move_by(3, 0)
 
     def on_mouse_scroll_up(self) -> None:
-        """Three rows up."""
         self.move_by(-3, 0)

@@ -1,4 +1,4 @@
-"""A table of numbers as a heat map: cells in colours, a cursor, zoom; only what is on the screen is worked out."""
+"""A table of numbers as a heat map: coloured cells, a cursor, zoom; only visible cells are computed."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ _FADED: Final = Style(bold=True, underline=True)
 
 
 def colors_of(app: App[Any]) -> Colors:
-    """Returns the colours that the terminal can show, and that the theme leaves."""
+    """Returns the colours that the terminal can show and the theme allows."""
     system = "standard" if in_use().theme == "terminal" else app.console.color_system
     return colors_named(system, plain=app.no_color)
 
 
 @lru_cache(maxsize=1024)
 def _style(base: Style, ink: str, ground: str) -> Style:
-    # Whatever has a ground of its own needs nothing of the base: a colour less to write for every piece.
+    # A piece with its own ground needs no base style: fewer bytes to write.
     own = Style(color=ink or None, bgcolor=ground or None)
     return own if ground else base + own
 
 
 @dataclass(frozen=True, eq=False)
 class HeatLines(HeatPage):
-    """A page for a widget."""
+    """A page of a heat map for a widget."""
 
     def trimmed(self) -> HeatLines:
-        """Returns the same in as much space as it takes: that is a page, from now on."""
+        """Returns the page with an area no larger than its cells need."""
         rows, columns = self.picture.window.shape
         if self.table.folded:
             rows = -(-columns // self.across)
@@ -71,7 +71,7 @@ class HeatLines(HeatPage):
         return replace(self, area=replace(self.area, lines=lines, columns=width))
 
     def strip(self, line: int, base: Style, names: Style) -> Strip:
-        """Returns a line of cells with its name."""
+        """Returns a line of cells, after its name."""
         segments = [Segment(self.name(line).rjust(self.margin - 1) + " ", names)]
         if line < len(self.lines):
             segments += [Segment(piece.text, _style(base, piece.ink, piece.ground)) for piece in self.lines[line]]
@@ -94,13 +94,13 @@ class HeatLines(HeatPage):
 
 
 QUICK: Final = 1 << 21
-"""Up to this many elements a picture is made at once (some ms); above, beside the event loop."""
+"""Elements up to which a picture is made on the event loop (some ms); a larger picture is made in a worker."""
 PAGE: Final = 10_000
-"""Bytes that the cells of a page may cost; blanks, names and frame take 6 kB more. Beyond, cells are made larger."""
+"""Most bytes for the cells of a page; blanks, names and frame take 6 kB more. A costlier page gets larger cells."""
 LARGER: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16)
 
 _FINE: Final[WeakKeyDictionary[App[Any], bool]] = WeakKeyDictionary()
-"""The choice of each running program: over a fast line nobody wants to choose it anew for every tensor."""
+"""The choice of ``fine`` by running program: it applies to all heat maps."""
 
 Cell = tuple[range, range]
 """Rows and columns of the table that make a cell."""
@@ -112,9 +112,8 @@ class HeatMap(PaintedLines, can_focus=True):
     """Shows a table as cells. The cursor is a cell, which stands for a rectangle of elements.
 
     Attributes:
-        table: the table; None before ``set_table``.
-        scale: what the colours mean: that of the whole table, also when a part of it is shown.
-        row, column: the cursor's place among the cells on the screen.
+        scale: maps values to colours; computed from the whole table, even if only a part is shown.
+        row, column: the cursor's place among the visible cells.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"heat-map--names"}
@@ -129,7 +128,7 @@ class HeatMap(PaintedLines, can_focus=True):
         """The cursor came to another cell, or the picture changed."""
 
     class Chosen(Message):
-        """Someone wants to see the elements of the cursor's cell."""
+        """Asks to show the elements of the cursor's cell."""
 
     def __init__(self, work: Work, *, id: str | None = None) -> None:  # noqa: A002 - textual's own parameter name
         """Shows nothing until ``set_table``; ``work`` is ``View.work``."""
@@ -147,12 +146,9 @@ class HeatMap(PaintedLines, can_focus=True):
     # -- what it shows ---------------------------------------------------------------------------
 
     def set_table(self, table: HeatTable, element: tuple[int, int] = (0, 0), extent: Size | None = None) -> None:
-        """Shows another table, all of it; the cursor goes to the cell with an element.
+        """Shows a whole table; the cursor goes to the cell with ``element`` (row, column).
 
-        Args:
-            table: the table.
-            element: its row and column.
-            extent: the area that the widget is about to get, when it does not show yet: it is drawn once, not twice.
+        ``extent``: the size that the widget is about to get, if it is not visible yet, so that it is drawn only once.
         """
         self._extent = extent or self._extent
         self.table, self.scale, self._drawn, self._level = table, None, None, 0
@@ -162,12 +158,11 @@ class HeatMap(PaintedLines, can_focus=True):
 
     @property
     def fine(self) -> bool:
-        """Tells whether cells are as small as they can be, whatever a page costs: for all maps, until it is changed."""
+        """Tells whether cells are as small as possible, whatever a page costs; the same for all heat maps."""
         return _FINE.get(self.app, False)
 
     @property
     def area(self) -> DrawArea:
-        """The place for cells."""
         margin = self.table.margin if self.table is not None else 0
         return DrawArea(
             max(1, self._extent.height - 1), max(1, self._extent.width - margin), halves(colors_of(self.app))
@@ -175,43 +170,38 @@ class HeatMap(PaintedLines, can_focus=True):
 
     @property
     def picture(self) -> Picture | None:
-        """The picture on the screen; None until it is worked out."""
         return self._drawn.picture if self._drawn is not None else None
 
     @property
     def zoom(self) -> Zoom:
-        """The size of the cells."""
         return self._drawn.zoom if self._drawn is not None else Zoom(1, 1, 1, 1)
 
     @property
     def _grid(self) -> tuple[int, int]:
-        """Rows and columns of cells on the screen."""
         return self._drawn.zoom.grid(self._drawn.area) if self._drawn is not None else (1, 1)
 
     @property
     def drawn(self) -> HeatLines | None:
-        """The picture with its colours, for a legend."""
         return self._drawn
 
     @property
     def zoomed(self) -> tuple[int, int]:
-        """The number of times that cells were enlarged, and how often they can be."""
+        """The zoom level, and the highest level."""
         table = self.table
         return self._level, len(zooms(table.shape, self.area, folded=table.folded)) - 1 if table is not None else 0
 
     @property
     def cell(self) -> Cell | None:
-        """The part of the tensor below the cursor's cell."""
         return self._drawn.picture.window.cell(*self.cursor) if self._drawn is not None else None
 
     @property
     def cursor(self) -> tuple[int, int]:
-        """The cursor's cell in the arrays of the picture."""
+        """The cursor's cell as (row, column) of the picture's arrays."""
         return self._drawn.place(self.row, self.column) if self._drawn is not None else (0, 0)
 
     @property
     def element(self) -> tuple[int, int]:
-        """An element in the cursor's cell: the one that was gone to, else its first one."""
+        """An element (row, column) in the cursor's cell: the last one gone to, else the first."""
         cell = self.cell
         if cell is None:
             return self._element
@@ -219,7 +209,7 @@ class HeatMap(PaintedLines, can_focus=True):
         return self._element if inside else (cell[0].start, cell[1].start)
 
     def shown_element(self, then: Callable[[tuple[int, int]], None]) -> None:
-        """Hands over the element that gave the cursor's cell its colour."""
+        """Calls ``then`` with the element that gives the cursor's cell its colour."""
         table, cell = self.table, self.cell
         if table is None or cell is None:
             return
@@ -230,7 +220,7 @@ class HeatMap(PaintedLines, can_focus=True):
         self._do("looking", len(cell[0]) * len(cell[1]), find, then)
 
     def _do(self, what: str, size: int, job: Callable[[ProgressFn], Any], done: Callable[[Any], None]) -> None:
-        """Little at once, much beside the event loop; only the newest counts."""
+        """Runs a job at once, or in a worker if ``size`` (elements) is large; drops results of replaced jobs."""
         mine = self._wanted = object()
 
         def finished(result: Any) -> None:
@@ -245,7 +235,7 @@ class HeatMap(PaintedLines, can_focus=True):
     # -- pictures --------------------------------------------------------------------------------
 
     def _redraw(self) -> None:
-        """The cursor's element at the current level of zoom, everything else from scratch."""
+        """Draws everything again at the current zoom level; the cursor's element stays in sight."""
         table = self.table
         if table is None or not all(table.shape) or not self._extent.width:
             return
@@ -261,7 +251,7 @@ class HeatMap(PaintedLines, can_focus=True):
         self._draw(zoom, area, origin, choose=True)
 
     def _origin(self, zoom: Zoom, area: DrawArea, place: tuple[int, int]) -> tuple[int, int]:
-        """Returns the first element on the screen that brings the cursor's element to a place there; a whole cell."""
+        """Returns the first visible element (at a cell's edge) that puts the cursor's element at ``place``."""
         table = self.table
         assert table is not None  # noqa: S101 - only called with a table
         grid = zoom.grid(area)
@@ -275,7 +265,7 @@ class HeatMap(PaintedLines, can_focus=True):
         )
 
     def _draw(self, zoom: Zoom, area: DrawArea, origin: tuple[int, int], *, choose: bool = False) -> None:
-        """Works a picture out, then shows it; ``choose`` makes cells larger until a page costs little."""
+        """Computes a picture and shows it; ``choose`` enlarges cells until a page costs at most ``PAGE`` bytes."""
         table = self.table
         assert table is not None  # noqa: S101 - only called with a table
         window = zoom.window(table.shape, origin, area)
@@ -290,7 +280,7 @@ class HeatMap(PaintedLines, can_focus=True):
             drawn = self._cheap(drawn)
             if all(at % step == 0 for at, step in zip(origin, (drawn.zoom.rows, drawn.zoom.columns), strict=True)):
                 self._show(drawn)
-            else:  # cells are always the same ones, whatever part of the table is looked at
+            else:  # cells begin at multiples of their size, whatever part is shown
                 place = drawn.spot(drawn.picture.window.place(*self._element) or (0, 0))
                 self._draw(drawn.zoom, drawn.area, self._origin(drawn.zoom, drawn.area, place))
 
@@ -298,7 +288,7 @@ class HeatMap(PaintedLines, can_focus=True):
 
     @staticmethod
     def _cheap(fine: HeatLines) -> HeatLines:
-        """Returns the same as a page that costs little: cells enlarged less, then fewer of them."""
+        """Returns a page of at most ``PAGE`` bytes if possible: first with smaller drawn cells, then with fewer."""
         drawn, cells = fine, fine.picture.window.shape
         for zoom in chain((fine.zoom,), fine.zoom.smaller(fine.area)):
             drawn = replace(fine, zoom=zoom).trimmed()
@@ -321,7 +311,7 @@ class HeatMap(PaintedLines, can_focus=True):
     # -- the cursor ------------------------------------------------------------------------------
 
     def go_to(self, row: int, column: int) -> None:
-        """Puts the cursor on the cell with an element, scrolling if need be."""
+        """Moves the cursor to the cell with an element, scrolling if needed."""
         self._element = (row, column)
         drawn = self._drawn
         if drawn is None:
@@ -337,7 +327,7 @@ class HeatMap(PaintedLines, can_focus=True):
         self.post_message(self.CursorMoved())
 
     def move_by(self, rows: int, columns: int) -> None:
-        """Moves the cursor by cells; at the edge of the screen, the map scrolls by half a page."""
+        """Moves the cursor by cells; at the edge the map scrolls by half a page."""
         table, cell, zoom = self.table, self.cell, self.zoom
         if table is None or cell is None:
             return
@@ -351,12 +341,11 @@ class HeatMap(PaintedLines, can_focus=True):
         self.go_to(max(0, min(row, table.shape[0] - 1)), max(0, min(column, table.shape[1] - 1)))
 
     def page(self, rows: int, columns: int) -> None:
-        """Moves the cursor by pages."""
         down, across = self._grid
         self.move_by(rows * down, columns * across)
 
     def to_end(self, axis: int, last: bool) -> None:
-        """Goes to the first or last row (axis 0) or column (axis 1); of a wrapped row 0 is all of it, 1 one line."""
+        """Goes to the first or last row (axis 0) or column (axis 1); of a folded row: of the row or of its line."""
         table, cell = self.table, self.cell
         if table is None or cell is None:
             return
@@ -373,9 +362,9 @@ class HeatMap(PaintedLines, can_focus=True):
     # -- zoom ------------------------------------------------------------------------------------
 
     def zoom_by(self, by: int) -> None:
-        """Larger or smaller cells; the element that the cursor's cell shows stays where it is.
+        """Changes the zoom level; the element that gives the cursor's cell its colour stays in place.
 
-        Beyond single elements in large, the cell is chosen (``Chosen``).
+        Beyond the highest level it posts ``Chosen``.
         """
         table = self.table
         if table is None or self.picture is None:
@@ -393,7 +382,6 @@ class HeatMap(PaintedLines, can_focus=True):
             self.shown_element(zoomed)
 
     def toggle_fine(self) -> None:
-        """The smallest cells, or those that cost little over a slow line."""
         _FINE[self.app] = not self.fine
         self._element = self.element
         self._redraw()
@@ -401,22 +389,18 @@ class HeatMap(PaintedLines, can_focus=True):
     # -- drawing ---------------------------------------------------------------------------------
 
     def on_resize(self, event: events.Resize) -> None:
-        """Draws anew: there is more or less space."""
         if event.size != self._extent:
             self._extent = event.size
             self._redraw()
 
     def notify_style_update(self) -> None:
-        """Colours changed."""
         super().notify_style_update()
         self.refresh()
 
     def on_focus(self) -> None:
-        """The cursor shows."""
         self._refresh_marker()
 
     def on_blur(self) -> None:
-        """The cursor fades."""
         self._refresh_marker()
 
     def _refresh_marker(self) -> None:
@@ -425,7 +409,6 @@ class HeatMap(PaintedLines, can_focus=True):
             self.refresh(Region(start, line + 1, stop - start, 1))
 
     def render_line(self, y: int) -> Strip:
-        """Draws one line."""
         base, width, drawn = self.base_style, self.size.width, self._drawn
         if drawn is None:
             return Strip.blank(width, base)
@@ -440,7 +423,6 @@ class HeatMap(PaintedLines, can_focus=True):
     # -- mouse -----------------------------------------------------------------------------------
 
     def on_click(self, event: events.Click) -> None:
-        """Puts the cursor on a cell."""
         drawn = self._drawn
         place = drawn.at(event.x, event.y) if drawn is not None else None
         if drawn is not None and place is not None:
@@ -449,7 +431,7 @@ class HeatMap(PaintedLines, can_focus=True):
 
 
 def _start(at: int, ahead: int, step: int, shown: int, count: int) -> int:
-    """Returns where to begin so that an element has so many cells ahead of it and no space is left empty."""
+    """Returns the first element, a multiple of ``step``, that puts ``ahead`` cells before ``at`` and fills the page."""
     last = -(-(count - shown * step) // step) * step
     return max(0, min(at // step * step - ahead * step, last))
 
@@ -461,7 +443,7 @@ Part = Content | str | tuple[str, str]
 
 
 def legend_of(heat: HeatMap) -> Content:
-    """Returns the scale with its ends, the size of a cell, and the glyphs of what NaN and Inf are in sight."""
+    """Returns the scale with its ends, the size of a cell, and the glyphs of the visible kinds of NaN and Inf."""
     page = heat.drawn
     if page is None:
         return Content("")
@@ -477,7 +459,6 @@ def _part(piece: ColoredText) -> Part:
 
 
 def counts_text(picture: Picture, place: tuple[int, int]) -> str:
-    """Returns how many elements, NaN and Inf a cell holds."""
     rows, columns = picture.window.cell(*place)
     words = [plural(len(rows) * len(columns), "element")]
     for (_, name), counts in zip(BADS, (picture.nan, picture.pos_inf, picture.neg_inf), strict=True):

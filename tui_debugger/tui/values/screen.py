@@ -1,4 +1,4 @@
-"""The screen of a tensor's values: table or heat map, slices, jumps to NaN, Inf, extremes and what one looks for."""
+"""The screen of a tensor's values: table or heat map, slices, jumps to NaN, Inf, extremes and searched elements."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ if TYPE_CHECKING:
 
 
 def stats_text(row: TensorRow) -> str:
-    """Minimum, maximum, mean, deviation and counts of the whole tensor, never of the slice.
+    """Returns the statistics of the whole tensor, not of the slice; if there are none, why.
 
-    Truth values have counts only. A row that could not be measured says why.
+    Tensors of bool have only counts.
     """
     stats = row.stats
     if stats is None:
@@ -76,7 +76,7 @@ def stats_text(row: TensorRow) -> str:
 
 
 LOOKED_UP = 1 << 19
-"""Elements of a cell up to which it is looked up at every move which of them it shows: a millisecond."""
+"""Elements of a cell up to which each move looks for the element that gives the cell its colour (1 ms)."""
 _NAMES = {
     HeatCellKind.NAN: "NaN",
     HeatCellKind.POS_INF: "+Inf",
@@ -86,12 +86,11 @@ _NAMES = {
 
 
 def slot_of(row: TensorRow) -> str:
-    """``out:0``, with the round where the tensor was written several times in its step."""
+    """Returns ``out:0``, with the round if the tensor was written several times in its step."""
     return f"{row.role}:{row.slot}{round_text(row.key.round)}"
 
 
 def facts_line(row: TensorRow, array: Array | None, *, previous: bool) -> Content:
-    """Returns type, shape, step, rank, graph."""
     key = row.key
     words = [f"{array.dtype.name} {array.shape}" if array is not None else "", f"step {step_text(key.step)}"]
     words += [round_text(key.round, row.rounds), f"rank {key.rank}", clean(key.graph)]
@@ -100,19 +99,16 @@ def facts_line(row: TensorRow, array: Array | None, *, previous: bool) -> Conten
 
 
 def statistics_line(row: TensorRow, *, previous: bool) -> Content:
-    """Returns the statistics of the whole tensor, never of the slice."""
     if previous:
         return Content.styled("statistics are those of the current step: p", GREY)
     return Content(stats_text(row))
 
 
 def count_of(stats: TensorStats, kind: str) -> int:
-    """Counts NaN, Inf or both in a tensor."""
     return {"NaN": stats.nan, "Inf": stats.inf}.get(kind, stats.nan + stats.inf)
 
 
 def is_index(index: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Tells whether a tensor has an element with this index."""
     return len(index) == len(shape) and all(0 <= at < size for at, size in zip(index, shape, strict=True))
 
 
@@ -122,7 +118,7 @@ def element_line(index: Index, value: Any, place: str) -> Content:
 
 
 def cell_line(value_table: ValueTable, heat: HeatMap) -> tuple[Content, Any]:
-    """Returns the text of the cursor's cell of a heat map: its index range, and the element that it shows, if known."""
+    """Returns the text of the cursor's cell, and the element that gives the cell its colour (None if not looked up)."""
     table, picture, covered, place = heat.table, heat.picture, heat.cell, heat.cursor
     if table is None or picture is None or covered is None:
         return Content(""), None
@@ -143,7 +139,6 @@ def cell_line(value_table: ValueTable, heat: HeatMap) -> tuple[Content, Any]:
 
 
 def bits_line(value: Any) -> str:
-    """Returns the bytes of the value under the cursor."""
     return "no single element is looked at: zoom in" if value is None else bits_text(value)
 
 
@@ -158,20 +153,18 @@ class ElementsPane(TableOrMap):
     """
 
     def compose(self) -> Iterable[Widget]:
-        """Puts the bytes below the cursor's element."""
         yield from super().compose()
         yield PlainLine(id="bits")
 
     @property
     def value_table(self) -> ValueTable | None:
-        """The values that are shown; None when there are no elements."""
+        """The values that are shown; None if there are no elements."""
         value_table = self.grid.value_table
         return value_table if value_table is not None and not value_table.empty else None
 
     # -- what it shows -----------------------------------------------------------------------------
 
     def show(self, array: Array, view: Slice) -> None:
-        """Another part of a tensor."""
         self.grid.set_view(array, view)
         if self.value_table is None:
             self.show_text(f"No elements in {view.text} of shape {array.shape}.")
@@ -179,7 +172,6 @@ class ElementsPane(TableOrMap):
             self.draw()
 
     def show_text(self, text: str) -> None:
-        """Says why there are no values."""
         self.to_table()
         self.grid.show_text(text)
         self.line("cell").show("")
@@ -188,12 +180,11 @@ class ElementsPane(TableOrMap):
     # -- the cursor --------------------------------------------------------------------------------
 
     def toggle_bits(self) -> None:
-        """The bytes of what is under the cursor."""
         self.toggle_class("-bits")
         self.show_cell()
 
     def show_cell(self) -> None:
-        """Shows the element with all its digits, or what the cell of the map shows."""
+        """Shows the element with all its digits, or the cell of the heat map."""
         grid, value_table = self.grid, self.grid.value_table
         index = grid.cursor_index
         if value_table is None or index is None:
@@ -212,27 +203,26 @@ class ElementsPane(TableOrMap):
             self.line("bits").show(Content.styled(bits_line(value), GREY))
 
     def lines_text(self) -> list[str]:
-        """Returns the lines below as text, after the heat map in glyphs when that shows."""
+        """Returns the lines below the values as text, after the heat map in glyphs if that is shown."""
         drawn = self.heat.drawn if self.mapped else None
         below = [str(self.line(name).content) for name in ("legend", "cell", "bits") if self.line(name).display]
         return [*(drawn.plain.text() if drawn is not None else ()), *below]
 
 
 MOST = 20_000
-"""Elements that are written out as text: more than a clipboard takes. Files of numbers have all of them."""
+"""Most elements that are written as text: more than a clipboard takes. Files of numbers have all elements."""
 TOGETHER = 4096
 """Elements of a line that are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class CsvRows(Sequence[Cells]):
-    """The rows of a slice for a .csv, read when they are written: index and values, one line per element of a line."""
+    """The rows of a slice for .csv, read when they are written: index and values, one line per element of a line."""
 
     value_table: ValueTable
     rows: range
 
     def __len__(self) -> int:
-        """Returns the number of rows."""
         return len(self.rows)
 
     @overload
@@ -246,7 +236,6 @@ class CsvRows(Sequence[Cells]):
         return next(iter(CsvRows(self.value_table, self.rows[at : at + 1 or None])))
 
     def __iter__(self) -> Iterator[Cells]:
-        """Reads."""
         value_table, lines = self.value_table, self.value_table.lines
         if len(lines) == 2:
             for row in self.rows:
@@ -263,14 +252,9 @@ class CsvRows(Sequence[Cells]):
 def extract_of(
     value_table: ValueTable, form: NumberFormat, heading: Sequence[str], element: Index | None, key: TensorKey
 ) -> Extract:
-    """Returns what can be copied and exported of a slice.
+    """Returns the content of a slice for copy and export.
 
-    Args:
-        value_table: the slice.
-        form: how numbers are written as text.
-        heading: lines that go before the numbers in the text.
-        element: full index of the element under the cursor.
-        key: the tensor.
+    ``heading``: lines before the numbers. ``element``: full index of the element under the cursor.
     """
     lines = value_table.lines
     header = ("index", *(str(column) for column in lines[1])) if len(lines) == 2 else ("index", "value")
@@ -286,7 +270,7 @@ def extract_of(
 
 
 def _stem(value_table: ValueTable, key: TensorKey) -> str:
-    """Name of a file: the tensor, and the slice unless that is all of it."""
+    """Returns a file name: the tensor, and the slice unless it is the whole tensor."""
     name = file_stem(key)
     if (
         all(isinstance(entry, range) for entry in value_table.view.entries)
@@ -298,7 +282,7 @@ def _stem(value_table: ValueTable, key: TensorKey) -> str:
 
 
 def _text(value_table: ValueTable, form: NumberFormat) -> list[str]:
-    """Returns the numbers in columns, with the indices of rows and columns."""
+    """Returns at most ``MOST`` numbers in columns, with the indices of rows and columns."""
     if value_table.empty:
         return ["no elements"]
     columns = min(value_table.columns, MOST)
@@ -320,7 +304,7 @@ def _text(value_table: ValueTable, form: NumberFormat) -> list[str]:
 
 
 class ValuesScreen(WindowView):
-    """Shows an N-D tensor. The array is usually a memory map: a tensor of any size opens at once."""
+    """Shows a tensor of any shape. The array is usually a memory map: a tensor of any size opens at once."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(VALUE_ACTIONS)]
     OWN_ACTIONS = VALUE_ACTIONS
@@ -332,13 +316,10 @@ class ValuesScreen(WindowView):
     hints = TABLE_HINTS
 
     def __init__(self, host: ViewHost, about: ViewTarget, row: TensorRow, previous: TensorKey | None = None) -> None:
-        """Nothing is read before the screen shows.
+        """Reads nothing before the screen shows.
 
-        Args:
-            host: who opened it.
-            about: the tensor, and where to look.
-            row: the same with its statistics, when they are known.
-            previous: the same tensor at the step before; None when there is none.
+        ``row``: the tensor's row, with statistics if known. ``previous``: the same tensor at the step before; None:
+        there is none.
         """
         super().__init__(host, about)
         self.row = row
@@ -349,50 +330,42 @@ class ValuesScreen(WindowView):
         self.heading = f"{slot_of(row)}  {shorten(row.key.node, 60)}"
 
     def body(self) -> Iterable[Widget]:
-        """Lays out facts, statistics, slice, numbers or heat map, the cursor's value."""
         yield PlainLine(id="facts")
         yield PlainLine(id="stats")
         yield SliceBar(id="slice")
         yield ElementsPane(self.work)
 
     def on_mount(self) -> None:
-        """Starts reading."""
         self.grid.focus()
         self._show_facts()
         self._read(self.row.key, "reading", previous=False)
 
     def on_resize(self) -> None:
-        """The node's name takes the room there is."""
         self.set_heading(f"{slot_of(self.row)}  {shorten(self.row.key.node, max(20, self.size.width - 16))}")
 
     @property
     def elements(self) -> ElementsPane:
-        """The values."""
         return self.query_one(ElementsPane)
 
     @property
     def grid(self) -> ValueGrid:
-        """The same as numbers."""
         return self.elements.grid
 
     @property
     def heat(self) -> HeatMap:
-        """The same as a picture."""
         return self.elements.heat
 
     @property
     def cursor_index(self) -> Index | None:
-        """Full index of the element under the cursor."""
         return self.elements.cursor_index
 
     @property
     def target_here(self) -> ViewTarget:
-        """The tensor that shows, at the cursor's element."""
+        """The tensor that is shown, at the cursor's element."""
         key = self._previous if self._showing_previous else None
         return replace(self.about.at_step(key.step) if key is not None else self.about, at=self.cursor_index)
 
     def extract(self) -> Extract | None:
-        """Returns the slice."""
         value_table = self.elements.value_table
         if value_table is None:
             return None
@@ -422,7 +395,7 @@ class ValuesScreen(WindowView):
         self.work(what, job, show)
 
     def look_again(self) -> None:
-        """Reads the tensor again, with its statistics; slice, cursor and everything else stay."""
+        """Reads the tensor and its statistics again; slice and cursor stay."""
         session, previous, old = self.host.session, self._showing_previous, self.row
         key = self._previous if previous and self._previous is not None else old.key
         keys = list(dict.fromkeys((key, old.key)))
@@ -441,7 +414,7 @@ class ValuesScreen(WindowView):
         self.work_anew("reading", job, show)
 
     def failed(self, error: Exception) -> None:
-        """In place of the values, when there are none."""
+        """Shows the error in place of the values if there are none."""
         if self._array is None:
             self.say("")
             reason = clean_lines(str(error)) or type(error).__name__
@@ -450,7 +423,7 @@ class ValuesScreen(WindowView):
             super().failed(error)
 
     def action_cancel(self) -> None:
-        """Esc: ends editing, else what is under way, else the screen."""
+        """Closes the screen also if Esc stopped the first read."""
         nothing_yet = self.working and self._array is None
         super().action_cancel()
         if nothing_yet:
@@ -470,7 +443,6 @@ class ValuesScreen(WindowView):
 
     @on(SliceBar.Changed)
     def _show_slice(self, _: object = None, *, again: bool = False) -> None:
-        """Shows the part of the tensor that the slice is, unless it shows already."""
         array, view, value_table = self._array, self.bar.view, self.grid.value_table
         if array is None:
             return
@@ -490,7 +462,6 @@ class ValuesScreen(WindowView):
     # -- keys --------------------------------------------------------------------------------------
 
     def action_bits(self) -> None:
-        """The bytes of the value under the cursor."""
         self.elements.toggle_bits()
 
     @on(SliceBar.Refused)
@@ -504,7 +475,7 @@ class ValuesScreen(WindowView):
         self.elements.front.focus()
 
     def action_previous(self) -> None:
-        """The previous step's values in the same place, and back."""
+        """Shows the values of the previous step in the same place, or the current ones again."""
         wanted = not self._showing_previous
         if wanted and self._previous is None:
             self.say(self.host.session.why_no_previous(self.row.key), note=True)
@@ -520,16 +491,12 @@ class ValuesScreen(WindowView):
         self.set_hints(MAP_HINTS if self.elements.mapped else TABLE_HINTS)
 
     def action_element(self) -> None:
-        """From a cell to its element in the table."""
         self.elements.to_element()
 
     # -- jumps -------------------------------------------------------------------------------------
 
     def action_bad(self, direction: int, kind: str = "") -> None:
-        """Goes to the next or previous NaN or Inf of the whole tensor, whatever slice shows it.
-
-        While a search is open, to the next element that is looked for.
-        """
+        """Goes to the next or previous NaN or Inf of the whole tensor; during a search, to the next match."""
         if self.element_query is not None and not kind:
             self.next_sought(direction)
             return
@@ -553,24 +520,20 @@ class ValuesScreen(WindowView):
             )
 
     def action_extreme(self, largest: bool) -> None:
-        """Goes to the largest or smallest finite value."""
         array = self._array
         if array is not None and array.size:
             nothing = "no finite value in this tensor"
             self.find(lambda progress: find_extreme(array, largest, progress=progress), array.size, nothing)
 
     def elements_shown(self) -> ElementLine | None:
-        """See ``WindowView``."""
         array = self._array
         return None if array is None or family(array.dtype) is Family.OTHER else elements_of(array)
 
     @property
     def type_shown(self) -> DType:
-        """See ``WindowView``."""
         return self._array.dtype if self._array is not None else super().type_shown
 
     def show_element(self, index: Index) -> None:
-        """Shows an element, in another slice where needed."""
         if not self.elements.put_cursor(index) and self.bar.include(index):
             self._show_slice()
             self.elements.put_cursor(index)

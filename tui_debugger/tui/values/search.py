@@ -1,7 +1,7 @@
-"""The search in values: what is looked for, and where the next such element is.
+"""The search in values: its query, and the next element that matches.
 
-It reads block by block in memory order, so that a memory-mapped tensor of many GB needs one block, and tells how far it
-is between blocks, which can stop it.
+It reads block by block in memory order, so that a memory-mapped tensor of many GB needs one block of memory. Between
+blocks it calls ``progress``, which may raise to stop it.
 """
 
 from __future__ import annotations
@@ -28,24 +28,18 @@ from tui_debugger.text.values import Family, Index, ValueTable, family
 Bad = Callable[[Array], npt.NDArray[np.bool_]]
 """A test for the elements of a block."""
 BLOCK = 1 << 20
-"""Elements read at once."""
+"""Elements that are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundElement:
-    """The place where something was found.
-
-    Attributes:
-        index: full index in the tensor.
-        wrapped: the search went over the end of the tensor and on from the other side.
-    """
+    """An element that was found: its full index, and whether the search wrapped around the end of the tensor."""
 
     index: Index
     wrapped: bool = False
 
 
 def not_finite(block: Array) -> npt.NDArray[np.bool_]:
-    """NaN and Inf."""
     return ~np.isfinite(block)
 
 
@@ -54,24 +48,24 @@ _KINDS: Final[Mapping[Bad, int]] = {
     np.isnan: kernel_elements.NAN,
     np.isinf: kernel_elements.INF,
 }
-"""The kinds of elements that the kernel finds."""
+"""The kinds of elements that the kernel can find, by test."""
 
 
 class ElementLine(Protocol):
-    """The elements of a tensor as one line, with the way back to full indices."""
+    """The elements of a tensor as one line, with positions for full indices."""
 
     @property
     def size(self) -> int:
         """Number of elements."""
 
     def read(self, start: int, stop: int) -> Array:
-        """Returns a stretch of the line."""
+        """Returns the elements ``start`` to ``stop`` of the line."""
 
     def index(self, position: int) -> Index:
-        """Returns the full index of a place in the line."""
+        """Returns the full index of a position."""
 
     def position(self, index: Index) -> int:
-        """Returns the place of a full index."""
+        """Returns the position of a full index."""
 
 
 class _Flat:
@@ -81,7 +75,7 @@ class _Flat:
         self.shape = array.shape
         self.fortran = array.flags.f_contiguous and not array.flags.c_contiguous
         ordered = array.T if self.fortran else array
-        # Flattening anything but one run of memory would copy all of it; ``flat`` copies a block at a time.
+        # ``reshape`` would copy an array that is not contiguous; ``flat`` copies a block at a time.
         self.line = ordered.reshape(-1) if ordered.flags.c_contiguous else ordered.flat
         self.size = array.size
 
@@ -99,7 +93,7 @@ class _Flat:
 
 
 def _numbers(block: Array) -> Array:
-    """Returns the block as something numpy's comparisons take: ml_dtypes as float32, complex by magnitude."""
+    """Returns the block in a dtype that numpy can compare: ml_dtypes floats as float32, complex as magnitudes."""
     kind = family(block.dtype)
     if kind is Family.COMPLEX:
         magnitude: Array = np.abs(block)
@@ -110,7 +104,7 @@ def _numbers(block: Array) -> Array:
 
 
 def can_be_bad(array: Array) -> bool:
-    """Tells whether the element type can hold NaN or Inf at all."""
+    """Tells whether the element type can hold NaN or Inf."""
     return family(array.dtype) in {Family.FLOAT, Family.COMPLEX}
 
 
@@ -124,17 +118,10 @@ def _spans(start: int, stop: int, direction: int) -> Iterator[tuple[int, int]]:
 def find_bad(
     array: Array, origin: Index, direction: int, *, bad: Bad = not_finite, progress: ProgressFn = no_progress
 ) -> FoundElement | None:
-    """Returns the next (or previous) NaN or Inf after ``origin`` in memory order; wraps around once.
+    """Returns the next (``direction`` 1) or previous (-1) NaN or Inf after ``origin`` in memory order, or None.
 
-    Args:
-        array: any shape.
-        origin: full index to start from; it is looked at last.
-        direction: +1 or −1.
-        bad: what is looked for: by default both, else ``np.isnan`` or ``np.isinf``.
-        progress: called between blocks; may raise to stop.
-
-    Returns:
-        None when there is none.
+    Wraps around once, so that ``origin`` (a full index) comes last. ``bad``: ``not_finite``, ``np.isnan`` or
+    ``np.isinf``.
     """
     if not array.size or not can_be_bad(array):
         return None
@@ -151,15 +138,7 @@ def find_bad(
 def find_element(
     elements: ElementLine, origin: Index, direction: int, test: Bad, *, progress: ProgressFn = no_progress
 ) -> FoundElement | None:
-    """Returns the next (or previous) element after ``origin`` that passes a test; wraps around once.
-
-    Args:
-        elements: what is looked through, a block at a time.
-        origin: full index to start from; it is looked at last.
-        direction: +1 or −1.
-        test: tells elements of a block.
-        progress: called between blocks; may raise to stop.
-    """
+    """Like ``find_bad``, for the elements that pass ``test`` (called with blocks)."""
 
     def place(block: Array) -> int | None:
         with np.errstate(all="ignore"):
@@ -172,7 +151,7 @@ def find_element(
 def _find(
     elements: ElementLine, origin: Index, direction: int, place: Callable[[Array], int | None], progress: ProgressFn
 ) -> FoundElement | None:
-    """See ``find_element``; ``place`` returns which element of a block it is, None for none."""
+    """Like ``find_element``; ``place`` returns the first (or last) match in a block, None for none."""
     here = elements.position(origin)
     ahead, behind = (here + 1, elements.size), (0, here + 1)
     if direction < 0:
@@ -189,17 +168,14 @@ def _find(
 
 
 def elements_of(array: Array) -> ElementLine:
-    """Returns the elements of an array, in memory order."""
     return _Flat(array)
 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceElements:
-    """The difference of two tensors, computed as it is read.
+    """The elements of the difference of two tensors, computed as they are read: see ``ElementLine``.
 
-    Attributes:
-        pairs: the tensors.
-        difference: makes the difference of two stretches, as the cells show it.
+    ``difference`` computes the difference of two stretches of ``pairs``, as the cells show it.
     """
 
     pairs: Pairs
@@ -207,19 +183,15 @@ class DifferenceElements:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
         return self.pairs.count
 
     def read(self, start: int, stop: int) -> Array:
-        """See ``ElementLine``."""
         return self.difference(*self.pairs.elements(start, stop))
 
     def index(self, position: int) -> Index:
-        """See ``ElementLine``."""
         return self.pairs.index(position)
 
     def position(self, index: Index) -> int:
-        """See ``ElementLine``."""
         return self.pairs.position(index)
 
 
@@ -238,7 +210,7 @@ _TRUTH: Final = {"true": "1", "false": "0"}
 
 
 class BadSearchError(ValueError):
-    """A text that says of no element whether it is looked for. The message says why, and what can be written."""
+    """A text that is no query. The message says why, and gives examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +219,9 @@ class ElementQuery:
 
     Attributes:
         text: as it was typed.
-        kind: ``nan``, ``inf``, ``+inf``, ``-inf``, or a comparison: ``>``, ``>=``, ``<``, ``<=``, ``=``, ``!=``, ``~``
-            (reads like the number, to the digits that were typed).
-        number: what it is compared with.
-        absolute: the magnitude is compared.
+        kind: ``nan``, ``inf``, ``+inf``, ``-inf``, or a comparison ``>``, ``>=``, ``<``, ``<=``, ``=``, ``!=``, or
+            ``~``: equal to ``number`` after rounding to its digits.
+        absolute: compare magnitudes.
     """
 
     text: str
@@ -260,10 +231,10 @@ class ElementQuery:
 
     @classmethod
     def of(cls, text: str) -> ElementQuery:
-        """Reads a text.
+        """Reads a search text.
 
         Raises:
-            BadSearchError: it is none.
+            BadSearchError: the text is no query.
         """
         text = text.strip()
         word = text.lower()
@@ -277,7 +248,7 @@ class ElementQuery:
         return cls(text, "~" if "." in word else "=", _decimal(word))
 
     def test_for(self, dtype: DType) -> Bad:
-        """Returns what tells such elements in blocks of an element type; complex numbers by their magnitude."""
+        """Returns the test for blocks of an element type; it compares complex numbers by magnitude."""
         asked = _ASKED.get(self.kind)
         if asked is not None:
             if family(dtype) not in {Family.FLOAT, Family.COMPLEX}:
@@ -289,24 +260,24 @@ class ElementQuery:
         return lambda block: self._compare(_magnitude(_numbers(block), absolute=self.absolute), low, high)
 
     def _bounds(self, dtype: DType) -> tuple[float, float]:
-        """Returns the least and the greatest number that is equal; otherwise the number, twice."""
+        """Returns the least and the greatest number that counts as equal; the same number twice, except for ``~``."""
         number = float(self.number)
         if self.kind == "~":
             half = float(Decimal(5).scaleb(int(self.number.as_tuple().exponent) - 1))
             return number - half, number + half
         if family(dtype) is Family.FLOAT:
             with np.errstate(all="ignore"):
-                meant = float(np.asarray(number).astype(dtype))  # 0.1 is meant as the element type has it
+                meant = float(np.asarray(number).astype(dtype))  # compare with 0.1 as rounded to the element type
             number = meant if np.isfinite(meant) else number
         return number, number
 
     def _test_of_integers(self) -> Bad:
-        """Compares exactly: float64 has not every integer."""
+        """Returns an exact test: float64 cannot represent every integer."""
         number = self.number
         whole = int(number)
         if number == whole:
             low = high = whole
-        else:  # between two integers: none is equal
+        else:  # a fraction equals no integer
             low, high = (whole, whole + 1) if number > 0 else (whole - 1, whole)
         kind = "=" if self.kind == "~" else self.kind
         if low != high and kind in {"=", "!="}:
@@ -362,8 +333,7 @@ def _magnitude(block: Array, *, absolute: bool) -> Array:
 def find_extreme(array: Array, largest: bool, *, progress: ProgressFn = no_progress) -> FoundElement | None:
     """Returns the first largest (or smallest) finite element in memory order; complex numbers by magnitude.
 
-    Returns:
-        None when no element is finite.
+    None if no element is finite.
     """
     if family(array.dtype) is Family.OTHER:
         return None
@@ -396,13 +366,7 @@ _INF: Final = frozenset({HeatCellKind.POS_INF, HeatCellKind.NEG_INF})
 
 @dataclass(frozen=True, slots=True)
 class SearchKind:
-    """A kind of element to look for.
-
-    Attributes:
-        name: for messages.
-        bad: tells elements.
-        kinds: tells cells.
-    """
+    """A kind of element to look for: ``bad`` tests elements, ``kinds`` are the kinds of heat map cells."""
 
     name: str
     bad: Bad
@@ -418,11 +382,11 @@ SEARCH_KINDS: Final[Mapping[str, SearchKind]] = {
 
 @dataclass(frozen=True, slots=True)
 class MapSearch:
-    """Cells of a heat map of a slice, all over the table.
+    """The search in the cells of a heat map, over the whole slice.
 
     Attributes:
         value_table: the slice.
-        table: the same as a heat table.
+        table: the same slice as a heat table.
         zoom: the size of the cells.
     """
 
@@ -433,13 +397,9 @@ class MapSearch:
     def next_bad(
         self, element: tuple[int, int], direction: int, query: SearchKind, progress: ProgressFn = no_progress
     ) -> FoundElement | None:
-        """Looks in the cells after (or before) that of an element; then in the rest of the tensor.
+        """Returns the first match in the cells after (or before) ``element``'s, then in the rest of the tensor.
 
-        Args:
-            element: row and column in the table.
-            direction: +1 or -1.
-            query: what is looked for.
-            progress: may raise to stop.
+        ``element``: row and column in ``table``.
         """
         rows, columns = self.table.shape
         window = HeatWindow(range(0, rows, self.zoom.rows), range(0, columns, self.zoom.columns))
@@ -462,7 +422,6 @@ class MapSearch:
         return next_bad(self.table.read, window, after, direction, kinds=query.kinds, progress=progress)
 
     def _found(self, window: HeatWindow, place: tuple[int, int], query: SearchKind, *, wrapped: bool) -> FoundElement:
-        """Returns the first such element of a cell."""
         rows, columns = window.cell(*place)
         part = self.table.read(slice(rows.start, rows.stop), slice(columns.start, columns.stop))
         last = tuple(size - 1 for size in part.shape)

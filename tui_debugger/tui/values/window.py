@@ -1,4 +1,4 @@
-"""The window onto the values of a tensor: which slice of it, as a table or as a heat map, and the search in it."""
+"""A view of a slice of a tensor, as a table or as a heat map, and the search in its values."""
 
 from __future__ import annotations
 
@@ -40,15 +40,11 @@ if TYPE_CHECKING:
 
 
 QUICK = 1 << 22
-"""Up to this many elements a search is done at once (some 10 ms); above, beside the event loop."""
+"""Elements up to which a search runs on the event loop (some 10 ms); a larger one runs in a worker."""
 
 
 class SliceBar(Vertical):
-    """Knows the slice of the tensor that is shown beside it.
-
-    Attributes:
-        view: the slice; None before a tensor is there.
-    """
+    """The line with the slice of a tensor; ``view`` is the slice, None before there is a tensor."""
 
     DEFAULT_CSS = """
     SliceBar {
@@ -61,13 +57,12 @@ class SliceBar(Vertical):
     """
 
     class Changed(Message):
-        """Another slice."""
+        """The slice changed."""
 
     class Refused(Message):
-        """Text that is no slice of the tensor; with an empty text: editing began or ended."""
+        """A text is no slice of the tensor."""
 
         def __init__(self, text: str) -> None:
-            """``text`` says what is wrong."""
             super().__init__()
             self.text = text
 
@@ -82,19 +77,17 @@ class SliceBar(Vertical):
         self._note = ""
 
     def compose(self) -> Iterable[PlainLine | InputLine]:
-        """Lays out the line, or the input in its place."""
         yield PlainLine(id="slice-line")
         yield InputLine(id="slice-edit")
 
     @property
     def editing(self) -> bool:
-        """Tells whether the text is being edited."""
         return self.has_class("-editing")
 
     # -- which part --------------------------------------------------------------------------------
 
     def set_shape(self, shape: tuple[int, ...]) -> None:
-        """Another tensor: the slice stays when it has the same shape."""
+        """Takes the shape of a tensor; the slice stays if the shape is the same."""
         if self.view is None or shape != self._shape:
             self._shape, self._dimension = shape, 0
             self.view = None
@@ -103,7 +96,7 @@ class SliceBar(Vertical):
             self._draw()
 
     def set_text(self, text: str) -> bool:
-        """Another slice; says why not when the text is wrong."""
+        """Sets the slice; if the text is wrong, posts ``Refused`` and returns False."""
         try:
             view = parse_slice(text, self._shape)
         except BadSliceError as error:
@@ -115,7 +108,6 @@ class SliceBar(Vertical):
         return True
 
     def fits(self, text: str) -> bool:
-        """Tells whether a text is a slice of the tensor."""
         try:
             parse_slice(text, self._shape)
         except BadSliceError:
@@ -123,7 +115,7 @@ class SliceBar(Vertical):
         return True
 
     def include(self, index: Index) -> bool:
-        """Shows an element: other fixed indices where needed, and wider ranges where a range leaves it out."""
+        """Changes the slice to show an element: other fixed indices, whole ranges where a range excludes it."""
         if self.view is None:
             return False
         words = self._words()
@@ -135,7 +127,7 @@ class SliceBar(Vertical):
         return self.set_text(f"[{', '.join(words)}]")
 
     def choose(self, by: int) -> None:
-        """Another fixed dimension to move along."""
+        """Chooses the fixed dimension that ``step`` moves along."""
         fixed = self._fixed()
         if fixed:
             self._dimension, self._note = (self._dimension + by) % len(fixed), ""
@@ -144,7 +136,7 @@ class SliceBar(Vertical):
             self.note("no dimension is fixed in this slice")
 
     def step(self, by: int) -> None:
-        """Along the chosen fixed dimension."""
+        """Moves along the chosen fixed dimension."""
         fixed = self._fixed()
         if not fixed or self.view is None:
             self.note("no dimension is fixed in this slice")
@@ -159,7 +151,6 @@ class SliceBar(Vertical):
             self.note(f"this is the {'last' if by > 0 else 'first'} index of dimension {dimension}")
 
     def _words(self) -> list[str]:
-        """Returns the slice text, one word per dimension."""
         return self.view.text[1:-1].split(", ") if self.view and self.view.entries else []
 
     def _fixed(self) -> list[int]:
@@ -168,7 +159,7 @@ class SliceBar(Vertical):
     # -- the line ----------------------------------------------------------------------------------
 
     def note(self, text: str) -> None:
-        """Says something beside the slice, until the next one: a line that comes and goes would redraw every number."""
+        """Shows a message beside the slice: a line that comes and goes would redraw every number."""
         if text != self._note:
             self._note = text
             self._draw()
@@ -189,7 +180,6 @@ class SliceBar(Vertical):
     # -- editing -----------------------------------------------------------------------------------
 
     def edit(self) -> None:
-        """Shows the field."""
         edit = self.query_one(InputLine)
         edit.value = self.view.text if self.view else default_slice(self._shape)
         self.add_class("-editing")
@@ -197,7 +187,6 @@ class SliceBar(Vertical):
         edit.cursor_position = max(0, len(edit.value) - 1)
 
     def end_editing(self) -> None:
-        """Back to the line."""
         self.remove_class("-editing")
         self.post_message(self.Ended())
 
@@ -205,17 +194,14 @@ class SliceBar(Vertical):
     def _given(self, event: Input.Submitted) -> None:
         event.stop()
         text = event.value.strip()
-        while text.endswith("]") and text.count("]") > text.count("["):  # Ctrl+U leaves the one behind the cursor
+        while text.endswith("]") and text.count("]") > text.count("["):  # Ctrl+U leaves the bracket behind the cursor
             text = text[:-1]
         if self.set_text(text or "[...]"):
             self.end_editing()
 
 
 class TableOrMap(Vertical):
-    """Table and heat map share their cursor: it stays on its element when one takes the other's place.
-
-    Subclasses say what the cells show, and write the line below.
-    """
+    """A table and a heat map with a common cursor: it stays on its element when one replaces the other."""
 
     DEFAULT_CSS = """
     TableOrMap {
@@ -229,15 +215,13 @@ class TableOrMap(Vertical):
     """
 
     class Switched(Message):
-        """The table took the place of the heat map, or the other way round."""
+        """The table replaced the heat map, or the heat map the table."""
 
     def __init__(self, work: Work, *, id: str | None = None) -> None:  # noqa: A002 - textual's own parameter name
-        """``work`` is ``View.work``."""
         super().__init__(id=id)
         self._work = work
 
     def compose(self) -> Iterable[Widget]:
-        """Lays out table or map, legend of the map, the cursor's element."""
         yield ValueGrid(id="grid")
         yield HeatMap(self._work, id="map")
         yield PlainLine(id="legend")
@@ -245,27 +229,23 @@ class TableOrMap(Vertical):
 
     @property
     def grid(self) -> ValueGrid:
-        """The table."""
         return self.query_one(ValueGrid)
 
     @property
     def heat(self) -> HeatMap:
-        """The heat map."""
         return self.query_one(HeatMap)
 
     @property
     def mapped(self) -> bool:
-        """Tells whether the heat map shows."""
         return self.has_class("-mapped")
 
     @property
     def front(self) -> ValueGrid | HeatMap:
-        """The widget that shows."""
         return self.heat if self.mapped else self.grid
 
     @property
     def cursor_index(self) -> Index | None:
-        """Full index of the element under the cursor; in the heat map one in the cursor's cell."""
+        """Full index of the element under the cursor; in the heat map an element of the cursor's cell."""
         value_table = self.value_table
         return (
             value_table.element(*self.heat.element)
@@ -277,20 +257,20 @@ class TableOrMap(Vertical):
 
     @property
     def value_table(self) -> ValueTable | None:
-        """The table for the heat map; None when there are no elements."""
+        """The table for the heat map; None if there are no elements."""
         raise NotImplementedError
 
     def fill_grid(self) -> None:
-        """Gives the table what it shows, when it takes the heat map's place."""
+        """Fills the table when it replaces the heat map."""
 
     def show_cell(self) -> None:
-        """Says what is under the cursor."""
+        """Shows the element or cell under the cursor."""
         raise NotImplementedError
 
     # -- table or heat map -------------------------------------------------------------------------
 
     def switch(self) -> str:
-        """Table or heat map; returns why not."""
+        """Switches between table and heat map; returns why not, or an empty text."""
         value_table, index = self.value_table, self.cursor_index
         if self.mapped:
             self.to_table(index)
@@ -308,7 +288,7 @@ class TableOrMap(Vertical):
         return ""
 
     def to_table(self, index: Index | None = None) -> None:
-        """The table, with the cursor on an element."""
+        """Shows the table, with the cursor on an element."""
         if self.mapped:
             self.remove_class("-mapped")
             self.fill_grid()
@@ -318,11 +298,9 @@ class TableOrMap(Vertical):
                 self.grid.go_to(index)
 
     def draw(self, index: Index | None = None, extent: Size | None = None) -> None:
-        """The value_table as a heat map, when that shows.
+        """Draws ``value_table`` as a heat map if that is shown; moves the cursor to ``index`` if given.
 
-        Args:
-            index: the element that the cursor goes to; None: it stays in its row and column.
-            extent: see ``HeatMap.set_table``.
+        ``extent``: see ``HeatMap.set_table``.
         """
         value_table = self.value_table
         if value_table is not None and self.mapped:
@@ -333,7 +311,6 @@ class TableOrMap(Vertical):
 
     @on(HeatMap.Chosen)
     def to_element(self) -> None:
-        """From the cursor's cell to its element in the table."""
 
         def go(element: tuple[int, int]) -> None:
             value_table = self.value_table
@@ -346,7 +323,7 @@ class TableOrMap(Vertical):
     # -- the cursor --------------------------------------------------------------------------------
 
     def put_cursor(self, index: Index) -> bool:
-        """Puts the cursor on an element; False when the slice does not show it."""
+        """Moves the cursor to an element; False if the slice does not show it."""
         if not self.mapped:
             return self.grid.go_to(index)
         spot = self.value_table.spot(index) if self.value_table is not None else None
@@ -364,7 +341,6 @@ class TableOrMap(Vertical):
             self.show_cell()
 
     def finer(self, by: int) -> str:
-        """More or fewer digits, or larger and smaller cells; returns what is to be said about that."""
         if self.mapped:
             self.heat.zoom_by(by)
             return ""
@@ -372,16 +348,11 @@ class TableOrMap(Vertical):
         return f"{self.grid.form.precision} digits"
 
     def line(self, name: str) -> PlainLine:
-        """Returns one of the lines below."""
         return self.query_one(f"#{name}", PlainLine)
 
 
 class WindowView(ValuesView):
-    """A view with a slice of a tensor that its keys move through; see ``actions.moves`` and what follows there.
-
-    Attributes:
-        element_query: what ``n`` and ``N`` go to while a search is open.
-    """
+    """A view with a slice of a tensor (keys: ``actions.moves`` and others); ``element_query`` is the open search."""
 
     DEFAULT_CSS = "WindowView #element-query { height: 1; }"
 
@@ -393,38 +364,35 @@ class WindowView(ValuesView):
 
     @property
     def table_or_map(self) -> TableOrMap:
-        """The elements."""
         return self.query_one(TableOrMap)
 
     @property
     def bar(self) -> SliceBar:
-        """The line in which the slice is edited."""
         return self.query_one(SliceBar)
 
     @property
     def bar_shows(self) -> bool:
-        """Tells whether the slice is in sight."""
+        """Tells whether the line with the slice is visible."""
         return True
 
     # -- what a view of values overrides to be searched ---------------------------------------------
 
     def elements_shown(self) -> ElementLine | None:
-        """Returns what a search looks through: what the cells show; None while there is nothing."""
+        """Returns the elements that a search looks through; None while there are none."""
         return None
 
     @property
     def type_shown(self) -> DType:
-        """The element type of that."""
+        """The element type of ``elements_shown``."""
         return np.dtype(np.float64)
 
     def show_element(self, index: Index) -> None:
-        """Puts the cursor on an element, in another slice where needed."""
+        """Moves the cursor to an element, in another slice if needed."""
         raise NotImplementedError
 
     # -- the search --------------------------------------------------------------------------------
 
     def action_search(self) -> None:
-        """Asks what to look for; in a list beside the values its own search opens."""
         if self.focused is not None and not isinstance(self.focused, (ValueGrid, HeatMap, InputLine)):
             super().action_search()
             return
@@ -469,7 +437,6 @@ class WindowView(ValuesView):
         return self._search_box is not None and self._search_box.has_focus
 
     def next_sought(self, direction: int) -> None:
-        """Goes to the next or previous element that is looked for, wherever in the tensor."""
         query, elements = self.element_query, self.elements_shown()
         if query is None or elements is None or not elements.size:
             return
@@ -482,7 +449,7 @@ class WindowView(ValuesView):
         )
 
     def find(self, search: Callable[[ProgressFn], FoundElement | None], size: int, nothing: str) -> None:
-        """Goes to what a search finds: at once in a small tensor, else beside the event loop, where Esc stops it."""
+        """Goes to the result of a search: at once for a small tensor, else in a worker, where Esc stops it."""
 
         def done(found: FoundElement | None) -> None:
             if found is None:
@@ -498,7 +465,6 @@ class WindowView(ValuesView):
             self.work("searching", search, done)
 
     def action_end_search(self) -> None:
-        """Ends the search; the cursor stays."""
         if self.element_query is not None:
             self.element_query = None
             self.set_hints(self.hints)
@@ -524,18 +490,17 @@ class WindowView(ValuesView):
     # -- what is said ------------------------------------------------------------------------------
 
     def say(self, text: str, *, note: bool = False) -> None:
-        """Notes go beside the slice: a line that comes and goes would redraw every number."""
+        """Shows a line; notes stand beside the slice."""
         beside = note and self.bar_shows and not self.bar.editing
         super().say("" if beside else text, note=note)
         self.bar.note(text if beside else "")
 
     def forget_note(self) -> None:
-        """Takes back what was noted, unless it says what is under way."""
+        """Removes a note, unless work is running, whose progress it shows."""
         if not self.working:
             self.bar.note("")
 
     def action_cancel(self) -> None:
-        """Esc: ends editing, else what is under way, else the search, else the screen."""
         if self.bar.editing:
             self.bar.end_editing()
         elif self._asking:
@@ -548,22 +513,18 @@ class WindowView(ValuesView):
     # -- keys --------------------------------------------------------------------------------------
 
     def action_move(self, rows: int, columns: int) -> None:
-        """Arrow keys."""
         self.forget_note()
         self.table_or_map.front.move_by(rows, columns)
 
     def action_page(self, rows: int, columns: int) -> None:
-        """A page of rows or columns."""
         self.forget_note()
         self.table_or_map.front.page(rows, columns)
 
     def action_to_end(self, axis: int, last: bool) -> None:
-        """Goes to the first or last row or column."""
         self.forget_note()
         self.table_or_map.front.to_end(axis, last)
 
     def action_finer(self, by: int) -> None:
-        """More or fewer digits; in the heat map zoom."""
         said = self.table_or_map.finer(by)
         if said:
             self.say(said, note=True)
@@ -571,32 +532,26 @@ class WindowView(ValuesView):
             self.forget_note()
 
     def action_scientific(self) -> None:
-        """Scientific notation on and off."""
         self.table_or_map.grid.set_format(self.table_or_map.grid.form.toggled())
 
     def action_fine(self) -> None:
-        """The smallest cells there are, or those that cost little."""
         if self.table_or_map.mapped:
             self.table_or_map.heat.toggle_fine()
         else:
             self.say("d is for the heat map: t", note=True)
 
     def action_choose(self, by: int) -> None:
-        """Another fixed dimension for ``[`` and ``]``."""
         self.bar.choose(by)
 
     def action_fixed(self, by: int) -> None:
-        """Along the chosen fixed dimension."""
         self.bar.step(by)
 
     def action_slice(self) -> None:
-        """Edits the slice text."""
         if self.bar.view is not None:
             self.bar.edit()
             self.say("Enter shows it, Esc keeps the old one", note=True)
 
     def action_heat(self) -> None:
-        """Table or heat map; the cursor stays on its element."""
         wrong = self.table_or_map.switch()
         if wrong:
             self.say(wrong, note=True)

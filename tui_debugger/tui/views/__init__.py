@@ -1,1 +1,1 @@
-"""Views that open from a tensor or a hit: they that fill the screen, a file each, and what they share."""
+"""Views that open from a tensor or a hit, a file each, and the parts that they share."""

@@ -1,4 +1,4 @@
-"""Computes the operators of the run again: which are wrong, how far off, and how much was looked at."""
+"""Computes the operators of the run again: which are wrong, by how much, and how many were checked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FINDINGS: tuple[TableColumn, ...] = (
     TableColumn("node", 12, elastic=4),
 )
 _SHOWN = (0, 1, 2, 3, 5, 6, 8)
-"""The cells of a finding that the list has; the others are said of the one under the cursor."""
+"""The cells of a finding that the list has; the line below shows the others."""
 COVERAGE: tuple[TableColumn, ...] = (
     TableColumn("operator", 16, elastic=1),
     TableColumn("checked", 8, right=True),
@@ -61,7 +61,7 @@ OWN: tuple[Action, ...] = (
 
 
 class AuditView(View):
-    """Audits the whole run, the node under the cursor first. Enter goes to a wrong output on the main screen."""
+    """Audits the node under the cursor, then the whole run. Enter goes to a wrong output on the main screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = list(bindings(OWN))
     OWN_ACTIONS: ClassVar[tuple[Action, ...]] = OWN
@@ -82,14 +82,12 @@ class AuditView(View):
     )
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        """Computes once it shows."""
         super().__init__(host, about)
         self.report: AuditReport | None = None
         self.kind = ""
         self._findings: tuple[AuditFinding, ...] = ()
 
     def body(self) -> Iterable[Widget]:
-        """Lays out the node that was under the cursor, the answer, findings and coverage."""
         yield PlainLine(id="here")
         yield PlainLine(id="answer")
         yield VirtualTable(FINDINGS, empty="", id="findings")
@@ -99,16 +97,13 @@ class AuditView(View):
 
     @property
     def findings(self) -> VirtualTable:
-        """The list of what is wrong."""
         return self.query_one("#findings", VirtualTable)
 
     @property
     def coverage(self) -> VirtualTable:
-        """The list of kinds of operators."""
         return self.query_one("#coverage", VirtualTable)
 
     def on_mount(self) -> None:
-        """The node under the cursor first, then all."""
         self.findings.focus()
         if self.about.row < 0:
             self._audit()
@@ -123,7 +118,6 @@ class AuditView(View):
         self._audit()
 
     def look_again(self) -> None:
-        """Audits again."""
         self._audit()
 
     def _audit(self) -> None:
@@ -135,7 +129,6 @@ class AuditView(View):
         self.work_anew("auditing", job, self._show)
 
     def outdated_by(self, changes: ViewChanges) -> str:
-        """Any tensor counts."""
         return RUN_CHANGED if changes.pairs or changes.ranks else ""
 
     # -- showing -----------------------------------------------------------------------------------
@@ -174,13 +167,12 @@ class AuditView(View):
 
     @property
     def finding(self) -> AuditFinding | None:
-        """The finding under the cursor."""
         row = self.findings.cursor_row
         return self._findings[row] if 0 <= row < len(self._findings) else None
 
     @property
     def target_here(self) -> ViewTarget:
-        """The wrong output under the cursor, else what the view was opened on."""
+        """The wrong output under the cursor, else the view's own tensor."""
         finding = self.finding
         if finding is None or finding.key is None:
             return self.about
@@ -200,7 +192,6 @@ class AuditView(View):
             self._with_tensor(self.host.go_to)
 
     def action_values(self) -> None:
-        """Opens the values of the tensor under the cursor."""
         self._with_tensor(partial(self.host.open, "values"))
 
     def _with_tensor(self, do: Callable[[ViewTarget], None]) -> None:
@@ -211,7 +202,6 @@ class AuditView(View):
         do(target)
 
     def action_of_kind(self) -> None:
-        """Leaves out findings of other kinds than the one under the cursor, or shows all again."""
         if self.kind:
             self.kind = ""
         elif self.coverage.has_focus:
@@ -224,7 +214,6 @@ class AuditView(View):
     # -- handing out -------------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """Returns what the view says; the findings as a table, or the coverage where there are none."""
         report = self.report
         if report is None:
             return None

@@ -1,4 +1,4 @@
-"""Compares a tensor with another one: which, where they differ, and by how much."""
+"""Compares a tensor with another tensor: which, where they differ, and by how much."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ _GAP = "   "
 
 
 def sides(key: TensorKey, other: ComparedTensor | None, couple: Couple | None, *, working: bool = False) -> Content:
-    """Two lines: this tensor, and the other one by what tells it apart; while that is looked for, dots."""
+    """Returns two lines: this tensor, and whatever distinguishes the other one; ``…`` while the other is looked for."""
     step = step_text(key.step)
     here = [step if step == BEFORE_FIRST else f"step {step}", f"rank {key.rank}", clean(key.graph)]
     there = [other.text(key) if other is not None else "…" if working else NONE]
@@ -139,7 +139,7 @@ def sides(key: TensorKey, other: ComparedTensor | None, couple: Couple | None, *
 
 
 def answer(found: Differences, hint: str, width: int) -> Content:
-    """Says whether they are equal, and every measure of the whole tensors in as few lines as they fit into."""
+    """Returns whether the tensors are equal, and every measure, in as few lines as possible."""
     glyph, colour = (HIT_GLYPH, ORANGE) if found.outside else (EQUAL_GLYPH, BLUE)
     if found.nothing_to_compare:
         glyph, colour = UNCERTAIN_GLYPH, ORANGE
@@ -156,12 +156,12 @@ def answer(found: Differences, hint: str, width: int) -> Content:
 
 Then = Callable[[ComparedTensor], None]
 MOST_NODES: Final = 500
-"""Nodes that are offered when several have the name."""
+"""Most nodes that are offered if several have the name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceOption:
-    """A line of the list."""
+    """A line of the list of tensors to compare with."""
 
     text: str
     choose: Callable[[], None]
@@ -169,7 +169,7 @@ class ReferenceOption:
 
 
 def ask_shape(view: View, error: DifferentShapesError, agreed: Callable[[], None]) -> None:
-    """Asks whether tensors of different shapes are meant to be compared all the same."""
+    """Asks whether tensors of different shapes are to be compared anyway."""
     how = "element by element, in C order" if error.fit is Fit.RESHAPED else "by stretching one over the other"
 
     def answered(answer: str | None) -> None:
@@ -182,21 +182,15 @@ def ask_shape(view: View, error: DifferentShapesError, agreed: Callable[[], None
 
 
 class Chooser:
-    """Asks what to compare with."""
+    """Asks which tensor to compare with."""
 
     def __init__(self, view: View, comparer: Comparer, then: Then) -> None:
-        """``then`` gets the other side; nothing happens when one goes back."""
+        """``then`` gets the other tensor, unless the user goes back."""
         self._view = view
         self._comparer = comparer
         self._then = then
 
     def ask(self, key: TensorKey, other: ComparedTensor | None) -> None:
-        """Shows the list.
-
-        Args:
-            key: the tensor.
-            other: what it is compared with now.
-        """
         options = self._options(key, other)
 
         def chosen(index: int | None) -> None:
@@ -240,10 +234,10 @@ class Chooser:
         self._view.app.push_screen(prompt, given)
 
     def _find(self, key: TensorKey, text: str) -> list[tuple[str, ComparedTensor | Callable[[], None]]]:
-        """(words, side) of the tensors that may be meant; of several nodes what asks on.
+        """Returns (words, tensor) of the possible tensors; if several nodes match, (words, function that asks on).
 
         Raises:
-            TdbgError: nothing is called so.
+            TdbgError: no node has this name, or the node has no such tensor.
         """
         session = self._comparer.session
         try:
@@ -320,7 +314,7 @@ def _row_text(row: TensorRow) -> str:
 
 
 MOST_ELEMENTS: Final = 1 << 27
-"""Elements of the difference that are written at most."""
+"""Most elements of the difference that are written."""
 
 
 def extract_of(
@@ -334,13 +328,7 @@ def extract_of(
 ) -> Extract:
     """Returns the comparison as text, the largest differences as a table, the difference in the slice as an array.
 
-    Args:
-        stem: see ``Extract``.
-        head: what stands on top.
-        found: how the tensors differ, when that is known.
-        entries: the largest differences, as they are listed.
-        one: index and numbers of the element under the cursor.
-        window: the difference in the slice that is shown.
+    ``one``: index and numbers of the element under the cursor. ``window`` returns the difference in the slice.
     """
     lines = [*head]
     if found is not None:
@@ -385,9 +373,9 @@ class CompareView(WindowView):
     """Shows two tensors side by side, or their difference, through one slice.
 
     Attributes:
-        other: what the tensor is compared with; None before the first one was found.
-        couple: both, once they are read.
-        found: how they differ, once that is known.
+        other: the tensor to compare with; None until the first is found.
+        couple: both tensors; None until they are read.
+        found: their differences; None until they are computed.
     """
 
     OWN_ACTIONS: ClassVar[tuple[Action, ...]] = COMPARE_ACTIONS
@@ -407,7 +395,6 @@ class CompareView(WindowView):
     hints = HINTS
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        """Begins with the previous step."""
         super().__init__(host, about)
         self.comparer = Comparer(host.session)
         self.other: ComparedTensor | None = None
@@ -419,7 +406,6 @@ class CompareView(WindowView):
         self.heading = f"Compare {slot_text(about.key)}  {shorten(about.key.node, 60)}"
 
     def body(self) -> Iterable[Widget]:
-        """Lays out both names, the result, the table and the list."""
         yield PlainLine(id="sides")
         yield PlainLine(id="answer")
         with Horizontal(id="main"):
@@ -427,7 +413,6 @@ class CompareView(WindowView):
             yield LargestPane()
 
     def on_mount(self) -> None:
-        """Against what was asked for, else the previous step."""
         self.table.front.focus()
         self.largest.show(None)
         if self.about.against is not None:
@@ -437,11 +422,9 @@ class CompareView(WindowView):
         self._draw_head()
 
     def on_unmount(self) -> None:
-        """Closes other runs."""
         self.comparer.close()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Side by side where there is room."""
         self.set_class(event.size.width >= WIDE, "-wide")
         key = self.about.key
         room = max(20, event.size.width - 24)
@@ -449,22 +432,20 @@ class CompareView(WindowView):
 
     @property
     def table(self) -> CompareTable:
-        """Numbers or colours."""
         return self.query_one(CompareTable)
 
     @property
     def bar_shows(self) -> bool:
-        """Not beside the list alone."""
+        """Tells whether the slice is visible: not beside the list alone."""
         return self.has_class("-wide") or not self.has_class("-list")
 
     @property
     def largest(self) -> LargestPane:
-        """Statistics and list."""
         return self.query_one(LargestPane)
 
     @property
     def target_here(self) -> ViewTarget:
-        """The tensor; the other one while its values are shown, when it is of this run."""
+        """This tensor; or the other one while its values are shown, if it is of this run."""
         other = self.other.key if self.other is not None and not self.other.path else None
         if other is None or self.table.shown is not CellContent.THERE:
             return self.about
@@ -474,14 +455,12 @@ class CompareView(WindowView):
     # -- reading and comparing ---------------------------------------------------------------------
 
     def look_again(self) -> None:
-        """Reads both anew and compares them; slice and cursor stay."""
         if self.other is None:
             self.on_mount()
         else:
             self._against(self.other, reshape=self.couple is not None and self.couple.fit is not Fit.SAME)
 
     def _against(self, side: ComparedTensor, *, reshape: bool = False) -> None:
-        """Another other side."""
         key, self.other, session = self.about.key, side, self.host.session
         keys = [key] if side.path or side.key is None else [key, side.key]
         self.couple = self.found = self._unfinished = None
@@ -496,7 +475,7 @@ class CompareView(WindowView):
         self.work_anew("reading", job, self._read)
 
     def _read(self, found: tuple[Couple, Files]) -> None:
-        """Both are there: the table first, the numbers of the whole tensor when they are known."""
+        """Shows the table at once; the differences of the whole tensors follow."""
         couple, self.files = found
         self.couple, self.other = couple, couple.there.side
         self.table.set_couple(couple, ComparisonRule(self.tolerance))
@@ -522,7 +501,7 @@ class CompareView(WindowView):
         self._draw_head()
 
     def _work_of_heat(self, what: str, job: Callable[[ProgressFn], Any], done: Callable[[Any], None]) -> None:
-        """Work of the heat map comes first; the comparison that it takes the place of begins again."""
+        """Runs work of the heat map first; a comparison that it replaces starts again afterwards."""
 
         def finished(result: Any) -> None:
             done(result)
@@ -532,7 +511,6 @@ class CompareView(WindowView):
         self.work(what, job, finished)
 
     def failed(self, error: Exception) -> None:
-        """No tensor to compare with: says why, and what to press."""
         self._unfinished = None
         if isinstance(error, DifferentShapesError) and self.other is not None:
             self.say("")
@@ -551,7 +529,6 @@ class CompareView(WindowView):
         self._draw_head()
 
     def action_cancel(self) -> None:
-        """Esc: ends editing, else stops what is under way, else goes back."""
         stopped = self.working and not self.bar.editing
         super().action_cancel()
         if stopped:
@@ -572,16 +549,13 @@ class CompareView(WindowView):
     # -- keys --------------------------------------------------------------------------------------
 
     def action_other(self) -> None:
-        """Chooses the other side."""
         Chooser(self, self.comparer, self._against).ask(self.about.key, self.other)
 
     def action_again(self) -> None:
-        """Compares the whole tensors, after that was stopped."""
         if self.couple is not None and self.found is None and not self.working:
             self._compare(self.couple)
 
     def action_other_step(self, by: int) -> None:
-        """The other side at its next dumped step in a direction."""
         side = self.other or ComparedTensor(self.about.key)
         if side.key is None:
             self.say("a file has no steps", note=True)
@@ -596,7 +570,6 @@ class CompareView(WindowView):
         self.work("looking", lambda _: self.comparer.beside(side, by), found)
 
     def action_other_rank(self, by: int) -> None:
-        """The other side in the next rank."""
         side = self.other or ComparedTensor(self.about.key)
         ranks = list(self.host.session.ranks()) if not side.path else []
         if side.key is None or side.key.rank not in ranks or len(ranks) < 2:
@@ -606,12 +579,10 @@ class CompareView(WindowView):
         self._against(replace(side, key=replace(side.key, rank=rank)))
 
     def action_show(self, name: str) -> None:
-        """The contents of the cells."""
         self.table.set_shown(CellContent[name])
         self.say(self.table.shown.value, note=True)
 
     def action_heat(self) -> None:
-        """Heat map on and off."""
         self._show_table()
         super().action_heat()
 
@@ -620,7 +591,6 @@ class CompareView(WindowView):
         self.set_hints(MAP_HINTS if self.table.mapped else HINTS)
 
     def action_tolerance(self) -> None:
-        """Asks for a tolerance."""
 
         def given(text: str | None) -> None:
             tolerance = parse_tolerance(text) if text is not None else None
@@ -635,7 +605,6 @@ class CompareView(WindowView):
         self.app.push_screen(TextPrompt("Boundary", format_tolerance(self.tolerance), check, note=note), given)
 
     def action_slide(self, by: int) -> None:
-        """The slider one notch further."""
         now = self.tolerance.percent
         notches = [notch for notch in SLIDER if (notch - now) * by > 0]
         if notches:
@@ -657,11 +626,10 @@ class CompareView(WindowView):
         self.work("counting", lambda progress: couple.within(found, tolerance, progress), done)
 
     def action_measure(self) -> None:
-        """Another order of the list."""
         self.largest.next_measure()
 
     def action_largest(self, by: int) -> None:
-        """Along the list, in the table; while a search is open, along what is looked for."""
+        """Moves through the list of the largest differences; during a search, through its matches."""
         if self.element_query is not None:
             self.next_sought(by)
             return
@@ -686,7 +654,6 @@ class CompareView(WindowView):
             self.table.front.focus()
 
     def elements_shown(self) -> ElementLine | None:
-        """Returns the elements of the tensor whose values are shown; else those of the difference."""
         couple, shown = self.couple, self.table.shown
         if couple is None:
             return None
@@ -696,14 +663,12 @@ class CompareView(WindowView):
 
     @property
     def type_shown(self) -> DType:
-        """See ``WindowView``."""
         couple, shown = self.couple, self.table.shown
         if couple is None or shown not in {CellContent.HERE, CellContent.THERE}:
             return super().type_shown
         return (couple.pairs.here if shown is CellContent.HERE else couple.pairs.there).dtype
 
     def show_element(self, index: Index) -> None:
-        """See ``WindowView``."""
         self._show_table()
         self.table.go_to(index)
 
@@ -711,7 +676,6 @@ class CompareView(WindowView):
         self.remove_class("-list")
 
     def action_switch(self) -> None:
-        """Between table and list."""
         if self.has_class("-wide"):
             to_list = not self.largest.table.has_focus
         else:
@@ -723,14 +687,13 @@ class CompareView(WindowView):
             self.table.front.focus()
 
     def action_values(self) -> None:
-        """From a cell of the heat map to its element; from there to the values of the tensor that is shown."""
+        """Goes from a cell of the heat map to its element, from an element to the values of the shown tensor."""
         if self.table.mapped:
             self.table.to_element()
         else:
             self.host.open("values", replace(self.target_here, at=self.table.cursor_index))
 
     def action_slice(self) -> None:
-        """Edits the slice."""
         self._show_table()
         super().action_slice()
 
@@ -742,7 +705,6 @@ class CompareView(WindowView):
     # -- handing out -------------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """See ``View``."""
         if self.couple is None:
             return None
         entries = self.largest.measure.entries(self.found) if self.found is not None else ()

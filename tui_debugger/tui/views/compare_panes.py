@@ -32,7 +32,7 @@ from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import TableColumn, VirtualTable
 
 MARK = "!"
-"""Stands behind a difference that is not allowed: colour is never the only sign."""
+"""Follows a difference that is not allowed: colour is never the only sign."""
 
 
 class CellContent(Enum):
@@ -46,13 +46,13 @@ class CellContent(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRule:
-    """The differences that are allowed: a tolerance with its boundary for the whole tensor."""
+    """The allowed differences: a tolerance, and its boundary for the whole tensor."""
 
     tolerance: Boundary = EXACT
     boundary: float = 0.0
 
     def settled(self, here: Array, there: Array) -> Array:
-        """Returns the difference of two stretches, 0 where it is within the boundary."""
+        """Returns the difference of two arrays, 0 where it is within the boundary."""
         found = difference(here, there)
         if self.boundary:
             found[np.abs(found) <= self.boundary] = 0
@@ -61,18 +61,15 @@ class ComparisonRule:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DifferenceTable(ValueTable):
-    """here − there, computed for what is on the screen only.
+    """A ``ValueTable`` of here - there, computed for visible cells only; ``array`` is the first tensor of ``pairs``.
 
-    Attributes:
-        pairs: both tensors; ``array`` is the first of them.
-        rule: differences up to its boundary show as 0, those that are not allowed with a mark.
+    Differences within the boundary of ``rule`` are shown as 0, differences that are not allowed with a mark.
     """
 
     pairs: Pairs
     rule: ComparisonRule = ComparisonRule()
 
     def windows(self, top: int, left: int, height: int, width: int) -> tuple[Array, Array]:
-        """Returns the same window of both."""
         here, there = (
             ValueTable(array, self.view, self.fold).cells(top, left, height, width)
             for array in (self.pairs.here, self.pairs.there)
@@ -80,7 +77,6 @@ class DifferenceTable(ValueTable):
         return here, there
 
     def texts(self, top: int, left: int, height: int, width: int, form: NumberFormat) -> Texts:
-        """See ``LineWindow``."""
         return self._differences(*self.windows(top, left, height, width), form)
 
     def _differences(self, here: Array, there: Array, form: NumberFormat) -> Texts:
@@ -88,7 +84,7 @@ class DifferenceTable(ValueTable):
         whole = here.dtype.kind in "biu" and there.dtype.kind in "biu"
         texts = format_window(found.astype(np.int64) if whole and abs(found).max() < 2**53 else found, form)
         marked = outside_mask(here, there, self.rule.tolerance, self.rule.boundary)
-        if self.rule.tolerance.exact:  # then everything that differs is outside: only what is odd stands out
+        if self.rule.tolerance.exact:  # without a tolerance every difference is outside: mark only NaN and Inf
             marked = marked & ~np.isfinite(found)
         return [
             [_cell(text, kind, bool(mark)) for (text, kind), mark in zip(line, marks, strict=True)]
@@ -96,7 +92,6 @@ class DifferenceTable(ValueTable):
         ]
 
     def settled(self, here: Array, there: Array) -> Array:
-        """See ``ComparisonRule``."""
         return self.rule.settled(here, there)
 
     def part(self, parts: tuple[range, ...]) -> Array:
@@ -108,19 +103,18 @@ class DifferenceTable(ValueTable):
 def _cell(text: str, kind: CellKind, marked: bool) -> tuple[str, CellKind]:
     if marked:
         return text + MARK, CellKind.OUTSIDE
-    # NaN on both sides is no difference: it is there to be seen, not to stand out.
+    # NaN on both sides is no difference, so it is shown dimmed like 0.
     return f"{text} ", CellKind.ZERO if kind is CellKind.NAN else kind
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TripleTable(DifferenceTable):
-    """Three lines a row: here, there, difference, so that digits stand below each other."""
+    """Three lines a row (here, there, difference), so that digits stand below each other."""
 
     stride: ClassVar[int] = 3
 
     @cached_property
     def rows(self) -> int:
-        """Lines."""
         return self._plain.rows * self.stride
 
     @property
@@ -128,7 +122,6 @@ class TripleTable(DifferenceTable):
         return ValueTable(self.array, self.view, self.fold)
 
     def texts(self, top: int, left: int, height: int, width: int, form: NumberFormat) -> Texts:
-        """See ``LineWindow``."""
         first, last = top // self.stride, -(-(top + height) // self.stride)
         here, there = self.windows(first, left, min(last, self._plain.rows) - first, width)
         parts = (_padded(format_window(here, form)), _padded(format_window(there, form)))
@@ -136,16 +129,15 @@ class TripleTable(DifferenceTable):
         return lines[top - first * self.stride :][:height]
 
     def index(self, row: int, column: int) -> Index | None:
-        """See ``LineWindow``."""
         return super().index(row // self.stride, column)
 
     def place(self, index: Index) -> tuple[int, int] | None:
-        """Returns the line of the difference."""
+        """Returns the line of the element's difference, and its column."""
         found = super().place(index)
         return None if found is None else (found[0] * self.stride + self.stride - 1, found[1])
 
     def row_label(self, row: int) -> str:
-        """Index, then a sign for the other tensor and for the difference."""
+        """Returns the index in the first line, then a sign for the other tensor and for the difference."""
         line, part = divmod(row, self.stride)
         index = super().row_label(line)
         width = max(1, len(super().row_label(self._plain.rows - 1)))
@@ -153,12 +145,11 @@ class TripleTable(DifferenceTable):
 
 
 def _padded(texts: Texts) -> Texts:
-    """Room for the mark, so that digits stand below each other."""
+    """Adds room for the mark, so that digits stand below each other."""
     return [[(f"{text} ", kind) for text, kind in line] for line in texts]
 
 
 def value_table_of(pairs: Pairs, view: Slice, shown: CellContent, rule: ComparisonRule) -> ValueTable:
-    """Returns the table of two tensors."""
     if shown is CellContent.HERE:
         return ValueTable(pairs.here, view)
     if shown is CellContent.THERE:
@@ -168,28 +159,20 @@ def value_table_of(pairs: Pairs, view: Slice, shown: CellContent, rule: Comparis
 
 
 class CompareTable(TableOrMap):
-    """Shows a window of two tensors.
-
-    Attributes:
-        couple: both; None before they are read.
-        shown: what the cells hold.
-        rule: what is allowed.
-    """
+    """Shows a slice of two tensors; ``couple`` is None before they are read, ``shown`` is the contents of the cells."""
 
     DEFAULT_CSS = """
     CompareTable { width: 1fr; }
     """
 
     class Refused(Message):
-        """Something cannot be shown."""
+        """Something cannot be shown; ``text`` says what and why, an empty text removes that message."""
 
         def __init__(self, text: str) -> None:
-            """``text`` says what, and why."""
             super().__init__()
             self.text = text
 
     def __init__(self, work: Work) -> None:
-        """``work`` does long work of the heat map."""
         super().__init__(work, id="table")
         self.couple: Couple | None = None
         self.shown = CellContent.ALL
@@ -197,25 +180,23 @@ class CompareTable(TableOrMap):
         self._going: Index | None = None
 
     def compose(self) -> Iterable[Widget]:
-        """Puts the slice on top."""
         yield SliceBar(id="slice")
         yield from super().compose()
 
     @property
     def slice_bar(self) -> SliceBar:
-        """The slice."""
         return self.query_one(SliceBar)
 
     @property
     def value_table(self) -> ValueTable | None:
-        """The table for the heat map: of both tensors their difference."""
+        """The table for the heat map; if both tensors are shown, their difference."""
         value_table = self._value_table(CellContent.DIFFERENCE if self.shown is CellContent.ALL else self.shown)
         return value_table if value_table is not None and not value_table.empty else None
 
     # -- what is shown -----------------------------------------------------------------------------
 
     def set_couple(self, couple: Couple, rule: ComparisonRule) -> None:
-        """Other tensors; the slice and the cursor stay where they were if they can."""
+        """Shows other tensors; slice and cursor stay if possible."""
         self.couple, self.rule = couple, rule
         old = self.slice_bar.view
         self.slice_bar.set_shape(couple.pairs.shape)
@@ -223,19 +204,17 @@ class CompareTable(TableOrMap):
             self._show()
 
     def show_text(self, text: str) -> None:
-        """Shows text instead of numbers: why there are none."""
+        """Shows a text instead of numbers."""
         self.couple = None
         self.to_table()
         self.grid.show_text(text)
         self.line("cell").show("")
 
     def set_rule(self, rule: ComparisonRule) -> None:
-        """Sets the differences that are allowed."""
         self.rule = rule
         self._show()
 
     def set_shown(self, shown: CellContent) -> None:
-        """Shows the contents of the cells."""
         if shown is not self.shown:
             index = self.cursor_index
             self.shown = shown
@@ -244,7 +223,6 @@ class CompareTable(TableOrMap):
                 self.go_to(index)
 
     def go_to(self, index: Index) -> None:
-        """Puts the cursor on an element, in another slice if need be."""
         if self.couple is not None and not self.put_cursor(index):
             self._going = index
             self.slice_bar.include(index)
@@ -285,7 +263,6 @@ class CompareTable(TableOrMap):
             self.fill_grid()
 
     def fill_grid(self) -> None:
-        """The contents of the cells now."""
         value_table = self._value_table(self.shown)
         if value_table is not None and value_table.empty:
             self.grid.show_text(f"No elements in {value_table.view.text} of shape {value_table.array.shape}.")
@@ -293,14 +270,13 @@ class CompareTable(TableOrMap):
             self.grid.set_table(value_table)
 
     def window(self) -> Array | None:
-        """Returns the difference in the slice that is shown, as numbers; None while there is nothing."""
+        """Returns the difference in the slice as numbers; None while there are no tensors."""
         value_table = self._value_table(CellContent.DIFFERENCE)
         return None if value_table is None else np.asarray(value_table.part(value_table.lines))
 
     # -- the element under the cursor --------------------------------------------------------------
 
     def show_cell(self) -> None:
-        """Its index and its numbers."""
         line, parts = self.line("cell"), self.cell_parts()
         if parts is None:
             line.show("")
@@ -309,7 +285,7 @@ class CompareTable(TableOrMap):
             line.show(Content.assemble(index, (f"  {rest}", f"not bold {GREY}" if self.mapped else "not bold")))
 
     def cell_parts(self, *, exact: bool = False) -> tuple[str, str] | None:
-        """Index and numbers of the element under the cursor; ``exact``: with all digits of the difference too."""
+        """Returns index and numbers of the element under the cursor; ``exact``: the difference with all digits."""
         index, couple = self.cursor_index, self.couple
         if index is None or couple is None:
             return None
@@ -330,12 +306,10 @@ class Measure(Enum):
 
     @property
     def following(self) -> Measure:
-        """The next one."""
         members = list(Measure)
         return members[(members.index(self) + 1) % len(members)]
 
     def entries(self, found: Differences) -> tuple[DifferingElement, ...]:
-        """Returns the largest ones."""
         return {Measure.ABS: found.by_abs, Measure.REL: found.by_rel, Measure.ULP: found.by_ulp}[self]
 
 
@@ -343,7 +317,6 @@ TITLES = ("index", "here", "there", "difference", "relative", "ULP")
 
 
 def entry_cells(entry: DifferingElement) -> tuple[str, ...]:
-    """Returns a line of the list."""
     here, there = (exact_text(value) for value in (entry.here, entry.there))
     apart = NONE if entry.ulp is None else number(entry.ulp)
     return (index_text(entry.index), here, there, _short(entry.difference), number(entry.relative), apart)
@@ -363,31 +336,23 @@ class EntryRows:
 
     @property
     def row_count(self) -> int:
-        """The number of rows."""
         return len(self.entries)
 
     def cells(self, index: int) -> tuple[Cell, ...]:
-        """Index, both values, difference, relative error, units in the last place."""
         entry = self.entries[index]
         place, *rest = entry_cells(entry)
         style = FINDING if entry.relative is None else DOUBT
         return (place, rest[0], rest[1], Text(rest[2], style if entry.relative is None else ""), *rest[3:])
 
     def key(self, index: int) -> Index:
-        """Returns the element."""
         return self.entries[index].index
 
     def find(self, key: object) -> int:
-        """Returns the row of an element, or -1."""
         return next((row for row, entry in enumerate(self.entries) if entry.index == key), -1)
 
 
 class LargestPane(Vertical):
-    """Statistics and list.
-
-    Attributes:
-        measure: by what the list is ordered.
-    """
+    """Statistics and the list of the largest differences, sorted by ``measure``."""
 
     DEFAULT_CSS = """
     LargestPane {
@@ -403,18 +368,15 @@ class LargestPane(Vertical):
         self._found: Differences | None = None
 
     def compose(self) -> Iterable[Widget]:
-        """Lays out its parts from top to bottom."""
         yield PlainLine(id="numbers")
         yield PlainLine(id="list-title")
         yield VirtualTable(empty="no element differs", id="list")
 
     @property
     def table(self) -> VirtualTable:
-        """The list."""
         return self.query_one(VirtualTable)
 
     def show(self, found: Differences | None) -> None:
-        """Other numbers; None while they are worked out."""
         self._found = found
         numbers = self.query_one("#numbers", PlainLine)
         if found is None:
@@ -428,7 +390,6 @@ class LargestPane(Vertical):
         self._show_list()
 
     def next_measure(self) -> None:
-        """Another order of the list."""
         self.measure = self.measure.following
         self._show_list()
 
@@ -448,7 +409,6 @@ class LargestPane(Vertical):
 
 
 def _columns(entries: Sequence[DifferingElement]) -> tuple[TableColumn, ...]:
-    """Returns columns as wide as their cells."""
     cells = [entry_cells(entry) for entry in entries]
     widths = [max([len(title), *(len(line[i]) for line in cells)]) for i, title in enumerate(TITLES)]
     return tuple(

@@ -1,4 +1,4 @@
-"""The distribution of a tensor: counts, moments, percentiles, and a histogram whose cursor goes from bin to bin."""
+"""The distribution of a tensor: counts, moments, percentiles, and a histogram with a cursor on a bin."""
 
 from __future__ import annotations
 
@@ -58,25 +58,20 @@ from tui_debugger.tui.widgets.line_window import PaintedLines
 from tui_debugger.tui.widgets.text import fit, shorten
 
 _GAP = 2
-"""Cells between two labels of the axis."""
+"""Fewest cells between two labels of the axis."""
 _WIDEST = 12
-"""Cells of a bar, at most: two bars of a third of the screen each say less than two slim ones."""
+"""Most cells of a bar: a few very wide bars are hard to read."""
 
 
 def bar_width(bins: int, room: int) -> int:
-    """Cells of a bar with so many bins in so many cells."""
     return max(1, min(_WIDEST, room // max(bins, 1)))
 
 
 def bar_rows(counts: Sequence[int], height: int, cells: int, *, top: int, log: bool) -> list[str]:
-    """Returns the bars line by line, the uppermost line first.
+    """Returns the bars line by line, the uppermost line first; ``log``: heights are logarithms of counts.
 
-    Args:
-        counts: elements of each bin.
-        height: lines.
-        cells: width of a bar; from 3 on, one of them is the gap to the next bar.
-        top: the count of a bar of full height.
-        log: the height is that of the logarithm of the count.
+    ``height``: lines. ``cells``: width of a bar; from 3 on, one cell is the gap to the next bar. ``top``: the count of
+    a bar of full height.
     """
     eighths = [_eighths(count, height, top, log) for count in counts]
     gap = " " if cells > 2 else ""
@@ -88,7 +83,7 @@ def bar_rows(counts: Sequence[int], height: int, cells: int, *, top: int, log: b
 
 
 def _eighths(count: int, height: int, top: int, log: bool) -> int:
-    """Returns the height of a bar in eighths of a line; something is never nothing."""
+    """Returns the height of a bar in eighths of a line; at least 1 for a count above 0."""
     if not count or not top:
         return 0
     part = math.log1p(count) / math.log1p(top) if log else count / top
@@ -100,7 +95,7 @@ def _glyph(eighths: int) -> str:
 
 
 def height_label(line: int, height: int, top: int, *, log: bool) -> str:
-    """Returns the label of the count axis beside a line: the greatest count above, half of it in the middle.
+    """Returns the label of the count axis: the greatest count at the top, half of it in the middle.
 
     On a logarithmic axis the middle is half of the logarithm.
     """
@@ -125,7 +120,7 @@ def axis_line(bins: int, cells: int, cursor: int, ticks: Sequence[int]) -> str:
 
 
 def axis_labels(bins: Sequence[Bin], cells: int, room: int) -> tuple[str, list[int]]:
-    """Returns the labels below the axis and the places of their ticks: lower edges, as many as fit, 0 before others."""
+    """Returns the labels of bins' lower edges, as many as fit, 0 first; and the places of their ticks."""
     taken: list[tuple[int, int, str]] = []
     texts = labels([each.low for each in bins])
     for index in _by_worth(bins):
@@ -141,7 +136,7 @@ def axis_labels(bins: Sequence[Bin], cells: int, room: int) -> tuple[str, list[i
 
 
 def _by_worth(bins: Sequence[Bin]) -> Iterator[int]:
-    """Returns the bins as labels need them: zero first, then the first bin, then all from the left to fill the gaps."""
+    """Yields the bins by priority of their labels: zero, then from the left."""
     zero = next((i for i, each in enumerate(bins) if each.low == 0), None)
     if zero is not None:
         yield zero
@@ -154,7 +149,7 @@ GUTTER = 9
 
 @dataclass(frozen=True, slots=True)
 class HistogramLayer:
-    """A histogram and what it is of."""
+    """A histogram with its title."""
 
     title: str
     bars: HistogramBars
@@ -186,18 +181,15 @@ class Chart(PaintedLines, can_focus=True):
         self.post_message(self.CursorMoved())
 
     def show_text(self, text: str) -> None:
-        """Says something where the bars would be."""
         self._layers, self._text = (), text
         self._draw()
         self.post_message(self.CursorMoved())
 
     @property
     def bins(self) -> int:
-        """Number of bins."""
         return len(self._layers[0].bars.bins) if self._layers else 0
 
     def move_to(self, index: int) -> None:
-        """Moves the cursor, within bounds."""
         index = max(0, min(index, self.bins - 1))
         if index != self.cursor:
             self.cursor = index
@@ -207,11 +199,9 @@ class Chart(PaintedLines, can_focus=True):
     # -- drawing ---------------------------------------------------------------------------------
 
     def on_resize(self) -> None:
-        """There is other room."""
         self._draw()
 
     def render_line(self, y: int) -> Strip:
-        """Returns one line of the picture."""
         return self._lines[y] if y < len(self._lines) else Strip.blank(self.size.width, self.base_style)
 
     @property
@@ -295,7 +285,6 @@ _BAD = frozenset({"NaN", "-Inf", "+Inf"})
 
 
 def counts_line(distribution: TensorDistribution, width: int) -> Content:
-    """Returns every element once; NaN and Inf stand out. The shares are left out where there is no room for them."""
     lines = _counts(distribution, width)
     if len(lines) > 1:
         lines = _counts(distribution, width, shares=False)
@@ -317,7 +306,6 @@ def _counts(distribution: TensorDistribution, width: int, *, shares: bool = True
 
 
 def moments_lines(distribution: TensorDistribution, width: int) -> list[str]:
-    """Returns smallest, greatest, mean and so on of the finite elements."""
     stats = distribution.stats
     if stats is None:
         return []
@@ -327,7 +315,6 @@ def moments_lines(distribution: TensorDistribution, width: int) -> list[str]:
 
 
 def percentile_lines(distribution: TensorDistribution, width: int) -> list[str]:
-    """Returns the percentiles, or how to get them."""
     if distribution.classes is None:
         return []
     found = distribution.quantiles
@@ -340,7 +327,6 @@ def percentile_lines(distribution: TensorDistribution, width: int) -> list[str]:
 
 
 def headroom_lines(distribution: TensorDistribution, width: int) -> list[str]:
-    """Returns how far the values are from the limits of their type and of others."""
     if distribution.headroom is not None:
         return [
             line
@@ -355,7 +341,6 @@ def headroom_lines(distribution: TensorDistribution, width: int) -> list[str]:
 
 
 def all_lines(distribution: TensorDistribution) -> list[str]:
-    """Returns all numbers."""
     return [
         *_counts(distribution, UNLIMITED),
         *moments_lines(distribution, UNLIMITED),
@@ -373,11 +358,10 @@ class _HistogramRequest:
     """The histogram that is shown, or asked for.
 
     Attributes:
-        about: the tensor.
         log: bins by magnitude.
-        log_counts: heights of the bars by the logarithm of the count.
-        ranges: what was zoomed into, one inside the other; empty shows all.
-        previous: the previous step below.
+        log_counts: bars as high as the logarithm of the count.
+        ranges: the ranges zoomed into, each inside the one before; empty: the whole range.
+        previous: also show the previous step, below.
     """
 
     about: ViewTarget
@@ -388,7 +372,7 @@ class _HistogramRequest:
 
 
 class DistributionView(ValuesView):
-    """Numbers above, bars below. Everything about a large tensor is worked out beside the event loop."""
+    """Numbers above, bars below; everything is computed in a worker."""
 
     OWN_ACTIONS: ClassVar[tuple[Action, ...]] = DISTRIBUTION_ACTIONS
     BINDINGS: ClassVar[list[BindingType]] = list(bindings(DISTRIBUTION_ACTIONS))
@@ -414,7 +398,6 @@ class DistributionView(ValuesView):
         self.heading = "Distribution"
 
     def body(self) -> Iterable[Widget]:
-        """Lays out facts, numbers, bars, the cursor's bin."""
         yield PlainLine(id="facts")
         for name in _NUMBERS:
             yield PlainLine(id=name, classes="-empty")
@@ -423,13 +406,11 @@ class DistributionView(ValuesView):
         yield PlainLine(id="bin")
 
     def on_mount(self) -> None:
-        """Starts reading."""
         self._chart.focus()
         self._show_heading()
         self._update()
 
     def on_resize(self) -> None:
-        """Chooses as many bins as fit."""
         self._show_heading()
         self._show_numbers()
         if self._histograms is not None and self._room != self._bins_that_fit() and not self.working:
@@ -454,15 +435,14 @@ class DistributionView(ValuesView):
 
     @property
     def _now(self) -> _HistogramRequest:
-        """The request that the next key starts from: the one on its way, so that no key is lost, else what is shown."""
+        """The request that the next key changes: the pending one, so that no key is lost, else the shown one."""
         return self._wanted if self.working else self._shown
 
     def look_again(self) -> None:
-        """Counts everything anew; zoom and cursor stay."""
         self._update(anew=True)
 
     def _update(self, wanted: _HistogramRequest | None = None, *, anew: bool = False) -> None:
-        """Works out what is to be shown and shows it; what was shown stays when that is stopped."""
+        """Computes and shows a request; if that is stopped, the old picture stays."""
         wanted = self._wanted = wanted or self._now
         about, previous, session = wanted.about, wanted.previous, self.host.session
         known = {} if anew else dict(self._known)
@@ -497,11 +477,10 @@ class DistributionView(ValuesView):
 
     @property
     def shown_keys(self) -> Collection[TensorKey]:
-        """See ``ValuesView``: steps that one came from are kept, too."""
+        """The tensors that are shown; tensors of earlier steps stay in ``files``."""
         return [each.row.key for each in self._histograms.distributions] if self._histograms is not None else []
 
     def forget_tensors(self, keys: Collection[TensorKey]) -> None:
-        """See ``ValuesView``."""
         for key in keys:
             self._known.pop(key, None)
 
@@ -510,7 +489,6 @@ class DistributionView(ValuesView):
         return self._histograms.distributions[0] if self._histograms is not None else None
 
     def failed(self, error: Exception) -> None:
-        """Says it where the bars would be as long as there are none."""
         super().failed(error)
         if isinstance(error, CancelledError) or (self._histograms is not None and self._wanted.about is self.about):
             return
@@ -592,15 +570,12 @@ class DistributionView(ValuesView):
     # -- keys ------------------------------------------------------------------------------------
 
     def action_move(self, by: int) -> None:
-        """Arrow and page keys."""
         self._chart.move_to(self._chart.cursor + by)
 
     def action_end(self, last: bool) -> None:
-        """Home and End."""
         self._chart.move_to(self._chart.bins if last else 0)
 
     def action_zoom_in(self) -> None:
-        """Zooms in to a third of the bins, around the cursor."""
         bins = self._histograms.bars[0].bins if self._histograms is not None else ()
         if not bins:
             return
@@ -612,39 +587,32 @@ class DistributionView(ValuesView):
         self._update(replace(self._now, ranges=(*self._now.ranges, (low, high))))
 
     def action_zoom_out(self) -> None:
-        """Goes back to the range before."""
         if not self._now.ranges:
             self.say("this is the whole range", note=True)
             return
         self._update(replace(self._now, ranges=self._now.ranges[:-1]))
 
     def action_zoom_all(self) -> None:
-        """Shows the whole range."""
         self._update(replace(self._now, ranges=()))
 
     def action_bins(self) -> None:
-        """Changes between equal bins and bins by magnitude."""
         self._update(replace(self._now, log=not self._now.log))
 
     def action_counts(self) -> None:
-        """Changes between counts and their logarithm; nothing is counted anew."""
         log_counts = not self._now.log_counts
         self._wanted = replace(self._wanted, log_counts=log_counts)
         self._shown = replace(self._shown, log_counts=log_counts)
         self._show(None)
 
     def action_numbers(self) -> None:
-        """Gives all the room to the bars, or shows the numbers again."""
         for name in _NUMBERS:
             line = self._line(name)
             line.display = not line.display
 
     def action_previous(self) -> None:
-        """Shows the previous step as well, or not."""
         self._update(replace(self._now, previous=not self._now.previous))
 
     def action_step(self, by: int) -> None:
-        """Goes to the same tensor at the next or previous dumped step."""
         about = self._now.about
         steps = list(self.host.session.steps(about.key.rank))
         at = steps.index(about.key.step) + by if about.key.step in steps else -1
@@ -654,7 +622,6 @@ class DistributionView(ValuesView):
         self._update(replace(self._now, about=about.at_step(steps[at]), ranges=()))
 
     def action_percentiles(self) -> None:
-        """Works out the percentiles of a large tensor."""
         distribution, session = self._distribution, self.host.session
         if distribution is None or distribution.classes is None:
             self.say("there are no values to take percentiles of", note=True)
@@ -673,13 +640,11 @@ class DistributionView(ValuesView):
             self._show_numbers()
 
     def action_values(self) -> None:
-        """Opens the values."""
         self.host.open("values", self.about)
 
     # -- what can be handed out --------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """Returns numbers as text, bins as a table."""
         found, distribution = self._histograms, self._distribution
         if found is None or distribution is None:
             return None
@@ -707,7 +672,7 @@ class DistributionView(ValuesView):
 
 
 def _tensors(session: Session, about: ViewTarget, previous: bool) -> list[TensorKey]:
-    """Returns the tensor and, where that is wanted, the one of the step before; empty when there is none."""
+    """Returns the tensor, and if wanted the tensor of the step before; empty if that does not exist."""
     if not previous:
         return [about.key]
     before = session.before(about.key)
@@ -715,23 +680,20 @@ def _tensors(session: Session, about: ViewTarget, previous: bool) -> list[Tensor
 
 
 def _bin_of(bars: HistogramBars, value: float) -> int:
-    """Returns the bin nearest to a value."""
     return next((i for i, each in enumerate(bars.bins) if value <= each.high), len(bars.bins) - 1)
 
 
 def _middle(found: Histograms | None, at: int) -> float | None:
-    """Returns the middle of a bin."""
     bins = found.bars[0].bins if found is not None else ()
     return bins[at].low / 2 + bins[at].high / 2 if at < len(bins) else None
 
 
 def _run(distribution: TensorDistribution) -> str:
-    """Returns ``step 3``, ``step 1#2``."""
     key = distribution.row.key
     return f"step {run_text(key)}"
 
 
 def _amount(bars: HistogramBars, distribution: TensorDistribution) -> str:
-    """Returns how much of the tensor the bars show, where that is not all of it."""
+    """Returns how many elements the bars show, if not all."""
     shown, stats = sum(bars.counts), distribution.stats
     return f": {shown:,} of {stats.count:,}" if stats is not None and shown != stats.count else ""

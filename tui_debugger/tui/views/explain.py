@@ -1,4 +1,4 @@
-"""Shows what usually causes what was found on a tensor, with the numbers of this one, and what to look at next."""
+"""Shows usual causes of a tensor's findings, with this tensor's numbers, and what to look at next."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STYLES: dict[LineKind, Style] = {
     LineKind.MISSING: theme.DOUBT,
 }
 WIDEST = 120
-"""Cells after which text is hard to read."""
+"""Most cells of a line: longer lines are hard to read."""
 _GROUP = "Explain"
 OWN: tuple[Action, ...] = (
     LOOK_AGAIN,
@@ -48,7 +48,7 @@ OWN: tuple[Action, ...] = (
 
 
 class ExplainView(View):
-    """Explains one tensor. Enter opens the view that the advice under the cursor, or the next one below, names."""
+    """Explains one tensor. Enter opens the view that the advice at or below the cursor names."""
 
     BINDINGS: ClassVar[list[BindingType]] = list(bindings(OWN))
     OWN_ACTIONS: ClassVar[tuple[Action, ...]] = OWN
@@ -56,7 +56,6 @@ class ExplainView(View):
     hints = (("n N", "advice"), ("Enter", "follow it"), ("o", "origin"), ("?", "keys"), ("Esc", "back"))
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        """Looks at the surroundings of the tensor once it shows."""
         super().__init__(host, about)
         key = about.key
         node = shorten(tail(key.node), 40)
@@ -70,16 +69,13 @@ class ExplainView(View):
         self._results = SeenResults(host.session)
 
     def body(self) -> Iterable[Widget]:
-        """Lays out the text, a row per line."""
         yield VirtualTable((TableColumn("", 10, elastic=1),), header=False, empty="", id="explanation")
 
     def on_mount(self) -> None:
-        """Starts to look."""
         self.query_one(VirtualTable).focus()
         self._look(self.about.hit, self.work)
 
     def look_again(self) -> None:
-        """Explains again, with what the checks have found by now."""
         self._look(None, self.work_anew)
 
     def _look(self, hit: Hit | None, work: Callable[..., None]) -> None:
@@ -88,7 +84,7 @@ class ExplainView(View):
         work("gathering evidence", lambda progress: explain(session, key, hit, progress), self._show)
 
     def outdated_by(self, changes: ViewChanges) -> str:
-        """Changes upstream count, and new results of checks on the tensor."""
+        """Counts changes upstream, and new check results of the tensor."""
         return super().outdated_by(changes) or (CHECKED if changes.results and self._results.newer else "")
 
     def _show(self, guidance: Guidance) -> None:
@@ -98,13 +94,11 @@ class ExplainView(View):
         self._lay_out()
 
     def on_resize(self, _: events.Resize) -> None:
-        """Breaks the lines anew."""
         self.call_after_refresh(self._lay_out)
 
     def _lay_out(self) -> None:
-        """Breaks the lines to the width that there is; the cursor stays on its line."""
         table = self.query_one(VirtualTable)
-        width = min(table.line_width - 1, WIDEST)  # beside the cursor bar
+        width = min(table.line_width - 1, WIDEST)  # without the cursor bar
         if width == self._width or not self._lines or not table.line_width:
             return
         self._width = width
@@ -121,7 +115,7 @@ class ExplainView(View):
 
     @staticmethod
     def _shown(line: GuidanceLine) -> GuidanceLine:
-        """Returns a line with the key that does what it advises."""
+        """Returns a line with the key that follows its advice."""
         advice = line.advice
         if advice is None or not advice.view:
             return line
@@ -132,7 +126,6 @@ class ExplainView(View):
     # -- following advice --------------------------------------------------------------------------
 
     def action_advice(self, by: int) -> None:
-        """Goes to the next line of advice that can be followed, in either direction."""
         table = self.query_one(VirtualTable)
         starts = [row for row in self._advice if self._advice.get(row - 1) is not self._advice[row]]
         ahead = [row for row in starts if (row > table.cursor_row if by > 0 else row < table.cursor_row)]
@@ -165,14 +158,13 @@ class ExplainView(View):
 
     @property
     def target_here(self) -> ViewTarget:
-        """The tensor that the advice under the cursor is about, else the view's own."""
+        """The tensor of the advice under the cursor, else the view's own."""
         advice = self._advice.get(self.query_one(VirtualTable).cursor_row)
         return self.about if advice is None or advice.about is None else self._target(advice.about)
 
     # -- handing out -------------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """Returns the text; the causes as a table."""
         if self.guidance is None:
             return None
         key = self.about.key

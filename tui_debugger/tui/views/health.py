@@ -1,4 +1,4 @@
-"""The health map: steps across, scopes down, the worst of each in a glyph, to see when it began and where it spread."""
+"""The health map: steps across, scopes down, the worst verdict in each cell: when it began and where it spread."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ HINTS: Final = (
     ("Esc", "back"),
 )
 FIRST_PART: Final = 2
-"""The number of steps that are checked before there is something new to see; then twice as many, and so on."""
+"""Steps that are checked before the first update; each further part has twice as many."""
 LARGEST_PART: Final = 256
 WIDE: Final = 1 << 20
-"""Room for a column per step in a text that is exported."""
+"""Width of an exported text: enough for a column per step."""
 
 
 class HealthView(HeatMapView):
@@ -84,7 +84,6 @@ class HealthView(HeatMapView):
     hints = HINTS
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        """Takes the watchpoints as they are now."""
         super().__init__(host, about)
         self.ranks: tuple[int, ...] = ()
         self._cell: Cell | None = None
@@ -93,7 +92,6 @@ class HealthView(HeatMapView):
     # -- contents ----------------------------------------------------------------------------------
 
     def body(self) -> Iterable[Widget]:
-        """Lays out heading, grid, the cell under the cursor, the meaning of the glyphs, the coverage."""
         yield PlainLine(id="where")
         yield HeatGrid(id="grid")
         yield PlainLine(id="cell")
@@ -102,7 +100,6 @@ class HealthView(HeatMapView):
         yield PlainLine(id="covered")
 
     def on_mount(self) -> None:
-        """Shows what is known."""
         self.grid.focus()
         self._load()
 
@@ -115,7 +112,6 @@ class HealthView(HeatMapView):
         self.work("reading results", lambda progress: health(session, checks, None, progress), self._show)
 
     def take_in(self, changes: ViewChanges) -> None:
-        """New steps come at the right, not checked yet; everything stays where it is."""
         session, checks = self.host.session, self.checks
         for rank in {rank for rank, _ in changes.pairs} | changes.ranks:
             checks.forget_from(rank, set(changes.steps_of(rank)))
@@ -125,12 +121,12 @@ class HealthView(HeatMapView):
         old = self.map
         self._take_map(found)
         if found.vague != (old is not None and old.vague):
-            self.say("")  # the legend has one more to say
+            self.say("")  # the legend changes
         self.ranks = tuple(rank for rank in self.ranks if rank in found.ranks) or found.ranks
         self._arrange()
 
     def _to_start(self) -> None:
-        """The cursor starts at the tensor that the view was opened from; else where it began to be bad."""
+        """Moves the cursor to the tensor that the view was opened on, else to the first bad step."""
         map_, grid = self.map, self.grid
         if map_ is None:
             return
@@ -172,14 +168,13 @@ class HealthView(HeatMapView):
     @on(HeatGrid.CellMoved)
     def _cell_moved(self, event: HeatGrid.CellMoved) -> None:
         event.stop()
-        if not self._placed and self.map is not None:  # only now is it known where the columns are
+        if not self._placed and self.map is not None:  # the columns are laid out only now
             self._placed = True
             self._to_start()
         self._show_scope()
         self._show_cell()
 
     def _show_cell(self) -> None:
-        """Says what is under the cursor."""
         map_, grid = self.map, self.grid
         if map_ is None or grid.entry < 0 or not grid.steps_here or grid.entry >= len(map_.tree):
             self._cell = None
@@ -195,7 +190,7 @@ class HealthView(HeatMapView):
 
     @property
     def target_here(self) -> ViewTarget:
-        """The worst tensor of the cell; of a node without findings its first one; else what the view came from."""
+        """The worst tensor of the cell; for a node without findings its first; else the view's own."""
         map_, cell, entry = self.map, self._cell, self.grid.entry
         if map_ is None or cell is None or cell.pair is None:
             return self.about
@@ -205,24 +200,21 @@ class HealthView(HeatMapView):
         return self._of_node(map_, row, cell.pair) if row >= 0 else self.about
 
     def _of_node(self, map_: HealthMap, row: int, pair: Pair) -> ViewTarget:
-        if map_.pairs.get(pair) is not None:  # it has been listed: this costs nothing
+        if map_.pairs.get(pair) is not None:  # already listed, so this is cheap
             return ViewTarget(*tensor_of(self.host.session, map_.nodes, row, pair))
         graph, name = map_.nodes.graph_of(row).name, map_.nodes.names[row]
         own = self.host.session.nodes(pair[0]).find(name, graph)
         return ViewTarget(TensorKey(pair[0], graph, name, Side.OUTPUT, 0, pair[1]), own)
 
     def _enter(self, target: ViewTarget) -> None:
-        """Goes to the node on the main screen."""
         self.host.go_to(target)
 
     # -- keys --------------------------------------------------------------------------------------
 
     def action_deeper(self) -> None:
-        """Opens one level more."""
         self._to_level(1)
 
     def action_shallower(self) -> None:
-        """Closes the deepest level."""
         self._to_level(-1)
 
     def _to_level(self, by: int) -> None:
@@ -238,11 +230,9 @@ class HealthView(HeatMapView):
         self.grid.move_to_key(at)
 
     def action_rank_back(self) -> None:
-        """Moves one rank back."""
         self._turn(-1)
 
     def action_rank_on(self) -> None:
-        """Moves one rank on."""
         self._turn(1)
 
     def _turn(self, by: int) -> None:
@@ -256,7 +246,6 @@ class HealthView(HeatMapView):
     # -- checking ----------------------------------------------------------------------------------
 
     def action_check(self) -> None:
-        """Checks what is missing, a part at a time: each is shown when it is there."""
         if self.working:
             return
         if self.map is None:
@@ -285,7 +274,6 @@ class HealthView(HeatMapView):
         self.work(f"checking {len(missing):,} of {len(session.pairs()):,} steps", job, done)
 
     def action_cancel(self) -> None:
-        """Esc: what was finished is shown."""
         asked = self.working
         super().action_cancel()
         if asked and self.map is None:
@@ -297,7 +285,6 @@ class HealthView(HeatMapView):
     # -- handing out -------------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """Returns the rows as they are shown, with every step."""
         map_, grid = self.map, self.grid
         rows = grid.rows
         if map_ is None or not isinstance(rows, GridRows):

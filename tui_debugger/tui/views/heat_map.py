@@ -1,4 +1,4 @@
-"""The base of the health map and the rank grid: scopes and nodes down, something else across, a glyph in each cell."""
+"""The base of the health map and the rank grid: scopes and nodes down, steps or ranks across, a glyph in each cell."""
 
 from __future__ import annotations
 
@@ -37,14 +37,10 @@ from tui_debugger.tui.widgets.virtual_table import TableColumn, VirtualTable
 def map_actions(
     group: str, *own: tuple[str, str, str, str], across: str, found: str, pages: tuple[str, str]
 ) -> tuple[Action, ...]:
-    """Returns the keys of a map: its own, and those that every map has.
+    """Returns the actions of a map: its own, and those of every map.
 
-    Args:
-        group: what the help calls the map.
-        own: (id, keys, title, text) of its own ones.
-        across: what stands beside each other, such as ``step``.
-        found: which of them are worth a look, as it goes on behind ``row``.
-        pages: the keys for a screenful back, and on.
+    ``own``: (id, keys, title, text). ``across``: the word for a column, such as ``step``. ``found``: follows "Only
+    rows" in a help text. ``pages``: the keys for a page back, and on.
     """
     back, on = pages
     shared = (
@@ -69,10 +65,9 @@ _CURSOR = Style(reverse=True, bold=True)
 
 
 class GridRows:
-    """Tree indices as rows of a table."""
+    """Tree indices as rows of a table, in the given order."""
 
     def __init__(self, map_: HealthMap, entries: Int64, *, flat: bool) -> None:
-        """``entries`` in the order in which they are shown."""
         self.map = map_
         self.entries = entries
         self.flat = flat
@@ -80,36 +75,30 @@ class GridRows:
 
     @property
     def row_count(self) -> int:
-        """Number of rows."""
         return len(self.entries)
 
     def cells(self, index: int) -> Sequence[TableCell]:
-        """Returns the name alone; the grid draws the rest."""
         return (self.name(index),)
 
     def key(self, index: int) -> int:
-        """Returns the tree index."""
         return int(self.entries[index])
 
     def find(self, key: Hashable) -> int:
-        """Returns the row of a tree index, or -1."""
         return self._row.get(key, -1) if isinstance(key, int) else -1
 
     def name(self, index: int) -> str:
-        """Returns the beginning of a row."""
         return entry_name(self.map, self.key(index), flat=self.flat)
 
     def indent(self, index: int) -> int:
-        """Cells before the name."""
         return 0 if self.flat else _INDENT * int(self.map.tree.depth[self.key(index)])
 
 
 class HeatGrid(VirtualTable):
-    """Rows with a cursor that moves sideways, too.
+    """Rows with a cursor that also moves from column to column.
 
     Attributes:
-        columns_shown: how steps are laid out.
-        column: the one under the cursor.
+        columns_shown: the steps (or ranks) of each column.
+        column: index of the column under the cursor.
     """
 
     across: ClassVar[str] = "step"
@@ -134,17 +123,15 @@ class HeatGrid(VirtualTable):
 
     @property
     def entry(self) -> int:
-        """Tree index under the cursor, -1 when there is none."""
         key = self.cursor_key
         return key if isinstance(key, int) else -1
 
     @property
     def steps_here(self) -> Sequence[int]:
-        """The steps of the column under the cursor."""
         return self.columns_shown.of(self.column) if len(self.columns_shown) else ()
 
     def show_map(self, rows: GridRows, ranks: Sequence[int], opened: npt.NDArray[np.bool_], *, fit_all: bool) -> None:
-        """Shows rows of a map; the cursor stays on its row and step where they are still there."""
+        """Shows rows of a map; the cursor stays on its row and step if possible."""
         step = self.steps_here[0] if self.steps_here else None
         self._grid, self._ranks, self._open, self._fit = rows, ranks, opened, fit_all
         self._blocks.clear()
@@ -152,12 +139,10 @@ class HeatGrid(VirtualTable):
         self._lay_out(step)
 
     def move_to_step(self, step: int) -> None:
-        """Moves the cursor to a step's column."""
         if len(self.columns_shown):
             self._move_column(self.columns_shown.at(step))
 
     def code_at(self, row: int, column: int) -> Health:
-        """Returns what one cell shows."""
         return Health(int(self._codes(row, column, column + 1)[0]))
 
     def _lay_out(self, step: int | None = None) -> None:
@@ -179,11 +164,9 @@ class HeatGrid(VirtualTable):
         self.post_message(self.CellMoved())
 
     def columns_for(self, map_: HealthMap, room: int) -> StepColumns:
-        """Returns what stands across."""
         return StepColumns.laid_out(map_.steps, room, fit=self._fit)
 
     def glyph(self, code: int) -> tuple[str, Style]:
-        """Returns what stands for a code."""
         return GLYPHS[Health(code)], HEALTH_STYLES[Health(code)]
 
     def _widest_name(self) -> int:
@@ -194,12 +177,11 @@ class HeatGrid(VirtualTable):
 
     @property
     def in_sight(self) -> int:
-        """Columns that fit."""
         room = self.line_width - self._name_width - 2
         return max(min(room // self.columns_shown.width, len(self.columns_shown)), 1)
 
     def _codes(self, row: int, first: int, stop: int) -> Codes:
-        """Cells of a row; those of the rows around it are computed with it."""
+        """Returns codes of a row; visible columns are computed in blocks of rows and cached."""
         block = row // BLOCK
         if self._grid is None:
             return np.zeros(stop - first, np.uint8)
@@ -217,19 +199,16 @@ class HeatGrid(VirtualTable):
     # -- moving ----------------------------------------------------------------------------------
 
     def action_pan_left(self) -> None:
-        """Moves one column back."""
         self._move_column(self.column - 1)
 
     def action_pan_right(self) -> None:
-        """Moves one column on."""
         self._move_column(self.column + 1)
 
     def page_columns(self, direction: int) -> None:
-        """A screenful of columns."""
         self._move_column(self.column + direction * self.in_sight)
 
     def next_finding(self, direction: int, least: int) -> bool:
-        """To the next cell of this row that is at least so bad; False when there is none."""
+        """Moves to the next cell of this row with at least the code ``least``; False if there is none."""
         if not self.row_count or not len(self.columns_shown):
             return False
         codes = self._codes(self.cursor_row, 0, len(self.columns_shown))
@@ -256,12 +235,10 @@ class HeatGrid(VirtualTable):
             self._blocks.clear()
 
     def watch_cursor_row(self, old: int, new: int) -> None:
-        """See the base class."""
         super().watch_cursor_row(old, new)
         self.post_message(self.CellMoved())
 
     def on_click(self, event: events.Click) -> None:
-        """Goes to the cell; the second click selects."""
         at = event.get_content_offset(self)
         start = self._name_width + 2
         if at is not None and at.x >= start and not self.on_bar(at):
@@ -269,18 +246,15 @@ class HeatGrid(VirtualTable):
         super().on_click(event)
 
     def row_text(self, row: int) -> str:
-        """Returns the path of a row: its name is only the last part."""
         return "" if self._grid is None else clean(self._grid.map.tree.path(self._grid.key(row)))
 
     # -- drawing ---------------------------------------------------------------------------------
 
     def fit_to(self, width: int) -> None:
-        """Columns share the new width."""
         super().fit_to(width)
         self.call_next(self._lay_out, self.steps_here[0] if self.steps_here else None)
 
     def draw(self, row: int, state: int, width: int) -> Strip:
-        """See the base class."""
         base = self.base_style
         if row == HEADER:
             return self._header_line(base, width)
@@ -320,7 +294,7 @@ class HeatGrid(VirtualTable):
                 before, after = self.column - at, at + count - self.column - 1
                 cell = glyph.ljust(width)
                 segments += [Segment(cell * before, own)] if before else []
-                # The cursor is one cell: the colour of the line goes on beside it.
+                # Only one cell has the cursor's colour; the rest of a wider column has the line's.
                 segments += [Segment(cell[0], own + _CURSOR), Segment(cell[1:], own)]
                 segments += [Segment(cell * after, own)] if after else []
             else:
@@ -340,7 +314,7 @@ class HeatGrid(VirtualTable):
         here = columns.labels[self.column]
         start = min((self.column - self._first) * columns.width, max(room - len(here), 0))
         stop = start + len(here)
-        # Parts of other labels beside the cursor's would read as other numbers.
+        # Labels that the cursor's label cuts are removed: the rest would read as another number.
         left, right = line[:start], line[stop:]
         left = left if left.endswith(" ") else left.rpartition(" ")[0]
         right = right if right.startswith(" ") else _without_first_word(right)
@@ -355,15 +329,11 @@ def _without_first_word(text: str) -> str:
 
 
 class HeatMapView(View):
-    """A view of scopes and nodes down and something else across: what is in it, its subclasses say.
-
-    They yield the grid and lines from ``body``, and say what comes of a change in ``_arrange``.
-    """
+    """The base of views with scopes and nodes down; subclasses yield grid and lines from ``body``."""
 
     heading = ""
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        """Reads nothing yet."""
         super().__init__(host, about)
         self.checks = HealthChecks(host.session)
         self.map: HealthMap | None = None
@@ -372,43 +342,40 @@ class HeatMapView(View):
         self.findings_only = False
         self._tree: OpenTree | None = None
         self._placed = False
-        """The cursor is where it starts."""
+        """Whether the cursor was moved to its first place."""
 
     @property
     def grid(self) -> HeatGrid:
-        """The cells."""
         return self.query_one(HeatGrid)
 
     def _arrange(self) -> None:
-        """Puts rows together: open scopes or nodes, all or those with findings."""
+        """Fills the grid: open scopes or nodes, all rows or rows with findings."""
         raise NotImplementedError
 
     def _show_cell(self) -> None:
-        """Says what is under the cursor."""
+        """Describes the cell under the cursor."""
         raise NotImplementedError
 
     def _legend(self) -> str:
-        """Returns what the glyphs mean."""
+        """Returns the meaning of the glyphs."""
         raise NotImplementedError
 
     def _enter(self, target: ViewTarget) -> None:
-        """Goes where Enter leads from a node that was dumped."""
+        """Handles Enter on a node that was dumped."""
         raise NotImplementedError
 
     def on_resize(self) -> None:
-        """Lines take the room there is."""
         if not self.working:
             self.say("")
         self._show_cell()
 
     def say(self, text: str, *, note: bool = False) -> None:
-        """Notes take the place of the legend: a line that comes and goes would draw every cell again."""
+        """Shows a line; notes replace the legend: a line that comes and goes would draw every cell again."""
         super().say("" if note else text, note=note)
         self._put("legend", text if note and text else self._legend())
 
     @on(VirtualTable.RowSelected)
     def _selected(self, event: VirtualTable.RowSelected) -> None:
-        """Opens or closes a scope, or goes where the node leads."""
         event.stop()
         if self._on_scope:
             self.action_open_close()
@@ -420,17 +387,17 @@ class HeatMapView(View):
             self.say("this node was not dumped here", note=True)
 
     def _worth(self) -> int:
-        """The least code that ``next`` stops at."""
+        """Returns the least code that ``next`` stops at."""
         return WORTH_A_LOOK
 
     def _put(self, name: str, content: Content | str) -> None:
-        """Shows a line; all of them are one line high, whatever they say."""
+        """Shows a line of constant height: Textual lays out nothing."""
         line = self.query_one(f"#{name}", PlainLine)
         if str(line.content) != str(content):
             line.update(content, layout=False)
 
     def _take_map(self, found: HealthMap) -> bool:
-        """Takes a map; what was open stays open. Tells whether its nodes are others."""
+        """Takes a map, with the same scopes open; tells whether its nodes changed."""
         old, tree = self.map, self._tree
         self.map = found
         if old is not None and old.tree is found.tree:
@@ -440,7 +407,7 @@ class HeatMapView(View):
         return True
 
     def _show_rows(self, map_: HealthMap, shown: Mask, across: Sequence[int]) -> None:
-        """Shows the rows of a mask over tree indices; ``across``: the ranks."""
+        """Shows the rows of a mask over tree indices; ``across``: the ranks to show."""
         tree = self._tree
         if tree is None:
             return
@@ -449,7 +416,7 @@ class HeatMapView(View):
         self.grid.show_map(GridRows(map_, entries, flat=self.flat), across, tree.opened, fit_all=self.fit_all)
 
     def _go_to(self, key: TensorKey, across: int) -> bool:
-        """Puts the cursor on a node, and on what stands across; False where there is no such node."""
+        """Moves the cursor to a node and a column; False if there is no such node."""
         map_, tree = self.map, self._tree
         row = -1 if map_ is None else map_.nodes.find(key.node, key.graph)
         if map_ is None or tree is None or row < 0:
@@ -468,38 +435,31 @@ class HeatMapView(View):
     # -- keys --------------------------------------------------------------------------------------
 
     def action_open_close(self) -> None:
-        """Opens or closes the scope under the cursor."""
         if self._tree is not None and self._on_scope:
             self._tree.opened[self.grid.entry] = not self._tree.opened[self.grid.entry]
             self._arrange()
 
     def action_open_all(self) -> None:
-        """Opens or closes everything below the cursor."""
         if self._tree is not None and self._on_scope:
             self._tree.toggle_below(self.grid.entry)
             self._arrange()
 
     def action_findings(self) -> None:
-        """Shows only rows with findings, or all."""
         self.findings_only = not self.findings_only
         self._arrange()
 
     def action_nodes(self) -> None:
-        """Changes between nodes and scopes."""
         self.flat = not self.flat
         self._arrange()
 
     def action_fit(self) -> None:
-        """Shows all columns on one screen, or one thing in each."""
         self.fit_all = not self.fit_all
         self._arrange()
 
     def action_next(self) -> None:
-        """Goes to the next cell of the row that stands out."""
         self._next(1)
 
     def action_previous(self) -> None:
-        """Goes to the one before."""
         self._next(-1)
 
     def _next(self, by: int) -> None:
@@ -508,10 +468,8 @@ class HeatMapView(View):
             self.say(f"no {self.grid.across} {side} this one stands out in this row", note=True)
 
     def action_page(self, by: int) -> None:
-        """Moves a screenful of columns."""
         self.grid.page_columns(by)
 
     @property
     def row_name(self) -> str:
-        """The row under the cursor, for tests."""
         return entry_name(self.map, self.grid.entry, flat=self.flat) if self.map is not None else ""

@@ -1,4 +1,4 @@
-"""Shows where the bad values of a tensor begin: the path upstream, hop by hop, and what each hop was made from."""
+"""Shows where the bad values of a tensor begin: the path upstream, hop by hop, and the inputs of each hop."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 LineId = tuple[int, ...]
-"""Hop, branch of that hop, hop of the branch's own path, ...: what identifies a line."""
+"""Identifies a line: hop, branch of that hop, hop of the branch's own path, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ class PathLine:
     """One line.
 
     Attributes:
-        place: which one it is: hops have an odd number of parts, branches an even one.
-        path: the path that the hop (or the hop that the branch goes into) belongs to.
-        item: a hop, or a branch that was not followed (yet).
-        opened: what is below it is shown.
+        place: an odd number of parts for a hop, an even number for a branch.
+        path: the path with the hop, or with the hop that the branch feeds.
+        item: a hop, or a branch.
+        opened: the lines below it are shown.
     """
 
     place: LineId
@@ -82,38 +82,33 @@ class PathLine:
 
     @property
     def depth(self) -> int:
-        """The indentation."""
         return len(self.place) - 1
 
     @property
     def tensor(self) -> TensorRow:
-        """The tensor."""
         return self.item.tensor
 
     @property
     def row(self) -> int:
-        """Its node's row in its rank's node table."""
         return self.item.row
 
     @property
     def hop(self) -> PathHop | None:
-        """The hop; None for a branch."""
         return self.item if isinstance(self.item, PathHop) else None
 
     @property
     def inner(self) -> int:
-        """The number of lines that can be opened below it: other inputs of a hop, one path of a branch."""
+        """The number of lines that can be opened below: other inputs of a hop, 1 for the path of a branch."""
         return len(self.item.others) if isinstance(self.item, PathHop) else 1
 
     @property
     def is_end(self) -> bool:
-        """Tells whether its path ends there."""
         return self.item is self.path.end
 
 
 @dataclass(frozen=True)
 class ExpandedLines:
-    """The lines that are shown beside the path itself.
+    """The lines that are shown besides the path itself.
 
     Attributes:
         places: hops whose other inputs are shown, branches whose path is shown.
@@ -124,16 +119,14 @@ class ExpandedLines:
     paths: Mapping[LineId, Path] = field(default_factory=dict)
 
     def toggled(self, place: LineId) -> ExpandedLines:
-        """With one more place opened, or closed."""
         return ExpandedLines(self.places ^ {place}, self.paths)
 
     def followed(self, place: LineId, path: Path) -> ExpandedLines:
-        """With the path of a branch, opened."""
         return ExpandedLines(self.places | {place}, {**self.paths, place: path})
 
 
 def lines_of(path: Path, opened: ExpandedLines) -> tuple[PathLine, ...]:
-    """Returns all lines, from the tensor that was asked about upstream."""
+    """Returns all lines, from the tensor that the view was opened on upstream."""
     return tuple(_lines(path, opened, (), 0))
 
 
@@ -148,19 +141,17 @@ def _lines(path: Path, opened: ExpandedLines, above: LineId, first: int) -> Iter
             followed = opened.paths.get(inner) if inner in opened.places else None
             yield PathLine(inner, path, branch, followed is not None)
             if followed is not None:
-                yield from _lines(followed, opened, inner, 1)  # its first hop is the branch itself
+                yield from _lines(followed, opened, inner, 1)  # hop 0 of the branch's path is the branch itself
     if path.nearest is not None:
         yield PathLine((*above, len(path.hops), 0), path, path.nearest)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The columns that tell the tensors of a run apart.
+    """The columns that the run needs.
 
-    Attributes:
-        many_ranks: a rank column.
-        graphs: what graphs are called in a column, by name; none for a single graph.
-        rounds: some tensor was written several times within its step.
+    ``graphs``: short name of each graph, empty for one graph. ``rounds``: some tensor was written several times in a
+    step.
     """
 
     many_ranks: bool = False
@@ -169,7 +160,6 @@ class Shape:
 
 
 def path_columns(shape: Shape = Shape()) -> tuple[TableColumn, ...]:
-    """Returns the columns of the path."""
     more = shape.many_ranks + bool(shape.graphs)
     return (
         TableColumn("", 1, frozen=True),
@@ -187,7 +177,6 @@ def path_columns(shape: Shape = Shape()) -> tuple[TableColumn, ...]:
 
 
 def path_cells(line: PathLine, shape: Shape) -> Sequence[Cell]:
-    """Returns one line of the path."""
     row = line.tensor
     scope, _, name = row.key.node.rpartition("/")
     text = Text("  " * line.depth, no_wrap=True)
@@ -217,7 +206,7 @@ def _mark(line: PathLine) -> Text:
         return Text(theme.ORIGIN_GLYPH, theme.FINDING)
     if line.path.ending is PathEnd.CLEAN:
         return Text(" ")
-    if line.is_end:  # it goes on, but nobody sees where
+    if line.is_end:  # the path goes on, but the data do not show where
         return Text(theme.UNCERTAIN_GLYPH, theme.DOUBT)
     return Text(theme.HIT_GLYPH, theme.FINDING)
 
@@ -237,7 +226,6 @@ def _way(line: PathLine) -> Text:
 
 
 def node_columns() -> tuple[TableColumn, ...]:
-    """Returns the columns of ``node_cells``."""
     statistics = statistic_columns()
     return (
         TableColumn("", 1, frozen=True),
@@ -246,12 +234,12 @@ def node_columns() -> tuple[TableColumn, ...]:
         TableColumn("dtype", 8),
         TableColumn("shape", 9, elastic=1),
         TableColumn("from", 12, elastic=3),
-        *statistics[4:],  # 80 columns end before them
+        *statistics[4:],  # beyond the 80th column
     )
 
 
 def tensors_of(hop: PathHop) -> list[tuple[TensorRow, OriginInput | None]]:
-    """Returns inputs, what the other ranks put in, outputs; for inputs what is known about them."""
+    """Returns inputs, inputs of other ranks (of a collective), outputs; with what is known about each input."""
     source = [*hop.origin.inputs, *hop.peers]
     return [*((each.row, each) for each in source), *((row, None) for row in hop.origin.outputs)]
 
@@ -305,7 +293,7 @@ _HEADER = ("step", "rank", "node", "slot", *TENSOR_HEADER, "how")
 
 @dataclass(frozen=True, slots=True)
 class _PathAnswer:
-    """A path, which of how many questions it answers, and how far the origin at its end spread, where that is known."""
+    """A path, the number of its question among all, and how far its origin spread (None: unknown)."""
 
     path: Path
     number: int
@@ -343,7 +331,6 @@ class OriginView(View):
         self._results = SeenResults(host.session)
 
     def body(self) -> Iterable[Widget]:
-        """Lays out the answer, the path, the node under the cursor."""
         yield PlainLine(id="answer")
         yield PlainLine(id="why")
         yield VirtualTable(path_columns(), empty="", id="path")
@@ -353,21 +340,17 @@ class OriginView(View):
 
     @property
     def table(self) -> VirtualTable:
-        """The path."""
         return self.query_one("#path", VirtualTable)
 
     @property
     def tensors(self) -> VirtualTable:
-        """Inputs and outputs of the node under the cursor."""
         return self.query_one("#fed", VirtualTable)
 
     def on_mount(self) -> None:
-        """Starts to look."""
         self.table.focus()
         self._ask(0)
 
     def on_resize(self) -> None:
-        """The node's name takes the room there is."""
         key = self.about.key
         where = f"{slot_text(key)}  step {step_text(key.step)}  rank {key.rank}{self.graph_words(key)}"
         name = shorten(key.node, max(self.size.width - cell_len(where) - 21, 16))
@@ -379,7 +362,6 @@ class OriginView(View):
         self.work_anew("going upstream", partial(_find, self.host.session, self.about, number), self._found)
 
     def look_again(self) -> None:
-        """Asks again; what was opened stays open as far as it is there."""
         if self._answer is None:
             self._ask(0)
             return
@@ -387,7 +369,7 @@ class OriginView(View):
         self.work_anew("going upstream", job, self._found_again)
 
     def outdated_by(self, changes: ViewChanges) -> str:
-        """Changes upstream count; where nothing bad is, also where the nearest origin of the run is."""
+        """Counts changes upstream; for a clean tensor also new results: the run's nearest origin may change."""
         return super().outdated_by(changes) or (CHECKED if changes.results and self._results.newer else "")
 
     def _found(self, answer: _PathAnswer) -> None:
@@ -399,7 +381,7 @@ class OriginView(View):
         here = self.line
         self._answer, self._opened = found
         self._show_answer(self._answer.path)
-        if here is not None:  # the path may be longer now: the cursor stays on its tensor
+        if here is not None:  # the path may have other lines now: keep the cursor on its tensor
             same = (line.place for line in self._lines if line.tensor.key == here.tensor.key)
             self.table.move_to_key(next(same, self._lines[-1].place))
 
@@ -410,7 +392,7 @@ class OriginView(View):
         self._line("why", Content("\n".join(map(clean, self._reasons()))))
 
     def _reasons(self) -> list[str]:
-        """Says why the path ends there, and what else is to be known."""
+        """Returns why the path ends there, and further remarks."""
         answer = self._answer
         if answer is None:
             return []
@@ -464,7 +446,6 @@ class OriginView(View):
 
     @property
     def line(self) -> PathLine | None:
-        """The line under the cursor."""
         at = self.table.cursor_row
         return self._lines[at] if at < len(self._lines) else None
 
@@ -492,7 +473,7 @@ class OriginView(View):
 
     @property
     def target_here(self) -> ViewTarget:
-        """The tensor under the cursor: a hop, or one of the tensors below when the focus is there."""
+        """The tensor under the cursor: a hop, or a tensor of the lower table if that has the focus."""
         line = self.line
         if line is None:
             return self.about
@@ -510,11 +491,9 @@ class OriginView(View):
         self.host.go_to(self.target_here)
 
     def action_values(self) -> None:
-        """Opens the values of the tensor under the cursor."""
         self.host.open("values", self.target_here)
 
     def action_question(self) -> None:
-        """Goes to the next of several findings."""
         answer = self._answer
         if answer is not None and answer.questions > 1:
             self._ask((answer.number + 1) % answer.questions)
@@ -522,7 +501,7 @@ class OriginView(View):
             self.say("nothing else was found on this tensor", note=True)
 
     def action_branches(self) -> None:
-        """Opens or closes what is below the cursor; a branch is followed when it is opened first."""
+        """Opens or closes the lines below the cursor; follows a branch when it is first opened."""
         line = self.line
         if line is None or self._answer is None or line.item is line.path.nearest:
             return
@@ -547,7 +526,6 @@ class OriginView(View):
     # -- what it hands out ---------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """Returns the path as text and as a table."""
         answer = self._answer
         line = self.line if answer is not None else None
         if answer is None or line is None:
@@ -569,7 +547,7 @@ def _find(session: Session, about: ViewTarget, number: int, progress: ProgressFn
 
 
 def _spread(session: Session, path: Path) -> OriginSpread | None:
-    """Returns how far the origin at the end of a path spread; None where its step was not checked."""
+    """Returns how far the origin at the end of a path spread; None if there is none, or its step was not checked."""
     if not path.hops or not path.ends_at_origin:
         return None
     key, row = path.end.tensor.key, path.end.row

@@ -1,4 +1,4 @@
-"""The rank grid: ranks across, scopes down; what one rank has beside what the others have, at one step."""
+"""The rank grid: ranks across, scopes down; values or verdicts of one step, compared between ranks."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.work import QUICK, QUICK_PAIRS
 
 CodesOf = Callable[[Int64, Sequence[int]], Codes]
-"""(tree indices, ranks): a code for each."""
+"""Takes (tree indices, ranks), returns a code for each combination."""
 
 
 def _nothing(entries: Int64, ranks: Sequence[int]) -> Codes:
@@ -72,12 +72,12 @@ def _nothing(entries: Int64, ranks: Sequence[int]) -> Codes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankColumns(StepColumns):
-    """Ranks in place of steps; ``codes`` says what is in a cell."""
+    """Ranks in place of steps; ``codes`` returns the contents of cells."""
 
     codes: CodesOf = _nothing
 
-    def cells(self, map_: HealthMap, entries: Int64, ranks: Sequence[int], first: int, stop: int) -> Codes:  # noqa: ARG002 - see Columns
-        """[entry, column] of some of the columns."""
+    def cells(self, map_: HealthMap, entries: Int64, ranks: Sequence[int], first: int, stop: int) -> Codes:  # noqa: ARG002 - see ``StepColumns``
+        """Returns the codes [entry, column] of the columns ``first`` to ``stop``."""
         low, high = int(self.bounds[first]), int(self.bounds[stop])
         if high <= low:
             return np.zeros((len(entries), 0), np.uint8)
@@ -85,12 +85,7 @@ class RankColumns(StepColumns):
 
 
 class RankGrid(HeatGrid):
-    """The cells; ``codes`` and ``glyphs`` are set before ``show_map``.
-
-    Attributes:
-        codes: what is in a cell.
-        glyphs: what stands for each code, and in which style.
-    """
+    """The cells; set ``codes`` and ``glyphs`` (glyph and style by code) before ``show_map``."""
 
     across: ClassVar[str] = "rank"
 
@@ -100,12 +95,10 @@ class RankGrid(HeatGrid):
         self.glyphs: Sequence[tuple[str, Style]] = ((" ", theme.NORMAL),)
 
     def columns_for(self, map_: HealthMap, room: int) -> StepColumns:
-        """See the base class."""
         plain = StepColumns.laid_out(map_.ranks, room, fit=self._fit)
         return RankColumns(plain.steps, plain.bounds, plain.labels, plain.width, self.codes)
 
     def glyph(self, code: int) -> tuple[str, Style]:
-        """See the base class."""
         return self.glyphs[code]
 
 
@@ -119,7 +112,7 @@ _REPLICA_STYLES: Final = (theme.NORMAL, theme.NORMAL, theme.WATCHED, theme.DOUBT
 
 
 STANDS_OUT: Final = LEAST + 6
-"""From this level on a rank stands out: it is off by more than 0.1 of the median."""
+"""Least level of a rank that stands out: it is off by more than 0.1 of the median."""
 
 
 def _level_style(level: int) -> Style:
@@ -158,9 +151,9 @@ HINTS: Final = (
     ("Esc", "back"),
 )
 _WHOLE_LEGEND: Final = 108
-"""Columns of the screen that the legend of numbers needs with all its words."""
+"""Width of the screen from which the long legend fits."""
 FIRST_PART: Final = 2
-"""Ranks that are read before there is something to see; then twice as many, and so on."""
+"""Ranks that are read before the first update; each further part has twice as many."""
 
 
 class RanksView(HeatMapView):
@@ -179,21 +172,19 @@ class RanksView(HeatMapView):
     hints = HINTS
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        """Reads nothing yet."""
         super().__init__(host, about)
         self.values: RankValues | None = None
         self.replicas: Replicas | None = None
         self.shown = "norm"
         self.step = about.key.step
         self._columns: dict[tuple[int, str], dict[int, RankColumn]] = {}
-        """By step and statistic, of the map's nodes."""
+        """By (step, statistic): the columns of the map's nodes, by rank."""
         self._differs: tuple[int, Codes] | None = None
         self._complete = False
 
     # -- contents ----------------------------------------------------------------------------------
 
     def body(self) -> Iterable[Widget]:
-        """Lays out what was found, the grid, the cell under the cursor, the meaning of the glyphs."""
         yield PlainLine(id="found")
         yield PlainLine(id="where")
         yield RankGrid(id="grid")
@@ -202,13 +193,11 @@ class RanksView(HeatMapView):
         yield PlainLine(id="legend")
 
     def on_mount(self) -> None:
-        """Reads the ranks, a part at a time."""
         self.grid.focus()
         self._read(FIRST_PART)
 
     @property
     def grid(self) -> RankGrid:
-        """The cells."""
         return self.query_one(RankGrid)
 
     def _legend(self) -> str:
@@ -223,7 +212,7 @@ class RanksView(HeatMapView):
     # -- reading ---------------------------------------------------------------------------------------
 
     def _read(self, count: int) -> None:
-        """Reads the nodes of the first ranks and what their cells show; then those of more."""
+        """Reads the nodes of the first ranks and the contents of their cells, then of more ranks."""
         session, checks, name = self.host.session, self.checks, self.shown
         ranks = list(session.ranks())
         some = ranks[:count]
@@ -250,7 +239,6 @@ class RanksView(HeatMapView):
     def _read_columns(
         self, map_: HealthMap, step: int, name: str, known: dict[int, RankColumn], progress: ProgressFn
     ) -> dict[int, RankColumn]:
-        """For workers."""
         if name not in STATISTICS:
             return known
         session = self.host.session
@@ -273,7 +261,6 @@ class RanksView(HeatMapView):
             self._arrange()
 
     def _load(self) -> None:
-        """Reads what the cells show now, of all ranks."""
         map_, step, name = self.map, self.step, self.shown
         if map_ is None or name not in STATISTICS:
             self._arrange()
@@ -289,7 +276,7 @@ class RanksView(HeatMapView):
         )
 
     def take_in(self, changes: ViewChanges) -> None:
-        """Reads again what was read of steps that changed; everything stays where it is."""
+        """Reads changed steps again; the cursor stays."""
         for rank in {rank for rank, _ in changes.pairs} | changes.ranks:
             steps = set(changes.steps_of(rank))
             self.checks.forget_from(rank, steps)
@@ -314,7 +301,7 @@ class RanksView(HeatMapView):
         self.work_quietly(job, done)
 
     def _compare_if_quick(self) -> None:
-        """Compares the ranks where that reads little. Only the answer comes by itself: nothing moves below it."""
+        """Compares the ranks if that reads little; shows only the answer, so that no row moves."""
         session = self.host.session
         few = self.replicas is None and 2 <= len(session.ranks()) <= QUICK_PAIRS
         pairs = session.pairs() if few else ()
@@ -372,7 +359,6 @@ class RanksView(HeatMapView):
         self._show_cell()
 
     def _to_start(self) -> None:
-        """The cursor starts at the tensor that the view was opened from."""
         if self.about.row >= 0:
             self._go_to(self.about.key, self.about.key.rank)
 
@@ -400,7 +386,7 @@ class RanksView(HeatMapView):
     def _found_text(self) -> str:
         replicas = self.replicas
         if replicas is None:
-            return "= compares ranks: which tensors differ that must be equal"  # too much to read unasked
+            return "= compares ranks: which tensors differ that must be equal"  # too much to read without being asked
         if replicas.not_reduced:
             first = replicas.not_reduced[0]
             where = f"{named('rank', first.group)} at step {first.key.step}"
@@ -415,7 +401,7 @@ class RanksView(HeatMapView):
     @on(HeatGrid.CellMoved)
     def _cell_moved(self, event: HeatGrid.CellMoved) -> None:
         event.stop()
-        if self._complete and not self._placed:  # only now is it known where the columns are
+        if self._complete and not self._placed:  # the columns are laid out only now
             self._placed = True
             self._to_start()
         self._show_where()
@@ -423,7 +409,7 @@ class RanksView(HeatMapView):
 
     @property
     def rank_here(self) -> int:
-        """The rank under the cursor; of several in a column the one that stands out most."""
+        """The rank under the cursor; of several in a column, the rank that stands out most."""
         grid, ranks = self.grid, self.grid.steps_here
         if not ranks:
             return self.about.key.rank
@@ -433,7 +419,6 @@ class RanksView(HeatMapView):
         return int(ranks[int(codes.argmax())])
 
     def _show_cell(self) -> None:
-        """Says what is under the cursor."""
         map_, grid = self.map, self.grid
         if map_ is None or grid.entry < 0 or not grid.steps_here or grid.entry >= len(map_.tree):
             self._put("cell", "")
@@ -445,7 +430,7 @@ class RanksView(HeatMapView):
         start = f"rank {rank}" + (f" ({place})" if place else "")
         self._put("cell", f"{start}  {shorten(path, max(room - len(start) - 2, 8))}")
         words = self._cell_words(map_, grid.entry, rank)
-        while len(words) > room and "  ·  " in words:  # what comes last matters least
+        while len(words) > room and "  ·  " in words:  # drop the least important words, which are last
             words = words.rpartition("  ·  ")[0]
         self._put("more", shorten(words, room))
 
@@ -499,7 +484,7 @@ class RanksView(HeatMapView):
 
     @property
     def target_here(self) -> ViewTarget:
-        """The first output of the node under the cursor on that rank; else what the view came from."""
+        """The first output of the node under the cursor on that rank; else the view's own tensor."""
         map_, entry = self.map, self.grid.entry
         row = int(map_.tree.row[entry]) if map_ is not None and 0 <= entry < len(map_.tree) else -1
         if map_ is None or row < 0:
@@ -507,20 +492,17 @@ class RanksView(HeatMapView):
         return ViewTarget(*tensor_of(self.host.session, map_.nodes, row, (self.rank_here, self.step)))
 
     def _enter(self, target: ViewTarget) -> None:
-        """Opens the values of the node on that rank."""
         self.host.open("values", target)
 
     # -- keys --------------------------------------------------------------------------------------
 
     def action_shown(self, by: int) -> None:
-        """Shows another statistic or verdict."""
         self.shown = SHOWN[(SHOWN.index(self.shown) + by) % len(SHOWN)]
         self._load()
         if self.shown == REPLICAS and self.replicas is None:
             self.action_compare()
 
     def action_step(self, by: int) -> None:
-        """Goes to another step."""
         steps = self.map.steps if self.map is not None else ()
         at = steps.index(self.step) + by if self.step in steps else -1
         if 0 <= at < len(steps):
@@ -530,7 +512,6 @@ class RanksView(HeatMapView):
             self.say("there is no step before" if by < 0 else "there is no later step", note=True)
 
     def action_compare(self) -> None:
-        """Looks which tensors differ that must be equal."""
         if self.working:
             return
         session = self.host.session
@@ -555,7 +536,7 @@ class RanksView(HeatMapView):
             self.work("comparing ranks", lambda progress: compare_ranks(session, None, progress), done)
 
     def action_check(self) -> None:
-        """Checks what is missing; after a stop, reads on first."""
+        """Checks unchecked pairs; after a stop, reads the remaining ranks first."""
         if self.working:
             return
         if self.map is None or not self._complete:
@@ -580,7 +561,6 @@ class RanksView(HeatMapView):
     # -- handing out -------------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """Returns the rows as they are shown, with every rank."""
         map_, rows = self.map, self.grid.rows
         if map_ is None or not isinstance(rows, GridRows):
             return None

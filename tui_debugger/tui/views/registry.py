@@ -1,4 +1,4 @@
-"""Every view, once: its key, its words and its class (loaded when it first opens); and what a view is about."""
+"""The registry of all views: keys, words and classes (loaded when first opened), and the target of a view."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ class ViewSubject(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ViewKind:
-    """A view.
+    """A view, before its class is loaded.
 
     Attributes:
         id: also the id of its action.
-        usual_key: the same on the main screen and in every other view, unless the user chose another one.
-        title, help: for footers, palette, help page and manual.
-        about: what it shows.
+        usual_key: opens it on the main screen and in every other view, unless the user chose another key.
+        help: for help page, palette and manual.
         place: module below ``tui.views`` and name of the class.
     """
 
@@ -41,7 +40,6 @@ class ViewKind:
 
     @property
     def key(self) -> str:
-        """The first key that opens it."""
         return in_use().keys.get(self.id, (self.usual_key,))[0]
 
 
@@ -141,14 +139,13 @@ VIEW_BY_ID: dict[str, ViewKind] = {view.id: view for view in VIEWS}
 
 @dataclass(frozen=True, slots=True)
 class ViewTarget:
-    """The tensor under the cursor when a view was opened.
+    """The tensor that a view is opened on.
 
     Attributes:
-        key: the tensor.
-        row: the node's row in the node table of the tensor's rank.
-        hit: what the watchpoints found on it, when it was reached from the hit list.
-        at: full index of the element to look at; None for none in particular.
-        against: what a comparison begins with; None: the previous step.
+        row: the node's row in the node table of the tensor's rank; -1 for none.
+        hit: the tensor's hit, if it has one.
+        at: full index of the element to show first; None for no particular element.
+        against: the tensor to compare with first; None: the previous step.
     """
 
     key: TensorKey
@@ -159,7 +156,6 @@ class ViewTarget:
 
     @classmethod
     def of_hit(cls, hit: Hit) -> ViewTarget:
-        """Returns the tensor of a hit."""
         return cls(hit.key, hit.row, hit)
 
     def at_step(self, step: int) -> ViewTarget:

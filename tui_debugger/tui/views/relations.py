@@ -1,6 +1,6 @@
-"""Shows a tensor in the middle, what it was made from on the left, what uses it on the right; Enter walks.
+"""Shows a tensor in the middle, its producers on the left, its consumers on the right; Enter walks there.
 
-As three lists, or as a sketch of the graph two hops around it.
+As three lists, or as a sketch of the graph two hops around the tensor.
 """
 
 from __future__ import annotations
@@ -57,18 +57,12 @@ if TYPE_CHECKING:
 
 
 ItemId = tuple[int, ...]
-"""Indices: of the side, of its own inner list, ..."""
+"""Index in the side's list, then index in the list opened below that item, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelationLine:
-    """One line.
-
-    Attributes:
-        place: what identifies it.
-        related: the tensor; what it is tied to is the item above it, or the tensor in the middle.
-        opened: its own producers (or consumers) stand below it.
-    """
+    """A tensor related to the item above it, or to the middle; ``opened``: its own relations stand below."""
 
     place: ItemId
     related: Related
@@ -76,7 +70,6 @@ class RelationLine:
 
     @property
     def depth(self) -> int:
-        """The number of hops beyond the first."""
         return len(self.place) - 1
 
 
@@ -85,9 +78,9 @@ class OpenedSide:
     """Producers or consumers.
 
     Attributes:
-        first: one hop away.
-        inner: further ones, by the place that they were opened at; kept when it is closed.
-        opened: the places that are open.
+        first: tensors one hop away.
+        inner: further tensors, by the item that they were opened at; kept after the item is closed.
+        opened: the open items.
     """
 
     first: Sequence[Related] = ()
@@ -95,15 +88,14 @@ class OpenedSide:
     opened: frozenset[ItemId] = frozenset()
 
     def with_inner(self, place: ItemId, related: Sequence[Related]) -> OpenedSide:
-        """With what is one hop beyond an item, opened."""
+        """Returns the side with an item opened, and the tensors one hop beyond it."""
         return OpenedSide(self.first, {**self.inner, place: related}, self.opened | {place})
 
     def toggled(self, place: ItemId) -> OpenedSide:
-        """With an item opened or closed that was opened before."""
         return OpenedSide(self.first, self.inner, self.opened ^ {place})
 
     def anew(self, first: Sequence[Related], find: Callable[[Related], Sequence[Related]]) -> OpenedSide:
-        """Other contents, with the same items opened; those of which nothing is left are closed."""
+        """Returns the side with new contents and the same items open; items without relations (``find``) are closed."""
         side = OpenedSide(first)
         for place in sorted(self.inner, key=len):
             at = {item.place: item for item in replace(side, opened=frozenset(side.inner)).items()}.get(place)
@@ -113,7 +105,6 @@ class OpenedSide:
         return replace(side, opened=side.opened & self.opened)
 
     def items(self) -> tuple[RelationLine, ...]:
-        """Returns all lines."""
         return tuple(self._items(self.first, ()))
 
     def _items(self, related: Sequence[Related], above: ItemId) -> Iterator[RelationLine]:
@@ -127,34 +118,26 @@ class OpenedSide:
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """The tensors that were in the middle, in the order in which they were visited.
-
-    Attributes:
-        visited: never empty.
-        at: which one is shown.
-    """
+    """The tensors (key, node row) that were in the middle, in the order of visits; never empty."""
 
     visited: tuple[tuple[TensorKey, int], ...]
     at: int = 0
 
     @property
     def here(self) -> tuple[TensorKey, int]:
-        """Tensor and node row."""
         return self.visited[self.at]
 
     def walked(self, key: TensorKey, row: int) -> Trail:
-        """Returns the walk with one more tensor; what was ahead is forgotten."""
+        """Returns the trail with one more tensor; tensors ahead of the current one are dropped."""
         if key == self.here[0]:
             return self
         return Trail((*self.visited[: self.at + 1], (key, row)), self.at + 1)
 
     def moved(self, by: int) -> Trail:
-        """Back or forward, as far as it goes."""
         return Trail(self.visited, max(0, min(self.at + by, len(self.visited) - 1)))
 
 
 def columns(title: str, *, rounds: bool = False) -> tuple[TableColumn, ...]:
-    """Returns the columns of one list."""
     return (
         TableColumn("", 1, frozen=True),
         TableColumn(title, 12, elastic=5, frozen=True),
@@ -166,13 +149,9 @@ def columns(title: str, *, rounds: bool = False) -> tuple[TableColumn, ...]:
 
 
 def cells(item: RelationLine, row: TensorRow, *, middle: TensorKey, graphs: Mapping[str, str]) -> Sequence[Cell]:
-    """Returns one line.
+    """Returns one line; a step, round or graph is named where it differs from those of ``middle``.
 
-    Args:
-        item: which one.
-        row: its tensor, measured or not yet.
-        middle: the tensor in the middle; another step, another run of its step and another graph are said.
-        graphs: what graphs are called, by name; none for a single graph.
+    ``row``: the tensor, measured or not yet. ``graphs``: short name of each graph; empty for one graph.
     """
     related, key = item.related, item.related.key
     scope, _, name = key.node.rpartition("/")
@@ -184,7 +163,7 @@ def cells(item: RelationLine, row: TensorRow, *, middle: TensorKey, graphs: Mapp
     if key.graph != middle.graph:
         text.append(f"graph {graphs.get(key.graph, clean(key.graph))} ", theme.WATCHED)
     text.append(clean(name), theme.DIM if row.index < 0 else theme.NORMAL)
-    if row.origin_text:  # a constant's value
+    if row.origin_text:  # the value of a constant
         text.append(f" = {clean(row.origin_text)}", theme.DIM)
     at = f"in:{related.slots[0]}" if related.slots else slot_text(key)
     more = "+" if len(related.slots) > 1 else ""
@@ -216,21 +195,17 @@ def _watched(related: Related) -> Text:
 
 
 def where_words(related: Related) -> str:
-    """``  out:0  step 3  rank 0``: what follows the name of a node."""
+    """Returns the text after a node's name: ``  out:0  step 3  rank 0``."""
     key = related.key
     step = "no step yet" if related.ahead else f"step {step_text(key.step)}"
     return f"  {slot_text(key)}  {step}  rank {key.rank}"
 
 
 def detail(related: Related, row: TensorRow, head: tuple[str, str], *, upstream: bool, maker: str) -> Content:
-    """Returns four lines about a tensor: which one, how it is tied, its values, what was found.
+    """Returns four lines about a tensor: name, relation, values, hits.
 
-    Args:
-        related: the tensor.
-        row: measured or not yet.
-        head: its node, as much of it as fits, and where that is.
-        upstream: it is a producer.
-        maker: the node that made the tensor in the middle.
+    ``head``: the node's shortened name, and its place. ``upstream``: the tensor is a producer. ``maker``: the node that
+    made the tensor in the middle.
     """
     (name, where), key = head, related.key
     kind = f"{clean(related.type)}  " if related.type else ""
@@ -279,11 +254,7 @@ class RelatedList(VirtualTable):
     """Producers, the tensor itself, or consumers."""
 
     class Left(Message):
-        """Go to another list.
-
-        Attributes:
-            by: -1 to the left, 1 to the right.
-        """
+        """Go to the list on the left (``by`` -1) or on the right (1)."""
 
         def __init__(self, by: int) -> None:
             super().__init__()
@@ -293,24 +264,22 @@ class RelatedList(VirtualTable):
         super().__init__(columns(title), empty=empty, id=id)
 
     def set_title(self, title: str, *, rounds: bool) -> None:
-        """Replaces the heading; ``rounds`` makes room for which of several writings a tensor is."""
+        """Replaces the heading; ``rounds`` widens the column of slots for rounds."""
         self.set_columns(columns(title, rounds=rounds))
 
     def action_pan_left(self) -> None:
-        """Goes to the list on the left."""
         self.post_message(self.Left(-1))
 
     def action_pan_right(self) -> None:
-        """Goes to the list on the right."""
         self.post_message(self.Left(1))
 
 
 Around = tuple[Relations, Mapping[str, OpenedSide], Neighbourhood | None]
-"""The tensors around a tensor, those that were opened beside it, and what is drawn where a sketch is shown."""
+"""The tensors around a tensor, the opened sides by list, and the tensors of the sketch (None: no sketch)."""
 
 
 def look_around(session: Session, key: TensorKey, progress: ProgressFn, *, sketch: bool) -> Around:
-    """Returns the tensors around a tensor; of nothing is more opened yet."""
+    """Returns the tensors around a tensor, with nothing opened."""
     around = neighbourhood(session, key, progress=progress) if sketch else None
     return relations(session, key, progress), _NOTHING_OPENED, around
 
@@ -318,7 +287,7 @@ def look_around(session: Session, key: TensorKey, progress: ProgressFn, *, sketc
 def look_again(
     session: Session, key: TensorKey, sides: Mapping[str, OpenedSide], progress: ProgressFn, *, sketch: bool
 ) -> Around:
-    """Returns the tensors around a tensor, and those that were opened beside it."""
+    """Returns the tensors around a tensor again, with the same items opened."""
     found = relations(session, key, progress)
     looks = (("producers", producers, found.producers), ("consumers", consumers, found.consumers))
     anew = {name: sides[name].anew(first, partial(_keys_of, find, session, progress)) for name, find, first in looks}
@@ -335,12 +304,11 @@ def _keys_of(
 
 
 def measured(session: Session, rows: Sequence[TensorRow], progress: ProgressFn) -> tuple[TensorRow, ...]:
-    """Rows with statistics."""
     return session.measure(rows, progress)
 
 
 def with_rows(found: Relations, row: Callable[[Related], TensorRow]) -> Relations:
-    """Returns the same with rows that are known by now."""
+    """Returns the relations with the rows that ``row`` returns (measured ones)."""
 
     def known(related: Sequence[Related]) -> tuple[Related, ...]:
         return tuple(replace(each, tensor=row(each)) for each in related)
@@ -356,7 +324,7 @@ def with_rows(found: Relations, row: Callable[[Related], TensorRow]) -> Relation
 
 
 NARROW = 150
-"""Cells below which the lists stand one above the other."""
+"""Width below which the lists stand one above the other."""
 _FRAMES = 5
 _LISTS = ("producers", "centre", "consumers")
 _GROUP = "Relations (L)"
@@ -400,7 +368,7 @@ _SKETCH_HINTS: Hints = (
 
 
 class RelationsView(View):
-    """Three lists with a cursor each, or a sketch; what is under the cursor is described below."""
+    """Three lists with a cursor each, or a sketch; the tensor under the cursor is described below."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(_ACTIONS)]
     OWN_ACTIONS = (*_ACTIONS, *SKETCH_ACTIONS)
@@ -437,7 +405,6 @@ class RelationsView(View):
         self._sketching = False
 
     def body(self) -> Iterable[Widget]:
-        """Lays out the lists, and what is under the cursor."""
         with Container(id="lists"):
             yield RelatedList("made from", "", id="producers")
             yield RelatedList("tensor", "", id="centre")
@@ -447,34 +414,30 @@ class RelationsView(View):
         yield PlainLine(id="source")
 
     def on_mount(self) -> None:
-        """Starts to look."""
         self.table("centre").focus()
         self._walk_to(self._trail)
 
     def on_resize(self) -> None:
-        """Side by side where there is room."""
         self.set_class(self.size.width < NARROW, "-stacked")
         self._describe()
 
     def table(self, name: str) -> RelatedList:
-        """Returns one of the lists."""
         return self.query_one(f"#{name}", RelatedList)
 
     @property
     def sketch(self) -> GraphSketch:
-        """The sketch, which is hidden while the lists are shown."""
         return self.query_one(GraphSketch)
 
     @property
     def side(self) -> str:
-        """The list that has the focus, or the one that would have what is under the cursor of the sketch."""
+        """The list that has the focus; in the sketch, the list that would contain the tensor under the cursor."""
         if self._sketching:
             return _LISTS[1 + (self.sketch.hop > 0) - (self.sketch.hop < 0)]
         return next((name for name in _LISTS if self.table(name).has_focus), "centre")
 
     @property
     def item(self) -> RelationLine | None:
-        """The item under the cursor of that list; None while the sketch is shown."""
+        """The item under the cursor of that list; None in the sketch."""
         if self._sketching:
             return None
         items, at = self._items[self.side], self.table(self.side).cursor_row
@@ -482,7 +445,6 @@ class RelationsView(View):
 
     @property
     def related(self) -> Related | None:
-        """The tensor under the cursor."""
         if self._sketching:
             return self.sketch.related
         return self.item.related if self.item is not None else None
@@ -491,7 +453,6 @@ class RelationsView(View):
         (self.sketch if self._sketching else self.table("centre")).focus()
 
     def action_sketch(self) -> None:
-        """Changes between the lists and the sketch."""
         self._sketching = not self._sketching
         self.set_class(self._sketching, "-sketch")
         self.hints = _SKETCH_HINTS if self._sketching else _LIST_HINTS
@@ -512,7 +473,6 @@ class RelationsView(View):
         self._measure()
 
     def action_search(self) -> None:
-        """Opens the search box of the list that has the focus."""
         if self._sketching:
             self.say("the lists can be searched: s shows them", note=True)
         else:
@@ -538,7 +498,7 @@ class RelationsView(View):
         self._measure()
 
     def look_again(self) -> None:
-        """Reads the same tensor again; open items and the cursor stay, as far as they are there."""
+        """Reads the relations of the same tensor again; open items and the cursor stay, as far as they exist."""
         job = partial(look_again, self.host.session, self._trail.here[0], dict(self._sides), sketch=self._sketching)
         self.work_anew("looking around", job, self._arrived_again)
 
@@ -552,7 +512,7 @@ class RelationsView(View):
         self._measure()
 
     def outdated_by(self, changes: ViewChanges) -> str:
-        """Counts changes at the steps that are shown, the next one where a parameter is read, and new check results."""
+        """Counts changes at shown steps, new check results, and a later step if a parameter waits for its reader."""
         rank, steps = self._trail.here[0].rank, {step for _, step in self._pairs()}
         around = self.sketch.graph.tensors if self.sketch.graph is not None else ()
         waits = any(each.ahead for each in (*(item.related for item in self._items["consumers"]), *around))
@@ -562,7 +522,7 @@ class RelationsView(View):
         return CHECKED if changes.results and self._results.newer else ""
 
     def _pairs(self) -> set[Pair]:
-        """Returns (rank, step) of everything that is shown, also where nothing was dumped yet."""
+        """Returns the pairs of all shown tensors, including those that were not dumped."""
         rank = self._trail.here[0].rank
         around = self.sketch.graph.tensors if self.sketch.graph is not None else ()
         listed = (item.related for items in self._items.values() for item in items)
@@ -571,7 +531,7 @@ class RelationsView(View):
     def _take(
         self, found: Relations, inner: Mapping[str, OpenedSide], around: Neighbourhood | None, *, keep: bool = True
     ) -> None:
-        """Shows other contents; ``inner`` is what is opened in the lists, ``around`` what is drawn."""
+        """Shows new contents; ``inner`` has the opened sides by list."""
         if around is not None:
             self.sketch.show_graph(around, self._row, keep=keep)
         self._shown, trail = found, self._trail
@@ -595,11 +555,9 @@ class RelationsView(View):
             self.table(side).set_empty(found.nothing_words(upstream=side == "producers"))
 
     def action_walk_back(self) -> None:
-        """Goes back to the tensor that was in the middle before."""
         self._move(-1, "nothing was visited before")
 
     def action_walk_forward(self) -> None:
-        """Goes forward again."""
         self._move(1, "this is the last one visited")
 
     def _move(self, by: int, at_end: str) -> None:
@@ -629,11 +587,9 @@ class RelationsView(View):
             self.table(_LISTS[at]).focus()
 
     def on_descendant_focus(self) -> None:
-        """Another list has the cursor now."""
         self._describe()
 
     def action_expand(self) -> None:
-        """Opens what lies one hop beyond the cursor."""
         item, name = self.item, self.side
         if self._sketching:
             self.say("the sketch shows two hops: Enter walks on, s shows the lists", note=True)
@@ -702,7 +658,7 @@ class RelationsView(View):
     # -- statistics of what is in sight --------------------------------------------------------------
 
     def _in_sight(self) -> list[TensorRow]:
-        """Tensors on the screen that were not measured yet."""
+        """Returns the visible tensors that were not measured yet."""
         seen = self.sketch.in_sight if self._sketching else []
         for name in () if self._sketching else _LISTS:
             table = self.table(name)
@@ -724,13 +680,12 @@ class RelationsView(View):
         if self.sketch.graph is not None:
             self.sketch.show_graph(self.sketch.graph, self._row)
         self._describe()
-        self._measure()  # what came into sight meanwhile
+        self._measure()  # tensors that became visible meanwhile
 
     # -- other keys ----------------------------------------------------------------------------------
 
     @property
     def target_here(self) -> ViewTarget:
-        """The tensor under the cursor."""
         related = self.related
         if related is None:
             key, row = self._trail.here
@@ -742,17 +697,14 @@ class RelationsView(View):
         return ViewTarget(key, row, related.hit)
 
     def action_values(self) -> None:
-        """Opens the values of the tensor under the cursor."""
         self.host.open("values", self.target_here)
 
     def action_main(self) -> None:
-        """Shows the tensor under the cursor on the main screen."""
         self.host.go_to(self.target_here)
 
     # -- what it hands out ---------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """Returns the three lists as text and as a table, and the sketch as text where it is shown."""
         found = self._shown
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""The sketch of Relations: boxes and lines around the tensor in the middle, with a cursor that goes from box to box."""
+"""The sketch of Relations: boxes and lines around the tensor in the middle; the cursor moves from box to box."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _STYLES: Final = {"◆": theme.FINDING, "✗": theme.FINDING, "?": theme.DOUBT}
 
 
 class GraphSketch(PaintedLines, can_focus=True):
-    """Draws what is around a tensor in the room that it has."""
+    """Draws the tensors around a tensor in the space that there is."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
     DEFAULT_CSS = "GraphSketch { width: 1fr; height: 1fr; display: none; }"
 
     class Moved(Message):
-        """Another box is under the cursor, or another part of the graph is in sight."""
+        """The cursor moved to another box, or other boxes are visible."""
 
     class Chosen(Message):
         """Enter on a box."""
@@ -57,12 +57,10 @@ class GraphSketch(PaintedLines, can_focus=True):
         self._styles: list[Style] = []
 
     def show_graph(self, found: Neighbourhood, row: Callable[[Related], TensorRow], *, keep: bool = True) -> None:
-        """Shows what is around a tensor.
+        """Shows the tensors around a tensor.
 
-        Args:
-            found: what is around it.
-            row: returns a tensor as it is known by now.
-            keep: the cursor stays on its tensor, where that is still there; else it goes to the middle.
+        ``row`` returns a tensor's row, measured if possible. ``keep``: the cursor stays on its tensor if that is still
+        there; else it goes to the middle.
         """
         old = self.related
         self._found, self._row = found, row
@@ -72,43 +70,36 @@ class GraphSketch(PaintedLines, can_focus=True):
 
     @property
     def graph(self) -> Neighbourhood | None:
-        """Returns what is shown."""
         return self._found
 
     @property
     def related(self) -> Related | None:
-        """The tensor under the cursor."""
         return self._found.tensors[self._cursor] if self._found is not None else None
 
     @property
     def hop(self) -> int:
-        """Returns how far it is from the middle: below 0 upstream."""
+        """Distance from the middle in hops; negative upstream."""
         return self._found.hops[self._cursor] if self._found is not None else 0
 
     @property
     def in_sight(self) -> list[Related]:
-        """The tensors that are drawn."""
         found = self._found
         return [found.tensors[each.box] for each in self._drawn.boxes] if found and self._drawn else []
 
     @property
     def text(self) -> str:
-        """The picture as text."""
         return "\n".join([*self._drawn.rows, *filter(None, [self._notes])]) if self._drawn is not None else ""
 
     # -- moving --------------------------------------------------------------------------------------
 
     def action_move(self, layers: int, rows: int) -> None:
-        """Goes to the next box in a direction."""
         if self._drawn is not None:
             self._go(self._drawn.beside(self._cursor, layers, rows))
 
     def action_select(self) -> None:
-        """Enter."""
         self.post_message(self.Chosen())
 
     def on_click(self, event: events.Click) -> None:
-        """Moves the cursor; the second click selects."""
         at = event.get_content_offset(self)
         number = self._drawn.at(at.x, at.y) if at is not None and self._drawn is not None else -1
         if number >= 0:
@@ -129,7 +120,6 @@ class GraphSketch(PaintedLines, can_focus=True):
     # -- drawing -------------------------------------------------------------------------------------
 
     def on_resize(self) -> None:
-        """There is other room."""
         self._draw()
 
     def _draw(self) -> None:
@@ -151,7 +141,6 @@ class GraphSketch(PaintedLines, can_focus=True):
         self.post_message(self.Moved())
 
     def render_line(self, y: int) -> Strip:
-        """Returns one line of the screen."""
         width, base, drawn = self.size.width, self.base_style, self._drawn
         if drawn is None or y > len(drawn.cells) or (y == len(drawn.cells) and not self._notes):
             return Strip.blank(width, base)

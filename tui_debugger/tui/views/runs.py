@@ -127,13 +127,13 @@ PATH_COLUMNS: Final = (
 )
 _INDENT: Final = 2
 _WIDE: Final = 100
-"""Columns from which the legend has room."""
+"""Columns from which the whole legend fits."""
 _LOW: Final = 30
-"""Lines of the screen below which the headline has fewer."""
+"""Lines of the screen below which the headline is shorter."""
 
 
 def _quiet(both: StepTree) -> Mask | None:
-    """Returns the scopes without a difference; None where there is no other."""
+    """Returns the mask of scopes without a difference; None if no scope has one."""
     quiet: Mask = (both.states < TreeState.INHERITED) & (both.states != TreeState.ONE_SIDED)
     return None if quiet.all() else quiet
 
@@ -143,32 +143,27 @@ def _opened(both: StepTree) -> OpenTree:
 
 
 class TreeRows:
-    """Entries of a tree as rows; only those on the screen are made."""
+    """Entries of a tree as rows; only visible ones are made."""
 
     def __init__(self, tree: StepTree, opened: OpenTree) -> None:
-        """The entries that are visible now."""
         self.tree = tree
         self.opened = opened.opened
         self.entries: Int32 = opened.visible().indices
 
     @property
     def row_count(self) -> int:
-        """Number of rows."""
         return len(self.entries)
 
     def key(self, index: int) -> int:
-        """Returns the tree index."""
         return int(self.entries[index])
 
     def find(self, key: Hashable) -> int:
-        """Returns the row of a tree index, or -1."""
         if not isinstance(key, int):
             return -1
         row = int(np.searchsorted(self.entries, key))
         return row if row < len(self.entries) and int(self.entries[row]) == key else -1
 
     def cells(self, index: int) -> Sequence[Cell]:
-        """Returns one line."""
         entry, both = self.key(index), self.tree
         tree = both.tree
         state, side, row = TreeState(int(both.states[entry])), int(both.sides[entry]), int(tree.row[entry])
@@ -189,7 +184,6 @@ class TreeTable(VirtualTable):
     """The tree; a search looks at whole paths."""
 
     def row_text(self, row: int) -> str:
-        """Returns the path of a row: its name is only the last part."""
         rows = self.rows
         return clean(rows.tree.tree.path(rows.key(row))) if isinstance(rows, TreeRows) else super().row_text(row)
 
@@ -243,7 +237,6 @@ class RunsView(View):
     # -- contents ----------------------------------------------------------------------------------
 
     def body(self) -> Iterable[Widget]:
-        """Lays out the headline, the tree, the node under the cursor, the path."""
         yield PlainLine(id="answer")
         yield PlainLine(id="why")
         yield PlainLine(id="where")
@@ -253,7 +246,6 @@ class RunsView(View):
         yield PlainLine(id="legend")
 
     def on_mount(self) -> None:
-        """Shows what is known, compares what is not, or asks for the other run."""
         self.table.focus()
         self.set_class(True, "-empty-handed")
         if self.comparison is None:
@@ -266,38 +258,32 @@ class RunsView(View):
                 self.say(f"stopped: {LOOK_AGAIN.main_key} compares all steps", note=True)
 
     def on_resize(self, _: events.Resize) -> None:
-        """Names take the room there is."""
         self._show_head()
         self._show_node()
 
     @property
     def comparison(self) -> RunComparison | None:
-        """The comparison that is shown."""
         return self.host.comparison
 
     @property
     def report(self) -> RunsReport | None:
-        """The report that is shown."""
         return self.comparison.report if self.comparison is not None else None
 
     @property
     def table(self) -> VirtualTable:
-        """The tree."""
         return self.query_one("#tree", VirtualTable)
 
     @property
     def path_table(self) -> VirtualTable:
-        """Returns where the difference goes."""
+        """The path along which the difference is passed on."""
         return self.query_one("#path", VirtualTable)
 
     def outdated_by(self, changes: ViewChanges) -> str:
-        """Every step counts."""
         return RUN_CHANGED if changes.pairs or changes.ranks else ""
 
     # -- the other run -----------------------------------------------------------------------------
 
     def action_other(self) -> None:
-        """Asks for the other run."""
         from tui_debugger.tui.dialogs.prompts import RunPrompt, look_for_dumps
 
         try:
@@ -327,7 +313,7 @@ class RunsView(View):
         self.host.run(self, job, prompt.show, lambda _: None, show)
 
     def compare_with(self, path: str) -> None:
-        """Compares with a run; names, steps and ranks are mapped as before."""
+        """Compares with a run; names, steps and ranks are mapped as in the last comparison."""
         before = self.comparison
         against = ComparedRun(path) if before is None else ComparedRun(path, before.options, before.repeat)
         self.host.comparison = RunComparison(self.host.session, against)
@@ -342,7 +328,6 @@ class RunsView(View):
         self._trees.clear()
 
     def look_again(self) -> None:
-        """Compares anew; step and cursor stay."""
         if self.comparison is None:
             self.action_other()
         else:
@@ -376,7 +361,6 @@ class RunsView(View):
             self._show_report()
 
     def failed(self, error: Exception) -> None:
-        """Says what, where and what to do in place of the tree."""
         if isinstance(error, CancelledError) or self.report is not None or not isinstance(error, TdbgError):
             super().failed(error)
             return
@@ -389,7 +373,6 @@ class RunsView(View):
         self.table.set_empty("nothing was compared")
 
     def action_cancel(self) -> None:
-        """Esc: what was compared stays, and is shown."""
         asked = self.working
         super().action_cancel()
         if asked:
@@ -402,14 +385,13 @@ class RunsView(View):
     # -- what is shown -------------------------------------------------------------------------------
 
     def _show_report(self) -> None:
-        """Shows the report; the cursor goes to where the first difference begins, once that is known."""
         report = self.report
         if report is None or not report.steps:
             return
         self.set_class(False, "-empty-handed")
         first, led_to = report.headline, self._led_to
         if first is not None and (led_to is None or (first is not led_to and self.finding_here is led_to)):
-            self._led_to = first  # an earlier one was found, and nobody moved the cursor
+            self._led_to = first  # an earlier difference was found, and the cursor was not moved
             self._go_to(first)
         else:
             places = [step.place for step in report.steps]
@@ -446,14 +428,13 @@ class RunsView(View):
         self._show_node()
 
     def _go_to(self, finding: DiffFinding) -> None:
-        """Shows where a difference begins, and where it goes."""
         self._seen = finding
         self._show_place(finding.place)
         row = self._both.row_of(finding) if self._both is not None else -1
         self._go_to_row(row, f"{finding.name} has no line of its own at this step")
 
     def _go_to_row(self, row: int, without: str) -> None:
-        """Moves the cursor to a row, which is shown if it was hidden; ``without``: what to say where there is none."""
+        """Moves the cursor to a row, and shows the row if hidden; ``without`` is the message for row -1."""
         both, opened = self._both, self._opened
         if both is None or opened is None or row < 0:
             self.say(without, note=True)
@@ -467,7 +448,7 @@ class RunsView(View):
         self._move_to(entry)
 
     def _move_to(self, entry: int) -> None:
-        """Moves the cursor; what comes before and behind it stays in sight."""
+        """Moves the cursor; lines before and after it stay visible."""
         table = self.table
         table.move_to_key(entry)
         table.show_from(table.cursor_row - table.page // 3)
@@ -476,7 +457,7 @@ class RunsView(View):
         self.query_one(f"#{name}", PlainLine).show(content)
 
     def _put(self, name: str, text: str) -> None:
-        """Shows a line whose height stays: nothing else is drawn again."""
+        """Shows a line of constant height: Textual lays out nothing."""
         line = self.query_one(f"#{name}", PlainLine)
         if str(line.content) != text:
             line.update(clean_lines(text), layout=False)
@@ -537,7 +518,7 @@ class RunsView(View):
 
     @property
     def row(self) -> int:
-        """The node under the cursor; -1 for a scope."""
+        """The node under the cursor (its row in the tree of both runs); -1 for a scope."""
         both = self._both
         if both is None:
             return -1
@@ -548,7 +529,7 @@ class RunsView(View):
 
     @property
     def finding_here(self) -> DiffFinding | None:
-        """The difference that begins at the node under the cursor: of several the one that was gone to."""
+        """The difference that begins at the node under the cursor; of several, the one that was gone to."""
         both, row, seen = self._both, self.row, self._seen
         if both is None or row < 0:
             return None
@@ -578,7 +559,7 @@ class RunsView(View):
         self._put("node", f"{shorten(self._names(both, row), room)}\n{clean(self._details(both, row))}")
 
     def _origin_here(self, both: StepTree) -> DiffFinding | None:
-        """The difference whose path is shown where no other is under the cursor: the last one, else the first."""
+        """Returns the difference whose path is shown while the cursor is on none: the last one, else the first."""
         found = both.findings
         return self._origin if self._origin in found else found[0] if found else None
 
@@ -597,7 +578,7 @@ class RunsView(View):
         worst = item.worst if isinstance(item, JudgedNode) else None
         which = f"out:{item.slot}" if isinstance(item, JudgedNode) else ""
         key = finding.keys[0] if finding is not None and all(finding.keys) else None
-        if finding is not None and key is not None:  # of a parameter what reads it first
+        if finding is not None and key is not None:  # for a parameter, the operand of the node that reads it first
             worst = finding.distance
             which = place_text(key) if key.node != both.name(row) else slot_text(key)
         if worst is not None and worst.compared:
@@ -623,7 +604,6 @@ class RunsView(View):
 
     @property
     def target_here(self) -> ViewTarget:
-        """The tensor under the cursor, in this run."""
         both, row = self._both, self.row
         key = both.keys(row, self.finding_here)[0] if both is not None and row >= 0 else None
         if key is None:
@@ -632,7 +612,7 @@ class RunsView(View):
 
     @on(VirtualTable.RowSelected)
     def _selected(self, event: VirtualTable.RowSelected) -> None:
-        """Enter: opens a scope, or both tensors of a node and their difference."""
+        """Handles Enter: opens a scope, or compares both tensors of a node."""
         event.stop()
         both, row, comparison = self._both, self.row, self.comparison
         if both is None or comparison is None:
@@ -651,7 +631,7 @@ class RunsView(View):
         )
 
     def action_search(self) -> None:
-        """Opens every scope first: what is looked for may be in one that is closed."""
+        """Opens every scope first, so that the search finds all nodes."""
         opened = self._opened
         if self.table.has_focus and opened is not None and not opened.expanded and not self.list_searched:
             opened.opened[:] = True
@@ -659,14 +639,13 @@ class RunsView(View):
         super().action_search()
 
     def action_open(self, view: str) -> None:
-        """Opens another view; ``D`` once more asks for another run."""
+        """Opens another view; ``D`` again asks for another run."""
         if view == "runs":
             self.action_other()
         else:
             super().action_open(view)
 
     def action_values(self) -> None:
-        """Opens the values of the tensor under the cursor."""
         target = self.target_here
         if target.row < 0:
             self.say("this run has no tensor here", note=True)
@@ -674,7 +653,6 @@ class RunsView(View):
             self.host.open("values", target)
 
     def action_finding(self, by: int) -> None:
-        """Goes to where another difference begins."""
         report, both = self.report, self._both
         if report is None or both is None or not report.findings:
             self.say("no difference begins anywhere" if report is not None else "nothing is compared yet", note=True)
@@ -687,12 +665,10 @@ class RunsView(View):
         self.say(f"difference {at + 1:,} of {len(found):,}", note=True)
 
     def action_show(self, number_: int) -> None:
-        """Shows some of the nodes."""
         self.show_only = Show(number_)
         self._arrange()
 
     def action_step(self, by: int) -> None:
-        """One compared step on or back."""
         report, place = self.report, self.at
         if report is None or place is None:
             return
@@ -704,7 +680,6 @@ class RunsView(View):
             self.say(f"no compared step comes {'after' if by > 0 else 'before'} this one", note=True)
 
     def action_rank(self, by: int) -> None:
-        """Another compared rank, at this step if it has it."""
         report, place = self.report, self.at
         if report is None or place is None:
             return
@@ -717,7 +692,6 @@ class RunsView(View):
         self._show_place(min((step.place for step in steps), key=lambda each: abs(each.step_a - place.step_a)))
 
     def action_fold(self) -> None:
-        """Opens or closes the scope under the cursor."""
         entry, opened = self.table.cursor_key, self._opened
         if opened is not None and isinstance(entry, int) and opened.is_scope(entry) and not opened.expanded:
             opened.opened[entry] = not opened.opened[entry]
@@ -726,21 +700,18 @@ class RunsView(View):
             self.say(f"all scopes are open here: {int(Show.ALL)} shows all nodes", note=True)
 
     def action_fold_all(self) -> None:
-        """Opens or closes everything below the cursor."""
         entry, opened = self.table.cursor_key, self._opened
         if opened is not None and isinstance(entry, int) and opened.is_scope(entry) and not opened.expanded:
             opened.toggle_below(entry)
             self._arrange()
 
     def action_switch(self) -> None:
-        """Between tree and path."""
         if self.table.has_focus and self._hops:
             self.path_table.focus()
         else:
             self.table.focus()
 
     def action_map(self) -> None:
-        """Opens the heat map."""
         from tui_debugger.tui.views.runs_map import RunsMapView
 
         report, place, both, row = self.report, self.at, self._both, self.row
@@ -757,7 +728,6 @@ class RunsView(View):
         self._go_to_row(row, "this node was not compared at this step")
 
     def action_doubts(self) -> None:
-        """Lists doubts and notes."""
         from tui_debugger.tui.dialogs.pages import NoticesScreen
 
         report = self.report

@@ -1,4 +1,4 @@
-"""The heat map of two runs: nodes down, steps across, error over what is expected in colours."""
+"""The heat map of two runs: nodes down, steps across, error divided by the expected error in colours."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ ACTIONS: Final[tuple[Action, ...]] = (
     view_action("choose", "Go there", "enter", "Back to both trees, to this node and step.", GROUP),
 )
 EXPECTED: Final = 3.0
-"""Error over what is expected, above which a cell is gone to: see ``diagnose.runs.judge.INTRODUCED``."""
+"""Error divided by the expected error from which ``n`` stops at a cell: see ``diagnose.runs.judge.INTRODUCED``."""
 
 
 class RunsMapView(View):
-    """All steps at once."""
+    """All steps of two runs at once."""
 
     OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ACTIONS
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
@@ -81,24 +81,21 @@ class RunsMapView(View):
         self._chosen = chosen
 
     def body(self) -> Iterable[Widget]:
-        """Lays out the map, the cell under the cursor, the colours."""
         yield PlainLine(id="where")
         yield HeatMap(self.work, id="map")
         yield PlainLine(id="cell")
         yield PlainLine(id="legend")
 
     def on_mount(self) -> None:
-        """Collects what is shown."""
         self.map.focus()
         self._load(self._place[:2])
 
     @property
     def map(self) -> HeatMap:
-        """The cells."""
         return self.query_one(HeatMap)
 
     def take_in(self, changes: object) -> None:
-        """The comparison is as old as it is."""
+        """Ignores changes of the run: the comparison stays as it is."""
 
     def _load(self, ranks: tuple[int, int]) -> None:
         report = self.report
@@ -134,12 +131,11 @@ class RunsMapView(View):
         self._show_cell()
 
     def on_resize(self, _: events.Resize) -> None:
-        """The name takes the room there is."""
         self._show_cell()
 
     @property
     def here(self) -> tuple[int, int] | None:
-        """The node and the step under the cursor: in a cell of several those with the largest error."""
+        """Node and step (as indices) under the cursor; in a cell of several, those with the largest error."""
         times, cell = self.times, self.map.cell
         if times is None or cell is None or not times.times.size:
             return None
@@ -165,23 +161,18 @@ class RunsMapView(View):
     # -- keys ----------------------------------------------------------------------------------------
 
     def action_move(self, rows: int, columns: int) -> None:
-        """Moves the cursor."""
         self.map.move_by(rows, columns)
 
     def action_page(self, rows: int, columns: int) -> None:
-        """Moves by pages."""
         self.map.page(rows, columns)
 
     def action_to_end(self, axis: int, last: bool) -> None:
-        """To the first or last node or step."""
         self.map.to_end(axis, last)
 
     def action_zoom(self, by: int) -> None:
-        """Larger or smaller cells."""
         self.map.zoom_by(by)
 
     def action_fine(self) -> None:
-        """The smallest cells, or those that cost little."""
         self.map.toggle_fine()
 
     @on(HeatMap.Chosen)
@@ -189,7 +180,6 @@ class RunsMapView(View):
         event.stop()
 
     def action_strongest(self, by: int) -> None:
-        """To the next cell with more error than is expected, step by step."""
         times, here = self.times, self.here
         if times is None or here is None:
             return
@@ -203,7 +193,6 @@ class RunsMapView(View):
         self.map.go_to(row, column)
 
     def action_rank(self, by: int) -> None:
-        """Another rank."""
         ranks = sorted(steps_of(self.report))
         if len(ranks) < 2 or self.times is None or not self.times.places:
             self.say("one rank only is compared", note=True)
@@ -212,7 +201,6 @@ class RunsMapView(View):
         self._load(ranks[(ranks.index(now) + by) % len(ranks)])
 
     def action_choose(self) -> None:
-        """Back to both trees, to what is under the cursor."""
         times, here = self.times, self.here
         if times is not None and here is not None:
             place, node = times.places[here[1]], times.nodes[here[0]]
@@ -220,7 +208,6 @@ class RunsMapView(View):
             self._chosen(place, node)
 
     def extract(self) -> Extract | None:
-        """Returns all of it as a table and as an array."""
         times, here = self.times, self.here
         if times is None or here is None:
             return None

@@ -1,4 +1,4 @@
-"""The weights over the steps: a row for each, a bar for every step, and what sets it apart."""
+"""The weights over the steps: a row for each weight, with a bar for every step and remarks."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges, ViewHost
 from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 
 _SHOWN: Final = ("weight", "steps", "growth", "update", "remarks", "last norm", "last update", "cosine", "eff. rank")
-"""The columns, the most telling ones first; the shape and the first norm are said of the weight under the cursor."""
+"""The columns, the most useful first; shape and first norm are shown for the weight under the cursor only."""
 _ROOM: Final = 12, 60
-"""Cells of the bars at least and at most; a fifth of the screen between."""
+"""Fewest and most cells of the bars; in between a fifth of the screen."""
 _GROUP = "Weights over the steps"
 OWN: tuple[Action, ...] = (
     LOOK_AGAIN,
@@ -72,7 +72,6 @@ class TrajectoryView(View):
     )
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        """Reads once it shows."""
         super().__init__(host, about)
         self.found: Trajectory | None = None
         self.remarks_only = False
@@ -80,7 +79,6 @@ class TrajectoryView(View):
         self._placed = False
 
     def body(self) -> Iterable[Widget]:
-        """Lays out the answer, the weights, the one under the cursor, what the bars mean, what was looked at."""
         yield PlainLine(id="answer")
         yield VirtualTable((), empty="", id="weights")
         yield PlainLine(id="here")
@@ -89,16 +87,13 @@ class TrajectoryView(View):
 
     @property
     def table(self) -> VirtualTable:
-        """The weights."""
         return self.query_one("#weights", VirtualTable)
 
     def on_mount(self) -> None:
-        """Starts to read."""
         self.table.focus()
         self.look_again()
 
     def look_again(self) -> None:
-        """Follows the weights again."""
         session = self.host.session
 
         def job(progress: ProgressFn) -> Trajectory:
@@ -107,7 +102,6 @@ class TrajectoryView(View):
         self.work_anew("following the weights", job, self._show)
 
     def outdated_by(self, changes: ViewChanges) -> str:
-        """Any step counts."""
         return RUN_CHANGED if changes.pairs or changes.ranks else ""
 
     # -- showing -----------------------------------------------------------------------------------
@@ -131,7 +125,6 @@ class TrajectoryView(View):
         self.query_one(f"#{name}", PlainLine).show(text)
 
     def on_resize(self) -> None:
-        """The bars take their part of the room."""
         if self.found is not None:
             self._show_rows()
 
@@ -168,13 +161,12 @@ class TrajectoryView(View):
 
     @property
     def weight(self) -> WeightPath | None:
-        """The weight under the cursor."""
         at = self.table.cursor_key
         return self.found.weights[at] if self.found is not None and isinstance(at, int) else None
 
     @property
     def target_here(self) -> ViewTarget:
-        """The weight under the cursor, at the step that the view was opened at where it was dumped then."""
+        """The weight under the cursor, at the view's step if it was dumped then."""
         weight = self.weight
         if weight is None:
             return self.about
@@ -191,7 +183,6 @@ class TrajectoryView(View):
         self._open("trend")
 
     def action_values(self) -> None:
-        """Opens the values of the weight under the cursor."""
         self._open("values")
 
     def _open(self, view: str) -> None:
@@ -201,14 +192,12 @@ class TrajectoryView(View):
         self.host.open(view, self.target_here)
 
     def action_remarks_only(self) -> None:
-        """Leaves out weights of which there is nothing to remark, or shows all again."""
         self.remarks_only = not self.remarks_only
         self._show_rows()
         self._show_here()
         self.say("only weights that something sets apart: x shows all" if self.remarks_only else "", note=True)
 
     def action_sort(self) -> None:
-        """Sorts by movement, the largest first, or by the order of the run again."""
         self.most_first = not self.most_first
         self._show_rows()
         self.say("those that move most first: s takes the order of the run" if self.most_first else "", note=True)
@@ -216,7 +205,6 @@ class TrajectoryView(View):
     # -- handing out -------------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """Returns the answer and every weight; the table with all digits."""
         found = self.found
         if found is None:
             return None
@@ -254,7 +242,6 @@ def _columns(room: int) -> tuple[TableColumn, ...]:
 
 
 def _coloured(text: str) -> Text:
-    """Bars in the colours of what they mean."""
     styles: dict[str, Style] = {"!": theme.FINDING, "?": theme.DOUBT, "·": theme.DOUBT}
     found = Text()
     for style, run in groupby(text, lambda each: styles.get(each, theme.WATCHED)):

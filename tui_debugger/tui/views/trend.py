@@ -1,4 +1,4 @@
-"""Shows tensors over all dumped steps: plots, a table, and a cursor that goes along the steps."""
+"""Shows tensors over all dumped steps: plots, a table, and a cursor that moves along the steps."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Offer:
 
 
 def _short(key: TensorKey, *, with_graph: bool = False) -> str:
-    """Returns the tensor with the end of its name first: that is what tells it from others."""
+    """Returns the tensor's name with its last part first: it distinguishes the tensor from others."""
     scope, _, leaf = place_text(key, with_graph=with_graph).rpartition("/")
     return f"{leaf}  {scope}" if scope else leaf
 
@@ -122,7 +122,7 @@ def any_node(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
 
 
 def same_node(session: Session, key: TensorKey, row: int) -> Sequence[Offer]:
-    """Returns inputs, outputs and parameters of the node at a step, as they are on disk."""
+    """Returns the stored inputs, outputs and parameters of the node at a step."""
     rows = session.tensor_rows(key.rank, key.step, row)
     found: dict[TensorKey, str] = {}
     for each in rows:
@@ -133,12 +133,11 @@ def same_node(session: Session, key: TensorKey, row: int) -> Sequence[Offer]:
 
 
 def relatives_of(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
-    """Returns the weight, gradient and optimizer state that belong to it."""
+    """Returns the tensor's weight, gradient and optimizer state."""
     return [Offer(f"{word:<9} {_short(tensor)}", tensor) for word, tensor in related(session, key)]
 
 
 def other_ranks(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
-    """Returns the same tensor of the other ranks that have its node."""
     return [
         Offer(f"rank {rank}", dataclasses.replace(key, rank=rank))
         for rank in session.ranks()
@@ -148,12 +147,10 @@ def other_ranks(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
 
 @dataclass(frozen=True, slots=True)
 class TensorSwitch:
-    """One way to another tensor.
+    """A way to choose another tensor.
 
-    Attributes:
-        title: the question.
-        offers: what there is for a tensor, given as its key and the row of its node.
-        nothing: said when there is nothing.
+    ``offers`` returns the choices for a tensor (its key, the row of its node); ``nothing`` is the message if there are
+    none.
     """
 
     title: str
@@ -167,22 +164,16 @@ KINDS: Final[Mapping[str, TensorSwitch]] = {
     "related": TensorSwitch("What belongs to it", relatives_of, "no update operator reads this tensor directly"),
     "rank": TensorSwitch("Which rank?", other_ranks, "no other rank has this tensor"),
 }
-"""By the argument of the keys' action."""
+"""By the argument of ``action_over``."""
 
 FIRST_PART: Final = 32
-"""The number of steps that are read before there is something to see; then twice as many, and so on."""
+"""Steps that are read before the first plot; each further part has twice as many."""
 LARGEST_PART: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class PendingSteps:
-    """Some steps of one tensor that are to be read next.
-
-    Attributes:
-        key: the tensor.
-        steps: ascending.
-        done, total: how many of its steps are read, and how many there are.
-    """
+    """Some ascending steps of one tensor to be read next; ``done`` of ``total`` steps are read already."""
 
     key: TensorKey
     steps: Sequence[int]
@@ -195,11 +186,11 @@ class Overlay:
 
     Attributes:
         keys: the tensors, at any step.
-        current: number of the one whose table is shown.
+        current: index of the tensor whose table is shown.
     """
 
     def __init__(self, steps: Callable[[int], Sequence[int]]) -> None:
-        """``steps`` gives the dumped steps of a rank."""
+        """``steps`` returns the dumped steps of a rank."""
         self._steps = steps
         self.keys: list[TensorKey] = []
         self.current = 0
@@ -209,63 +200,57 @@ class Overlay:
 
     @property
     def shown(self) -> list[Series]:
-        """The tensors that were read, in order."""
         return [self._series[key] for key in self.keys if key in self._series]
 
     @property
     def here(self) -> Series | None:
-        """The tensor whose table is shown, once something of it was read."""
+        """The tensor whose table is shown; None until a step of it was read."""
         return self._series.get(self.keys[self.current]) if self.keys else None
 
     def series_of(self, key: TensorKey) -> Series | None:
-        """Returns the statistics that were read of one tensor."""
         return self._series.get(key)
 
     def has(self, key: TensorKey) -> bool:
-        """Tells whether a tensor is among them, whatever the step."""
         return self._find(key) is not None
 
     def is_complete(self, key: TensorKey) -> bool:
-        """Tells whether every step of a tensor was read."""
         return key not in self._todo
 
     @property
     def reading(self) -> TensorKey | None:
-        """The first tensor of which something is still to be read."""
+        """The first tensor with unread steps; None if there is none."""
         return next((key for key in self.keys if key in self._todo), None)
 
     def add(self, key: TensorKey) -> None:
-        """Adds a tensor, at every step its newest round; its table is shown."""
+        """Adds a tensor (at every step its newest round) and makes it the current one."""
         key = replace(key, round=0)
         self.keys.append(key)
         self.current = len(self.keys) - 1
         steps = sorted(self._steps(key.rank))
-        # What is around the step that one looks at comes first; each part is ascending all the same.
+        # Steps around the current step are read first; the steps of each part are ascending.
         start = max(bisect_left(steps, key.step) - FIRST_PART // 2, 0)
         stop = start + FIRST_PART
         self._todo[key] = steps[start:stop] + steps[:start] + steps[stop:]
         self._count = FIRST_PART
 
     def renew(self, rank: int, steps: Iterable[int]) -> None:
-        """Has some steps read (again) of the tensors of a rank."""
+        """Marks steps of a rank's tensors as unread."""
         there = set(self._steps(rank)).intersection(steps)
         for key in self.keys:
             if key.rank == rank and there:
                 self._todo[key] = sorted(there.union(self._todo.get(key, ())))
 
     def drop(self, key: TensorKey) -> None:
-        """Takes a tensor away."""
         self.keys.remove(key)
         self._series.pop(key, None)
         self._todo.pop(key, None)
         self.current = min(self.current, len(self.keys) - 1)
 
     def turn(self) -> None:
-        """Makes the next tensor the current one."""
         self.current = (self.current + 1) % len(self.keys)
 
     def next_part(self) -> PendingSteps | None:
-        """Returns the tensor to read next; None when everything was read."""
+        """Returns the steps to read next; None if everything was read."""
         key = self.reading
         if key is None:
             return None
@@ -273,7 +258,7 @@ class Overlay:
         return PendingSteps(key, todo[: self._count], total - len(todo), max(total, 1))
 
     def arrived(self, part: PendingSteps, found: Series) -> None:
-        """Takes what was read, unless its tensor was taken away meanwhile."""
+        """Takes the statistics of a part, unless its tensor was removed meanwhile."""
         if part.key not in self._todo:
             return
         known = self._series.get(part.key)
@@ -284,7 +269,7 @@ class Overlay:
             del self._todo[part.key]
 
     def replace(self, found: Iterable[Series]) -> None:
-        """Takes the same histories with other marks."""
+        """Replaces series by the same series with other marks of hits."""
         for series in found:
             key = self._find(series.key)
             if key is not None:
@@ -295,12 +280,12 @@ class Overlay:
 
 
 def _tensor(key: TensorKey) -> tuple[object, ...]:
-    """Returns a key without its step."""
+    """Returns a key without step and round."""
     return (key.rank, key.graph, key.node, key.side, key.slot)
 
 
 def legend(overlay: Overlay, room: int, *, graphs: bool = False) -> Content:
-    """Returns the tensors in order, ``graphs`` with the names of theirs; the one whose table is shown stands out."""
+    """Returns the tensors in order, the current one emphasised; ``graphs`` adds the names of their graphs."""
     ranks = [key.rank for key in overlay.keys]
     parts: list[Content | tuple[str, str] | str] = []
     for number, key in enumerate(overlay.keys):
@@ -316,7 +301,7 @@ def legend(overlay: Overlay, room: int, *, graphs: bool = False) -> Content:
 
 
 def extract_of(overlay: Overlay, drawings: Sequence[TrendPlot], under_cursor: str) -> Extract | None:
-    """Plots and tables with every step; None before something was read."""
+    """Returns plots and tables with every step; None before a step was read."""
     series = overlay.shown
     if not series:
         return None
@@ -329,7 +314,7 @@ def extract_of(overlay: Overlay, drawings: Sequence[TrendPlot], under_cursor: st
 
 
 NOTES_ROOM: Final = 60
-"""Cells that the notes of the step under the cursor take."""
+"""Cells for the notes on the step under the cursor."""
 WIDE: Final = 150
 """Columns from which the table stands beside the plots."""
 
@@ -371,7 +356,6 @@ class TrendView(View):
     # -- contents ----------------------------------------------------------------------------------
 
     def body(self) -> Iterable[Widget]:
-        """Lays out names, plots and table, the step under the cursor, what was read and checked."""
         yield PlainLine(id="legend")
         with Container(id="both"):
             yield Plots(id="plots")
@@ -380,45 +364,38 @@ class TrendView(View):
         yield PlainLine(id="facts")
 
     def on_mount(self) -> None:
-        """Starts to read."""
         self.table.focus()
         self._read_on()
 
     def on_resize(self) -> None:
-        """Side by side where there is room."""
         self.set_class(self.app.size.width >= WIDE, "-wide")
         self._show_lines()
 
     @property
     def table(self) -> TrendTable:
-        """The steps."""
         return self.query_one(TrendTable)
 
     @property
     def plots(self) -> Plots:
-        """The plots."""
         return self.query_one(Plots)
 
     @property
     def step(self) -> int | None:
-        """The step under the cursor."""
         point = self.point
         return None if point is None else point[0]
 
     @property
     def point(self) -> Point | None:
-        """Step and round under the cursor."""
         key = self.table.cursor_key
         return key if isinstance(key, tuple) else None
 
     def _put(self, name_: str, content: Content | str) -> None:
-        """Shows a line; only the legend may get higher."""
         line = self.query_one(f"#{name_}", PlainLine)
         if name_ == "legend" or str(line.content) != str(content):
             line.update(content, layout=str(line.content).count("\n") != str(content).count("\n"))
 
     def say(self, text: str, *, note: bool = False) -> None:
-        """Notes take the place of the facts: a line that comes and goes would draw every plot again."""
+        """Shows a line; notes replace the facts: a line that comes and goes would draw every plot again."""
         super().say("" if note else text, note=note)
         if note and text:
             self._put("facts", clean(text))
@@ -428,7 +405,7 @@ class TrendView(View):
     # -- reading -----------------------------------------------------------------------------------
 
     def _read_on(self, *, quietly: bool = False) -> None:
-        """Reads some more steps of the next tensor that is not complete; each part is shown when it is there."""
+        """Reads the next part of the first incomplete tensor, shows it, and goes on."""
         part = self.overlay.next_part()
         if part is None:
             self._catching_up = False
@@ -450,14 +427,14 @@ class TrendView(View):
             self.work(f"reading {part.total:,} steps", job, done)
 
     def failed(self, error: Exception) -> None:
-        """A tensor that cannot be read at all is taken away again, as long as there is another."""
+        """Removes a tensor of which nothing could be read, unless it is the only one."""
         super().failed(error)
         key = self.overlay.reading
         if key is not None and self.overlay.series_of(key) is None and len(self.overlay.keys) > 1:
             self._drop(key)
 
     def take_in(self, changes: ViewChanges) -> None:
-        """Reads what is new, unless reading was stopped before; everything stays where it is."""
+        """Reads new steps, unless reading was stopped before; cursor and plots stay."""
         ranks = {key.rank for key in self.overlay.keys}
         if not (changes.results or ranks & changes.ranks or any(rank in ranks for rank, _ in changes.pairs)):
             return
@@ -480,12 +457,10 @@ class TrendView(View):
             self._read_on(quietly=True)
 
     def _with_hits(self) -> Callable[[ProgressFn], list[Series]]:
-        """Work that marks what was read with what the session has found by now."""
         session, shown_now = self.host.session, tuple(self.overlay.shown)
         return lambda _: [with_hits(session, each) for each in shown_now]
 
     def _show(self) -> None:
-        """Shows what was read."""
         series = self.overlay.shown
         if not series:
             return
@@ -545,7 +520,7 @@ class TrendView(View):
 
     @property
     def target_here(self) -> ViewTarget:
-        """The tensor whose table is shown, at the step under the cursor, with what was found there."""
+        """The current tensor at the step under the cursor, with its hit."""
         series, point = self.overlay.here, self.point
         if series is None or point is None:
             return self.about
@@ -556,7 +531,6 @@ class TrendView(View):
 
     @on(VirtualTable.RowSelected)
     def _selected(self, event: VirtualTable.RowSelected) -> None:
-        """Enter: the values at this step."""
         event.stop()
         series, point = self.overlay.here, self.point
         index = series.at(*point) if series is not None and point is not None else -1
@@ -570,12 +544,10 @@ class TrendView(View):
     # -- keys --------------------------------------------------------------------------------------
 
     def action_next_plot(self) -> None:
-        """Puts another statistic first."""
         self._first_group += 1
         self._show()
 
     def action_notes(self) -> None:
-        """Puts what the program noted first, and the tensors' own statistics back."""
         series = self.overlay.shown
         if not series:
             return
@@ -587,29 +559,24 @@ class TrendView(View):
         self._show()
 
     def action_log(self) -> None:
-        """Changes between logarithmic and linear axes."""
         self.log_axis = not self.log_axis
         self._show()
 
     def action_dots(self) -> None:
-        """Changes between braille and blocks."""
         self.dots = BLOCKS if self.dots is BRAILLE else BRAILLE
         self._show()
 
     def action_zoom(self) -> None:
-        """Plots and table, plots alone, table alone."""
         state = "-plots" if not (self.has_class("-plots") or self.has_class("-table")) else ""
         state = "-table" if self.has_class("-plots") else state
         self.set_class(state == "-plots", "-plots")
         self.set_class(state == "-table", "-table")
 
     def action_turn(self) -> None:
-        """Shows the next tensor's table."""
         self.overlay.turn()
         self._show()
 
     def action_bad(self, direction: int) -> None:
-        """Goes to the next bad step, or the one before."""
         series = self.overlay.here
         if series is None:
             return
@@ -624,7 +591,6 @@ class TrendView(View):
     # -- other tensors -----------------------------------------------------------------------------
 
     def action_over(self, which: str) -> None:
-        """Lays another tensor over these, of one of ``KINDS``."""
         kind, target = KINDS[which], self.target_here
         offers = kind.offers(self.host.session, target.key, target.row)
         new = [offer for offer in offers if not self.overlay.has(offer.key)]
@@ -648,7 +614,6 @@ class TrendView(View):
             self._read_on()
 
     def action_remove(self) -> None:
-        """Takes the current tensor away."""
         if len(self.overlay.keys) < 2:
             self.say("this is the only tensor", note=True)
         else:
@@ -663,7 +628,6 @@ class TrendView(View):
     # -- checking ----------------------------------------------------------------------------------
 
     def action_check(self) -> None:
-        """Reads what is missing, else checks the steps that were not checked."""
         if self.working:
             return
         if self.overlay.reading is not None:
@@ -693,7 +657,7 @@ class TrendView(View):
         self._read_on()
 
     def action_cancel(self) -> None:
-        """Esc: what was checked until then is shown."""
+        """Stops work; after a check, shows the hits found so far."""
         was_working = self.working
         super().action_cancel()
         if was_working and self.overlay.shown and self.overlay.reading is None:
@@ -702,5 +666,4 @@ class TrendView(View):
     # -- handing out -------------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """Plots and tables with every step."""
         return extract_of(self.overlay, self.plots.drawings, str(self.query_one("#here", PlainLine).content))

@@ -1,4 +1,4 @@
-"""The plots of a history below each other, with one mark at the step under the cursor, and the table beside them."""
+"""The plots of a history, with a mark at the step under the cursor, and the table beside them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tui_debugger.tui.widgets.text import Cell, fit, joined
 from tui_debugger.tui.widgets.virtual_table import TableColumn, VirtualTable
 
 LEAST: Final = 11
-"""Lines of a plot with its title: with fewer its shape is lost."""
+"""Fewest lines of a plot with its title."""
 COLOURS: Final = tuple(
     Style(color=colour)
     for colour in (
@@ -53,7 +53,7 @@ COLOURS: Final = tuple(
         "#d7af87",
     )
 )
-"""Of one curve each; its mark tells it apart without colour."""
+"""The colour of each curve; a mark distinguishes it without colours."""
 
 
 class Plots(PaintedLines):
@@ -62,10 +62,9 @@ class Plots(PaintedLines):
     DEFAULT_CSS = "Plots { width: 1fr; height: 1fr; }"
 
     class Clicked(Message):
-        """The mouse pointed at a step."""
+        """The mouse pointed at a step, which may lie between two runs."""
 
         def __init__(self, step: float) -> None:
-            """``step`` may lie between two."""
             super().__init__()
             self.step = step
 
@@ -92,13 +91,11 @@ class Plots(PaintedLines):
         dots: Dots,
         notes: RunNotes = NO_NOTES,
     ) -> None:
-        """Shows tensors, and notes of the run; the first groups get the room."""
         self._series, self._groups, self._log, self._dots = series, groups, log, dots
         self._notes = notes
         self._plan()
 
     def move_to(self, step: int | None) -> None:
-        """Puts the mark at a step."""
         if step == self._step:
             return
         self._step, before = step, self._column
@@ -107,7 +104,7 @@ class Plots(PaintedLines):
             self.refresh()
 
     def _column_of_step(self) -> int | None:
-        """Returns the column of the mark, in cells of the widget."""
+        """Returns the column of the mark, in cells of the widget; None if it is outside."""
         if self._step is None or not self.drawings:
             return None
         plot = self.drawings[0].plot
@@ -117,7 +114,7 @@ class Plots(PaintedLines):
         return plot.margin + int(plot.columns(np.array([float(self._step)]))[0])
 
     def _plan(self) -> None:
-        """Draws as many plots as fit, in line with each other."""
+        """Draws as many plots as fit, with a common left margin."""
         width, height = self.size
         self._drawn_size = self.size
         count = max(min(height // LEAST, len(self._groups)), 1) if self._groups and height > 3 else 0
@@ -165,18 +162,15 @@ class Plots(PaintedLines):
     # -- drawing ---------------------------------------------------------------------------------
 
     def on_resize(self) -> None:
-        """There is other room."""
         if self._drawn_size != self.size:
             self._plan()
 
     def notify_style_update(self) -> None:
-        """Colours changed."""
         super().notify_style_update()
         if self._groups:
             self._plan()
 
     def render_line(self, y: int) -> Strip:
-        """Returns one line of the screen."""
         width, base = self.size.width, self.base_style
         if y >= len(self._lines):
             return Strip.blank(width, base)
@@ -186,16 +180,15 @@ class Plots(PaintedLines):
             return strip
         if self._is_ticks(y):
             return self._with_step(strip, column)
-        if y % 2 and not self._is_ticks(y + 1):  # every line that changes is sent from its beginning on: half will do
+        if y % 2 and not self._is_ticks(y + 1):  # mark every second line only: fewer changed lines to write
             return strip
         marked = strip.crop(column, column + 1)
-        if marked.text.isspace():  # to be seen without colour, too
+        if marked.text.isspace():  # visible without colours
             marked = Strip([Segment("┊", base)])
         marked = marked.apply_style(theme.CURSOR)
         return Strip.join([strip.crop(0, column), marked, strip.crop(column + 1, width)])
 
     def _with_step(self, strip: Strip, column: int) -> Strip:
-        """Returns the number of the step below its mark."""
         text = step_text(self._step) if self._step is not None else ""
         width = strip.cell_length
         start = max(min(column - len(text) // 2, width - len(text)), 0)
@@ -206,7 +199,6 @@ class Plots(PaintedLines):
         return y + 1 in self._starts or y + 1 == len(self._lines)
 
     def on_click(self, event: events.Click) -> None:
-        """Goes to the step that was pointed at."""
         at = event.get_content_offset(self)
         if at is None or not self.drawings:
             return
@@ -223,23 +215,20 @@ COLUMNS: Final = tuple(
     for number, (title, width) in enumerate(zip(TITLES, _WIDTHS, strict=True))
 )
 WIDTH: Final = sum(_WIDTHS) + len(_WIDTHS) + 8
-"""Cells that the whole table likes to have."""
+"""Cells that the whole table needs."""
 
 
 class SeriesRows:
-    """Steps of one tensor as rows on demand."""
+    """The runs of one tensor as rows on demand, in the order in which they ran."""
 
     def __init__(self, series: Series) -> None:
-        """The rows are the runs, in the order in which they ran."""
         self.series = series
 
     @property
     def row_count(self) -> int:
-        """Number of steps."""
         return len(self.series.steps)
 
     def cells(self, index: int) -> Sequence[Cell]:
-        """Numbers, or why there are none."""
         step, _, *rest = cells(self.series, index)
         health = worth_marking_at(self.series, index)
         mark = Text(_, HEALTH_STYLES[health])
@@ -251,21 +240,18 @@ class SeriesRows:
         return (step, mark, *numbers, *loud, Text(hits, theme.DOUBT))
 
     def key(self, index: int) -> Point:
-        """Returns step and round."""
         return self.series.point(index)
 
     def find(self, key: Hashable) -> int:
-        """Returns the row of a (step, round), or -1; of round 0 the newest one."""
+        """Returns the row of a (step, round), or -1; round 0 is the newest."""
         return self.series.at(*key) if isinstance(key, tuple) else -1
 
 
 class TrendTable(VirtualTable):
-    """Left and right go along the steps, as up and down do."""
+    """Left and right move along the steps, as up and down do."""
 
     def action_pan_left(self) -> None:
-        """Moves one step back."""
         self.action_cursor_up()
 
     def action_pan_right(self) -> None:
-        """Moves one step on."""
         self.action_cursor_down()

@@ -35,13 +35,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ViewChanges:
-    """Changes of the run that open views have to take in. Nothing of them is read yet.
+    """Changes of the run that open views must handle; no changed tensor was read yet.
 
     Attributes:
-        pairs: (rank, step) of which there are tensors that were not there before, or others.
-        rewritten: those of them in which tensors that were there may have other values now.
-        ranks: ranks that appeared, or whose nodes were read anew.
-        results: checks found something out, or what they found does not hold any more.
+        pairs: (rank, step) pairs with new or replaced tensors.
+        rewritten: the pairs in which tensors that existed before may have other values now.
+        ranks: ranks that appeared, or whose nodes were read again.
     """
 
     pairs: frozenset[Pair] = frozenset()
@@ -51,18 +50,17 @@ class ViewChanges:
 
     @classmethod
     def of_dump(cls, changes: Changes) -> ViewChanges:
-        """Files appeared: it is not known which of them take the place of others."""
+        """Treats every pair with new files as rewritten: a new file may replace a file that was read before."""
         pairs = frozenset((*changes.new_steps, *changes.grown_steps))
         return cls(pairs, pairs, frozenset((*changes.new_ranks, *changes.rebuilt)))
 
     @classmethod
     def of_training(cls, changes: Changes, renewed: Iterable[Pair]) -> ViewChanges:
-        """Returns the changes of a training that went on: only the step that it is still in may have other values."""
+        """Returns the changes of a live training: only tensors of the ``renewed`` pairs may have other values."""
         pairs = frozenset((*changes.new_steps, *changes.grown_steps))
         return cls(pairs, frozenset(renewed), frozenset((*changes.new_ranks, *changes.rebuilt)))
 
     def __or__(self, other: ViewChanges) -> ViewChanges:
-        """Joins both."""
         return ViewChanges(
             self.pairs | other.pairs,
             self.rewritten | other.rewritten,
@@ -71,32 +69,29 @@ class ViewChanges:
         )
 
     def __bool__(self) -> bool:
-        """Tells whether there is any."""
         return bool(self.pairs or self.rewritten or self.ranks or self.results)
 
     def up_to(self, step: int) -> bool:
-        """Tells whether something before or at a step may be different, of any rank."""
+        """Tells whether tensors at ``step`` or before it may be different, on any rank."""
         return bool(self.ranks) or any(at <= step for _, at in self.rewritten)
 
     def steps_of(self, rank: int) -> list[int]:
-        """Returns the steps of a rank, ascending."""
         return sorted(step for of, step in self.pairs if of == rank)
 
 
 class SeenResults:
-    """The results that checks had when a view looked, so that it can tell when they found something else."""
+    """The check results that existed when a view was filled, to tell when there are newer ones."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._seen: dict[Pair, object] = {}
 
     def note(self, pairs: Iterable[Pair]) -> None:
-        """Remembers what is known now of the pairs that are shown."""
         self._seen = {pair: self._now(pair) for pair in pairs}
 
     @property
     def newer(self) -> bool:
-        """Tells whether there is a result now that was not there then."""
+        """Tells whether a pair that is shown has another result now; a result that vanished does not count."""
         return any(
             now is not None and now is not seen for pair, seen in self._seen.items() for now in [self._now(pair)]
         )
@@ -111,10 +106,10 @@ CHECKED = "new check results"
 
 
 class ViewHost(Protocol):
-    """Opens views and works for them: ``view_opener``, or a test."""
+    """Opens views and runs their work; implemented by ``view_opener.ViewOpener``."""
 
     comparison: RunComparison | None
-    """The other run that this one is compared with."""
+    """The other run that this run is compared with."""
 
     @property
     def session(self) -> Session:
@@ -134,10 +129,10 @@ class ViewHost(Protocol):
         failed: Callable[[Exception], None],
         progressed: Callable[[Progress], None],
     ) -> None:
-        """Does ``work`` beside the event loop; newer work of the same view replaces it.
+        """Runs ``work`` in a thread; newer work of the same view replaces it.
 
-        ``done``, ``failed`` and ``progressed`` (how far it is) are called on the event loop, ``progressed`` at most 4
-        times a second. The function that ``work`` gets raises CancelledError once nobody waits any more.
+        ``done``, ``failed`` and ``progressed`` are called on the event loop, ``progressed`` at most 4 times a second.
+        The progress function that ``work`` gets raises CancelledError once the work was cancelled or replaced.
         """
 
     def stop(self, view: View) -> bool:
@@ -145,12 +140,7 @@ class ViewHost(Protocol):
 
 
 class View(Modal[None]):
-    """A screen about one tensor (or the run). Esc stops work, then goes back.
-
-    Attributes:
-        host: who opened it.
-        about: the tensor it is about.
-    """
+    """A screen about one tensor (``about``) or the run. Esc stops work, then goes back."""
 
     FULL = True
     BINDINGS: ClassVar[list[BindingType]] = [*opening_bindings(), *bindings(VIEW_ACTIONS)]
@@ -158,7 +148,7 @@ class View(Modal[None]):
     """The keys of this view alone, for its help page; bind them with ``actions.bindings``."""
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        """Nothing is read before the view shows: start with :meth:`work` in ``on_mount``."""
+        """A subclass reads nothing here: it starts :meth:`work` in ``on_mount``."""
         super().__init__()
         self.host = host
         self.about = about
@@ -174,47 +164,45 @@ class View(Modal[None]):
 
     @property
     def target_here(self) -> ViewTarget:
-        """The tensor under the cursor, which the other views open on. By default the one it is about."""
+        """The tensor under the cursor, on which other views open; by default ``about``."""
         return self.about
 
     def graph_words(self, key: TensorKey) -> str:
-        """``  kernel_graph_1`` where the rank of a tensor has several graphs; else nothing."""
+        """Returns the graph's name after two blanks if the tensor's rank has several graphs, else an empty string."""
         session = self.host.session
         several = key.rank in session.ranks() and len(session.nodes(key.rank).graphs) > 1
         return f"  {clean(key.graph)}" if several else ""
 
     @property
     def dump(self) -> Path:
-        """The directory that nothing is written into."""
+        """The directory of the run; nothing may be written into it."""
         return Path(self.host.session.info.path)
 
     def extract(self) -> Extract | None:
-        """Returns what can be copied and exported; None while there is nothing."""
+        """Returns the content for copy and export; None while there is none."""
         return None
 
     def take_in(self, changes: ViewChanges) -> None:
-        """Takes changes in. By default a view says that it is outdated where it is; see also ``work_quietly``."""
+        """Handles changes of the run. By default the view marks itself outdated; see also ``work_quietly``."""
         if not self._outdated:
             self.mark_outdated(self.outdated_by(changes))
 
     def outdated_by(self, changes: ViewChanges) -> str:
-        """Says why the view may be outdated, or nothing. By default changes at later steps do not count."""
+        """Returns why the view may be outdated, or an empty string. By default changes at later steps do not count."""
         return RUN_CHANGED if changes.up_to(self.about.key.step) else ""
 
     # -- work beside the event loop ----------------------------------------------------------------
 
     @property
     def working(self) -> bool:
-        """Tells whether work is under way that the user asked for."""
+        """Tells whether work runs that the user asked for (not ``work_quietly``)."""
         return self._job is not None and not self._quiet
 
     def work(self, what: str, job: Callable[[ProgressFn], T], done: Callable[[T], None]) -> None:
-        """Runs ``job`` and hands its result to ``done``, unless newer work was started or Esc pressed.
+        """Runs ``job`` in a thread and hands its result to ``done`` on the event loop.
 
-        Args:
-            what: two or three words, shown with the progress.
-            job: called in a worker with a function to be called with progress; touches no widget.
-            done: called on the event loop.
+        ``done`` is not called if newer work was started or Esc was pressed. ``job`` gets a progress function and
+        touches no widget. ``what``, two or three words, is shown with the progress.
         """
         self.say(f"{what} …  Esc stops", note=True)
 
@@ -228,7 +216,7 @@ class View(Modal[None]):
         self._start(job, finished, show_progress)
 
     def work_anew(self, what: str, job: Callable[[ProgressFn], T], done: Callable[[T], None]) -> None:
-        """Like ``work``; once it is done the view is not outdated any more."""
+        """Like ``work``; afterwards the view is no longer marked as outdated."""
 
         def finished(result: T) -> None:
             self.mark_outdated("")
@@ -237,7 +225,7 @@ class View(Modal[None]):
         self.work(what, job, finished)
 
     def work_quietly(self, job: Callable[[ProgressFn], T], done: Callable[[T], None]) -> None:
-        """Like ``work``, for changes of the run: nothing is said, Esc leaves the view, and other work comes first."""
+        """Like ``work``, but without a message; Esc leaves the view, and work that the user starts replaces it."""
         self._start(job, done, lambda _: None, quiet=True)
 
     def _start(
@@ -249,7 +237,7 @@ class View(Modal[None]):
         quiet: bool = False,
     ) -> None:
         if self._quiet and not quiet:
-            self._pending |= self._following  # it is taken in later
+            self._pending |= self._following  # the replaced work is done again later, by ``_catch_up``
         mine = self._job = object()
         self._quiet = quiet
 
@@ -279,11 +267,10 @@ class View(Modal[None]):
         self._quiet = False
 
     def failed(self, error: Exception) -> None:
-        """Says why the work ended without a result."""
         self.say("stopped" if isinstance(error, CancelledError) else str(error), note=isinstance(error, CancelledError))
 
     def action_cancel(self) -> None:
-        """Esc: stops what is under way, else goes back."""
+        """Stops the work that the user asked for, else ends a search, else closes the view."""
         asked = self.working
         if self._job is not None:
             self._ended()
@@ -301,21 +288,19 @@ class View(Modal[None]):
 
     @property
     def outdated(self) -> bool:
-        """Tells whether it says that what is shown is not what the run is now."""
         return bool(self._outdated)
 
     def run_changed(self, changes: ViewChanges) -> None:
-        """The run changed: the view takes that in as soon as it is in front and nothing is under way."""
+        """Collects changes; the view handles them once it is in front and no work runs."""
         self._pending |= changes
         self._catch_up()
 
     def on_screen_resume(self) -> None:
-        """Takes in changes once the view is in front again."""
         self._catch_up()
 
     def _catch_up(self) -> None:
         if self._job is not None or not self.is_open or self.app.screen is not self:
-            return  # ``is_current`` would be true below a dialog as well
+            return  # ``is_current`` is also true for a view below a dialog
         edition = self.host.session.results_edition
         changes, self._pending = self._pending | ViewChanges(results=edition != self._edition), ViewChanges()
         self._edition = edition
@@ -324,7 +309,7 @@ class View(Modal[None]):
             self.take_in(changes)
 
     def mark_outdated(self, why: str) -> None:
-        """Says among the key hints that what is shown is not what the run is now; an empty text takes that back."""
+        """Shows ``why`` the view is outdated among its key hints; an empty text removes that hint."""
         if why != self._outdated:
             self._outdated = why
             self.set_hints(self.hints)
@@ -333,11 +318,9 @@ class View(Modal[None]):
 
     @property
     def list_searched(self) -> bool:
-        """Tells whether one of its lists is searched."""
         return self._list_search is not None and self._list_search.pattern is not None
 
     def action_search(self) -> None:
-        """Opens the search box of the list that has the focus."""
         from tui_debugger.tui.widgets.search import ListSearch
         from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
@@ -351,36 +334,28 @@ class View(Modal[None]):
         self._list_search.open()
 
     def mount_search(self, bar: SearchBar) -> None:
-        """Puts the box below the lists."""
         self.query_one("#box").mount(bar, before="#message")
 
     def look_for(self, search: ListSearch) -> None:
-        """Looks through the rows."""
         search.look_through()
         self.set_hints(self.hints)
 
     def rows_changed(self, search: ListSearch) -> None:
-        """Looks again; the cursor stays, unless it is still to go to the first match."""
         search.look_through()
 
     def refuse_search(self, why: str) -> None:
-        """Says what is wrong with the text."""
         self.say(why)
 
     def accept_search(self) -> None:
-        """Takes that back."""
         self.say("")
 
     def search_changed(self) -> None:
-        """Other keys work."""
         self.set_hints(self.hints)
 
     def place(self, search: ListSearch) -> object:
-        """Returns where the cursor is."""
         return search.table.place()
 
     def go_back(self, search: ListSearch, place: object) -> None:
-        """Moves the cursor back."""
         search.table.go_back(place)
 
     def _hints(self, hints: Sequence[tuple[str, str]]) -> Content:
@@ -392,21 +367,18 @@ class View(Modal[None]):
         return super()._hints((*mark, *hints))
 
     def look_again(self) -> None:
-        """Works out anew what is shown, in the same place: see ``work_anew``. For views that have the key."""
+        """Computes the view again, in the same place: see ``work_anew``. Only views with the key ``r`` override it."""
 
     def action_look_again(self) -> None:
-        """``r``, unless something is under way."""
         if not self.working:
             self.look_again()
 
     # -- keys of every view ------------------------------------------------------------------------
 
     def action_open(self, view: str) -> None:
-        """Opens another view of the tensor under the cursor."""
         self.host.open(view, self.target_here)
 
     def action_keys(self) -> None:
-        """Lists all keys of this view."""
         from tui_debugger.tui.actions import view_help_actions
         from tui_debugger.tui.dialogs.pages import HelpScreen
 
@@ -414,35 +386,31 @@ class View(Modal[None]):
         self.app.push_screen(HelpScreen(shown, conditions=False, heading=f"Keys: {self.heading}"))
 
     def action_copy(self) -> None:
-        """Copies what is under the cursor."""
         from tui_debugger.tui.export import copy
 
         copy(self, everything=False)
 
     def action_copy_all(self) -> None:
-        """Copies everything."""
         from tui_debugger.tui.export import copy
 
         copy(self, everything=True)
 
     def action_export(self) -> None:
-        """Writes the view to a file."""
         from tui_debugger.tui.export import export
 
         export(self)
 
     def action_screenshot(self) -> None:
-        """Writes a picture of the screen."""
         from tui_debugger.tui.export import screenshot
 
         if not self.working:
-            self.say("")  # what was said before is no part of the picture
+            self.say("")  # old messages do not belong in the picture
         name = type(self).__name__.removesuffix("Screen").removesuffix("View").lower()
         self.call_after_refresh(screenshot, self.app, name, self.dump, lambda text: self.say(text, note=True), self.say)
 
 
 def notify_views(app: App[Any], changes: ViewChanges) -> None:
-    """The run changed, or more of it was checked: every open view takes in what concerns it."""
+    """Tells every open view that the run changed or that there are new check results."""
     for screen in app.screen_stack:
         if isinstance(screen, View):
             screen.run_changed(changes)
@@ -456,14 +424,14 @@ Files = Mapping["TensorKey", "FileState | None"]
 
 
 class ValuesView(View):
-    """Asks for the files of its tensors, and for no others, when their step changed."""
+    """A view of tensor values: when their step changes, it looks at the files of its own tensors only."""
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         super().__init__(host, about)
         self.files: Files = {}
 
     def take_in(self, changes: ViewChanges) -> None:
-        """Asks whether the changes concern these tensors: a step that grows leaves most as they are."""
+        """Marks the view outdated if files of its tensors changed; most tensors of a growing step do not."""
         files = {key: file for key, file in self.files.items() if _may_concern(changes, key)}
         if files and not self.outdated:
             session = self.host.session
@@ -476,21 +444,18 @@ class ValuesView(View):
 
     @property
     def shown_keys(self) -> Collection[TensorKey]:
-        """The tensors that are shown; others of ``files`` are only kept."""
+        """The tensors that are shown; other tensors of ``files`` are only cached."""
         return self.files.keys()
 
     def forget_tensors(self, keys: Collection[TensorKey]) -> None:
-        """Forgets what is kept of these tensors: their values are different now."""
+        """Drops cached data of tensors whose values have changed."""
 
 
 def files_of(session: Session, keys: Sequence[TensorKey], before: Files | None = None, *, anew: bool = False) -> Files:
-    """Returns the state of the files of tensors: before they are read, and after for those that had to be fetched.
+    """Returns the state of the tensors' files; call it before reading them, and again for files that had to be fetched.
 
-    Args:
-        session: the run.
-        keys: the tensors.
-        before: how they looked before they were read.
-        anew: they are to be measured again, whatever is known of them.
+    ``before`` has the states before the read, which stay unless None. ``anew`` drops what the session knows of the
+    tensors.
     """
     for key in keys if anew else ():
         session.forget(key)
@@ -499,7 +464,7 @@ def files_of(session: Session, keys: Sequence[TensorKey], before: Files | None =
 
 
 def rewritten(session: Session, files: Files) -> frozenset[TensorKey]:
-    """Returns the tensors that have other values now. For workers."""
+    """Returns the tensors whose files have changed since ``files``; reads from disk, so call it in a worker."""
     return frozenset(key for key, file in files.items() if _is_other(session, key, file))
 
 
@@ -507,7 +472,7 @@ def _is_other(session: Session, key: TensorKey, file: FileState | None) -> bool:
     now = session.file_state(key)
     if now is not None or file is None or file.spec.format != "raw":
         return now != file
-    try:  # a training went on: whether it holds the tensor anew, or has let it go
+    try:  # a live training: the tensor's values are new if the training holds it again
         return session.row_of(key).remote
     except TdbgError:
         return False

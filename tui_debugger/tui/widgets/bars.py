@@ -1,4 +1,4 @@
-"""The bars around the panes: two header lines, tabs, footer; and the header of a run that is being opened."""
+"""The bars around the panes: header lines, tabs, edges, footer; and the header while a run is opened."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ _WORDS = {
     "follow": "taking in",
 }
 HeaderLines = tuple[tuple[Text, Text], ...]
-"""The lines, each as left and right part."""
+"""Each line as left and right part."""
 
 
 def opening_lines(title: str, progress: Mapping[str, Progress]) -> HeaderLines:
-    """Returns what is being opened, and how far that is."""
     run = Text(no_wrap=True).append("tdbg", theme.GOOD).append("  " + clean(title), theme.NORMAL)
     state = progress_line(progress) if progress else Text("▶ opening", theme.GOOD, no_wrap=True)
     nothing = Text(no_wrap=True)
@@ -47,7 +46,7 @@ def opening_lines(title: str, progress: Mapping[str, Progress]) -> HeaderLines:
 
 
 def progress_line(progress: Mapping[str, Progress]) -> Text:
-    """Returns the first work that tells how far it is."""
+    """Returns the progress of the first lane."""
     lane, snapshot = next(iter(progress.items()))
     text = Text(no_wrap=True).append("▶ ", theme.GOOD)
     text.append(_WORDS.get(lane, lane) + " ", theme.GOOD)
@@ -60,15 +59,14 @@ def progress_line(progress: Mapping[str, Progress]) -> Text:
 
 _GAP = 2
 _PLACE, _ANSWER, _STATE = 0, 1, 2
-"""The lines of what is open and where one is, of the answer, and of the state of the hits."""
+"""The lines of run and position, of the answer, and of the state of the hits."""
 
 
 class HeaderBar(PaintedLines):
-    """Three lines, each with a left and a right part.
+    """Three lines, each with a left and a right part; in a narrow terminal the right part is kept first.
 
-    The right part is kept when there is little room, but for the answer in the second line: there an answer that is
-    whole goes before keys, and the first key before how much else there is. In the first and third line what is dim
-    there goes first, so that the title and the keys that they name on the left stay.
+    Exceptions: a whole answer (second line) goes before keys, and the first key before the number of other findings. In
+    the other lines dim details at the right go first.
     """
 
     DEFAULT_CSS = "HeaderBar { height: 3; background: $panel; }"
@@ -78,7 +76,6 @@ class HeaderBar(PaintedLines):
         self._lines: HeaderLines = ((Text(), Text()),) * 3
 
     def show(self, *lines: tuple[Text, Text]) -> None:
-        """Replaces the lines that changed."""
         old, self._lines = self._lines, lines
         for y, (before, now) in enumerate(zip(old, lines, strict=True)):
             if before != now:
@@ -86,11 +83,9 @@ class HeaderBar(PaintedLines):
 
     @property
     def plain(self) -> str:
-        """The text of the lines, for tests."""
         return "\n".join(f"{left.plain}  {right.plain}" for left, right in self._lines)
 
     def render_line(self, y: int) -> Strip:
-        """Draws one line."""
         base = self.base_style
         width = self.size.width
         if y >= len(self._lines):
@@ -113,25 +108,21 @@ class HeaderBar(PaintedLines):
 
 
 _BETWEEN = " · "
-"""What stands between the parts of a title."""
+"""The separator between the parts of a title."""
 _NAME = 8
-"""Cells of a name that an answer keeps in any case."""
+"""Fewest cells to which an answer shortens a name."""
 _ARTICLE = "the "
-"""What a reason loses before a name is cut, where that is enough."""
+"""The word that a reason loses before a name is shortened."""
 
 
 _MORE = re.compile(r"( · [0-9,]+ more) (?:origin|finding)s?$")
-"""How much else there is, with a word that the count can do without."""
+"""The number of other findings, and the noun that the number can do without."""
 _KIND = "tensor "
-"""What the name of a condition can do without: ``tensor all zero``."""
+"""The word that a condition's name can do without: ``tensor all zero``."""
 
 
 def _fitting(answer: Text, keys: Text, room: int) -> tuple[Text, Text]:
-    """Returns an answer and as many keys as there is room for.
-
-    An answer that fits stays whole. Where it has to lose something anyway the first key stays beside it, if what was
-    found, where, and why have room with it.
-    """
+    """Returns an answer and as many keys as fit; a whole answer first, then a shorter answer with the first key."""
     first = keys[:end] if (end := keys.plain.find("  ")) > 0 else keys
     shorter = [answer, *_in_fewer_words(answer)]
     shown = ((answer, keys), (answer, first), (answer, Text()), *((each, first) for each in shorter if first))
@@ -142,9 +133,9 @@ def _fitting(answer: Text, keys: Text, room: int) -> tuple[Text, Text]:
 
 
 def _in_fewer_words(answer: Text) -> Iterator[Text]:
-    """Yields an answer with a whole name in ever fewer words, at last without how much else there is.
+    """Yields a shorter and shorter answer with its whole name, at last without the number of other findings.
 
-    Of findings that is said in the line below, too, so that at the very end the sign for it goes as well.
+    That number also stands in the line below.
     """
     brief = _brief(answer)
     yield from (brief, _without_article(brief))
@@ -156,13 +147,12 @@ def _in_fewer_words(answer: Text) -> Iterator[Text]:
 
 
 def _without_more(answer: Text) -> Text:
-    """Returns an answer with a sign for its last part: a number that is cut says something else."""
+    """Returns an answer with ``…`` in place of its last part, since a cut number would be another number."""
     end = answer.plain.rfind(" · ")
     return answer[:end] + Text(" …", theme.DIM) if end > 0 else answer
 
 
 def _brief(answer: Text) -> Text:
-    """Returns an answer without words that say what one sees: ``all zero``, ``· 21 more``."""
     if (found := _MORE.search(answer.plain)) is not None:
         answer = answer[: found.end(1)]
     strong = _strong(answer)
@@ -171,28 +161,23 @@ def _brief(answer: Text) -> Text:
 
 
 def _without_article(answer: Text) -> Text:
-    """Returns an answer whose reason begins without its article."""
     strong = _strong(answer)
     at = answer.plain.find(f"({_ARTICLE}", strong.end) if strong is not None else -1
     return answer if at < 0 else answer[: at + 1] + answer[at + 1 + len(_ARTICLE) :]
 
 
 def _strong(answer: Text) -> Span | None:
-    """Returns where an answer says what was found."""
     return next((span for span in answer.spans if span.style == theme.STRONG), None)
 
 
 def _with_less_detail(answer: Text, room: int) -> Text:
-    """Returns an answer whose name has lost its middle, or of whose reasons not to judge the last ones are gone.
-
-    What was found, how much of it, and why stay as they are.
-    """
+    """Returns an answer with a shortened name, or without the last reasons why nothing can be judged."""
     answer = _without_more(_brief(answer))
     strong = _strong(answer)
     if strong is None:
         return answer
     named = answer.plain.find(", ", strong.start, strong.end)
-    if named > 0 and " " not in answer.plain[strong.start : named]:  # a sentence is no name: it loses its end
+    if named > 0 and " " not in answer.plain[strong.start : named]:  # a name has no blanks
         return _with_short_name(answer, strong.start, named, room)
     while answer.cell_len > room and (end := answer.plain.rfind("; ", strong.start)) > 0:
         answer = answer[:end] + Text(" …", theme.DIM)
@@ -200,10 +185,9 @@ def _with_less_detail(answer: Text, room: int) -> Text:
 
 
 def _with_short_name(answer: Text, first: int, last: int, room: int) -> Text:
-    """Returns an answer with as much of a name in it as there is room for: without its scope, else without its middle.
+    """Returns an answer with its name (``first`` to ``last``) shortened to fit: its scope first, then its middle.
 
-    The sign that something was left out goes with the rest, if only then the cause is whole. Where it would not be
-    whole either, the name stays.
+    ``…`` at the end goes as well if the answer then fits. A name that would get shorter than ``_NAME`` stays whole.
     """
     whole = answer
     name = answer.plain[first:last]
@@ -224,15 +208,15 @@ def _with_short_name(answer: Text, first: int, last: int, room: int) -> Text:
 
 
 def _with_title(text: Text) -> Text:
-    """Returns what of the first line is there in any case: what is open up to its title, and the sign of a cut."""
+    """Returns the part of the first line that is always shown: up to the title, with the sign of a cut."""
     title = next((span for span in text.spans if span.style == theme.STRONG), None)
     return text[: title.end] + Text("…") if title is not None else Text()
 
 
 def _without_details(text: Text, room: int) -> Text:
-    """Returns a text without as many of its dim parts as it has to lose to fit, the last ones first.
+    """Returns a text without its last dim parts, until it fits.
 
-    Dim words with a blank behind them are no details: they name what follows.
+    A dim part that ends with a blank names the part behind it, and stays.
     """
     while text.cell_len > room:
         dim = [span for span in text.spans if span.style == theme.DIM]
@@ -244,10 +228,7 @@ def _without_details(text: Text, room: int) -> Text:
 
 
 def _with_whole_counts(text: str, room: int) -> str:
-    """Returns a text without as many of its inner parts as it has to lose to fit, the last ones first.
-
-    What is cut somewhere in the middle loses a number of which the word is left.
-    """
+    """Removes inner parts, the last first, until the text fits: cut in the middle, a count could lose its number."""
     parts = text.split(_BETWEEN)
     while len(parts) > 2 and cell_len(_BETWEEN.join(parts)) > room:
         del parts[-2]
@@ -255,10 +236,7 @@ def _with_whole_counts(text: str, room: int) -> str:
 
 
 class FrameLine(PaintedLines):
-    """The upper or lower edge of a pane with text in it.
-
-    Textual's own border titles repaint the whole pane when they change; this is one line.
-    """
+    """The upper or lower edge of a pane with text; Textual's border titles repaint the whole pane on each change."""
 
     DEFAULT_CSS = "FrameLine { height: 1; color: $border; background: $background; }"
 
@@ -272,22 +250,20 @@ class FrameLine(PaintedLines):
         self._drawn: tuple[object, Strip] | None = None
 
     def show(self, title: str, text: str) -> None:
-        """Shows bold title and plain text; when there is little room parts between its ends go, then its middle."""
         if (title, text) != (self._title, self._text):
             self._title, self._text = title, text
             self._refresh()
 
     def set_frame(self, *, active: bool, corners: bool) -> None:
-        """Heavy when the pane has the focus; corners when it has sides."""
+        """Draws a heavy line for the active pane; corners only if the pane has side frames."""
         if (active, corners) != (self._active, self._corners):
             self._active, self._corners = active, corners
             self._refresh()
 
     def _refresh(self) -> None:
-        self.refresh(Region(0, 0, max(self.size.width, 1), 1))  # without a region Textual works all effects out anew
+        self.refresh(Region(0, 0, max(self.size.width, 1), 1))  # without a region Textual computes all effects again
 
     def render_line(self, y: int) -> Strip:
-        """Draws the edge."""
         return self._line() if y == 0 else Strip.blank(self.size.width, self.base_style)
 
     def _line(self) -> Strip:
@@ -325,7 +301,7 @@ class FrameLine(PaintedLines):
 
 
 class TabStrip(PaintedLines):
-    """The panes by number, when only one of them is shown."""
+    """The panes by number, if only one of them is shown."""
 
     DEFAULT_CSS = "TabStrip { height: 1; background: $panel; }"
 
@@ -342,13 +318,11 @@ class TabStrip(PaintedLines):
         self._current = ""
 
     def show(self, tabs: Sequence[tuple[str, str]], current: str) -> None:
-        """Tabs as (pane id, text)."""
         if (tuple(tabs), current) != (self._tabs, self._current):
             self._tabs, self._current = tuple(tabs), current
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Draws the tabs; the current one in reverse."""
         base = self.base_style
         segments = [Segment(" ", base)]
         for pane, text in self._tabs:
@@ -357,7 +331,6 @@ class TabStrip(PaintedLines):
         return Strip(fit(segments, self.size.width, base)) if y == 0 else Strip.blank(self.size.width, base)
 
     def on_click(self, event: events.Click) -> None:
-        """Goes to the tab under the pointer."""
         x = 1
         for pane, text in self._tabs:
             size = width_of([Segment(clean(text))]) + 2
@@ -367,7 +340,7 @@ class TabStrip(PaintedLines):
 
 
 class FooterBar(PaintedLines):
-    """Two lines: a message until the next key, or what is under the cursor; below it the keys of the focused pane."""
+    """Two lines: a message until the next key, else the detail under the cursor; then the keys of the focused pane."""
 
     DEFAULT_CSS = "FooterBar { height: 2; background: $panel; }"
 
@@ -375,7 +348,6 @@ class FooterBar(PaintedLines):
         """A key of the footer was clicked."""
 
         def __init__(self, action: str) -> None:
-            """``action``: its id."""
             super().__init__()
             self.action = action
 
@@ -386,26 +358,23 @@ class FooterBar(PaintedLines):
         self._detail = ""
 
     def show(self, keys: Sequence[tuple[str, str, str]]) -> None:
-        """Keys as (key, title, id of the action)."""
         if tuple(keys) != self._keys:
             self._keys = tuple(keys)
             self._refresh_line(1)
 
     def show_detail(self, text: str) -> None:
-        """Shows what is under the cursor, where the pane has no edge for it."""
+        """Shows the detail under the cursor if the pane has no edge for it."""
         if text != self._detail:
             self._detail = text
             if self._notice is None:
                 self._refresh_line(0)
 
     def say(self, text: str, *, bad: bool = False) -> None:
-        """Shows a message until the next key."""
         style = theme.FINDING if bad else theme.GOOD
         self._notice = Text(("✗ " if bad else "") + clean(text), style, no_wrap=True)
         self._refresh_line(0)
 
     def clear_notice(self) -> None:
-        """Takes the message away."""
         if self._notice is not None:
             self._notice = None
             self._refresh_line(0)
@@ -415,11 +384,10 @@ class FooterBar(PaintedLines):
 
     @property
     def notice(self) -> str:
-        """The message shown, for tests."""
         return self._notice.plain if self._notice is not None else ""
 
     def render_line(self, y: int) -> Strip:
-        """Draws a line; of the keys what does not fit is left out as a whole, but never the last one: help."""
+        """Draws a line; leaves out keys that do not fit, but never the last key (help)."""
         base, width = self.base_style, self.size.width
         if y == 0:
             edge = Segment(" ", base)
@@ -432,7 +400,6 @@ class FooterBar(PaintedLines):
         return Strip(segments).adjust_cell_length(width, base) if y == 1 else Strip.blank(width, base)
 
     def _shown(self) -> list[tuple[str, str, str]]:
-        """Returns the keys that fit."""
         *others, pinned = self._keys or (("", "", ""),)
         used = 1 + _key_width(pinned)
         shown = []
@@ -443,7 +410,6 @@ class FooterBar(PaintedLines):
         return [*shown, pinned]
 
     def on_click(self, event: events.Click) -> None:
-        """Does what the key under the pointer does."""
         x = 1
         for each in self._shown():
             if event.y == 1 and x <= event.x < x + _key_width(each) - 2:

@@ -1,11 +1,8 @@
-"""A window onto any number of lines: draws what is in sight, and again only what looks different.
+"""A window onto any number of lines: draws the visible lines, and again only lines that look different.
 
-Textual's own scroll view lays the whole screen out anew when the number of lines changes, and draws everything in it
-again when it scrolls, gets the focus or loses it. Over a slow line every line counts.
-
-Whenever a cell changes, Textual asks every widget below and beside it for all of its lines, and works out colours,
-sizes and filters of each anew: on a screen of five panes most of the time of a key. ``CachedLines`` is asked the same,
-and hands out the lines it drew last, until something about it changes.
+Textual's scroll view lays out the screen when the number of lines changes, and draws all lines when it scrolls or the
+focus changes. And for each changed cell Textual asks the widgets around it for all of their lines. ``CachedLines``
+answers with the lines that it drew last.
 """
 
 from __future__ import annotations
@@ -31,18 +28,15 @@ if TYPE_CHECKING:
     from textual.widget import Widget as _Base
     from typing_extensions import Self
 else:
-    # Styles are inherited from the first base that is a widget: this must not stand before the class that it is put to.
+    # Textual inherits styles from the first base that is a widget, so a mixin must not be a widget.
     _Base = object
 
 
 class SizedOnce(_Base):
-    """To be put before the class of a widget or container that nobody scrolls.
-
-    Textual lays the whole screen out once more after it gave a widget another size: scroll bars may have come with it.
-    """
+    """A mixin for widgets that do not scroll: skips Textual's second layout after a change of size. Put it first."""
 
     def _size_updated(self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True) -> bool:  # noqa: ARG002
-        """Takes the size. All of a widget that has another one is drawn by the layout that gave it."""
+        """Takes the size; the layout that sets a new size also draws the whole widget."""
         resized = size != self.outer_size
         told = super()._size_updated(size, virtual_size, container_size, layout=False)
         if resized:
@@ -51,15 +45,12 @@ class SizedOnce(_Base):
 
 
 class CachedLines(SizedOnce):
-    """To be put before the class of a widget that is drawn by its ``render_line``, or of a container."""
+    """A mixin for containers and for widgets drawn by ``render_line``: keeps the drawn lines. Put it first."""
 
     _cached_lines: tuple[Region, list[Strip]] | None = None
 
     def call_next(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        """Calls something once the message at hand is done.
-
-        Textual looks anew each time which arguments a callback of its own making takes: not those of a method.
-        """
+        """Calls a callback after the current message, without Textual's inspection of the callback's arguments."""
         if args or kwargs:
             super().call_next(callback, *args, **kwargs)
             return
@@ -69,28 +60,25 @@ class CachedLines(SizedOnce):
         self.check_idle()
 
     def _set_dirty(self, *regions: Region) -> None:
-        """Forgets these lines whenever Textual forgets its own: contents, styles and sizes all come through here."""
+        """Drops the kept lines; every change of contents, style or size comes through here."""
         self._cached_lines = None
         super()._set_dirty(*regions)
 
     @property
     def unchanged(self) -> bool:
-        """Whether nothing has to be drawn again."""
         return not self._repaint_regions
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Returns the lines that were drawn last, or draws them."""
         if self._cached_lines is None or self._cached_lines[0] != crop:
             self._cached_lines = crop, self.drawn_lines(crop)
         return self._cached_lines[1]
 
     def drawn_lines(self, crop: Region) -> list[Strip]:
-        """Draws what is in sight; Textual draws again what is dirty."""
         return super().render_lines(crop)
 
 
 class PaintedLines(CachedLines, Widget):
-    """A widget that draws lines: each again only once it is dirty. It has no effects such as a tint."""
+    """A widget that draws single lines, each again only when it is dirty. It has no effects such as a tint."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's own name
         self._painted: list[Strip] = []
@@ -102,7 +90,7 @@ class PaintedLines(CachedLines, Widget):
 
     @property
     def base_style(self) -> Style:
-        """Colours of the widget itself; Textual works them out from all that is around it whenever it is asked."""
+        """The widget's own colours, cached: Textual computes them from all widgets around it."""
         if self._base is None:
             self._base = self.rich_style
         return self._base
@@ -111,15 +99,11 @@ class PaintedLines(CachedLines, Widget):
         return self.size
 
     def notify_style_update(self) -> None:
-        """Colours changed."""
         super().notify_style_update()
         self._base = self._background = None
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        """Has lines drawn in the next frame.
-
-        Textual sends two messages for that, from the widget to itself and to the screen. A key changes many widgets.
-        """
+        """Has lines drawn in the next frame, without the two messages that Textual sends for each widget."""
         if layout or recompose or not repaint or not self._is_mounted:
             return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
         self._layout_cache.clear()
@@ -129,12 +113,12 @@ class PaintedLines(CachedLines, Widget):
         return self
 
     def draw_in_next_frame(self) -> None:
-        """Has the screen ask this widget what changed; one that is not in sight is drawn when it comes."""
+        """Has the screen ask this widget for its changes; an invisible widget is drawn when it is shown."""
         if self._parent is None or self._closing or not self.display:
             return
         try:
             screen = self.screen
-        except NoScreen:  # it is being taken away
+        except NoScreen:  # it is being removed
             return
         if self in screen._compositor.visible_widgets:  # noqa: SLF001 - as Textual asks
             screen._dirty_widgets.add(self)  # noqa: SLF001 - likewise
@@ -143,7 +127,6 @@ class PaintedLines(CachedLines, Widget):
                 screen.check_idle()
 
     def _set_dirty(self, *regions: Region) -> None:
-        """Notes the lines that are no longer as they were painted."""
         if not regions:
             self._painted.clear()
         for region in regions:
@@ -151,10 +134,7 @@ class PaintedLines(CachedLines, Widget):
         super()._set_dirty(*regions)
 
     def drawn_lines(self, crop: Region) -> list[Strip]:
-        """Draws as Textual would, which works out border, padding and effects of each line anew.
-
-        Here lines are put between the same two sides.
-        """
+        """Draws dirty lines only, between borders and padding that are drawn once."""
         sides, (width, height) = self.gutter, self._content_size()
         if sides.height or crop != Region(0, 0, width + sides.width, height):
             return super().drawn_lines(crop)
@@ -178,13 +158,9 @@ class PaintedLines(CachedLines, Widget):
 
 
 def ground(draw: Callable[[Region], list[Strip]], crop: Region, top: int = 0, bottom: int = 0) -> list[Strip]:
-    """Returns the lines of a widget that has nothing but widgets in it: one is drawn for all that look the same.
+    """Returns the lines of a container: draws one line for all lines that look the same.
 
-    Args:
-        draw: draws some lines.
-        crop: all of the widget; any part of one without a frame.
-        top: lines of its frame above.
-        bottom: and below.
+    ``draw`` draws a region; ``top`` and ``bottom`` are the lines of the frame in ``crop``.
     """
     alike = crop.height - top - bottom
     if alike < 2:
@@ -195,10 +171,9 @@ def ground(draw: Callable[[Region], list[Strip]], crop: Region, top: int = 0, bo
 
 
 class CachedGround(CachedLines):
-    """To be put before the class of a container or screen without a frame."""
+    """A mixin for containers and screens without a frame. Put it first."""
 
     def drawn_lines(self, crop: Region) -> list[Strip]:
-        """Draws what is in sight."""
         return ground(super().drawn_lines, crop)
 
 
@@ -211,24 +186,21 @@ class CachedColumn(CachedGround, Vertical):
 
 
 def thumb(rows: int, page: int, top: int) -> range:
-    """Lines of the bar that the thumb covers; empty when everything fits.
+    """Returns the lines of the scroll bar that the thumb covers; empty if all rows fit.
 
-    Args:
-        rows: number of rows.
-        page: rows that fit on the screen, and lines of the bar.
-        top: first row on the screen.
+    ``page``: rows on the screen, and lines of the bar. ``top``: first row on the screen.
     """
     if rows <= page:
         return range(0)
     size = max(page * page // rows, 1)
     room, last = page - size, rows - page
-    # Only at the very ends it touches the ends: it says truly whether there is more.
+    # The thumb touches an end of the bar only if there are no more rows there.
     first = 0 if top <= 0 else room if top >= last else max(min(round(room * top / last), room - 1), min(1, room))
     return range(first, first + size)
 
 
 def row_at(line: int, rows: int, page: int) -> int:
-    """Returns the first row on the screen when the thumb is brought to a line of the bar."""
+    """Returns the first row on the screen after the thumb was pulled to a line of the bar."""
     size = max(page * page // rows, 1) if rows else 1
     room, last = max(page - size, 1), max(rows - page, 0)
     return min(max(round((line - size // 2) * last / room), 0), last)
@@ -245,7 +217,6 @@ class LineWindow(PaintedLines):
     DEFAULT_CSS = "LineWindow { width: 1fr; height: 1fr; }"
 
     def __init__(self, *, header: bool, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's own name
-        """At the first row."""
         super().__init__(id=id, classes=classes)
         self._header = 1 if header else 0
         self._top = 0
@@ -259,7 +230,6 @@ class LineWindow(PaintedLines):
 
     @property
     def row_count(self) -> int:
-        """Number of rows."""
         raise NotImplementedError
 
     def draw(self, row: int, state: int, width: int) -> Strip:
@@ -267,35 +237,31 @@ class LineWindow(PaintedLines):
         raise NotImplementedError
 
     def state_of(self, row: int) -> int:  # noqa: ARG002 - for subclasses
-        """In which of several states a row is drawn."""
         return 0
 
     def line_key(self, row: int) -> int:
-        """Returns the key of a drawn row, not below 0."""
+        """Returns the cache key (not negative) of a row's drawing."""
         return row
 
     def fit_to(self, width: int) -> None:
-        """Lines have another width from now on."""
+        """Called when lines get another width."""
 
     # -- where the window is ---------------------------------------------------------------------
 
     @property
     def page(self) -> int:
-        """Rows that fit on the screen."""
         return max(self.size.height - self._header, 1)
 
     @property
     def top(self) -> int:
-        """The first row on the screen."""
         return self._top
 
     @property
     def line_width(self) -> int:
-        """Cells of a line without the scroll bar."""
         return max(self.size.width - 1, 0)
 
     def show_from(self, top: int) -> None:
-        """Brings a row to the first line, as far as there are rows below it."""
+        """Scrolls so that a row is the first line, as far as there are rows below it."""
         height = self.size.height
         if not height:  # nothing fits yet
             return
@@ -306,18 +272,17 @@ class LineWindow(PaintedLines):
             self.refresh_changed()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's own names
-        """Returns all lines, where the height is left to them."""
         return self.row_count + self._header
 
     # -- what is drawn again ---------------------------------------------------------------------
 
     def redraw(self) -> None:
-        """Draws what looks different now: the contents of rows changed."""
+        """Draws everything again: the contents of rows changed."""
         self._strips.clear()
         self.refresh_changed()
 
     def forget_rows(self) -> None:
-        """Forgets what depends on the rows: the line above them and those below look as before."""
+        """Drops kept drawings of rows, but not of the header and of blank lines."""
         self._strips = {key: strip for key, strip in self._strips.items() if key[0] in {HEADER, BLANK}}
 
     def _forget(self, line_key: int) -> None:
@@ -325,7 +290,6 @@ class LineWindow(PaintedLines):
             del self._strips[key]
 
     def refresh_row(self, row: int) -> None:
-        """Draws one row in another state."""
         line = row - self._top + self._header
         width, height = self.size
         if not height:
@@ -334,23 +298,20 @@ class LineWindow(PaintedLines):
             self.refresh(Region(0, line, width, 1))
 
     def refresh_changed(self) -> None:
-        """Draws the lines that are not what they were: which, is found out when the next frame is drawn."""
+        """Draws the lines that look different now; they are found when the next frame is drawn."""
         self._comparing = True
         if self._is_mounted:
             self.draw_in_next_frame()
 
     @property
     def unchanged(self) -> bool:
-        """Whether nothing has to be drawn again, nor compared to find that out."""
         return not self._comparing and super().unchanged
 
     def _exchange_repaint_regions(self) -> Collection[Region]:
-        """Returns what has to be drawn again."""
         self._compare()
         return super()._exchange_repaint_regions()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Returns the lines that were drawn last, or draws them."""
         self._compare()
         return super().render_lines(crop)
 
@@ -360,8 +321,7 @@ class LineWindow(PaintedLines):
         self._comparing = False
         self._note_size()
         if not self._height:
-            # Not on the screen, and so without lines to compare: when it comes back, in the same size, Textual would
-            # show what it drew before.
+            # An invisible window has no lines to compare; when it is shown again, Textual would show its old lines.
             self._set_dirty()
             return
         drawn = self._drawn
@@ -371,18 +331,16 @@ class LineWindow(PaintedLines):
             self._set_dirty(*(Region(0, first, self._width, last - first + 1) for first, last in runs(changed)))
 
     def on_resize(self) -> None:
-        """There may be room for more now."""
         self.show_from(self._top)
 
     def notify_style_update(self) -> None:
-        """Colours changed: nothing drawn before is valid."""
         super().notify_style_update()
         self._strips.clear()
 
     # -- the focus -------------------------------------------------------------------------------
 
     def on_focus(self, event: events.Focus) -> None:
-        """Draws the rows that changed: Textual by itself would draw everything again."""
+        """Draws the rows that changed, instead of everything as Textual does."""
         event.prevent_default()
         self.has_focus = True
         self.refresh_changed()
@@ -390,7 +348,6 @@ class LineWindow(PaintedLines):
             self.parent.post_message(events.DescendantFocus(self))
 
     def on_blur(self, event: events.Blur) -> None:
-        """See ``on_focus``."""
         event.prevent_default()
         self.has_focus = False
         self.refresh_changed()
@@ -398,7 +355,7 @@ class LineWindow(PaintedLines):
             self.parent.post_message(events.DescendantBlur(self))
 
     def _forward_event(self, event: events.Event) -> None:
-        """Lines answer keys by bindings only, and so do the containers around them: the screen is asked at once."""
+        """Sends keys to the screen at once: neither lines nor their containers handle key events."""
         if isinstance(event, events.Key):
             event._set_forwarded()  # noqa: SLF001 - as Textual marks a key that has been to the widget with the focus
             self.screen.post_message(event)
@@ -406,22 +363,19 @@ class LineWindow(PaintedLines):
             super()._forward_event(event)
 
     def watch_has_focus(self, _has_focus: bool) -> None:
-        """No style depends on the focus: there is nothing to work out anew."""
+        """Does nothing: no style depends on the focus."""
 
     # -- mouse -----------------------------------------------------------------------------------
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel moves the window."""
         event.stop()
         self.show_from(self._top + int(self.app.scroll_sensitivity_y))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel moves the window."""
         event.stop()
         self.show_from(self._top - int(self.app.scroll_sensitivity_y))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """The scroll bar can be pulled."""
         at = event.get_content_offset(self)
         if at is not None and self.on_bar(at):
             event.stop()
@@ -429,16 +383,13 @@ class LineWindow(PaintedLines):
             self._pull(at)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """The scroll bar is being pulled."""
         if self.app.mouse_captured is self:
             self._pull(event.get_content_offset_capture(self))
 
     def on_mouse_up(self) -> None:
-        """The scroll bar was pulled."""
         self.release_mouse()
 
     def on_bar(self, at: Offset) -> bool:
-        """Tells whether a place in the window belongs to its scroll bar."""
         return at.x >= self.line_width and self.row_count > self.page
 
     def _pull(self, at: Offset) -> None:
@@ -451,19 +402,17 @@ class LineWindow(PaintedLines):
         return Size(self._width, self._height)
 
     def drawn_lines(self, crop: Region) -> list[Strip]:
-        """Draws what is in sight."""
-        if self._ahead:  # when this is on the terminal
+        if self._ahead:  # after this frame was written
             ahead, self._ahead = self._ahead, 0
             self.call_next(self._draw_ahead, ahead)
         return super().drawn_lines(crop)
 
     def render_line(self, y: int) -> Strip:
-        """Draws one line of the screen."""
         strip = self._drawn[y] = self._line(y)
         return strip
 
     def _note_size(self) -> None:
-        """Notes the size of the window now; Textual looks through the whole screen to answer that."""
+        """Caches the size, which Textual looks up in the whole screen."""
         width, self._height = self.size
         if self._width != width:
             self._width = width
@@ -474,7 +423,6 @@ class LineWindow(PaintedLines):
         return next(self._lines(y))
 
     def _lines(self, y: int = 0) -> Iterator[Strip]:
-        """Yields the lines of the screen, from one on."""
         count, top, header = self.row_count, self._top, self._header
         pulled = thumb(count, max(self._height - header, 1), top)
         for line in count_from(y - header):
@@ -497,7 +445,6 @@ class LineWindow(PaintedLines):
         return strip
 
     def _draw_ahead(self, lines: int) -> None:
-        """Draws the page that may come next, while nobody waits for it."""
         first = max(self._top + lines, 0)
         for row in range(first, min(first + self.page, self.row_count)):
             self._kept(row, 0, pulled=False)

@@ -1,4 +1,4 @@
-"""The entries of a tree that are on the screen: what is open, what a filter keeps. Masks over preorder arrays."""
+"""The visible entries of a tree: its open scopes and the entries that a filter keeps, as masks in preorder."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy.typing as npt
 from tui_debugger.arrays import Mask
 
 OPEN_LIMIT = 60
-"""A fresh tree opens scopes from the top until this many lines show."""
+"""A new tree opens scopes from the top until it shows this many lines."""
 
 
 class TreeLike(Protocol):
-    """The part of ``graph.tree.ScopeTree`` that is needed; all arrays are in preorder."""
+    """The parts of ``graph.tree.ScopeTree`` that are needed; all arrays are in preorder."""
 
     @property
     def label(self) -> Sequence[str]:
-        """Last part of the path."""
+        """The last part of each entry's path."""
 
     @property
     def depth(self) -> npt.NDArray[np.int16]:
-        """0 at the top."""
+        """Depth of each entry, 0 at the top."""
 
     @property
     def parent(self) -> npt.NDArray[np.int32]:
@@ -31,40 +31,36 @@ class TreeLike(Protocol):
 
     @property
     def size(self) -> npt.NDArray[np.int32]:
-        """Entries of the subtree including itself."""
+        """Number of entries of the subtree, including the entry itself."""
 
     @property
     def row(self) -> npt.NDArray[np.int32]:
-        """Node row, -1 for a scope."""
+        """Row in the node table, -1 for a scope."""
 
     def path(self, i: int) -> str:
-        """Returns the display path."""
+        """Returns the path as it is shown."""
 
     def index_of_row(self, row: int) -> int:
-        """Returns the tree index of a node row."""
+        """Returns the tree index of a row of the node table."""
 
     def visible(self, open: Mask, keep: Mask | None = None) -> npt.NDArray[np.int32]:  # noqa: A002
-        """Returns the tree indices on screen."""
+        """Returns the ascending tree indices of the visible entries."""
 
 
 class Visible:
-    """The entries on the screen, as row numbers of a table; the key of a row is its tree index."""
+    """The visible entries as rows of a table; the key of a row is its tree index."""
 
     def __init__(self, indices: npt.NDArray[np.int32]) -> None:
-        """``indices`` rise, as ``TreeLike.visible`` gives them."""
         self.indices = indices
 
     @property
     def row_count(self) -> int:
-        """Number of lines."""
         return len(self.indices)
 
     def key(self, row: int) -> int:
-        """Returns the tree index of a line."""
         return int(self.indices[row])
 
     def find(self, key: Hashable) -> int:
-        """Returns the line of a tree index, -1 when it is not on the screen."""
         if not isinstance(key, int):
             return -1
         row = int(np.searchsorted(self.indices, key))
@@ -75,7 +71,7 @@ class OpenTree:
     """A tree with its open scopes and its filter."""
 
     def __init__(self, tree: TreeLike, opened: Mask) -> None:
-        """``opened`` belongs to this object from now on."""
+        """Takes the mask ``opened`` over: this object changes it."""
         self.tree = tree
         self._open = opened
         self._open_kept: Mask | None = None
@@ -84,13 +80,10 @@ class OpenTree:
 
     @classmethod
     def fresh(cls, tree: TreeLike, closed: Mask | None = None) -> OpenTree:
-        """Opens scopes from the top, in execution order, as long as the lines fit on a screen or so.
+        """Opens scopes from the top, in execution order, up to ``OPEN_LIMIT`` lines.
 
-        A scope with too many entries of its own stays closed, and does not keep the ones beside it closed.
-
-        Args:
-            tree: the tree.
-            closed: entries where nobody looks first, for example constants; they stay closed.
+        A scope with too many children stays closed, without closing its neighbours. Entries of ``closed`` (constants,
+        for example) stay closed.
         """
         size = len(tree.row)
         opened = np.zeros(size, np.bool_)
@@ -110,7 +103,7 @@ class OpenTree:
         return cls(tree, opened)
 
     def carried_to(self, tree: TreeLike, closed: Mask | None = None) -> OpenTree:
-        """Returns the same scopes open in a tree that has grown, by path."""
+        """Returns a grown tree with the same scopes open, by path."""
         if not self._open.any():
             return self.fresh(tree, closed)
         paths = {self.tree.path(int(i)) for i in np.flatnonzero(self._open)}
@@ -119,34 +112,31 @@ class OpenTree:
         return OpenTree(tree, opened)
 
     def keep(self, mask: Mask | None, *, expand: bool) -> None:
-        """Shows only some entries (None: all); with ``expand`` every scope is open while this lasts."""
+        """Shows only the entries of a mask (None: all); ``expand`` opens every scope as long as the mask is set."""
         self._keep, self._nodes_before = mask, None
         self._open_kept = np.ones(len(self.tree.row), np.bool_) if expand else None
 
     @property
     def expanded(self) -> bool:
-        """Tells whether a filter opened every scope, as long as it lasts."""
         return self._open_kept is not None
 
     @property
     def opened(self) -> Mask:
-        """The scopes that are open now."""
         return self._open if self._open_kept is None else self._open_kept
 
     def visible(self) -> Visible:
-        """Returns the entries on the screen."""
         return Visible(self.tree.visible(self.opened, self._keep))
 
     def is_scope(self, index: int) -> bool:
-        """Tells whether an entry has others below it."""
+        """Tells whether an entry has entries below it."""
         return index >= 0 and int(self.tree.size[index]) > 1
 
     def hides(self, index: int) -> bool:
-        """Tells whether there is no such entry, or the filter leaves it out."""
+        """Tells whether the entry does not exist or the filter hides it."""
         return not 0 <= index < len(self.tree.row) or (self._keep is not None and not self._keep[index])
 
     def nodes_below(self, index: int) -> int:
-        """Returns how many nodes of a subtree the filter keeps: neither its scopes nor what the list leaves out."""
+        """Returns the number of nodes in a subtree that the filter keeps."""
         if self._nodes_before is None:
             nodes = np.asarray(self.tree.row) >= 0
             kept = nodes if self._keep is None else nodes & self._keep
@@ -155,7 +145,6 @@ class OpenTree:
         return int(self._nodes_before[end] - self._nodes_before[index])
 
     def open_around(self, index: int) -> bool:
-        """Opens the scopes around an entry; False when they all were open."""
         opened, parent, changed = self.opened, int(self.tree.parent[index]), False
         while parent >= 0:
             changed |= not opened[parent]
@@ -164,14 +153,14 @@ class OpenTree:
         return changed
 
     def toggle_below(self, index: int) -> None:
-        """Opens everything below an entry, or closes it when all is open."""
+        """Opens all scopes of a subtree, or closes them if all are open."""
         below = slice(index, index + int(self.tree.size[index]))
         scopes = np.asarray(self.tree.size[below]) > 1
         self.opened[below] = scopes & (not bool(self.opened[below][scopes].all()))
 
 
 def same_entry(old: TreeLike, index: int, new: TreeLike) -> int:
-    """Returns the index in the new tree of an entry of the old one, or -1. Node rows stay valid when a run grows."""
+    """Returns the index in the new tree of an entry of the old tree, or -1."""
     row, path = int(old.row[index]), old.path(index)
     if row >= 0:
         found = new.index_of_row(row)

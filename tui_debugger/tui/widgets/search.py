@@ -1,8 +1,8 @@
-"""The search in a list: its box, what it looks for, which rows match, and how the cursor walks them.
+"""The search in a list: its box, its pattern, the rows that match, and the moves of the cursor between them.
 
-A list that can be searched belongs to a ``SearchOwner``: a pane keeps only the rows that match, a view marks them. The
-rest is the same everywhere. While somebody types, the cursor goes to the first match. Enter goes into the list, where
-``n`` and ``N`` walk the matches. Esc goes back to where the cursor was before.
+The list belongs to a ``SearchOwner``: a pane keeps only the rows that match, a view marks them. While the user types,
+the cursor goes to the first match. Enter goes into the list, where ``n`` and ``N`` go through the matches. Esc goes
+back to the cursor's old place.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 MAX_LENGTH = 255
-"""Characters of a search text."""
+"""Most characters of a search text."""
 COUNT_WIDTH = 17
 """Cells for ``99,999 of 100,000``."""
 SLICE = 0.008
-"""Seconds that a search in a view looks through rows before it lets keys through."""
+"""Seconds that a search in a view may look through rows before keys are handled."""
 
 
 class SearchOwner(Protocol):
@@ -46,19 +46,19 @@ class SearchOwner(Protocol):
         """Looks for ``search.pattern`` and answers with ``search.answered``."""
 
     def rows_changed(self, search: ListSearch) -> None:
-        """The rows of the list are others: counts its matches anew, without moving the cursor."""
+        """Counts the matches again after the rows changed; the cursor stays."""
 
     def refuse_search(self, why: str) -> None:
-        """Says that a search text cannot be used."""
+        """Shows an error of the search text."""
 
     def accept_search(self) -> None:
-        """The text is right again."""
+        """Removes the error: the text is valid again."""
 
     def search_changed(self) -> None:
-        """A search ended: other keys work than before."""
+        """Updates the key hints after the end of a search."""
 
     def place(self, search: ListSearch) -> object:
-        """Returns where the cursor is."""
+        """Returns the cursor's place, for ``go_back``."""
 
     def go_back(self, search: ListSearch, place: object) -> None:
         """Moves the cursor back to a place."""
@@ -68,15 +68,12 @@ class ListSearch:
     """The search in one list.
 
     Attributes:
-        table: the list.
-        bar: the box.
-        pattern: what is looked for; None for nothing. A broken expression changes nothing.
-        matches: positions in the list, rising; see ``VirtualTable.position``.
-        cleared_by_owner: the owner has the key that ends a search where the cursor is, because it ends more.
+        pattern: None for an empty search text; an invalid expression leaves the last pattern.
+        matches: ascending positions in the list; see ``VirtualTable.position``.
+        cleared_by_owner: the owner handles the key that ends the search, because the key ends more than the search.
     """
 
     def __init__(self, table: VirtualTable, owner: SearchOwner, *, cleared_by_owner: bool = False) -> None:
-        """Puts the box onto the screen, open."""
         self.table = table
         self.cleared_by_owner = cleared_by_owner
         self.pattern: SearchPattern | None = None
@@ -92,27 +89,24 @@ class ListSearch:
 
     @property
     def text(self) -> str:
-        """The text of the search, as it was typed."""
         return self.pattern.text if self.pattern is not None else ""
 
     @property
     def returning(self) -> bool:
-        """Tells whether the cursor goes back to where it was as soon as the list shows all rows again."""
+        """Tells whether the cursor goes back to its old place once the list shows all rows again."""
         return self.pattern is None and self._jump and self._place is not None
 
     @property
     def typing(self) -> bool:
-        """Tells whether keys go into the box."""
         return self.bar.is_attached and self.bar.screen.focused is self.bar
 
     def open(self) -> None:
-        """Opens the box. The place of the cursor is that of Esc, unless a search is open already."""
+        """Opens the box; unless a search is open already, Esc will go back to the cursor's present place."""
         if self.pattern is None:
             self._place = self._owner.place(self)
         self.bar.open()
 
     def typed(self, text: str) -> None:
-        """The text in the box changed."""
         from tui_debugger.errors import BadQueryError
 
         try:
@@ -131,11 +125,9 @@ class ListSearch:
         self._tell()
 
     def answered(self, matches: Sequence[int], *, complete: bool = True) -> None:
-        """Takes an answer. The first one after the text changed moves the cursor to the first match.
+        """Takes matches; the first answer after a change of the text moves the cursor to the first match.
 
-        Args:
-            matches: see the class; of a search for nothing there are none.
-            complete: False for a part of an answer.
+        ``complete`` is False for a part of the matches.
         """
         self.matches, self._complete = matches if self.pattern is not None else (), complete
         self.table.set_pattern(self.pattern)
@@ -153,13 +145,12 @@ class ListSearch:
             self._into_list()
 
     def failed(self) -> None:
-        """There is no answer."""
         self._jump = False
         if self.bar.leaving:
             self._into_list()
 
     def look_through(self) -> None:
-        """Looks through the rows of the table, in slices so that keys get through. A later call replaces this one."""
+        """Searches the rows of the table in slices of ``SLICE`` seconds. A later call replaces this search."""
         self._scan += 1
         if self.pattern is None:
             self.answered(())
@@ -180,7 +171,7 @@ class ListSearch:
             self.table.set_timer(0.001, lambda: self._search_on(scan, pattern, row, found))
 
     def walk(self, by: int) -> None:
-        """Moves the cursor to the next match or the one before; after the last one comes the first."""
+        """Moves the cursor to the next match or the match before; after the last match comes the first."""
         if not len(self.matches):
             return
         here = self.table.position
@@ -188,20 +179,16 @@ class ListSearch:
         self.table.go_to(int(self.matches[at % len(self.matches)]))
 
     def leave(self) -> None:
-        """Goes from the box into the list, once it is known where the match is; keys wait until then."""
+        """Moves the focus from the box into the list once the first match is known; keys wait until then."""
         if self.bar.has_class("-wrong"):
-            self.typed(self.bar.value)  # says again why it finds nothing
+            self.typed(self.bar.value)  # shows the error again
         elif self._jump:
             self.bar.leaving = True
         else:
             self._into_list()
 
     def end(self, *, back: bool) -> bool:
-        """Ends the search; False when there was none.
-
-        Args:
-            back: the cursor goes back to where it was before; else it stays.
-        """
+        """Ends the search; False if there was none. ``back`` moves the cursor back to its old place."""
         if not self.bar.display:
             return False
         if not back:
@@ -218,17 +205,15 @@ class ListSearch:
         return True
 
     def moved(self) -> None:
-        """The cursor moved."""
         if self.pattern is not None:
             self._tell()
 
     def rows_changed(self) -> None:
-        """The rows are others."""
         if self.pattern is not None:
             self._owner.rows_changed(self)
 
     def counted(self, matches: Sequence[int]) -> None:
-        """Takes the matches in rows that changed; the cursor stays."""
+        """Takes the matches after the rows changed; the cursor stays."""
         self.matches = matches
         self._tell()
 
@@ -240,7 +225,6 @@ class ListSearch:
         self.bar.show_count(self._count())
 
     def _count(self) -> str:
-        """Returns ``3 of 17``."""
         if self.bar.has_class("-wrong"):
             return "broken expression"
         if self.pattern is None:
@@ -257,7 +241,7 @@ class ListSearch:
 
 
 class SearchBar(Input):
-    """The box: one line, with how many rows match at its end."""
+    """The search box: one line, with the number of matches at its end."""
 
     BINDINGS: ClassVar[list[BindingType]] = list(bindings_for(SEARCH_BOX))
     DEFAULT_CSS = f"""
@@ -267,11 +251,10 @@ class SearchBar(Input):
     }}
     """
 
-    # One line stays one line: Textual lays the whole screen out anew for every letter.
+    # The box always has one line. By default Textual would lay out the whole screen for every letter.
     virtual_size: Reactive[Size] = Reactive(Size(0, 0))
 
     def __init__(self, search: ListSearch) -> None:
-        """Open when it is new."""
         super().__init__(
             placeholder="search (~ for a regular expression)",
             max_length=MAX_LENGTH,
@@ -284,20 +267,18 @@ class SearchBar(Input):
         self._waiting: list[events.Key] = []
 
     def open(self) -> None:
-        """Shows the box and takes the focus; what is typed then takes the place of an accepted text."""
+        """Shows the box and takes the focus; typing replaces the old text."""
         self.display = True
         self.focus()
         self.select_all()
 
     def drop(self) -> None:
-        """Empties and closes the box."""
         self.value = ""
         self.display = False
         self.remove_class("-wrong")
         self.show_count("")
 
     def show_count(self, text: str) -> None:
-        """Shows how many rows match, at the end of the line."""
         if text != self._count:
             width = max(len(text), len(self._count))
             self._count = text
@@ -305,16 +286,14 @@ class SearchBar(Input):
 
     @property
     def _count_end(self) -> int:
-        """The cell after the count, from the first one of the text on."""
         return self.size.width + COUNT_WIDTH + 1
 
     @property
     def count(self) -> str:
-        """Returns the count of matches as the screen shows it."""
         return self._count
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Draws the line, and the count over its padding."""
+        """Draws the line, with the count over its padding."""
         lines = super().render_lines(crop)
         text = self._count
         start = self.gutter.left + self._count_end - len(text) - crop.x
@@ -322,27 +301,24 @@ class SearchBar(Input):
             return lines
         style = self.rich_style + (theme.FINDING if self.has_class("-wrong") else theme.DIM)
         line, drawn = lines[0], [Segment(text, style)]
-        for recoloring in self.app.get_line_filters():  # Textual has put them over the line already
+        for recoloring in self.app.get_line_filters():  # the line has them already
             drawn = recoloring.apply(drawn, self.background_colors[1])
         first, last = line.crop(0, start), line.crop(start + len(text))
         return [Strip([*first, *drawn, *last], line.cell_length), *lines[1:]]
 
     def action_drop_search(self) -> None:
-        """Esc."""
         self.leaving = False
         self._search.end(back=True)
 
     def action_keep_search(self) -> None:
-        """Enter or down: into the list."""
         self._search.leave()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Looks for the text."""
         event.stop()
         self._search.typed(event.value)
 
     async def _on_key(self, event: events.Key) -> None:
-        """Keys that come while the cursor is on its way to the match are for the list."""
+        """Keeps keys that arrive while the cursor is on its way to the match; they are for the list."""
         if self.leaving and event.key != "escape":
             event.stop()
             event.prevent_default()
@@ -351,14 +327,13 @@ class SearchBar(Input):
         await super()._on_key(event)
 
     def give_back_keys(self) -> None:
-        """Lets the list have the keys that waited."""
+        """Sends the kept keys to the list."""
         waiting, self._waiting, self.leaving = self._waiting, [], False
         for event in waiting:
             again = event.copy()
-            again.set_sender(self.app)  # from elsewhere it would not reach the keys of the screen
+            again.set_sender(self.app)  # with another sender, the key would not reach the screen's bindings
             self.app.post_message(again)
 
     def on_blur(self, _: events.Blur) -> None:
-        """An empty box takes no line."""
         if not self.value:
             self.display = False

@@ -1,4 +1,4 @@
-"""Text in cells: made safe, measured, cut and joined into strips."""
+"""Text in cells: cleaned, measured, cut and joined into strips. Widths are terminal cells."""
 
 from __future__ import annotations
 
@@ -19,35 +19,30 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.tables import NUMBER, kept_parts
 
 _LEAST = 5
-"""Cells below which the end of a scope says nothing."""
+"""Fewest cells to show of the end of a scope."""
 _LEAST_SCOPE = 5
-"""Cells that a call leaves its scope, where it is that long."""
+"""Cells that a call (see ``ScopedName``) leaves for its scope, if the scope is that long."""
 _LEAST_CALL = 11
-"""Cells that a call keeps in any case."""
+"""Fewest cells of a call."""
 _NUMBERED = 10
-"""Cells from which on a part of a scope with dots keeps its numbers beside its end."""
+"""Fewest cells in which a scope's part such as ``layers.7.mlp`` is shortened around its number."""
 Spans = list[tuple[int, int]]
-"""Parts of a text: first character, and the one after the last."""
+"""Parts of a text: (first character, character after the last)."""
 
 
 @dataclass(frozen=True)
 class SearchPattern:
-    """A pattern of a search: a part of a text, or a regular expression after ``~``, whatever the case.
-
-    Attributes:
-        text: as it was typed.
-        regex: finds it.
-    """
+    """The pattern of a search: a part of a text, or a regular expression after ``~``; case does not matter."""
 
     text: str
     regex: re.Pattern[str]
 
     @classmethod
     def of(cls, text: str) -> SearchPattern | None:
-        """Returns the pattern of a search text; None where it looks for nothing.
+        """Returns the pattern of a search text; None for an empty text.
 
         Raises:
-            BadQueryError: it is not a regular expression although it begins with ``~``.
+            BadQueryError: the text after ``~`` is not a valid regular expression.
         """
         from tui_debugger.graph.search import compile_pattern
 
@@ -57,20 +52,15 @@ class SearchPattern:
         return cls(text, compile_pattern(source, case_sensitive=False))
 
     def test(self, text: str) -> bool:
-        """Tells whether it is in a text."""
         return self.regex.search(text) is not None
 
     def spans(self, text: str) -> Spans:
-        """Returns where it is in a text, from left to right."""
         return [found.span() for found in self.regex.finditer(text) if found.end() > found.start()]
 
 
 @dataclass(frozen=True)
 class ScopedName:
-    """A name and the scope it stands in, for a cell: the name first, because it tells rows apart.
-
-    Where there is little room the scope loses its outer parts: the inner ones say more.
-    """
+    """The name of a node, and its scope behind it in dim text; a narrow cell drops outer parts of the scope."""
 
     name: Text
     scope: str = ""
@@ -78,17 +68,14 @@ class ScopedName:
     words_only: bool = False
 
     def __str__(self) -> str:
-        """Returns everything."""
         return self.full.plain
 
     @property
     def full(self) -> Text:
-        """Everything."""
         scope = clean(self.scope)
         return Text.assemble(self.name, ("  " + scope, self.scope_style), no_wrap=True) if scope else self.name
 
     def within(self, width: int) -> Text:
-        """Returns the part that fits into so many cells."""
         name = self._short_name(width)
         room = width - name.cell_len - 2
         scope = inner_part(self.scope, room, words_only=self.words_only) if room > 0 else ""
@@ -99,10 +86,10 @@ class ScopedName:
         return _ends(self.name, room) if self.name.cell_len > room else self.name
 
     def _room_of_name(self, width: int) -> int:
-        """Returns the cells for the name, which loses its middle where they are too few.
+        """Returns the cells for the name; a longer name loses its middle.
 
-        A call (``Functional.linear``) is told from its like by its scope: it loses its middle also where the scope
-        would have no room beside it.
+        A call (``Functional.linear``) differs from other calls by its scope only, so it is shortened to make room for
+        the scope.
         """
         whole = self.name.cell_len
         if self.scope and "." in self.name.plain and not self.words_only:
@@ -112,16 +99,15 @@ class ScopedName:
         return width
 
     def still(self, width: int) -> int:
-        """Returns how many of so many cells stay where text is moved sideways: those of a name that has a scope."""
+        """Returns the cells at the left that do not move when text is moved sideways: a name with a scope."""
         return min(self.name.cell_len + 2, width) if self.scope else 0
 
     @property
     def path(self) -> str:
-        """Scope and name as one text, the way it is searched."""
         return f"{clean(self.scope)}/{self.name.plain}" if self.scope else self.name.plain
 
     def drawn(self, spans: Spans, width: int) -> Spans:
-        """Returns where parts of the path are in the text that fits into so many cells."""
+        """Maps spans of ``path`` to spans of the text that ``within(width)`` returns."""
         name, scope = self.name.plain, clean(self.scope)
         start = len(scope) + 1 if scope else 0
         drawn, short = self.within(width).plain, self._short_name(width).plain
@@ -129,12 +115,12 @@ class ScopedName:
         if short != name:  # see ``_ends``
             found, at, end = [], 0, 0
             for begin, stop in kept_parts(name, self._room_of_name(width)):
-                at += begin > end  # the sign of what is left out
+                at += begin > end  # the sign ``…`` of the gap
                 found += [(max(first, begin) - begin + at, min(last, stop) - begin + at) for first, last in names]
                 at, end = at + stop - begin, stop
             names = [(first, last) for first, last in found if first < last]
         shown = drawn[len(short) + 2 :]
-        cut = shown.rfind("…") + 1 if shown != scope else 0  # what stands behind the last sign is its end
+        cut = shown.rfind("…") + 1 if shown != scope else 0  # the text after the last ``…`` is the scope's end
         moved = len(drawn) - len(scope)
         least = len(short) + 2 + cut
         scopes = [(max(first + moved, least), min(last, start - 1) + moved) for first, last in spans] if shown else []
@@ -147,12 +133,11 @@ Cell = Text | str | ScopedName
 
 @cache
 def _console() -> Console:
-    """Returns the console that Rich renders text with; the width does not matter, because nothing is wrapped."""
+    """Returns the console for rendering Rich text; wide, so that nothing is wrapped."""
     return Console(width=10_000, force_terminal=False, legacy_windows=False, _environ={})
 
 
 def segments_of(cell: Cell, base: Style) -> list[Segment]:
-    """Returns a cell as segments; control characters in it are made visible."""
     if isinstance(cell, str):
         return [Segment(clean(cell), base)]
     if isinstance(cell, ScopedName):
@@ -166,10 +151,7 @@ def segments_of(cell: Cell, base: Style) -> list[Segment]:
 
 
 def _side_by_side(cell: Text, own: Style) -> list[Segment]:
-    """Returns the pieces of a text that was put together piece by piece; empty when its styles overlap.
-
-    Rich sorts and stacks styles, which takes most of the time of drawing a table.
-    """
+    """Returns the segments of a text whose styles do not overlap, else an empty list; much faster than Rich."""
     plain, at, segments = cell.plain, 0, list[Segment]()
     for start, end, style in cell.spans:
         if start < at or isinstance(style, str):
@@ -185,7 +167,7 @@ def _side_by_side(cell: Text, own: Style) -> list[Segment]:
 
 
 def with_spans(segments: Iterable[Segment], spans: Spans, style: Style) -> list[Segment]:
-    """Returns segments with another style on some parts of their text, which rise."""
+    """Returns segments with ``style`` added on ascending spans of their text."""
     found: list[Segment] = []
     edges = [edge for span in spans for edge in span]
     at, number = 0, 0
@@ -203,15 +185,11 @@ def with_spans(segments: Iterable[Segment], spans: Spans, style: Style) -> list[
 
 
 def width_of(segments: Iterable[Segment]) -> int:
-    """Cells that segments take."""
     return sum(cell_len(segment.text) for segment in segments)
 
 
 def joined(segments: Iterable[Segment]) -> list[Segment]:
-    """Neighbours that can be written in one go: those of one style, and blanks, whose colour nobody sees.
-
-    Every change of style costs twenty bytes or more, which counts over a slow line.
-    """
+    """Joins neighbours of one style, and blanks, whose text colour is invisible: a change of style costs 20 bytes."""
     found: list[Segment] = []
     text, style = "", Style.null()
     for piece, own, _ in segments:
@@ -229,9 +207,9 @@ def joined(segments: Iterable[Segment]) -> list[Segment]:
 
 
 def changed_until(old: Strip | None, new: Strip) -> int:
-    """Returns how many cells of a line have to be drawn again, from the left; 0 when it is as it was.
+    """Returns how many cells of a line, counted from the left, must be drawn again; 0 if nothing changed.
 
-    From the left, because Textual draws a part of a widget's line from its first cell on.
+    Textual draws a part of a line always from its first cell on.
     """
     if old is new:
         return 0
@@ -249,7 +227,7 @@ def changed_until(old: Strip | None, new: Strip) -> int:
 
 
 def changed_cells(old: Strip, new: Strip) -> tuple[int, int]:
-    """Returns the first cell of a line that has to be drawn again, and the one after the last; equal where none has."""
+    """Returns the first changed cell of a line and the cell after the last; equal numbers if nothing changed."""
     last = changed_until(old, new)
     if old.cell_length != new.cell_length:
         return 0, last
@@ -272,7 +250,6 @@ def same_blank(one: Style, other: Style) -> bool:
 
 
 def shift(segments: list[Segment], cells: int) -> list[Segment]:
-    """Drops ``cells`` cells on the left."""
     if cells <= 0:
         return segments
     kept: list[Segment] = []
@@ -309,10 +286,10 @@ def fit(segments: list[Segment], width: int, base: Style, *, right: bool = False
 
 
 def inner_part(scope: str, width: int, *, words_only: bool = False) -> str:
-    """Returns the innermost parts of a scope that fit: ``…/_backbone-Net/norm-RowNorm``, or the last words of the last.
+    """Returns the innermost parts of a scope that fit: ``…/_backbone-Net/norm-RowNorm``, or the end of the last part.
 
-    Where not even the last word fits its end stands for it, unless only whole words are wanted; of a part with numbers
-    between dots these and the end.
+    That end consists of whole words if they fit, or if ``words_only``; a part with numbers between dots keeps its
+    numbers.
     """
     scope = clean(scope)
     if cell_len(scope) <= width:
@@ -323,7 +300,7 @@ def inner_part(scope: str, width: int, *, words_only: bool = False) -> str:
         if cell_len(shorter) <= width:
             return shorter
     if width >= _NUMBERED and not words_only and NUMBER.search(parts[-1]):
-        return shorten(parts[-1], width)  # layers.7.mlp.linear: which layer it is says more than a whole word
+        return shorten(parts[-1], width)  # layers.7.mlp.linear: the number says more than a whole word
     words = re.split("(?<=[-_])", parts[-1])
     ends = ("…" + "".join(words[first:]) for first in range(len(words)))
     found = next((text for text in ends if 3 < cell_len(text) <= width), "")
@@ -333,7 +310,7 @@ def inner_part(scope: str, width: int, *, words_only: bool = False) -> str:
 
 
 def _ends(text: Text, width: int) -> Text:
-    """Returns a name without its middle: its end, where the number is, tells it from others."""
+    """Returns a name without its middle: the number at its end distinguishes it from other names."""
     if text.cell_len != len(text) or (width - 1) * 2 // 3 < _LEAST:
         return text
     parts: list[Text | str] = []
@@ -345,7 +322,7 @@ def _ends(text: Text, width: int) -> Text:
 
 
 def shorten(text: str, width: int) -> str:
-    """Leaves out the middle of a path or name, whole parts of it where they are enough: both ends stay readable."""
+    """Shortens the middle of a path or name: whole parts if possible, so that both ends stay readable."""
     text = clean(text)
     if cell_len(text) <= width:
         return text

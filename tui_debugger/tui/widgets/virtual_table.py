@@ -1,7 +1,6 @@
-"""A table of any number of rows: columns, rows that are asked for one at a time, and the widget that shows them.
+"""A table of any number of rows, which are asked for one at a time.
 
-A cursor key redraws two lines, a page redraws one screenful, whatever the number of rows. Nothing here
-is animated, and rows that appear above the cursor do not move what is under it.
+A cursor key redraws two lines, whatever the number of rows. Rows inserted above the cursor do not move it.
 """
 
 from __future__ import annotations
@@ -42,15 +41,10 @@ __all__ = ["ListRows", "TableColumn", "TableRows", "VirtualTable"]
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """One column.
+    """One column; ``searched``: a search looks at it.
 
-    Attributes:
-        title: shown in the header line.
-        width: cells; the least width when ``elastic`` is set.
-        elastic: share of the spare width this column takes (0: fixed).
-        right: right-aligned, for numbers.
-        frozen: stays in sight when the line is moved sideways; frozen columns come first.
-        searched: whether a search looks at it.
+    ``width`` in cells is the least width if ``elastic`` (share of the spare width, 0: fixed) is set. ``frozen`` columns
+    come first and do not move sideways.
     """
 
     title: str
@@ -69,13 +63,13 @@ class TableRows(Protocol):
         """Number of rows."""
 
     def cells(self, index: int) -> Sequence[Cell]:
-        """Returns one cell per column; when there are fewer, the last one takes the rest of the line."""
+        """Returns one cell per column; if there are fewer, the last cell takes the rest of the line."""
 
     def key(self, index: int) -> Hashable:
-        """Returns what identifies a row when rows are inserted or filtered."""
+        """Returns an identifier of the row that stays when rows are inserted or filtered."""
 
     def find(self, key: Hashable) -> int:
-        """Returns the row of a key, or -1 when it is gone."""
+        """Returns the row of a key, or -1."""
 
 
 class ListRows:
@@ -89,19 +83,15 @@ class ListRows:
 
     @property
     def row_count(self) -> int:
-        """Number of rows."""
         return len(self._rows)
 
     def cells(self, index: int) -> Sequence[Cell]:
-        """Cells of a row."""
         return self._rows[index]
 
     def key(self, index: int) -> Hashable:
-        """Returns the key of a row."""
         return self._keys[index]
 
     def find(self, key: Hashable) -> int:
-        """Returns the row of a key, or -1."""
         return self._index.get(key, -1)
 
 
@@ -112,24 +102,23 @@ class TableSearch(Protocol):
     pattern: SearchPattern | None
 
     def rows_changed(self) -> None:
-        """The rows are others."""
+        """Called after the rows changed."""
 
     def moved(self) -> None:
-        """The cursor moved."""
+        """Called after the cursor moved."""
 
     def walk(self, by: int) -> None:
         """Goes to another match."""
 
     @property
     def returning(self) -> bool:
-        """Tells whether it ends and the cursor goes back."""
+        """Tells whether the search is ending and the cursor will go back."""
 
     def end(self, *, back: bool) -> object:
-        """Ends it; ``back`` to where the cursor was before."""
+        """Ends the search; ``back`` moves the cursor to its old place."""
 
 
 def searched_text(cell: Cell) -> str:
-    """Returns what a search looks at in a cell: of a name also its scope."""
     return cell.path if isinstance(cell, ScopedName) else clean(cell if isinstance(cell, str) else cell.plain)
 
 
@@ -137,7 +126,7 @@ T = TypeVar("T")
 
 
 class LazyRows(Generic[T]):
-    """See ``TableRows``."""
+    """Rows whose cells are made when they are drawn."""
 
     def __init__(
         self,
@@ -146,13 +135,9 @@ class LazyRows(Generic[T]):
         key: Callable[[T], Hashable],
         fingerprint: Callable[[T], Hashable] | None = None,
     ) -> None:
-        """Draws nothing yet.
+        """Makes no cells yet.
 
-        Args:
-            items: one for each row.
-            cells: makes the cells of an item.
-            key: makes what identifies it.
-            fingerprint: makes what its cells depend on; a row with an equal one is not drawn again.
+        ``fingerprint`` returns everything that a row's cells depend on; a row with an equal one is not drawn again.
         """
         self._items = items
         self._cells = cells
@@ -161,28 +146,22 @@ class LazyRows(Generic[T]):
 
     @property
     def row_count(self) -> int:
-        """Number of rows."""
         return len(self._items)
 
     def cells(self, index: int) -> Sequence[Cell]:
-        """Cells of a row."""
         return self._cells(self._items[index])
 
     def key(self, index: int) -> Hashable:
-        """Returns the key of a row."""
         return self._key(self._items[index])
 
     def find(self, key: Hashable) -> int:
-        """Returns the row of a key, or -1."""
         return self._places.get(key, -1)
 
     @property
     def has_fingerprints(self) -> bool:
-        """Tells whether rows are known by what they look like."""
         return self._fingerprint is not None
 
     def fingerprint(self, index: int) -> Hashable:
-        """Returns what the cells of a row depend on."""
         return self._fingerprint(self._items[index]) if self._fingerprint is not None else None
 
     @cached_property
@@ -195,21 +174,16 @@ def _has_fingerprints(rows: TableRows) -> bool:
 
 
 _MOST_LOOKS = 4096
-"""Different rows after which a table begins to remember anew."""
+"""Most fingerprints that a table remembers."""
 PAN_STEP = 8
 """Cells that one press of left or right moves long text."""
 
 
 class VirtualTable(LineWindow, can_focus=True):
-    """Rows with a cursor, drawn on demand.
+    """Rows with a cursor, drawn on demand; call ``redraw`` if only the contents of cells changed.
 
-    Use ``set_columns`` once and ``set_rows`` whenever the rows change; ``redraw`` when only cell contents changed.
-
-    Attributes:
-        search: the search in it, once one was opened.
-        moved_to: called in place of ``RowHighlighted``, with the row: at once when a key moves the cursor, so that what
-            it draws comes to the terminal together with the cursor; else once the rows are as they should be.
-        emptied: called when there is no row any more.
+    ``moved_to`` is called with the row instead of ``RowHighlighted``: at once after a key, so that it draws in the same
+    frame. ``emptied`` is called when the table has no row any more.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for("list"), *bindings_for(SEARCH)]
@@ -217,10 +191,9 @@ class VirtualTable(LineWindow, can_focus=True):
     cursor_row: var[int] = var(0, init=False)
 
     class RowHighlighted(Message):
-        """The cursor came to a row (also when the row under it was replaced by another)."""
+        """The cursor came to a row, or the row under the cursor was replaced by another."""
 
         def __init__(self, table: VirtualTable, row: int, key: Hashable) -> None:
-            """Row number and key at the time of the event."""
             super().__init__()
             self.table = table
             self.row = row
@@ -228,7 +201,6 @@ class VirtualTable(LineWindow, can_focus=True):
 
         @property
         def control(self) -> VirtualTable:
-            """The table."""
             return self.table
 
     class RowSelected(RowHighlighted):
@@ -244,7 +216,7 @@ class VirtualTable(LineWindow, can_focus=True):
         id: str | None = None,  # noqa: A002  (Textual's own parameter name)
         classes: str | None = None,
     ) -> None:
-        """``empty`` is the one line shown when there are no rows."""
+        """``empty`` is the line shown if there are no rows."""
         super().__init__(header=header, id=id, classes=classes)
         self._columns = tuple(columns)
         self._rows: TableRows = rows if rows is not None else ListRows(())
@@ -265,39 +237,33 @@ class VirtualTable(LineWindow, can_focus=True):
 
     @property
     def columns(self) -> tuple[TableColumn, ...]:
-        """The columns shown."""
         return self._columns
 
     @property
     def rows(self) -> TableRows:
-        """The rows shown."""
         return self._rows
 
     @property
     def row_count(self) -> int:
-        """Number of rows."""
         return self._rows.row_count
 
     @property
     def cursor_key(self) -> Hashable:
-        """Key of the row under the cursor, None when there are no rows."""
+        """Key of the row under the cursor; None if there are no rows."""
         return self._key if self._keyed else None
 
     def set_columns(self, columns: Sequence[TableColumn]) -> None:
-        """Replaces the columns."""
         self._columns = tuple(columns)
         self._measure(self.line_width)
-        if not self.size.width:  # not on the screen: they share the width when it comes, which may be the old one
+        if not self.size.width:  # invisible: measure again when it is shown, even at the old width
             self._width = -1
         self.redraw()
 
     @property
     def empty(self) -> str:
-        """The line shown when there are no rows."""
         return self._empty
 
     def set_empty(self, text: str) -> None:
-        """Replaces the line shown when there are no rows."""
         changed, self._empty = text != self._empty, text
         if changed and not self.row_count:
             self.redraw()
@@ -305,11 +271,8 @@ class VirtualTable(LineWindow, can_focus=True):
     def set_rows(self, rows: TableRows, *, keep: bool = True, alike: bool = False) -> None:
         """Replaces the rows.
 
-        Args:
-            rows: the new ones.
-            keep: the cursor stays on the same key, and that row on the same line of the screen; when the key is gone
-                the cursor stays at the same height.
-            alike: what has the same ``line_key`` as before also looks as before.
+        ``keep``: the cursor stays on its key, on the same line of the screen; if the key is gone, at the same height.
+        ``alike``: rows with the same ``line_key`` as before look the same.
         """
         old_row, old_key, had = self.cursor_row, self._key, self._keyed
         as_many = rows.row_count == self._rows.row_count
@@ -363,17 +326,16 @@ class VirtualTable(LineWindow, can_focus=True):
     # -- moving ----------------------------------------------------------------------------------
 
     def move_to(self, row: int) -> None:
-        """Moves the cursor to a row, within bounds, and brings it into sight."""
+        """Moves the cursor to a row, within bounds, and scrolls to it."""
         self.cursor_row = max(0, min(row, self.row_count - 1))
 
     def show_above(self, rows: int) -> None:
-        """Brings the cursor near the first line: so many rows are left above it, also once the table has a size."""
+        """Scrolls so that ``rows`` rows are above the cursor; works before the table has a size."""
         self._top = max(self.cursor_row - rows, 0)
         self.show_from(self._top)
         self.refresh_changed()
 
     def move_to_key(self, key: Hashable) -> bool:
-        """Moves the cursor to a key; False when it is not there."""
         row = self._rows.find(key)
         if row < 0:
             return False
@@ -381,7 +343,6 @@ class VirtualTable(LineWindow, can_focus=True):
         return True
 
     def watch_cursor_row(self, old: int, new: int) -> None:
-        """Redraws the two lines concerned and tells who listens."""
         self.refresh_row(old)
         self.refresh_row(new)
         self._reveal()
@@ -391,39 +352,30 @@ class VirtualTable(LineWindow, can_focus=True):
         self.show_from(max(min(self._top, self.cursor_row), self.cursor_row - self.page + 1))
 
     def action_cursor_up(self) -> None:
-        """Moves one row up."""
         self.move_to(self.cursor_row - 1)
 
     def action_cursor_down(self) -> None:
-        """Moves one row down."""
         self.move_to(self.cursor_row + 1)
 
     def action_page_up(self) -> None:
-        """Moves one page up."""
         self.move_to(self.cursor_row - self.page)
 
     def action_page_down(self) -> None:
-        """Moves one page down."""
         self.move_to(self.cursor_row + self.page)
 
     def action_first(self) -> None:
-        """Goes to the first row."""
         self.move_to(0)
 
     def action_last(self) -> None:
-        """Goes to the last row."""
         self.move_to(self.row_count - 1)
 
     def action_pan_left(self) -> None:
-        """Moves long text back to the right."""
         self._pan_to(self._pan - PAN_STEP)
 
     def action_pan_right(self) -> None:
-        """Shows more of text that is too long for its column."""
         self._pan_to(self._pan + PAN_STEP)
 
     def action_select(self) -> None:
-        """Enter."""
         if self.row_count:
             self.post_message(self.RowSelected(self, self.cursor_row, self._rows.key(self.cursor_row)))
 
@@ -434,7 +386,6 @@ class VirtualTable(LineWindow, can_focus=True):
             self.redraw()
 
     def _hidden_cells(self) -> int:
-        """Cells that are out of sight to the right, over the visible rows."""
         top = self._top
         most = 0
         for row in range(top, min(top + self.page, self.row_count)):
@@ -448,19 +399,18 @@ class VirtualTable(LineWindow, can_focus=True):
 
     @property
     def position(self) -> int:
-        """The place of the cursor among the matches of a search: its row."""
+        """The cursor's position among the matches of a search: its row; a subclass may count otherwise."""
         return self.cursor_row
 
     def go_to(self, position: int) -> None:
-        """Moves the cursor to a match."""
         self.move_to(position)
 
     def place(self) -> object:
-        """Returns where the cursor is, for ``go_back``."""
+        """Returns the cursor's place, for ``go_back``."""
         return self.cursor_key, self._top
 
     def go_back(self, place: object) -> None:
-        """Moves the cursor to where it was, and that row to its line of the screen."""
+        """Moves the cursor back to its old row, and that row to its old line."""
         if isinstance(place, tuple):
             key, top = place
             self.move_to_key(key)
@@ -468,13 +418,12 @@ class VirtualTable(LineWindow, can_focus=True):
             self._reveal()
 
     def set_pattern(self, pattern: SearchPattern | None) -> None:
-        """Marks what a search looks for, in every cell that it looks at."""
         if pattern != self._pattern:
             self._pattern = pattern
             self.redraw()
 
     def row_text(self, row: int) -> str:
-        """Returns what a search in a list that marks its matches looks at."""
+        """Returns the text of a row that a search looks at."""
         cells = zip(self._columns, self._rows.cells(row), strict=False)
         return " ".join(searched_text(cell) for column, cell in cells if column.searched)
 
@@ -483,7 +432,7 @@ class VirtualTable(LineWindow, can_focus=True):
         return pattern.spans(searched_text(cell)) if column.searched else []
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The keys of a search have their other meaning while there is none."""
+        """Switches off the keys of a search without one, so that other bindings get them."""
         if action in {"next_match", "previous_match", "clear_search"}:
             search = self.search
             open_ = search is not None and search.pattern is not None
@@ -491,24 +440,20 @@ class VirtualTable(LineWindow, can_focus=True):
         return super().check_action(action, parameters)
 
     def action_next_match(self) -> None:
-        """Goes to the next match of the search."""
         if self.search is not None:
             self.search.walk(1)
 
     def action_previous_match(self) -> None:
-        """Goes to the match before."""
         if self.search is not None:
             self.search.walk(-1)
 
     def action_clear_search(self) -> None:
-        """Ends the search; the cursor stays."""
         if self.search is not None:
             self.search.end(back=False)
 
     # -- mouse -----------------------------------------------------------------------------------
 
     def on_click(self, event: events.Click) -> None:
-        """Moves the cursor; the second click selects."""
         at = event.get_content_offset(self)
         row = at.y - self._header + self._top if at is not None else -1
         if at is None or at.y < self._header or row >= self.row_count or self.on_bar(at):
@@ -521,26 +466,23 @@ class VirtualTable(LineWindow, can_focus=True):
     # -- drawing ---------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
-        """Tells where the cursor is."""
         self._announce(force=True)
 
     def on_resize(self) -> None:
-        """The cursor stays in sight."""
         self._reveal()
 
     def state_of(self, row: int) -> int:
-        """0 for a row, 1 and 2 for that under the cursor, without and with the focus."""
+        """Returns 0; for the row under the cursor 1, or 2 with the focus."""
         return 0 if row != self.cursor_row else 2 if self.has_focus else 1
 
     def line_key(self, row: int) -> int:
-        """Returns the number of what the row looks like, where that is known; else of the row."""
+        """Returns the number of the row's fingerprint if it has one, else the row."""
         rows = self._rows
         if not isinstance(rows, LazyRows) or not rows.has_fingerprints:
             return row
         return self._fingerprints.setdefault(rows.fingerprint(row), len(self._fingerprints))
 
     def fit_to(self, width: int) -> None:
-        """Columns share the new width."""
         self._measure(width)
 
     def _measure(self, width: int) -> None:
@@ -562,7 +504,6 @@ class VirtualTable(LineWindow, can_focus=True):
         self._pan = min(self._pan, self._overflow) if self._pan else 0
 
     def draw(self, row: int, state: int, width: int) -> Strip:
-        """Draws one line."""
         base = self.base_style
         if row == HEADER:
             style = base + theme.HEADING
@@ -578,7 +519,7 @@ class VirtualTable(LineWindow, can_focus=True):
         return self._strip(row, self._rows.cells(row), style, state, width)
 
     def _with_arrow(self, titles: Strip, width: int) -> Strip:
-        """Returns the titles with how many columns are out of sight: ``3 more →``, ``+3 →``; ``←`` at the end."""
+        """Returns the titles with the number of hidden columns: ``3 more →``, ``+3 →``; ``←`` at the right end."""
         if not self._overflow:
             return titles
         left = self._overflow - self._pan
@@ -594,11 +535,11 @@ class VirtualTable(LineWindow, can_focus=True):
         for column, size in zip(reversed(self._columns), reversed(self._widths), strict=True):
             short = f"{column.title} +{hidden} →"
             if column.right and room < end <= width and end - size <= width - cell_len(short):
-                # Numbers keep their title: the arrow is shorter.
+                # A column of numbers keeps its title: the short arrow leaves room for it.
                 title, text, room = column.title, short, max(end - size, 0)
             end -= size + 1
         kept = titles.crop(0, room)
-        if kept.text[-1:].strip() and titles.text[len(kept.text) :][:1].strip():  # half a title is another word
+        if kept.text[-1:].strip() and titles.text[len(kept.text) :][:1].strip():  # no half titles
             kept = kept.crop(0, cell_len(kept.text.rpartition(" ")[0]))
         kept = kept.adjust_cell_length(width - cell_len(text), self.base_style)
         head = [Segment(title, self.base_style + theme.HEADING)] if title else []
@@ -606,7 +547,7 @@ class VirtualTable(LineWindow, can_focus=True):
         return Strip([*kept, *head, arrow]).adjust_cell_length(width, self.base_style)
 
     def _strip(self, row: int, cells: Sequence[Cell], base: Style, state: int, width: int) -> Strip:
-        """Returns one line: the cursor bar, the frozen columns, and the rest moved sideways by the pan."""
+        """Returns one line: the cursor bar, the frozen columns, and the other columns moved sideways by ``_pan``."""
         line_shift = min(self._pan, self._overflow)
         text_shift = self._pan - line_shift
         frozen: list[Segment] = [Segment("▌", base + theme.WATCHED) if state else Segment(" ", base)]
@@ -630,7 +571,7 @@ class VirtualTable(LineWindow, can_focus=True):
                 segments = [*Strip(segments).crop(0, still), *moved] if still else moved
             target = frozen if column.frozen else moving
             if not column.frozen and self._overflow and self._is_cut(column, place, size, line_shift, width):
-                segments = []  # the end of a number reads as another number
+                segments = []  # a cut number would read as another number
             place += 0 if column.frozen else size + 1
             drawn += max(size, 0) + 1
             target += fit(segments, size, base, right=column.right)
@@ -639,11 +580,11 @@ class VirtualTable(LineWindow, can_focus=True):
         return Strip(joined(line), None if line_shift else drawn).adjust_cell_length(width, base)
 
     def _is_cut(self, column: TableColumn, place: int, size: int, shifted: int, width: int) -> bool:
-        """Tells whether only a part of a column is in sight, and that part may be taken for the whole."""
+        """Tells whether a column is cut so that its visible part could be taken for the whole."""
         return place < shifted < place + size or (column.right and place + size - shifted > width - self._frozen)
 
     def _laid_out(self, cells: Sequence[Cell]) -> Iterator[tuple[TableColumn, int, Cell]]:
-        """Column, width and cell; a last cell before the last column spans what is left."""
+        """Yields column, width and cell; the last cell of a short row spans the remaining columns."""
         last = len(cells) - 1
         spans = last < len(self._columns) - 1
         for number, (column, size, cell) in enumerate(zip(self._columns, self._widths, cells, strict=False)):
