@@ -130,7 +130,7 @@ class Designs(Missing):
         return self._is_backward(row), WEIGHS.fullmatch(self._kind(row)) is None, row
 
     def _breaks(self, row: int) -> bool:
-        """Tells whether a node made something bad, and was given nothing that is bad but intended Inf."""
+        """Tells whether a node made something bad from inputs that hold nothing bad but intended Inf."""
         held, given = self._given(row)
         outputs = self._outputs(row).items()
         bad = any(each.bad and not self.intended(row, at) for at, each in outputs)
@@ -166,7 +166,7 @@ class Designs(Missing):
         return bool(readers) and all(self._measures(each, depth) for each in readers)
 
     def _measures(self, row: int, depth: int) -> bool:
-        """Tells whether a node that is bad makes a difference or a loss of its input, maybe after moves."""
+        """Tells whether a bad node computes a difference or a loss of its input, maybe after moves."""
         kind = self._kind(row)
         bad = [slot for slot, each in self._outputs(row).items() if each.bad]
         if kind in MOVES or (kind in OPERATORS and OPERATORS[kind].written):
@@ -174,7 +174,7 @@ class Designs(Missing):
         return bool(bad) and kind in MEASURES | SUBTRACTS and not self._ends_finite(row)
 
     def _ends_finite(self, row: int) -> bool:
-        """Tells whether something that is made of a bad node is finite again, but for what compares."""
+        """Tells whether a result of a bad node becomes finite again, other than by a comparison."""
         pending = [row]
         for each in pending:  # grows
             for slot in (at for at, held in self._outputs(each).items() if held.bad):
@@ -212,7 +212,7 @@ class Designs(Missing):
         )
 
     def _is_compared(self, row: int, slot: int) -> bool:
-        """Tells whether all that reads a tensor compares it with a mask: PyTorch does so to find out what is causal."""
+        """Tells whether every reader compares a tensor with a mask, as PyTorch does to detect causal masks."""
         readers = [each for each, _ in self._readers(row, slot) if not self._is_change(each)]
         return bool(readers) and all(
             self._kind(each) in _SAME
@@ -221,13 +221,13 @@ class Designs(Missing):
         )
 
     def _is_kept_unread(self, row: int, slot: int) -> bool:
-        """Tells whether a buffer is only kept, and maybe copied to be saved: nothing bad comes of it, or changes it."""
+        """Tells whether a buffer is only kept or copied: no reader is bad, and nothing changes it."""
         known = row >= 0 and self._is_fed(row) and draws_updates(self._nodes) and not self._is_partial()
         readers = self._readers(row, slot) if known and assigned(self._nodes, row) is None else []
         return known and assigned(self._nodes, row) is None and all(self._is_clean(each) for each, _ in readers)
 
     def copied(self, row: int) -> tuple[int, int] | None:
-        """The buffer that is only kept and that an operator shows or copies, where nobody looked at it in the step."""
+        """The buffer that an operator only shows or copies, unless the buffer itself was seen to be bad."""
         source = next(iter(real_inputs(self._nodes, row)), (-1, 0)) if self._is_unread_view(row) else (-1, 0)
         if source[0] < 0 or not self._is_kept_unread(*source):
             return None
@@ -235,7 +235,7 @@ class Designs(Missing):
         return source if held is None or not held.bad else None
 
     def _is_put_in(self, row: int, out: ElementCounts, depth: int) -> bool:
-        """Tells whether operators of this step were told to write what is infinite in a buffer."""
+        """Tells whether operators of this step were told to write the Inf of a buffer."""
         made = assigned(self._nodes, row) if row >= 0 else None
         if not made or min(made) < 0:
             return False
@@ -456,12 +456,12 @@ class Designs(Missing):
         return clean and bool(self._selected_away(row, slot))
 
     def _is_log_of_mask(self, row: int, slot: int, out: ElementCounts, depth: int) -> bool:
-        """Tells whether a mask is the logarithm of True and False: what else is 0 there is a fault of the data."""
+        """Tells whether a mask is the logarithm of True and False; that of other zeros is a fault of the data."""
         inputs = real_inputs(self._nodes, row)[:1] if self._kind(row) in LOGARITHMS and not out.positive else []
         return any(self._says_where(*each) for each in inputs) and self._is_mask(row, slot, depth)
 
     def _says_where(self, row: int, slot: int, depth: int = 0) -> bool:
-        """Tells whether a tensor says of every element whether something holds, as True and False or as 1 and 0."""
+        """Tells whether a tensor is a condition for each element, as booleans or as 1 and 0."""
         kind = self._kind(row)
         if row < 0 or depth > _FORMULA or kind in COMPARES | LOGIC or self._is_boolean(row, slot):
             return row >= 0 and depth <= _FORMULA
@@ -527,7 +527,7 @@ class Designs(Missing):
         return any(self._hands_on(each) for each, _ in real_consumers(self._nodes, row))
 
     def _is_unread_choice(self, row: int, slot: int) -> bool:
-        """Tells whether a mask is left in the best of some elements, and nothing computes with it in this step."""
+        """Tells whether a mask remains among top-k elements, and nothing reads them in this step."""
         return self._kind(row) in CHOOSES and not self._is_partial() and not self._readers(row, slot)
 
     def _selected_away(self, row: int, slot: int, depth: int = 0) -> frozenset[str]:

@@ -96,7 +96,7 @@ class Missing(Readers):
         return frozenset().union(*found) if all(found) else frozenset()
 
     def _reader_leaving_out(self, row: int, depth: int) -> frozenset[str]:
-        """The same of what one node reads. A buffer stands for what is drawn to change it."""
+        """Like ``_leaving_out``, for one reader; for a node that changes a buffer, asks about the buffer."""
         if self._is_change(row):
             changed = real_inputs(self._nodes, row)[0]
             if self._category(changed[0]) is not Category.PARAMETER:
@@ -115,7 +115,7 @@ class Missing(Readers):
         return backward and any(each.bad for each in self._outputs(row).values())
 
     def _clean_leaving_out(self, row: int) -> frozenset[str]:
-        """The same of a node that is clean. In a training most operators could not be, and so read something else."""
+        """Like ``_leaving_out``, for a clean reader: most operators are clean only if they read another tensor."""
         kind = self._kind(row)
         another = draws_updates(self._nodes) and kind not in CONVERTS and not DECIDES.fullmatch(kind)
         is_module = another and kind not in OPERATORS  # its own operators may leave the NaN out

@@ -91,7 +91,7 @@ class Readers:
         return held, [self._contents(*each) for each in held]
 
     def _read_clean(self, row: int, slot: int) -> bool:  # noqa: ARG002 - of a step whose tensors are looked up
-        """Tells whether a node read something clean: a graph has the inputs of all steps, and some are not of this."""
+        """Tells whether a node read a clean tensor in this step: the graph has the inputs of all steps."""
         return False
 
     def _outputs(self, row: int) -> dict[int, ElementCounts]:
@@ -109,7 +109,7 @@ class Readers:
         return [each for each in real_consumers(self._nodes, row, slot) if each[1] or not self._is_change(each[0])]
 
     def _readers(self, row: int, slot: int) -> list[tuple[int, int]]:
-        """What reads the values of an output (node row, input). A backward pass that is clean says nothing."""
+        """Readers of an output's values (node row, input), without clean backward passes, which say nothing."""
         forward = not self._is_backward(row)
         return [
             (consumer, position)
@@ -132,11 +132,11 @@ class Readers:
         return operands is not None and bool(operands.written)
 
     def _read_another(self, row: int) -> bool:
-        """Tells whether what reads a bad tensor in some step is not bad, as it were if it had read that in this one."""
+        """Tells whether a reader of a bad tensor is clean, so that it read another tensor in this step."""
         return self._kind(row) in PASSES_ON and self._is_clean(row)
 
     def _handed_on(self, row: int) -> tuple[int, int] | None:
-        """The output that a module may only have returned, in a graph of our client: it is made of nothing else."""
+        """The only input of a module in a graph of our client: the module may just have returned it."""
         inputs = real_inputs(self._nodes, row) if row >= 0 and draws_updates(self._nodes) else []
         alone = len(inputs) == 1 and inputs[0][0] >= 0 and not self._is_backward(row) and not is_known(self._kind(row))
         return inputs[0] if alone else None
@@ -163,7 +163,7 @@ class Readers:
         )
 
     def _is_unread_number(self, row: int, slot: int) -> bool:
-        """Tells whether nothing reads a tensor of numbers of the program alone: a mask that was not needed."""
+        """Tells whether a tensor of constants has no readers: a mask that was not needed."""
         if self._is_partial() or self._readers(row, slot):
             return False
         return self._is_number(row) or (self._kind(row) in FRESH and not self._is_made_of_others(row))

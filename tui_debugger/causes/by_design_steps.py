@@ -78,7 +78,7 @@ class StepDesigns(Designs):
         return self._rounds[round]
 
     def intended(self, row: int, slot: int, depth: int = 0) -> bool:
-        """See ``Designs``; what was found out while a training stood there to be asked is not asked again."""
+        """See ``Designs``; answers that were found while the training was stopped are reused."""
         return bool(self._table.by_design.get((row, slot))) or super().intended(row, slot, depth)
 
     def absorbed_by(self, row: int, slot: int, depth: int = 0) -> frozenset[str]:
@@ -114,7 +114,7 @@ class StepDesigns(Designs):
         return len(hits.designed)
 
     def _said(self, row: int, side: Side, slot: int) -> frozenset[str]:
-        """The kinds that make an output finite or leave it out, as was found out while the training stood there."""
+        """The kinds that absorb an output or leave it out, as found while the training was stopped."""
         return self._table.by_design.get((row, slot), frozenset()) if side is Side.OUTPUT else frozenset()
 
     def _ran(self, row: int) -> bool:
@@ -192,7 +192,7 @@ class StepDesigns(Designs):
         return found
 
     def _constant(self, row: int, slot: int) -> ElementCounts | None:
-        """Returns what a constant of the graph holds; None where its files differ: it never changes."""
+        """The content of a graph constant; None when its files differ, as those of a constant never do."""
         readers = real_consumers(self._flow.nodes, row, slot)
         places = [(row, Side.OUTPUT, slot), *((reader, Side.INPUT, at) for reader, at in readers)]
         found = [record for place in places for record in self._records_of(self._step, *place)]
@@ -291,7 +291,7 @@ def _largest(dtype: str) -> float | None:
 
 
 def mark(hits: StepHits, at: int, types: frozenset[str]) -> None:
-    """Makes a hit one by design: whatever was found because of its Inf is no finding."""
+    """Marks a hit as by design, with the operator types that absorb its Inf."""
     hits.designed[at] = types
     verdicts = {result.watchpoint: result.verdict for result in hits.results_of(at)}
     for number, (watchpoint, _) in enumerate(hits.watchpoints):
@@ -300,7 +300,7 @@ def mark(hits: StepHits, at: int, types: frozenset[str]) -> None:
 
 
 def may_be_absorbed(hits: HitList) -> bool:
-    """Tells whether each finding of a step that still runs is an Inf that what runs later may make one by design."""
+    """Tells whether every finding of an unfinished step is an Inf or NaN that later nodes may absorb."""
     for part, _, places in hits.with_verdict(Verdict.FINDING).by_step():
         designs = Designs(part.nodes, lambda *_: None)
         for at in places:

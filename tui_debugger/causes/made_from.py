@@ -107,7 +107,7 @@ class _Filling:
         self._updated_by_states(tensors)
 
     def _inputs_that_differ(self, tensors: Rows, of: Int64, node: Int64) -> None:
-        """Input files that are no copy of what their producers wrote; sets ``node`` where only that was not dumped."""
+        """Input files that differ from their producer's output; sets ``node`` where that was not dumped."""
         row, slot = tensors["row"][of], tensors["slot"][of]
         holder, made = (column.astype(np.int64) for column in holders(self._nodes, row, slot))
         known = holder >= 0
@@ -185,7 +185,7 @@ class _Filling:
             self._add(number, updater, each, [at], side=Side.OUTPUT)
 
     def _assigned(self, row: int) -> list[int] | None:
-        """``assigned``, but for what made a parameter in later steps only."""
+        """``assigned``, without producers of later steps."""
         made, change = assigned(self._nodes, row), change_of(self._nodes, row)
         if made is None or change is None or not self._table.operands:
             return made
@@ -241,7 +241,7 @@ class _Filling:
         return self._bad([(int(before[at]), int(index[at])) for at in np.flatnonzero(index >= 0).tolist()])
 
     def _updated_by_states(self, tensors: Rows) -> None:
-        """An optimizer changes its states first, and weights by these: a state that is bad then counts as an input."""
+        """Bad optimizer states count as inputs of a weight's update: an optimizer changes its states first."""
         flow = self._flow
         updated = np.flatnonzero((tensors["start"] == OriginKind.UPDATED.code) & (tensors["parameter"] >= 0)).tolist()
         states: list[tuple[int, int, int, Located]] = []
@@ -266,7 +266,7 @@ class _Filling:
             return [at for at in places if holds_bad(self._measurements.records(at[0]).rows[[at[1]]])[0]]
 
     def _starts(self, row: int, round_: int) -> bool:
-        """Tells whether no run came before that left a value in a parameter."""
+        """Tells whether no earlier run left a value in a parameter."""
         return self._flow.before(row, Side.OUTPUT, 0, self._step, round_) is None
 
     # -- the inputs of nodes -------------------------------------------------------------------------
@@ -497,7 +497,7 @@ class _Filling:
         return values
 
     def _readable(self, step: Int64, index: Int64) -> Mask:
-        """Tells which values can be read; measures them, so that no answer hangs on what was asked before."""
+        """Tells which values can be read, and measures them: answers must not depend on earlier questions."""
         places = zip(step.tolist(), index.tolist(), strict=True)
         self._measurements.ensure(dict.fromkeys(places, RequiredStats()))
         found = np.ones(len(step), np.bool_)
@@ -536,5 +536,5 @@ def _updates(op_type: str) -> bool:
 
 
 def _monads(nodes: NodeTable) -> Int64:
-    """Rows that say what runs after what, and never have a value."""
+    """Rows of constants that only state an order, and never have a value."""
     return np.array([row for row, text in nodes.constants.items() if text in MONADS], np.int64)

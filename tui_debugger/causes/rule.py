@@ -120,7 +120,7 @@ class _OriginJudge:
         return start
 
     def _pass_on(self, start: Int8, designed: Mask) -> None:
-        """Of several tensors that an intended Inf made bad only those of the first node are origins."""
+        """Of several tensors that an intended Inf made bad, only those of the first node are origins."""
         made = self._causes.any_of(designed) & (start == OriginKind.MADE.code)
         for number in np.flatnonzero(made).tolist():
             of = self._tensors[number]
@@ -142,7 +142,7 @@ class _OriginJudge:
         return found
 
     def _judge_by_later(self, state: Int8, open_values: Mask) -> None:
-        """Takes parameters of which nobody knows what they were for clean where they are clean after their update."""
+        """Counts parameters of unknown value as clean if they are clean after their update."""
         unknown = open_values & (state == UNKNOWN) & (self._values["later"] >= 0)
         if self._criterion.overflow and unknown.any():
             step = np.full(len(state), self._causes.step, np.int64)
@@ -151,7 +151,7 @@ class _OriginJudge:
             state[unknown & (later == CLEAN)] = CLEAN
 
     def _believe(self, state: Int8, designed: Mask) -> None:
-        """Takes what a training said of a value when a node read it. An Inf may be there by design."""
+        """Adopts the states that a training reported for values that a node read; an Inf may be by design."""
         if not self._criterion.overflow:
             return
         told = self._values["told"]
@@ -177,7 +177,7 @@ class _OriginJudge:
         self._measurements.ensure(dict.fromkeys(places, self._criterion.need), self._progress, self._text)
 
     def _surely_passed_on(self, state: Int8, constant: Mask, designed: Mask) -> Mask:
-        """Tensors with a value of which is known that it is bad, and that a closer look would not find otherwise."""
+        """Tensors with an input that is bad for certain, whatever a closer look would show."""
         values = self._values
         may_be_its_own = values["own"] & (values["held_index"] >= 0)
         held = self._states(values["held_step"], np.where(may_be_its_own, values["held_index"], -1))
@@ -261,7 +261,7 @@ class _OriginJudge:
         return found
 
     def _are_given(self) -> Mask:
-        """Tells what nothing in the run makes, where a watchpoint asks for what hardly changes: a learning rate."""
+        """Values that the run does not make, for conditions on small changes: a learning rate, for example."""
         found = np.zeros(len(self._values), np.bool_)
         if self._criterion.unchanged:
             flow = self._causes.flow

@@ -21,7 +21,7 @@ from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, needs
 
 
 class OriginKind(Enum):
-    """The way in which something bad starts at a tensor, or the reason why it does not."""
+    """How something bad starts at a tensor, or why it does not."""
 
     MADE = "made"
     """A node made it from clean inputs."""
@@ -122,7 +122,7 @@ OVERFLOW: Final = Criterion(Watchpoint(0, "tensor_overflow"))
 
 
 def criterion_of(watchpoint: Watchpoint) -> Criterion:
-    """Returns what makes a tensor bad in the eyes of a watchpoint; all conditions on NaN and Inf ask the same."""
+    """The criterion of a watchpoint; all conditions on NaN and Inf share one."""
     return OVERFLOW if CONDITIONS[watchpoint.condition].is_overflow else Criterion(watchpoint)
 
 
@@ -215,7 +215,7 @@ class Examined:
 
     @property
     def missing(self) -> tuple[JudgedValue, ...]:
-        """Returns the unknown values: without them it cannot be said that it starts here. Other ranks are left out."""
+        """The unknown values that keep a tensor from being an origin, without values of other ranks."""
         return tuple(each for each in self.values if each.missing)
 
     @property

@@ -61,14 +61,14 @@ class Tally:
 
     @property
     def judged(self) -> int:
-        """Tensors that it could judge. An Inf by design is judged only by watchpoints that look for Inf."""
+        """The number of tensors that could be judged; an Inf by design only by watchpoints that look for Inf."""
         overflow = CONDITIONS[self.watchpoint.condition].is_overflow
         unjudged = self.not_comparable + self.cannot_judge + self.blocked.tensors
         return self.tensors - unjudged - (0 if overflow else self.by_design)
 
     @property
     def idle(self) -> bool:
-        """Whether it looked at tensors and could judge none of them."""
+        """Whether the watchpoint looked at tensors and could judge none of them."""
         return self.tensors > 0 and not self.judged
 
 

@@ -234,7 +234,7 @@ class ReceivedSteps:
         kept.version += 1
 
     def put_inputs(self, step: int, unknown: frozenset[int], hits: Sequence[ReceivedHit]) -> None:
-        """Keeps which nodes have inputs unknown to the graph, and what hits say about operands."""
+        """Keeps which nodes have inputs unknown to the graph, and the states of operands that hits report."""
         kept = self._kept(step)
         said = {(hit.node, name): state for hit in reversed(hits) for name, state in hit.operands}
         again = {node for node, _ in said}
@@ -329,17 +329,17 @@ class LiveRank:
 
     @property
     def stop(self) -> TrainingStop | None:
-        """Its last stop, as far as ``stopped`` was told."""
+        """The last stop of the training, as far as ``stopped`` was told."""
         return self._stop
 
     @property
     def standing(self) -> TrainingStop | None:
-        """The stop at which it can be asked for values; None when it cannot."""
+        """The stop at which the training can be asked for values; None when it cannot."""
         with self._lock:
             return self._stop if self._here else None
 
     def root(self, step: int) -> int | None:
-        """The root graph that ran in a step; None if it has one only, or unknown."""
+        """The root graph that ran in a step; None if unknown, or if there is only one."""
         graph = self._graph
         if graph is None or len(graph.roots) < 2:
             return None
@@ -421,7 +421,7 @@ class LiveRank:
     # -- what happens to it ------------------------------------------------------------------------
 
     def set_graph(self, graph: LiveRankGraph) -> bool:
-        """Takes its nodes; contents of nodes that still exist stay. False: it is the same graph again."""
+        """Takes the nodes of the graph; contents of nodes that still exist stay. False: the graph is the same again."""
         with self._lock:
             if self._graph is not None and self._graph.data == graph.data:
                 return False
@@ -501,7 +501,7 @@ class LiveRank:
             self._changed.add(step)
 
     def keep_hit_stats(self, stop: TrainingStop, hits: Sequence[ReceivedHit]) -> None:
-        """Keeps the statistics that came with the hits of a step, and what hits say about inputs."""
+        """Keeps the statistics that came with the hits of a step, and the states of operands."""
         step = stop.step
         with self._lock:
             graph = self._graph
@@ -645,7 +645,7 @@ class LiveRank:
         return here | self._before()
 
     def _before(self) -> set[int]:
-        """The steps of its previous values: the last run, and the last run of its graph."""
+        """The steps of a tensor's previous values: the last run, and the last run of its graph."""
         stop = self._stop
         if not self._here or stop is None or _held(stop) <= START:
             return set()

@@ -282,7 +282,7 @@ class ValueSink(Protocol):
         """The next bytes, little-endian and in C order."""
 
     def end(self, number: int, complete: bool) -> None:
-        """All came, or something is missing (the client does not have it, or the stream broke)."""
+        """All bytes came, or some are missing: the client does not have the tensor, or the stream broke."""
 
 
 class Event(Enum):
@@ -319,7 +319,7 @@ class TrainingProcess(Protocol):
 
     @property
     def phase(self) -> Phase:
-        """The phase that it is in."""
+        """The phase of the training."""
 
     @property
     def stop(self) -> TrainingStop | None:
@@ -339,11 +339,11 @@ class TrainingProcess(Protocol):
 
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
-        """What it ran so far and could not record."""
+        """Parts of the training that ran so far and could not be recorded."""
 
     @property
     def cause(self) -> str:
-        """What ended it early, as it said itself; empty: nothing did, or it could not say so."""
+        """The cause of an early end, as the training reported it; empty without one, or when it could not report it."""
 
     @property
     def notes(self) -> RunNotes:

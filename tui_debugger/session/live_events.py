@@ -52,7 +52,7 @@ class LiveState:
 
     @property
     def ending(self) -> str:
-        """How it ended early: ``ended in step 4 (RuntimeError: ...)``; empty when it did not."""
+        """How the training ended early: ``ended in step 4 (RuntimeError: ...)``; empty when it did not."""
         if self.phase is Phase.LOST:
             after = f"after step {step_text(self.ended)}" if self.ended > START else "before a step ended"
             return f"was lost {after}: it did not say that it ends (killed, crashed, or the connection broke)"
@@ -62,7 +62,7 @@ class LiveState:
 
     @property
     def step(self) -> int | None:
-        """The step that it stands after (or in); ``wire.START`` before the first, None before the first stop."""
+        """The step at or in which the training stands; ``wire.START`` before the first, None before the first stop."""
         return self.stop.step if self.stop is not None else None
 
 

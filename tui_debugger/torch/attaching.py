@@ -454,7 +454,7 @@ class Attachment(Handle):
             self._flying.lost(self._agent.step)
 
     def _stop_at_start(self) -> None:
-        """The stop before the first step: weights are those that were kept when it began."""
+        """The stop before the first step; its weights are the copies from the beginning of that step."""
         self._probe.initial = True
         try:
             self._agent.begin()

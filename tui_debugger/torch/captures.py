@@ -302,6 +302,11 @@ OVERWRITTEN: Final = -1
 _ORDER: Final = itertools.count()
 
 
+def time_now() -> int:
+    """A point in time, among those at which the lines of a step were made: see ``Capture.order``."""
+    return next(_ORDER)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CapturedOperand:
     """An operand of a node, as it was when the node ran."""
@@ -562,7 +567,7 @@ class CapturedStep:
         self._show(capture)
 
     def _show(self, capture: Capture) -> None:
-        """The last capture of a name stands for it; of several calls in a step the first one that hit."""
+        """The last capture of a name is found by that name; of several calls in a step the first capture that hit."""
         known = self._by_key.get((capture.name, capture.slot))
         if known is None or not known.hit:
             self._by_key[capture.name, capture.slot] = capture

@@ -58,6 +58,7 @@ _KEEPS_LOW: Final = (MOVES - {"Relu", "Neg", "Abs", "Zero", "Zeros", "ZerosLike"
     *("Add", "Sub", "Mul", "Div", "ToCopy"),
 }
 """Kinds of operators that keep an element of -Inf: they add it to others, or scale it."""
+_LOGARITHMS: Final = frozenset({"Log", "Log2", "Log10"})
 _LOW: Final = -65504.0
 """The lowest number of the smallest type: lower numbers may become -Inf."""
 OVERWRITES: Final = frozenset({"Copy", "Fill", "Zero"})
@@ -78,6 +79,7 @@ class TensorInputs:
     work: str = ""  # kind of the operator that computed it; of several the last, as ``LogFunction``; empty: moved only
     own: bool = False  # it is itself the output of a node
     masked: bool = False  # the program set elements so low that a softmax gives them no weight
+    truth: bool = False  # its 1 and 0 stand for True and False: the logarithm of these is a mask
 
 
 def _together(last: str, before: Sequence[str]) -> str:
@@ -283,6 +285,8 @@ class StepSources:
             made = replace(made, masked=True)
         elif kind == "LiftFresh" and len(outputs) == 1 and _is_low_tensor(outputs[0]):
             made = TensorInputs(masked=True)
+        elif kind == "ToCopy" and given[0].dtype is torch.bool:
+            made = replace(made, truth=True)
         self._hand_on(made, outputs, written, overwritten=kind in OVERWRITES)
 
     def lays(self, func: Any, args: Any) -> bool:
@@ -313,8 +317,11 @@ class StepSources:
         parts = [(self.of(each), has_fractions(each)) for each in tensors]
         sources = unique(each for part, _ in parts for each in part.sources)
         masked = kind in _KEEPS_LOW and any(part.masked for part, _ in parts[: 1 if kind in {"Sub", "Div"} else None])
+        truth = any(part.truth for part, _ in parts[:1])
+        masked |= truth and kind in _LOGARITHMS
+        truth &= kind in MOVES or kind == "ToCopy"
         if not sources:
-            return TensorInputs(masked=True) if masked else _CONSTANT
+            return TensorInputs(masked=masked, truth=truth) if masked or truth else _CONSTANT
         # Computed indices do not make values bad.
         works = [part.work for part, fractions in parts if fractions and part.work]
         work = _together(kind, works) if kind not in MOVES or len(works) > 1 else "".join(works)
@@ -322,7 +329,7 @@ class StepSources:
             sources = [each.removeprefix(_SEED) for each in sources]
         if len(sources) > MOST:
             sources = unique([*sources[:MOST], UNKNOWN])
-        return TensorInputs(tuple(unique(sources)), work, masked=masked)
+        return TensorInputs(tuple(unique(sources)), work, masked=masked, truth=truth)
 
     def _hand_on(
         self,

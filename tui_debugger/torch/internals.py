@@ -198,7 +198,7 @@ def when_backward_ends(act: Callable[[], None]) -> None:
 
 
 def backward_function() -> int:
-    """Number of the function that autograd runs, -1 when it runs none."""
+    """Number of the function that autograd runs now; -1 when no function runs."""
     function = torch._C._current_autograd_node()  # noqa: SLF001 - see above
     return -1 if function is None else int(function._sequence_nr())  # noqa: SLF001 - see above
 
@@ -219,12 +219,17 @@ def no_autocast() -> AbstractContextManager[None]:
     return guard
 
 
-def transformed(tensor: torch.Tensor) -> bool:
-    """Tells whether ``torch.func`` (vmap, grad ...) runs, or a tensor stands for others in there.
+def transforming() -> bool:
+    """Tells whether ``torch.func`` (vmap, grad ...) runs.
 
     Whatever is computed while it runs has no values of its own, not even what is made of a plain tensor.
     """
-    return _transform_level() is not None or _wrapped(tensor)
+    return _transform_level() is not None
+
+
+def transformed(tensor: torch.Tensor) -> bool:
+    """Tells whether ``torch.func`` runs, or a tensor stands for others in there."""
+    return transforming() or _wrapped(tensor)
 
 
 _wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 - see above

@@ -6,7 +6,7 @@ to the step that ends next; the values of the first pass that hit and of the las
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import get_ident
 from types import TracebackType
@@ -35,6 +35,7 @@ from tui_debugger.torch.captures import (
     extremes,
     foreseen,
     plain,
+    time_now,
 )
 from tui_debugger.torch.exact import Waiting
 from tui_debugger.torch.flow import StepSources
@@ -96,7 +97,7 @@ class Passes:
             self._first = now
 
     def caught(self, now: CapturedStep, hits: Sequence[ClientHit]) -> list[ClientHit]:
-        """Hands what hit to the step; those hits that are new. Several passes of one step: the first one counts."""
+        """Adds new hits of a pass to the step, and returns them; the same hit of a later pass does not count."""
         new = [hit for hit in hits if (hit.node, hit.slot, hit.result.watchpoint) not in self._said]
         self._said |= {(hit.node, hit.slot, hit.result.watchpoint) for hit in new}
         found = (now.get((hit.node, hit.slot)) for hit in new)
@@ -107,13 +108,13 @@ class Passes:
         return new
 
     def settle(self) -> None:
-        """Watchpoints may be set from now on, and judge the passes that were before that."""
+        """Hands captures of earlier passes to the step: watchpoints may be set and judge them from now on."""
         found = {id(capture): capture for kept in self._outermost.values() for _, capture in kept.values()}
         self._outermost.clear()
         self._step.adopt(list(found.values()))
 
     def find(self, key: Key) -> tuple[CapturedStep, Capture] | None:
-        """Returns what is known of a tensor: of the pass that runs, that hit first, that ended last."""
+        """Finds a tensor in the running pass, the step, the first pass that hit, or the last pass."""
         for each in (self.now, self._step, self._first, self._last):
             capture = each.get(key) if each is not None else None
             if each is not None and capture is not None:
@@ -121,7 +122,7 @@ class Passes:
         return None
 
     def kept(self) -> Iterator[CapturedStep]:
-        """The passes whose tensors are still known: the one that hit first, and the one that ended last."""
+        """The passes whose tensors are still known: the first that hit, and the last that ended."""
         yield from (each for each in (self._first, self._last) if each is not None)
 
     def clear(self) -> None:
@@ -153,7 +154,7 @@ class Passes:
 
 
 def _numbers(record: Record) -> Iterator[tuple[str, float]]:
-    """Numbers of a tensor that thresholds are set for, each so that more of it is further out."""
+    """The numbers of a tensor that thresholds compare, each so that larger is more extreme."""
     stats = record.stats
     if stats is None:
         yield _UNREADABLE, 0.0
@@ -202,7 +203,7 @@ class StepRecording:
         settled: nothing but the values of tensors is looked at in this step: the graph and its data flow are known.
         paused: tdbg itself is at work: operators are its own.
         updated: parameters that an optimizer changed in this step.
-        written_bad: parameters to which the program itself wrote something bad before this step, maybe for a while.
+        bad_at_start: buffers that held NaN before anything ran in this step, and nothing is seen to have written that.
         at_begin: called when a forward pass begins.
         by_hand: no optimizer is known: gradients are looked at when a backward pass ends.
         escaped: what a signal handler of the training raised during such a stop: none of our failures.
@@ -227,7 +228,9 @@ class StepRecording:
         self.settled = False
         self._at_once = at_once
         self.updated: list[str] = []
-        self.written_bad: set[str] = set()
+        self.bad_at_start: set[str] = set()
+        self._states: dict[str, list[tuple[int, OperandState]]] = {}
+        """Of weights and buffers that were bad in this step for a while: since when they were what."""
         self._evaluated: list[str] = []
         self._evaluations = 0
         self.at_begin: Callable[[], None] = lambda: None
@@ -383,7 +386,7 @@ class StepRecording:
         self._stop(name, self._see(step, name, slot, gradient))
 
     def _await_backward_end(self) -> None:
-        """A part of a backward pass has run; a pass inside it, for a checkpoint, ends before it does."""
+        """Has the end of the running backward pass reported, once; a checkpoint's inner pass ends before it."""
         if self.by_hand and not self._awaiting and in_backward():
             self._awaiting = True
             when_backward_ends(self._backward_ended)
@@ -394,7 +397,7 @@ class StepRecording:
             self.at_backward_end()
 
     def read_and_written(self, tensor: torch.Tensor, *, by_a_node: bool) -> CapturedOperand | None:
-        """An operator is about to run that reads a tensor and writes to it: what is known of that, or found out now."""
+        """What is known of a tensor that an operator is about to read and overwrite; None without numbers."""
         if not (readable(tensor) and numeric(tensor) and tensor.numel()):
             return None
         bare = self.passes.now
@@ -409,7 +412,7 @@ class StepRecording:
                 self.structure.feed(held, [name], anew=False)
 
     def _read_again(self) -> None:
-        """Notes that something runs after an optimizer in the same step: the weights that it reads are not known."""
+        """Marks weights that an optimizer changed: a later node of the same step may read them."""
         self.structure.touch(self.updated)
         for name in self.updated:
             self.structure.feed(name, [UNKNOWN])
@@ -430,7 +433,7 @@ class StepRecording:
                 self.step.collected[name] = CapturedOperand(sources, line)
 
     def left(self, name: str, gradient: torch.Tensor) -> None:
-        """A gradient that no optimizer used lies there when the step ends: it may be added to one of a step before."""
+        """A gradient remains at the end of the step, used by no optimizer; it may include those of earlier steps."""
         if name in self.structure.gradients:
             sources = self.flow.sources([gradient]) if self.flow.following else [UNKNOWN]
             self.structure.add_gradient(name, self.structure.gone_through(sources or [UNKNOWN]))
@@ -450,7 +453,7 @@ class StepRecording:
         self._look(step, name, 0, tensor, self._plan(name))
 
     def began(self, name: str, kind: str, tensors: Sequence[torch.Tensor], sources: Sources) -> None:
-        """A collective operation has begun, and nobody can see yet what it makes of its tensors."""
+        """A collective operation began; its results are not known yet."""
         if name not in self.structure.nodes:
             self.structure.add(name, TracedNode(kind), self._last)
         if self.flow.following:
@@ -483,11 +486,12 @@ class StepRecording:
 
     def told(self, hits: Iterable[ClientHit]) -> list[ClientHit]:
         """Hits, of which each says whether the debugger knows what its node was made of in this step."""
-        unknown = [each for each in hits if not self.structure.is_known(each.node) or self._read_others(each)]
-        return [replace(each, inputs_unknown=True) if each in unknown else self._without_others(each) for each in hits]
+        found = [self._with_weights(each) for each in hits]
+        unknown = [each for each in found if not self.structure.is_known(each.node) or self._read_others(each)]
+        return [replace(each, inputs_unknown=True) if each in unknown else self._without_others(each) for each in found]
 
     def _without_others(self, hit: ClientHit) -> ClientHit:
-        """A hit of a node that other steps gave more: what it did not read in this step made nothing bad."""
+        """A hit of a node that has further inputs in other steps: it did not read these, so they count as clean."""
         read, node = self._read.get(hit.node), self.structure.nodes.get(hit.node)
         if read is None or node is None:
             return hit
@@ -497,11 +501,47 @@ class StepRecording:
     def _read_others(self, hit: ClientHit) -> bool:
         """Tells whether a node read something bad that the graph need not name. An Inf may be a mask to operators."""
         bad = {OperandState.NAN} if self._at_once else {OperandState.NAN, OperandState.INFINITE}
-        node = self.structure.nodes.get(hit.node)
-        is_module = node is not None and not self._at_once and not is_collective(node.kind)
-        if is_module and not self.written_bad.isdisjoint(self.structure.nodes[hit.node].inputs):
-            return True
         return any(name == UNKNOWN and state in bad for name, state in hit.operands)
+
+    def read_as(self, states: Mapping[str, OperandState]) -> None:
+        """Weights and buffers are bad from now on, or clean again: modules read them as they are."""
+        now = time_now()
+        for name, state in states.items():
+            if state is not OperandState.CLEAN or name in self._states:
+                self._states.setdefault(name, []).append((now, state))
+
+    def was_clean(self) -> bool:
+        """Tells whether all quick numbers of this step are finite so far; a device is waited for."""
+        step = self.step
+        step.fetched = step.waiting.fetch(step.fetched)
+        return step.fetched.are_finite
+
+    def _with_weights(self, hit: ClientHit) -> ClientHit:
+        """A hit of a module with the weights and buffers that were bad when it read them; of operators that is seen."""
+        node = self.structure.nodes.get(hit.node)
+        if node is None:
+            return replace(hit, operands=(*hit.operands, *self._not_made_of(hit.node)))
+        if self._at_once or is_collective(node.kind):
+            return hit
+        line = self.step.get((hit.node, hit.slot))
+        states: dict[str, OperandState] = {}
+        for name in node.inputs:
+            for since, state in self._states.get(name, ()):
+                if line is None or since < line.order:
+                    states[name] = state
+        return replace(hit, operands=(*hit.operands, *states.items()))
+
+    def _not_made_of(self, name: str) -> list[tuple[str, OperandState]]:
+        """What a weight or buffer was made of in other steps, and not in this one.
+
+        A buffer that was bad before anything ran was made bad by none of the modules that change it. A weight to which
+        the program once wrote something bad is made by its optimizer again.
+        """
+        fed, states = self.structure.fed.get(name), self._states.get(name)
+        if name in self.bad_at_start:
+            return [(each, OperandState.CLEAN) for each in fed or ()]
+        written = states is not None and states[-1][1] is not OperandState.CLEAN
+        return [(name, OperandState.CLEAN)] if fed == [] and not written else []
 
     def seen_as(self, tensor: torch.Tensor) -> str:
         """See ``CapturedStep``: in the pass without gradients that runs, or in the step."""
@@ -509,7 +549,7 @@ class StepRecording:
         return bare or self.step.seen_as(tensor)
 
     def overwrite(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Tensors are others now: what was seen of this step in their memory is not held any more as it was."""
+        """Tensors have new values: captures in their memory do not hold the seen values any more."""
         memory = {at for each in tensors if (at := storage_of(part_of(each))) is not None}
         self.flow.overwrite(memory)
         for each in (self.step, self.passes.now, *self.passes.kept()):
@@ -525,7 +565,8 @@ class StepRecording:
         self.step.clear()
         self.flow.clear()
         self.updated.clear()
-        self.written_bad.clear()
+        self.bad_at_start.clear()
+        self._states.clear()
         self._awaiting = self._called = False
         self._order, self._order_bare, self._last = 0, 1, ""
         if self._surprised:
@@ -546,7 +587,7 @@ class StepRecording:
     # -- inside --------------------------------------------------------------------------------------
 
     def _step(self, name: str, count: int, *, no_grad: bool = False) -> CapturedStep | None:
-        """Tells where a tensor belongs; None when there are too many."""
+        """The step or pass that a tensor belongs to; None when that has too many tensors."""
         step = (self.passes.now or self.passes.begin()) if no_grad else self.step
         if len(step) < MOST:
             return step
@@ -658,12 +699,12 @@ class StepRecording:
                 raise
 
     def at_work(self) -> AtWork:
-        """Something of ours is computed: nothing of that is recorded, or cast by autocast."""
+        """Around our own computations: they are not recorded, and autocast is off."""
         return AtWork(self)
 
 
 def _read_now(reads: Reads) -> list[CapturedOperand]:
-    """What a node has just read, looked at."""
+    """The operands that a node has just read, with their states."""
     found = []
     for each in reads():
         if isinstance(each, CapturedOperand):
@@ -684,7 +725,7 @@ _at_work: Final[set[int]] = set()
 
 
 def at_work() -> bool:
-    """Tells whether what runs in this thread is work of ours, and not of the program."""
+    """Tells whether this thread runs our own computations, and not the program."""
     return get_ident() in _at_work
 
 

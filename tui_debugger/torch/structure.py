@@ -45,7 +45,7 @@ class ModuleBuffers(Mapping[str, torch.Tensor]):
         self._owners = owners  # by clean name the module, and what it calls the tensor
 
     def add(self, name: str, module: nn.Module, attribute: str) -> bool:
-        """Adds one that a module registers now; False where it is known already."""
+        """Adds a tensor that a module registers now; False when it is known already."""
         return self._owners.setdefault(name, (added := (module, attribute))) is added
 
     def __getitem__(self, name: str) -> torch.Tensor:
@@ -104,7 +104,7 @@ def tree_of(model: nn.Module, *, uncompiled: bool = False) -> ModelTree:
 
 
 def class_of(module: nn.Module) -> type[nn.Module]:
-    """The class that the user wrote: ``fully_shard`` gives a module a class of its own, derived from that."""
+    """The user's class of a module: ``fully_shard`` replaces it by a class that is derived from it."""
     made = type(module)
     return next((base for base in made.__bases__ if made.__name__ == f"FSDP{base.__name__}"), made)
 
@@ -114,12 +114,12 @@ def gradient_of(parameter: str) -> str:
 
 
 def local_of(parameter: str) -> str:
-    """The node of what this process puts into a parameter's gradient, where that is summed up over processes."""
+    """The node of this process's own gradient of a parameter, before it is summed over processes."""
     return gradient_of(parameter) + "/local"
 
 
 def local_output_of(node: str) -> str:
-    """The node of what this process puts into the output of a module."""
+    """The node of this process's own part of a module's output."""
     return node + "/local"
 
 
@@ -133,7 +133,7 @@ def update_of(parameter: str) -> str:
 
 
 def change_of(buffer: str) -> str:
-    """The node that stands for what changes a buffer, or an input of the model, in a step."""
+    """The node for the changes of a buffer, or of an input of the model, in a step."""
     return "Changes/" + buffer.replace(".", "/")
 
 
@@ -178,7 +178,7 @@ def _owners(root: nn.Module) -> dict[str, tuple[nn.Module, str]]:
 
 
 def _is_kept(tensor: torch.Tensor) -> bool:
-    """Tells whether a module keeps a tensor as it is; FSDP puts views of what it gathered in place of weights."""
+    """Tells whether a tensor belongs to a module for good: FSDP replaces weights by views of gathered memory."""
     try:
         return tensor.grad_fn is None and not internals.is_view(tensor)
     except RuntimeError:  # the gathered weights are gone
@@ -218,12 +218,12 @@ class TracedNode:
 
 
 def slot_of(tensor: torch.Tensor) -> Slot:
-    """Element type and shape of a tensor: of a distributed one those of the part that is here."""
+    """Element type and shape of a tensor; of a distributed tensor those of the local part."""
     return type_name(tensor.dtype), tuple(part_of(tensor).shape)
 
 
 def output_of(name: str, slot: int) -> str:
-    """Returns what stands for one output of a node where it is an input of another one."""
+    """The name of a node's output among the inputs of other nodes."""
     return f"{name}:{slot}" if slot else name
 
 
@@ -249,11 +249,11 @@ class Structure:
         self.again: set[str] = set()  # nodes that run several times in a step under one name
         self.doubted: set[str] = set()  # nodes that ran in an unknown order while nobody looked at their inputs
         self.gradients_doubted = False  # the same of the gradients of all parameters
-        self.changed = self.fed_anew = False  # since this was reset; fed by others than the debugger knows
+        self.changed = self.fed_anew = False  # since the last reset; fed by nodes unknown to the debugger
         self._sent: dict[str, list[str] | None] = {}
 
     def add(self, name: str, node: TracedNode, after: str = "") -> None:
-        """Adds a node that was not known. It stands behind the one that ran before it."""
+        """Adds a new node behind the node that ran before it."""
         self.changed = True
         if after not in self.nodes or after == next(reversed(self.nodes)):
             self.nodes[name] = node
@@ -271,7 +271,7 @@ class Structure:
             self.changed = True
 
     def add_inputs(self, name: str, inputs: Iterable[str]) -> None:
-        """Adds what a known node was made of in this step, beside what it was made of in others."""
+        """Adds the inputs of a known node in this step to its inputs in other steps."""
         node = self.nodes[name]
         merged = without(_merged(node.inputs, list(inputs)), name)
         if merged != node.inputs:
@@ -286,7 +286,7 @@ class Structure:
         return call.text(name, inputs, left_out, self.touched, several=several)
 
     def add_call(self, name: str, call: NodeCall | None) -> None:
-        """Notes the arguments of a node in this step; None: nothing tells them."""
+        """Notes the arguments of a node in this step; None when they are unknown."""
         known = self.calls.get(name)
         merged = (call or NodeCall()) if known is None else known.merged(call or NodeCall())
         if merged is not known:
@@ -298,7 +298,7 @@ class Structure:
             self.changed = True
 
     def repeat(self, name: str = "") -> None:
-        """Notes that a node, or the model, runs once more in a step."""
+        """Notes that a node, or without ``name`` the model, runs once more in a step."""
         if name and name not in self.again:
             self.again.add(name)
             self.changed = True
@@ -328,7 +328,7 @@ class Structure:
             self.fed_anew |= anew
 
     def doubt(self, name: str) -> None:
-        """Notes that a node ran and nobody looked at what it was made of."""
+        """Notes that a node ran while its inputs were not followed."""
         if name not in self.doubted:
             self.doubted.add(name)
             self.changed = True
@@ -355,16 +355,16 @@ class Structure:
         return known
 
     def sent(self) -> None:
-        """The debugger knows now what everything was made of."""
+        """Notes that the debugger has the present inputs of all nodes."""
         self.fed_anew = False
         self._sent = {name: self._made_of(name) for name in chain(self.nodes, self.gradients, self.fed)}
 
     def is_sent(self, name: str) -> bool:
-        """Tells whether the debugger knows what something was made of, if it is a node or fed by one."""
+        """Tells whether the debugger has the present inputs of a node, a gradient or a fed tensor."""
         return self._made_of(name) == self._sent.get(name)
 
     def is_known(self, name: str) -> bool:
-        """As ``is_sent``, and of the weights, buffers and inputs that it reads the debugger knows that, too."""
+        """Tells whether the debugger has the inputs of a node, and the origins of the fed tensors among them."""
         return self.is_sent(name) and all(self.is_sent(each) for each in self._made_of(name) or () if each in self.fed)
 
     def _made_of(self, name: str) -> list[str] | None:
@@ -384,7 +384,7 @@ def unique(names: Iterable[str]) -> list[str]:
 
 
 def _merged(before: list[str], now: list[str]) -> list[str]:
-    """Inputs of a node in all steps: each at its place, and behind them those that came to other places later on."""
+    """The inputs of a node over all steps: each at its place, and different later inputs behind them."""
     if not before:
         return now
     merged = list(before)
@@ -403,14 +403,14 @@ def _merged(before: list[str], now: list[str]) -> list[str]:
 
 
 def _either(before: str, now: str) -> str:
-    """A constant that has another value now: those that are not finite are kept, for only these make something bad."""
+    """A constant with several values; NaN and Inf among them are kept, because only they make a result bad."""
     bad = unique(_NOT_FINITE.findall(f"{constant_text(before)} {constant_text(now)}"))
     always = all(_NOT_FINITE.fullmatch(constant_text(each)) for each in (before, now))
     return constant(", ".join(bad if always else [VARIES, *bad]))
 
 
 def constant(text: str) -> str:
-    """Returns what stands among the inputs of a node for a value that the program wrote down."""
+    """The entry for a value of the program among the inputs of a node."""
     return _CONSTANT + text
 
 
@@ -428,5 +428,5 @@ def is_finite(each: str) -> bool:
 
 
 def without(inputs: Sequence[str], name: str) -> list[str]:
-    """Inputs but the outputs of a node itself: what it made of them is still its own work."""
+    """The inputs without the outputs of the node itself, whose changes are its own work."""
     return [each for each in inputs if each != name and split_output(each)[0] != name]

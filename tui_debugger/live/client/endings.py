@@ -67,7 +67,7 @@ def _status_words(status: object) -> str:
 
 
 class EndListener:
-    """Is told when the process ends, and why; of exceptions only those of ``thread``, which trains, count."""
+    """Is told when and why the process ends; only exceptions of ``thread``, which trains, count."""
 
     def __init__(self, ended: Ended | None = None) -> None:
         """Starts to listen; for signals only in the main thread.
@@ -105,7 +105,7 @@ class EndListener:
         self.thread, self._cause = threading.get_ident(), ""
 
     def hears(self, cause: str, thread: int | None, *, first: bool = False) -> None:
-        """Keeps the cause that ends a thread (None: the main thread): the last one, or with ``first`` the first one."""
+        """Keeps the exception that ended a thread (None: the main thread): the latest, or with ``first`` the first."""
         if thread is None or thread == self.thread:
             self._cause = self._cause if first and self._cause else cause
 
@@ -143,7 +143,7 @@ class EndListener:
 
 
 class _ExceptionHook:
-    """An exception hook in front of an older one. After it was replaced it only passes on."""
+    """An exception hook in front of an older one; after it was replaced it only calls the older one."""
 
     def __init__(self, before: Callable[..., Any]) -> None:
         self.before = before

@@ -629,10 +629,10 @@ def _add_reason(path: Path, text: str) -> bool:
 
 
 class _Events:
-    """Tells a NaN or Inf that came up by itself from one that follows from another."""
+    """Tells a NaN or Inf that begins at a tensor from one that follows from another tensor."""
 
     def __init__(self, inputs: Callable[[str], Sequence[Key]], outlives: Callable[[str], bool]) -> None:
-        """``inputs`` returns the inputs of a node; ``outlives``: whether it keeps values for the next step."""
+        """``inputs`` returns the inputs of a node; ``outlives`` tells whether a node keeps values for the next step."""
         self._inputs = inputs
         self._outlives = outlives
         self._step = -1

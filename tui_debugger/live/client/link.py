@@ -215,7 +215,7 @@ class MessageStream(Iterator[Any]):
         self._ended = False
 
     def put(self, message: Any, limit: float) -> bool:
-        """Hands one over; False when there was no room for ``limit`` seconds, or the stream has ended."""
+        """Hands over a message; False when there was no room for ``limit`` seconds, or the stream has ended."""
         with self._changed:
             room = self._changed.wait_for(lambda: self._ended or len(self._waiting) < _QUEUED, limit)
             if not room or self._ended:

@@ -240,7 +240,7 @@ def tensor_messages(tensor: RemoteTensor, value: ClientValue | None) -> Iterator
 
 
 def cut(chunks: Iterable[bytes | memoryview], size: int) -> Iterator[bytes]:
-    """The same bytes in pieces of one size; the last may be smaller, none is empty."""
+    """The same bytes in pieces of one size; the last piece may be smaller, no piece is empty."""
     kept = bytearray()
     for chunk in chunks:
         view = memoryview(chunk).cast("B") if len(chunk) else memoryview(b"")

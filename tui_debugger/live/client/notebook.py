@@ -55,7 +55,7 @@ class Notebook:
             self._waiting.append(self._ended)
 
     def of(self, step: int) -> Notes:
-        """The notes of the step that ended last; for any other step, the notes since then: it has not ended."""
+        """The notes of the step that ended last; for any other step the notes since then, as it has not ended."""
         return self._ended[1] if step == self._ended[0] else self._read(self._now)
 
     def batch(self) -> list[tuple[int, Notes]]:

@@ -189,7 +189,7 @@ class Recordings:
         self.parts.setdefault(_full_name(name, kind), {}).update((_full_name(each, kind), None) for each in parts)
 
     def add(self, name: str, kind: str, array: Array, inputs: Sequence[str] = ()) -> None:
-        """Takes a tensor of this step. Of two with one name both are judged; only the later one can be looked at."""
+        """Takes a tensor of this step. Two tensors of one name are both judged; only the later can be looked at."""
         name = _full_name(name, kind)
         if name not in self.nodes and not self._add_node(name, kind, array, inputs):
             self.lose(NO_NODE, name)
@@ -230,7 +230,7 @@ class Recordings:
             self.room.used = max(self.room.used - held.values.nbytes, 0)
 
     def in_order(self) -> list[tuple[str, RecordedTensor]]:
-        """The tensors of this step, one of each name: the first bad one, else the last one."""
+        """The tensors of this step, one for each name: the first bad tensor, else the last tensor."""
         found = [(name, self._bad_earlier.get(name, held)) for name, held in self.held.items()]
         return sorted(found, key=lambda each: (self.nodes[each[0]].kind in PARAMETER_KINDS, each[1].order))
 
@@ -421,7 +421,7 @@ class Recordings:
 
 
 def _judged(tensors: Sequence[ToJudge], *, initial: bool = False) -> list[tuple[int, ClientHit]]:
-    """Results on tensors, with their order; an incomplete record is judged as far as it goes."""
+    """Results on tensors, with their order; an incomplete record is judged as far as its numbers go."""
     hits: list[tuple[int, ClientHit]] = []
     for _, group in groupby(tensors, key=lambda each: id(each.judge)):
         own = list(group)

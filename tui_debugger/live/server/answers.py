@@ -170,7 +170,7 @@ class GraphAssembly:
         return tuple(self._graphs), taken
 
     def drop(self) -> None:
-        """The stream broke: nothing of it is kept."""
+        """The stream broke: all of its graphs are dropped."""
         self._memory.give(self._taken)
         self._taken = 0
         self._chunks.clear()
@@ -248,7 +248,7 @@ class NumbersAnswer(ViewAnswer):
 
     @property
     def entries(self) -> list[RemoteStats]:
-        """One for each tensor; the client does not have those that did not come."""
+        """One entry for each tensor; a tensor that did not come is not at the client."""
         return self._entries + [RemoteStats(None)] * (self._count - len(self._entries))
 
     def _take(self, message: Any, size: int) -> None:
@@ -299,7 +299,7 @@ class ValuesAnswer(ViewAnswer):
             self._write(self._now, message)
 
     def _place(self, message: Any) -> int | None:
-        """The tensor of a message: the one that arrives, or the next one of that name that was asked for."""
+        """The tensor of a message: the tensor that arrives, or the next requested tensor of that name."""
         if self._at >= 0 and _is(self._tensors[self._at], message) and (self._now or self._same(message)):
             return self._at
         for number in range(self._at + 1, len(self._tensors)):
@@ -310,7 +310,7 @@ class ValuesAnswer(ViewAnswer):
         return None
 
     def _same(self, message: Any) -> bool:
-        """Tells whether it is a further chunk of a tensor that was given up, not the next request of that name."""
+        """Tells whether a message is a further chunk of a tensor that was given up, not the next of that name."""
         later = self._tensors[self._at + 1 :]
         return self.done[self._at] is False and not any(_is(tensor, message) for tensor in later)
 

@@ -444,7 +444,7 @@ class TrainingConversation:
         return events
 
     def finish(self, step: int | None = None) -> Events:
-        """It said that it is done; ``step`` ended last, if it counts steps: it may have run ahead."""
+        """The training said that it is done; ``step`` ended last, if its client counts steps: it may have run ahead."""
         self._fail_questions()
         if self.phase is Phase.DONE:
             return []
@@ -463,7 +463,7 @@ class TrainingConversation:
     # What it is answered -------------------------------------------------------------------------------------------
 
     def command(self, call: int) -> Command | None:
-        """The answer for a waiting call; None when it has to go on waiting, or does not wait any more."""
+        """The answer for a waiting call; None while the call has to wait, or when it does not wait any more."""
         if call != self.waiting:
             return None
         command = self._next()
@@ -499,12 +499,12 @@ class TrainingConversation:
         stop_on_new_nodes: bool = False,
         stop_at_nodes: bool = True,
     ) -> Events:
-        """See ``wire.TrainingProcess``; NotStoppedError: it is not waiting."""
+        """See ``wire.TrainingProcess``; NotStoppedError: the training is not waiting."""
         left = None if steps is None else max(steps, 1) - 1
         return self._go(RunPlan(left, stop_on_hit, stop_on_new_nodes=stop_on_new_nodes, stop_at_nodes=stop_at_nodes))
 
     def run_to_node(self, name: str = "") -> Events:
-        """Goes on to a node, or to the next one. UnsupportedError: it stops at the end of steps only."""
+        """Goes on to a node, or to the next one. UnsupportedError: the client stops at the end of steps only."""
         if not self.features & wire.RUNS_TO_NODES:
             raise UnsupportedError(
                 "this training stops at the end of steps only",
@@ -516,12 +516,12 @@ class TrainingConversation:
         self._pause = self._course is not None and not self.released
 
     def terminate(self) -> None:
-        """Ends it at once when it waits, else at its next stop."""
+        """Ends the training at once when it waits, else at its next stop."""
         self._terminate = True
         self._fail_questions()
 
     def release(self) -> Events:
-        """Lets it go on by itself, without watchpoints."""
+        """Lets the training go on by itself, without watchpoints."""
         self._wanted, self.released = {}, True
         self._course = RunPlan(None, stop_on_hit=False)
         if self.phase is not Phase.STOPPED:
@@ -530,7 +530,7 @@ class TrainingConversation:
         return [Event.RUNNING]
 
     def ask(self, command: TensorRequest | Recheck, answer: object = None) -> ClientQuestion:
-        """Queues a question. NotStoppedError: it is not waiting; LostError: it is gone."""
+        """Queues a question. NotStoppedError: the training is not waiting; LostError: the training is gone."""
         self._need_stopped()
         question = ClientQuestion(command, answer)
         self._questions.append(question)
@@ -626,7 +626,7 @@ class TrainingConversation:
             events.append(Event.HITS)
 
     def _repeats(self, last: Command | None, report: TrainingReport) -> bool:
-        """Tells whether the command to go on never arrived: a client that counts stands where it stood."""
+        """Tells whether the command to go on was lost: a client that counts steps is at the same step again."""
         return (
             isinstance(last, RunStep)
             and self.stop is not None
@@ -636,7 +636,7 @@ class TrainingConversation:
         )
 
     def _stand_before(self, report: TrainingReport) -> Events:
-        """It stands before the first run of a root graph; the driver gives it the list for that and lets it go."""
+        """The training stands before the first run of a root graph: the driver gives it its list, and lets it go."""
         self._opens = False
         before, course = self.stop or TrainingStop(0, START), self._course
         goes_on = course is not None and not (self._terminate or self._pause)

@@ -119,7 +119,7 @@ class ClientCall:
         self._class = wire.message((wire.UNARY | wire.STREAMS)[name])
 
     def raw(self) -> Generator[bytes, None, None]:
-        """Its messages as bytes; also ends when the connection breaks, see ``is_whole``."""
+        """The messages of the call as bytes; also ends when the connection breaks, see ``is_whole``."""
         # No context manager that is a generator: where this one is closed, those of Python 3.10 leave the exception and
         # its frames in a circle, the call within it, and gRPC counts the call as open until garbage is collected.
         watched = self._patience.watch(self.context)

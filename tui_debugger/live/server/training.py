@@ -205,7 +205,7 @@ class RemoteTraining:
 
     @property
     def settled(self) -> bool:
-        """Whether no command is on its way to it."""
+        """Whether no command is on its way to the training."""
         return self._conversation.settled
 
     def silent_connection(self) -> tuple[str, int] | None:
@@ -235,7 +235,7 @@ class RemoteTraining:
             self._conversation.moved()
 
     def count(self, info: TrainingInfo) -> None:
-        """Makes it one of the listed trainings, and tells listeners."""
+        """Makes the training one of the listed trainings, and tells listeners."""
         with self._changed:
             self._info, self.counted = info, True
             self._events.clear()
