@@ -183,6 +183,14 @@ def rank_report(
             f"{first_of([*map(clean, replicas.norms_apart)], _MOST)}: norms that differ between ranks which have other "
             "weights in common; whether they must be equal was not recorded"
         )
+    if replicas.unlike:
+        doubts.append(
+            f"{first_of([*map(clean, replicas.unlike)], _MOST)}: differ between ranks whose other weights are almost "
+            "all equal; whether they are parts of larger weights was not recorded"
+        )
+    if replicas.lacked:
+        lacked = [f"{clean(each.name)} ({named('rank', each.ranks)} at step {each.step})" for each in replicas.lacked]
+        doubts.append(f"weights that some of the ranks lack, whose others are almost all equal: {first_of(lacked, _MOST)}")
     for tie in replicas.loosened:
         step = next(step for step, equal in tie.equal.items() if not equal)
         (rank, embedding), (there, weight) = tie.embedding, tie.weight
