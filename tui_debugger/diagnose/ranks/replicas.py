@@ -297,10 +297,12 @@ class _ReplicaComparison:
         """Returns the spread of each weight (see ``spread``); ``declared``: the layout was recorded."""
         found: dict[RankTensorPlace, TensorSpread] = {}
         apart: list[tuple[RankTensorPlace, Held]] = []
+        gradients = self._first(ReplicaKind.GRADIENT)  # no two parts of a weight have one gradient
+        updated_alike = {place.node: _classes(held, varied=True) for place, held in gradients.items()}
         for place, held in self._first(ReplicaKind.WEIGHT).items():
             if len(held) < 2 or not all(each.by for each in held.values()):
                 continue
-            alike = self._same_outputs.get(place, ())
+            alike = [*self._same_outputs.get(place, ()), *updated_alike.get(gradient_of(place.node), ())]
             if self._reduced_over(place) or any(set(held) <= set(group) for group in alike):
                 found[place] = TensorSpread.REPLICATED
             elif len(_classes(held)) > 1:

@@ -143,7 +143,7 @@ class StepJudge(ParameterCauses):
             else each
             for each in judged
         ]
-        failed, bare = self._failed(entries, agreed, covered)
+        failed, bare = self._failed(entries, agreed, covered, self.bridged(judged))
         joined = dict(self.joiner.counts)
         self.joiner.counts.clear()
         told = self.place, tuple(judged), one_sided, dict(compared), failed, doubtful
@@ -186,7 +186,7 @@ class StepJudge(ParameterCauses):
             self.before.before = None
 
     def _failed(
-        self, entries: Sequence[NodePair], agreed: set[int], covered: set[int]
+        self, entries: Sequence[NodePair], agreed: set[int], covered: set[int], bridged: set[int]
     ) -> tuple[tuple[tuple[str, str], ...], int]:
         """Returns what could not be compared, with reasons, and how many tensors needed no comparison."""
         found: dict[str, str] = {}
@@ -197,6 +197,8 @@ class StepJudge(ParameterCauses):
             if self._other_shape_is_found(entry):
                 continue
             name = self.flows[0].nodes.names[entry.match.a]
+            if entry.match.a in bridged:
+                continue
             if entry.missing:
                 found[name] = "an output was dumped in one run only"
             elif not entry.outputs and self._dumped(0, entry.match.a) != self._dumped(1, entry.match.b):
@@ -270,7 +272,7 @@ class StepJudge(ParameterCauses):
         judgement = self._judgement(entry, given, times, worst)
         wrong = -1
         if (times > SUSPICIOUS or why) and self.options.tolerance is None:
-            judgement, wrong = self._recomputed(entry, judgement, slot, worst)
+            judgement, wrong = self._recomputed(entry, judgement, slot, worst, given)
         if judgement is NodeJudgement.UNPROVEN and self._diverges(entry, worst, times):
             judgement = NodeJudgement.INHERITED
         self.most = max(self.most, dy if math.isfinite(dy) else 0.0)
@@ -335,12 +337,13 @@ class StepJudge(ParameterCauses):
         return NodeJudgement.UNPROVEN if given.unknown else NodeJudgement.INTRODUCED
 
     def _recomputed(
-        self, entry: NodePair, judgement: NodeJudgement, slot: int, worst: Distance
+        self, entry: NodePair, judgement: NodeJudgement, slot: int, worst: Distance, given: _NodeInputs
     ) -> tuple[NodeJudgement, int]:
         """Recomputes both sides from their own inputs; returns the judgement and the wrong side (-1: unknown).
 
         Where one side alone is wrong, the difference begins here, whatever its inputs. Where both are right, it does
-        not, unless the calls differ in arguments or random numbers.
+        not, unless the calls differ in arguments or random numbers. Equal inputs pass no difference on: what both make
+        of them differs by rounding, unless a weight may have been changed since it was recorded.
         """
         if judgement is NodeJudgement.INSIDE or not self._is_operator(entry):
             return judgement, -1
@@ -363,9 +366,11 @@ class StepJudge(ParameterCauses):
         update = update_of(self.flows[0].nodes.op_type(entry.match.a)) is not None  # judged by what it wrote over
         if update or any(wrong) or not all(judged) or self._is_random(entry) or self._other_arguments(entry):
             return judgement, -1
-        if judgement in {NodeJudgement.INTRODUCED, NodeJudgement.UNPROVEN} and math.isfinite(worst.relative):
+        if judgement not in {NodeJudgement.INTRODUCED, NodeJudgement.UNPROVEN} or not math.isfinite(worst.relative):
+            return judgement, -1
+        if given.dx or given.unknown:
             return NodeJudgement.INHERITED, -1
-        return judgement, -1
+        return (judgement if self.left_before(entry) else NodeJudgement.ROUNDING), -1
 
     def _after_exchange(self, row: int) -> NodeJudgement:
         """Judges a collective operation whose output differs more than its input on this rank."""
@@ -752,6 +757,8 @@ class StepJudge(ParameterCauses):
         ]
         if calls[0] is None or calls[1] is None:
             return ""
+        if calls[0].aten and calls[1].aten:
+            return _other_keywords(calls[0].keywords, calls[1].keywords)
         named: list[tuple[str, Argument, Argument]] = []
         if len(calls[0].positional) == len(calls[1].positional):
             both = zip(calls[0].positional, calls[1].positional, strict=True)
@@ -764,6 +771,28 @@ class StepJudge(ParameterCauses):
             for name, one, other in named
             if one != other and all(_is_plain(each) for each in (one, other))
         )
+
+
+_ABSENT: Final = object()
+
+
+def _other_keywords(one: Mapping[str, Argument], other: Mapping[str, Argument]) -> str:
+    """Returns which arguments of two calls differ, in words; PyTorch leaves out those that are the default."""
+
+    def in_words(argument: object) -> str:
+        return "the default" if argument is _ABSENT else repr(argument)
+
+    both = [(name, one.get(name, _ABSENT), other.get(name, _ABSENT)) for name in {**one, **other}]
+    return ", ".join(
+        f"{name} is {in_words(here)} in A and {in_words(there)} in B"
+        for name, here, there in both
+        if here != there and all(each is _ABSENT or _is_told(each) for each in (here, there))
+    )
+
+
+def _is_told(argument: object) -> bool:
+    """Tells whether an argument of an operator of PyTorch is known by itself: texts of it have one spelling."""
+    return isinstance(argument, int | float | str) or (isinstance(argument, tuple) and all(map(_is_told, argument)))
 
 
 def _is_plain(argument: Argument) -> bool:

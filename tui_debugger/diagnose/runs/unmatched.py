@@ -43,7 +43,9 @@ class UnmatchedNodes(UnrecordedTensors):
     def one_sided(self, judged: Sequence[JudgedNode]) -> tuple[OneSided, ...]:
         passing = [(each.match.a, each.match.b) for each in judged if each.judgement is NodeJudgement.INHERITED]
         alike = {NodeJudgement.SAME, NodeJudgement.ROUNDING, NodeJudgement.INHERITED}
-        agreed = [{(each.match.a, each.match.b)[side] for each in judged if each.judgement in alike} for side in (0, 1)]
+        pairs = {(each.match.a, each.match.b) for each in judged if each.judgement in alike}
+        pairs |= {(row, self.matching.to_b[row]) for row in self.bridged(judged)}
+        agreed = [{pair[side] for pair in pairs} for side in (0, 1)]
         found = []
         for side, rows in ((0, self.matching.only_a), (1, self.matching.only_b)):
             nodes = self.flows[side].nodes

@@ -23,6 +23,7 @@ from tui_debugger.sources.base import NOT_RECORDED, OtherArgument, TensorFlag
 _AGREES: Final = frozenset({NodeJudgement.SAME, NodeJudgement.ROUNDING})
 _KEEPS_VALUES: Final = frozenset({"reshape", "transpose", "expand", "copy", "fill"})
 """Kinds of operators that only rearrange their input, or do not depend on one."""
+_COPIES: Final = frozenset({"cast", "copy"})
 _SAYS_NOTHING: Final = frozenset({"unchanged"})
 """Arguments of gradient nodes that do not tell what they compute."""
 _ASKED: Final = 200
@@ -185,6 +186,27 @@ class UnrecordedTensors(StepTensors):
         while wrong := {row for row in bare if not self._fits(row, agreed, bare)}:
             bare -= wrong
         return agreed, bare | {row for row in partial if self._fits(row, agreed, bare)}
+
+    def bridged(self, judged: Sequence[JudgedNode]) -> set[int]:
+        """Returns the rows of views that one run recorded, and that show in both runs a tensor which was compared."""
+        compared = {each.match.a for each in judged if each.worst is not None}
+        found: set[int] = set()
+        for row, entries in self.entries_of.items():
+            if all(entry.missing and not entry.outputs and self.keeps_values(entry) for entry in entries):
+                shown = self._shown(0, row), self._shown(1, self.matching.to_b[row])
+                if self.matching.to_b.get(shown[0], -2) == shown[1] and shown[0] in compared | found:
+                    found.add(row)
+        return found
+
+    def _shown(self, side: int, row: int) -> int:
+        """The paired node that feeds a view, through casts and copies that only one run has; -1 without one."""
+        partner = self.matching.to_a if side else self.matching.to_b
+        while len(producers := self.sides[side].producers(row)) == 1:
+            (row,) = producers
+            operator = find_operator(self.flows[side].nodes.op_type(row), is_module=False, is_graph=False, is_aten=True)
+            if row in partner or operator is None or operator.kind not in _COPIES:
+                return row if row in partner else -1
+        return -1
 
     def _has_bare(self, entry: NodePair) -> bool:
         """Tells whether all outputs of a node that do not agree are unrecorded."""
