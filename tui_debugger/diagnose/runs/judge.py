@@ -193,15 +193,14 @@ class StepJudge(ParameterCauses):
         behind: list[str] = []
         bare: set[PairKey] = set()
         good = agreed | covered
+        shown = {(row, self.matching.to_b[row]) for row in bridged}
         for entry in entries:
             if self._other_shape_is_found(entry):
                 continue
-            name = self.flows[0].nodes.names[entry.match.a]
-            if entry.match.a in bridged:
-                continue
-            if entry.missing:
+            name, view = self.flows[0].nodes.names[entry.match.a], entry.match.a in bridged
+            if entry.missing and not view:
                 found[name] = "an output was dumped in one run only"
-            elif not entry.outputs and self._dumped(0, entry.match.a) != self._dumped(1, entry.match.b):
+            elif not (entry.outputs or view) and self._dumped(0, entry.match.a) != self._dumped(1, entry.match.b):
                 found[name] = "it was dumped in one run only"
             pairs: list[tuple[str, Located | None, Located | None, Feed | None]]
             pairs = [(f"{name}:{slot}", one, other, None) for slot, one, other in entry.outputs]
@@ -210,8 +209,10 @@ class StepJudge(ParameterCauses):
                 distance = self.distance(one, other)
                 if one is None or other is None or distance is None or distance.compared:
                     continue
-                if entry.match.a in (covered if feed is None else good) and (
-                    feed is None or self.feed_fits(feed, agreed, good)
+                is_bridged = view if feed is None else feed.holders in shown
+                if is_bridged or (
+                    entry.match.a in (covered if feed is None else good)
+                    and (feed is None or self.feed_fits(feed, agreed, good))
                 ):
                     bare.add(((one.step, one.index), (other.step, other.index)))
                 else:
@@ -617,7 +618,10 @@ class StepJudge(ParameterCauses):
         region = sorted(region, key=lambda each: (each[0], int(self.flows[each[0]].nodes.order[each[1]])))
         side, row = next((each for each in region if self.turned_bad(*each)), region[-1])
         name = self.flows[side].nodes.names[row]
-        names = ", ".join(self.flows[each].nodes.names[number] for each, number in region)
+        own, others = (
+            ", ".join(self.flows[each].nodes.names[number] for each, number in region if each == of)
+            for of in (side, 1 - side)
+        )
         key = self.output_key(side, row)
         return replace(
             base,
@@ -627,7 +631,9 @@ class StepJudge(ParameterCauses):
             row_b=row if side == 1 else -1,
             keys=(key, None) if side == 0 else (None, key),
             consumer=self.flows[0].nodes.names[entry.match.a],
-            text=f"only {'AB'[side]} has {names}{self.read_by(side, row)}; what comes out of it differs",
+            text=f"only {'AB'[side]} has {own}{self.read_by(side, row)}"
+            + (f", and only {'BA'[side]} has {others}" if others else "")
+            + "; what comes out of it differs",
         )
 
     # -- parameters --------------------------------------------------------------------------------
@@ -749,7 +755,10 @@ class StepJudge(ParameterCauses):
         return self._finding(kind, entry, at, worst, given=dx, times=times, text=text)
 
     def _other_arguments(self, entry: NodePair) -> str:
-        """Returns which plain numbers among the arguments of a call differ, in words; empty where none is known to."""
+        """Returns which arguments of a call differ, in words; empty where none is known to.
+
+        Only numbers count, and texts where PyTorch was recorded.
+        """
         rows = entry.match.a, entry.match.b
         calls = [
             files.run.arguments(files.rank, step, row, round=of)
@@ -759,6 +768,7 @@ class StepJudge(ParameterCauses):
             return ""
         if calls[0].aten and calls[1].aten:
             return _other_keywords(calls[0].keywords, calls[1].keywords)
+        modules = calls[0].parameters is not None and calls[1].parameters is not None
         named: list[tuple[str, Argument, Argument]] = []
         if len(calls[0].positional) == len(calls[1].positional):
             both = zip(calls[0].positional, calls[1].positional, strict=True)
@@ -769,7 +779,7 @@ class StepJudge(ParameterCauses):
         return ", ".join(
             f"{name} is {one!r} in A and {other!r} in B"
             for name, one, other in named
-            if one != other and all(_is_plain(each) for each in (one, other))
+            if one != other and all(_is_told(each) if modules else _is_plain(each) for each in (one, other))
         )
 
 
@@ -791,7 +801,7 @@ def _other_keywords(one: Mapping[str, Argument], other: Mapping[str, Argument]) 
 
 
 def _is_told(argument: object) -> bool:
-    """Tells whether an argument of an operator of PyTorch is known by itself: texts of it have one spelling."""
+    """Tells whether an argument of an operator or a module of PyTorch is known: its texts have one spelling."""
     return isinstance(argument, int | float | str) or (isinstance(argument, tuple) and all(map(_is_told, argument)))
 
 
