@@ -20,6 +20,7 @@ import numpy as np
 from tui_debugger.arrays import Array
 from tui_debugger.check.flow import Located
 from tui_debugger.diagnose.recompute.check import OperatorCheck, check_operator
+from tui_debugger.diagnose.runs.arguments import other_arguments
 from tui_debugger.diagnose.runs.distance import INTRODUCED, ComparedBy, Distance, error_over_expected
 from tui_debugger.diagnose.runs.matching import GRADIENTS, NodeMatch
 from tui_debugger.diagnose.runs.other_ranks import OtherRanks
@@ -45,7 +46,6 @@ from tui_debugger.graph.categories import (
 )
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import Side
-from tui_debugger.sources.base import Argument
 from tui_debugger.text.numbers import plural
 
 SUSPICIOUS: Final = 1.7
@@ -755,59 +755,12 @@ class StepJudge(ParameterCauses):
         return self._finding(kind, entry, at, worst, given=dx, times=times, text=text)
 
     def _other_arguments(self, entry: NodePair) -> str:
-        """Returns which arguments of a call differ, in words; empty where none is known to.
-
-        Only numbers count, and texts where PyTorch was recorded.
-        """
         rows = entry.match.a, entry.match.b
         calls = [
             files.run.arguments(files.rank, step, row, round=of)
             for files, step, row, of in zip(self.files, self.steps, rows, entry.rounds, strict=True)
         ]
-        if calls[0] is None or calls[1] is None:
-            return ""
-        if calls[0].aten and calls[1].aten:
-            return _other_keywords(calls[0].keywords, calls[1].keywords)
-        modules = calls[0].parameters is not None and calls[1].parameters is not None
-        named: list[tuple[str, Argument, Argument]] = []
-        if len(calls[0].positional) == len(calls[1].positional):
-            both = zip(calls[0].positional, calls[1].positional, strict=True)
-            named += [(f"argument {number}", one, other) for number, (one, other) in enumerate(both)]
-        for one, other in ((calls[0].keywords, calls[1].keywords), (calls[0].attributes, calls[1].attributes)):
-            if one is not None and other is not None:
-                named += [(name, one[name], other[name]) for name in one if name in other]
-        return ", ".join(
-            f"{name} is {one!r} in A and {other!r} in B"
-            for name, one, other in named
-            if one != other and all(_is_told(each) if modules else _is_plain(each) for each in (one, other))
-        )
-
-
-_ABSENT: Final = object()
-
-
-def _other_keywords(one: Mapping[str, Argument], other: Mapping[str, Argument]) -> str:
-    """Returns which arguments of two calls differ, in words; PyTorch leaves out those that are the default."""
-
-    def in_words(argument: object) -> str:
-        return "the default" if argument is _ABSENT else repr(argument)
-
-    both = [(name, one.get(name, _ABSENT), other.get(name, _ABSENT)) for name in {**one, **other}]
-    return ", ".join(
-        f"{name} is {in_words(here)} in A and {in_words(there)} in B"
-        for name, here, there in both
-        if here != there and all(each is _ABSENT or _is_told(each) for each in (here, there))
-    )
-
-
-def _is_told(argument: object) -> bool:
-    """Tells whether an argument of an operator or a module of PyTorch is known: its texts have one spelling."""
-    return isinstance(argument, int | float | str) or (isinstance(argument, tuple) and all(map(_is_told, argument)))
-
-
-def _is_plain(argument: Argument) -> bool:
-    """Versions spell texts and lists differently, so only numbers are compared."""
-    return isinstance(argument, int | float)
+        return other_arguments(*calls)
 
 
 def _digest(array: Array) -> bytes:
