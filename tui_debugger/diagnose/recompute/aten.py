@@ -18,7 +18,7 @@ from tui_debugger.arrays import Array, Float64
 from tui_debugger.diagnose.recompute import data_movement, elementwise, products, reductions
 from tui_debugger.diagnose.recompute.convolutions import conv, graph_conv_filter, graph_conv_input, per_dimension
 from tui_debugger.diagnose.recompute.elementwise import erf, sigmoid_of
-from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, doubles, unit_of
+from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, doubles, unit_of, wide
 from tui_debugger.diagnose.recompute.kernel_checks import VARIANCE_SHARE
 from tui_debugger.diagnose.recompute.reductions import normalised, total
 from tui_debugger.diagnose.recompute.table import ATEN, CALLS, ByShape, CannotBindError, aten
@@ -32,7 +32,7 @@ _AS_CALLED: Final = (
     *("Rsqrt", "Reciprocal", "Sin", "Cos", "Tanh", "Atan", "Erf", "Erfc", "Sigmoid", "Relu", "Silu", "Mish", "Floor"),
     *("Ceil", "Round", "Trunc", "Sign", "Maximum", "Minimum", "Eq", "Ne", "Lt", "Le", "Gt", "Ge", "LogicalNot"),
     *("BitwiseNot", "Isnan", "Isfinite", "Addcmul", "Addcdiv", "Lerp", "Gelu", "LeakyRelu", "Linear", "Baddbmm"),
-    *("Addmm", "Addmv", "Amax", "Amin", "Argmax", "Sum", "Mean", "Prod", "Logsumexp", "Hardsigmoid", "Hardswish"),
+    *("Addmm", "Amax", "Amin", "Argmax", "Sum", "Mean", "Prod", "Logsumexp", "Hardsigmoid", "Hardswish"),
 )
 """Operators whose arguments are those of the function of the same name."""
 for _name in _AS_CALLED:
@@ -58,6 +58,12 @@ def mv(self: Array, vec: Array) -> Any:
 def dot(self: Array, tensor: Array) -> Any:
     """A product of vectors."""
     return products.product_of(self, tensor)
+
+
+@aten("addmm", "Addmv")
+def addmv(self: Array, mat: Array, vec: Array, *, beta: float = 1, alpha: float = 1) -> Any:
+    """``beta * self + alpha * mat @ vec``."""
+    return products.product_of(mat, vec, self, alpha, beta)
 
 
 @aten("attention", "ScaledDotProductFlashAttentionForCpu")
@@ -137,6 +143,24 @@ def view(self: Array, size: Any = None, shape: Any = None) -> Expected:
 def reshape_alias(self: Array, size: Any, stride: Any) -> Expected:
     """The same."""
     return data_movement.reshape(self, size)
+
+
+@aten("reshape", "ViewAsReal")
+def view_as_real(self: Array) -> Expected:
+    """Real and imaginary parts along one more dimension."""
+    return Expected(np.stack([self.real, self.imag], -1), exact=True)
+
+
+@aten("reshape", "ViewAsComplex")
+def view_as_complex(self: Array) -> Expected:
+    """The same the other way round."""
+    return Expected(doubles(self[..., 0]) + 1j * doubles(self[..., 1]), exact=True)
+
+
+@aten("conj", "Conj", "ConjPhysical")
+def conjugate(self: Array) -> Expected:
+    """The imaginary parts with the other sign."""
+    return Expected(np.conj(self), exact=True)
 
 
 @aten("reshape", "Squeeze")
@@ -248,8 +272,8 @@ def zeros(self: Any = None, size: Any = None, **_: Any) -> ByShape:
 @aten("fill", "Full", "FullLike", "NewFull", "Fill")
 def full(fill_value: Any = None, value: Any = None, **_: Any) -> ByShape:
     """One value."""
-    single = doubles(value if fill_value is None else fill_value)
-    return ByShape(lambda made: Expected(np.broadcast_to(single, made), narrow=np.abs(single)))
+    single = wide(np.asarray(value if fill_value is None else fill_value))
+    return ByShape(lambda made: Expected(np.broadcast_to(single, made), converted=True))
 
 
 @aten("fill", "Ones", "NewOnes")
@@ -281,10 +305,8 @@ def clamp_max(self: Array, min: Any = None, max: Any = None) -> Expected:
 
 @aten("elu", "Elu", split="elements")
 def elu(self: Array, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Expected:
-    """Elu."""
-    if scale != 1 or input_scale != 1:
-        raise CannotBindError("scaled")
-    return elementwise.elu(self, alpha)
+    """Elu, scaled."""
+    return elementwise.elu(self, alpha, scale=scale, input_scale=input_scale)
 
 
 @aten("dropout", "NativeDropout")
@@ -413,10 +435,16 @@ def log_softmax_backward(grad_output: Array, output: Array, dim: int, input_dtyp
     return Expected(came - share * inner, np.nan_to_num(size), out.shape[dim] if out.ndim else 1)
 
 
+@aten("norm", "Norm")
+def norm(self: Array, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Expected:
+    """The norm, or along dimensions."""
+    return reductions.norm(self, p, dim, keepdim, dtype=dtype)
+
+
 @aten("norm", "LinalgVectorNorm")
 def vector_norm(self: Array, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Expected:
     """The norm, or along dimensions."""
-    return reductions.norm(self, ord, dim, keepdim)
+    return reductions.norm(self, ord, dim, keepdim, dtype=dtype)
 
 
 @aten("max", "Max")

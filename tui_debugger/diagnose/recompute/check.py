@@ -44,6 +44,7 @@ from tui_debugger.diagnose.recompute.reader import RecordedNode, bound, called
 from tui_debugger.diagnose.recompute.table import (
     ALL_REDUCE,
     ATEN,
+    COMPLEX_TOO,
     Alternatives,
     ByShape,
     CannotBindError,
@@ -102,7 +103,8 @@ def check_operator(
         return NotChecked(f"{what} not known: {op_type}")
     kind = operator.kind if operator is not None else ALL_REDUCE
     try:
-        reader = RecordedNode(run, at, operator.writes if operator is not None else (), instead)
+        writes, complex_too = (operator.writes, kind in COMPLEX_TOO) if operator is not None else ((), False)
+        reader = RecordedNode(run, at, writes, instead, complex_too=complex_too)
         found = reader.outputs()
         if not found:
             raise CannotBindError(reader.why_no_output())

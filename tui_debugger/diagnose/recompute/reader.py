@@ -16,6 +16,7 @@ from tui_debugger.diagnose.recompute.judge import (
 )
 from tui_debugger.diagnose.recompute.table import (
     ATEN,
+    COMPLEX,
     CannotBindError,
     MissingArgument,
     Operator,
@@ -44,6 +45,7 @@ class RecordedNode:
         depth: int = 0,
         *,
         own: bool = False,
+        complex_too: bool = False,
     ) -> None:
         """Reads the tensors of one node.
 
@@ -54,8 +56,9 @@ class RecordedNode:
             instead: see ``check_operator``.
             depth: of moves behind it.
             own: our own client recorded them: inputs are as they were before the node ran.
+            complex_too: whether complex numbers may be read.
         """
-        self.depth, self._own = depth, own
+        self.depth, self._own, self._complex_too = depth, own, complex_too
         self.run = run
         self.rank, self.step, self.row, self.round = at
         self.rows = run.tensor_rows(*at)
@@ -97,13 +100,14 @@ class RecordedNode:
             return None
         if call.doubt:
             raise CannotBindError(call.doubt)
-        reader = RecordedNode(self.run, (self.rank, self.step, producer, self.round), depth=self.depth + 1)
+        at = (self.rank, self.step, producer, self.round)
+        reader = RecordedNode(self.run, at, depth=self.depth + 1, complex_too=self._complex_too)
         result = called(operator, *bound(operator, call, reader))
         found = result[made] if isinstance(result, tuple) and made < len(result) else result
         return np.asarray(found.value) if isinstance(found, Expected) and found.exact else None
 
     def _taken(self, found: Array) -> Array:
-        self.nbytes += found.nbytes
+        self._count(found)
         unit = unit_of(found.dtype)
         if unit is not None and found.ndim:
             self.widest = min(self.widest, unit)
@@ -113,8 +117,13 @@ class RecordedNode:
         """The values of an output."""
         given = self._instead.get(("out", slot))
         found = self.run.read(row.key) if given is None else given
-        self.nbytes += found.nbytes
+        self._count(found)
         return found
+
+    def _count(self, found: Array) -> None:
+        self.nbytes += found.nbytes
+        if found.dtype.kind == "c" and not self._complex_too:
+            raise CannotBindError(COMPLEX)
 
     def _before(self, slot: int) -> TensorKey:
         """A parameter that is written over as it was before: its own input was recorded when that had happened.
@@ -192,7 +201,12 @@ NO_OUTPUT: Final = "output was not dumped"
 """Reasons why something was not checked."""
 EARLIER: Final = "the earlier value of "
 """The beginning of a reason why something was not checked."""
-_TYPES_DO_NOT_MATTER: Final = frozenset({"cast", "copy", "sum", "mean", "fill", "softmax", "log softmax", "norm"})
+_TYPES_DO_NOT_MATTER: Final = frozenset(
+    {
+        *("cast", "copy", "sum", "mean", "prod", "cumsum", "fill", "softmax", "log softmax", "norm"),
+        *("gradient of softmax", "gradient of log softmax"),
+    }
+)
 """Kinds of operators whose arguments of other types say which type the output has, which the output shows."""
 
 
