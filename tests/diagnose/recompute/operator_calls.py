@@ -68,6 +68,8 @@ class OperatorCalls(TorchDispatchMode):
                 return tuple(map(told, value))
             if isinstance(value, bool | int | float | str | type(None)):
                 return value
+            if isinstance(value, complex):
+                return OtherArgument("complex")
             text = str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else type(value).__name__
             return OtherArgument("type", text)
 

@@ -479,6 +479,7 @@ def normalised_backward(
     rest: tuple[int, ...],
     *,
     centred: bool = True,
+    given: tuple[Float64, Float64] | None = None,
 ) -> tuple[Expected, Expected, Expected]:
     """Gradients of input, scale and shift of what was normalised along some dimensions, with the mean of these.
 
@@ -487,7 +488,7 @@ def normalised_backward(
     came, data = doubles(gradient), doubles(input)
     # Of 16 bits, kernels may sum up the gradients of a wider scale and shift in these.
     coarse = max([1.0, *(unit / ACCUMULATED for each in (gradient, input) if (unit := unit_of(each.dtype)))])
-    made, centre, inverse = normalised(data, axes, 1.0, 0.0, eps, centred)
+    made, centre, inverse = normalised(data, axes, 1.0, 0.0, eps, centred, given)
     off = np.asarray(made.complete().size)
     plain, scaled = (data - centre if centred else data) * inverse, came * scale
     first, second = np.mean(scaled, axis=axes, keepdims=True), np.mean(scaled * plain, axis=axes, keepdims=True)
@@ -500,8 +501,12 @@ def normalised_backward(
     by_shift = total(came, rest, False)
     if coarse > 1:
         by_shift = replace(whole := by_shift.complete(), size=np.asarray(whole.size) * coarse)
-    moves = scaled - first if centred else scaled
-    return Expected(inverse * (moves - plain * second), size, count), by_scale, by_shift
+    value = inverse * ((scaled - first if centred else scaled) - plain * second)
+    narrow: Any = 0.0
+    if coarse > 1 and given is None:  # means and deviations may have been kept in 16 bits
+        narrow = np.abs(value) + 2 * inverse * np.abs(plain * second)
+        narrow = narrow + inverse * inverse * np.abs(centre) * (np.abs(second) + np.abs(plain * first))
+    return Expected(value, size, count, narrow=narrow), by_scale, by_shift
 
 
 @aten("gradient of layer norm", "NativeLayerNormBackward")
@@ -509,27 +514,21 @@ def native_layer_norm_backward(
     grad_out: Array,
     input: Array,
     normalized_shape: Any,
-    mean: Any,
+    mean: Array,
     rstd: Array,
     weight: Any,
     bias: Any,
     output_mask: Sequence[bool],
 ) -> Any:
-    """Gradients of input, scale and shift; the deviations of the forward pass are those that count."""
+    """Gradients of input, scale and shift; means and deviations of the forward pass are those that count."""
     data = doubles(input)
     at = data.ndim - len(normalized_shape)
     axes, rest = tuple(range(at, data.ndim)), tuple(range(at))
-    eps = _epsilon(data, axes, rstd)
     scale = 1.0 if weight is None else doubles(weight)
-    found = normalised_backward(grad_out, input, scale, eps, axes, rest)
+    kept = [doubles(each).reshape(*data.shape[:at], *[1] * len(axes)) for each in (mean, rstd)]
+    given = kept[0], 1 / kept[1] ** 2
+    found = normalised_backward(grad_out, input, scale, 0.0, axes, rest, given=given)
     return _wanted([each for each, wanted in zip(found, output_mask, strict=True) if wanted])
-
-
-def _epsilon(data: Float64, axes: tuple[int, ...], inverse: Array) -> float:
-    """Returns what was added to the variances, told by one through the deviations."""
-    with np.errstate(all="ignore"):
-        found = 1 / doubles(inverse).reshape(-1) ** 2 - np.var(data, axis=axes).reshape(-1)
-    return max(float(np.median(found)), 0.0) if found.size else 0.0
 
 
 @aten("batch norm", "NativeBatchNorm", "CudnnBatchNorm", "NativeBatchNormLegit")

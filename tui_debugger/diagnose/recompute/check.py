@@ -40,7 +40,7 @@ from tui_debugger.diagnose.recompute.outcomes import (
 )
 from tui_debugger.diagnose.recompute.parts import PART, checked_by_kernel, difference_of, in_parts, is_narrow, parts_of
 from tui_debugger.diagnose.recompute.probing import ProbedOutput
-from tui_debugger.diagnose.recompute.reader import RecordedNode, bound, called
+from tui_debugger.diagnose.recompute.reader import GRADIENTS_SCOPE, OF_ANOTHER_RUN, RecordedNode, bound, called
 from tui_debugger.diagnose.recompute.table import (
     ALL_REDUCE,
     ATEN,
@@ -135,6 +135,9 @@ def _require_these_values(
         raise CannotBindError(call.doubt)
     if not call.several and (call.aten or call.parameters is None or "input" not in call.keywords):
         return
+    if call.several and reader.run.nodes(reader.rank).names[reader.row].startswith(GRADIENTS_SCOPE):
+        # It goes through the last forward pass first: of either the first values of a step were recorded.
+        raise CannotBindError(OF_ANOTHER_RUN)
     args, named = bound(operator, call, reader)
     made = called(operator, args, named)
     choices = made.choices if isinstance(made, Alternatives) else (made,)

@@ -234,7 +234,7 @@ _CANCELLING: Final = frozenset(
 def _enter_unary(kind: str, function: Callable[[Float64], Any], size: Size) -> None:
     def compute(input: Array) -> Expected:
         if input.dtype.kind in "iub" and kind in _INTEGERS_STAY:
-            return Expected(np.asarray(function(wide(input))), exact=True)
+            return Expected(np.asarray(function(wide(input).astype(np.int64))), exact=True)
         x = doubles(input)
         y = np.asarray(function(x))
         y = y if y.dtype == x.dtype or x.dtype.kind == "c" else y.astype(x.dtype)

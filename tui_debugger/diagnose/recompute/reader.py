@@ -199,6 +199,10 @@ _DEEPEST: Final = 8
 ONLY_STATISTICS: Final = "only statistics"
 NO_OUTPUT: Final = "output was not dumped"
 """Reasons why something was not checked."""
+OF_ANOTHER_RUN: Final = "what was recorded may be of another run in the step"
+"""Reason why a node that ran several times in a step is not accused."""
+GRADIENTS_SCOPE: Final = "Gradients/"
+"""The prefix of the names of nodes of the backward pass."""
 EARLIER: Final = "the earlier value of "
 """The beginning of a reason why something was not checked."""
 _TYPES_DO_NOT_MATTER: Final = frozenset(
