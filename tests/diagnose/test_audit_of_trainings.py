@@ -101,6 +101,19 @@ class Recurrent(nn.Module):
         return out.flatten(1) + hidden.sum() + cell.sum()  # type: ignore[no-any-return]  # as above
 
 
+class Rotated(nn.Module):
+    """Complex numbers, and a whole number of each fraction."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = square(), square()
+        self.turn = nn.Parameter(torch.polar(torch.ones(5), torch.arange(5.0)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = torch.fft.irfft(torch.fft.rfft(self.first(x)) * self.turn, n=8)
+        return self.second(made + (made * 10).int().float() * 0.01)  # type: ignore[no-any-return]  # as above
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "square": lambda: nn.Sequential(square(), nn.ReLU(), square(), nn.GELU(), square()),
     "in place": lambda: nn.Sequential(square(), nn.ReLU(inplace=True), square()),
@@ -114,7 +127,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "its own class": lambda: nn.Sequential(Doubled(8, 8), square()),
     "hooked": hooked,
     "hooked gradient": Clamped,
-    "rotated": lambda: Rotated(),
+    "rotated": Rotated,
 }
 
 
@@ -251,19 +264,6 @@ def test_nor_is_one_whose_backward_pass_goes_through_two_forward_passes(level: s
     model = nn.Sequential(square(), nn.Dropout(0.05), nn.ReLU(), square())
     report = saved(model, tmp_path / "dump", level, Way(batches=2, at_once=True))
     assert (report.findings, report.exit_code) == ((), 0)
-
-
-class Rotated(nn.Module):
-    """Complex numbers, and a whole number of each fraction."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = square(), square()
-        self.turn = nn.Parameter(torch.polar(torch.ones(5), torch.arange(5.0)))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        made = torch.fft.irfft(torch.fft.rfft(self.first(x)) * self.turn, n=8)
-        return self.second(made + (made * 10).int().float() * 0.01)  # type: ignore[no-any-return]  # as above
 
 
 class Spoiled:

@@ -85,10 +85,19 @@ NOT_KNOWN = {
 """Reasons why an operator of a known kind is not checked, of those that are recorded here."""
 
 
+ODD = torch.tensor([float("inf"), float("nan"), -0.0, -float("inf"), 1e-40, 1e30])
+
+
 class Drawn(Cases):
     """Complex numbers have both parts, and those without a sign fit into every type."""
 
+    odd = False
+
     def tensor(self, *shape: int, scale: float | None = None) -> torch.Tensor:
+        if self.odd and len(shape) > 1:
+            found = super().tensor(*shape, scale=scale).reshape(-1)
+            found[: len(ODD)] = ODD[: len(found)].to(self._dtype)
+            return found.reshape(shape)
         if self._dtype is torch.uint8:
             return self.integers(9, *shape).to(torch.uint8)
         if not self._dtype.is_complex:
@@ -97,10 +106,11 @@ class Drawn(Cases):
         return torch.view_as_complex(real).to(self._dtype)
 
 
-def recorded(dtype: torch.dtype) -> list[OperatorCall]:
+def recorded(dtype: torch.dtype, *, odd: bool = False) -> list[OperatorCall]:
     """One of every operator, argument spelling and type of inputs and outputs."""
     calls, whole = OperatorCalls(), not (dtype.is_floating_point or dtype.is_complex)
     cases = Drawn(7, dtype, 5.0 if whole else 1.0)
+    cases.odd = odd
     parts = [cases.elementwise, cases.two, cases.products, cases.reductions, cases.layout]
     for part in parts if whole else [*parts, cases.norms_and_losses]:
         with suppress(RuntimeError):  # PyTorch has no kernel for what a case needs
@@ -147,6 +157,12 @@ def test_an_operator_that_computed_right_is_not_accused(checks: Checks) -> None:
     } <= NOT_KNOWN
     known = [result for _, _, result in found if isinstance(result, OperatorCheck) or result.kind]
     assert sum(isinstance(each, OperatorCheck) for each in known) > 0.75 * len(known)
+
+
+@pytest.mark.parametrize("dtype", FRACTIONS, ids=str)
+def test_nor_is_one_of_numbers_that_are_not_finite(dtype: torch.dtype) -> None:
+    checks = Checks(recorded(dtype, odd=True))
+    assert [str(call) for _, call, result in checks.all() if isinstance(result, OperatorCheck) and result.wrong] == []
 
 
 def test_one_wrong_element_is_seen(checks: Checks) -> None:

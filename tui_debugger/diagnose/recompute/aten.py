@@ -18,7 +18,7 @@ from tui_debugger.arrays import Array, Float64
 from tui_debugger.diagnose.recompute import data_movement, elementwise, products, reductions
 from tui_debugger.diagnose.recompute.convolutions import conv, graph_conv_filter, graph_conv_input, per_dimension
 from tui_debugger.diagnose.recompute.elementwise import erf, sigmoid_of
-from tui_debugger.diagnose.recompute.judge import ACCUMULATED, Expected, doubles, unit_of, wide
+from tui_debugger.diagnose.recompute.judge import ACCUMULATED, LARGEST_INSIDE, Expected, doubles, unit_of, wide
 from tui_debugger.diagnose.recompute.kernel_checks import VARIANCE_SHARE
 from tui_debugger.diagnose.recompute.reductions import normalised, total
 from tui_debugger.diagnose.recompute.table import ATEN, CALLS, ByShape, CannotBindError, aten
@@ -154,7 +154,9 @@ def view_as_real(self: Array) -> Expected:
 @aten("reshape", "ViewAsComplex")
 def view_as_complex(self: Array) -> Expected:
     """The same the other way round."""
-    return Expected(doubles(self[..., 0]) + 1j * doubles(self[..., 1]), exact=True)
+    made = np.empty(self.shape[:-1], np.complex128)
+    made.real, made.imag = self[..., 0], self[..., 1]
+    return Expected(made, exact=True)
 
 
 @aten("conj", "Conj", "ConjPhysical")
@@ -399,9 +401,9 @@ def hardtanh_backward(grad_output: Array, self: Array, min_val: float, max_val: 
     """The gradient between two values, which may have been rounded to the type of the tensor."""
     came, x = doubles(grad_output), doubles(self)
     low, high = (float(np.asarray(each, self.dtype)) for each in (min_val, max_val))
-    edge = (np.abs(x - low) <= 1e-6 * abs(low)) | (np.abs(x - high) <= 1e-6 * abs(high))
+    edge = (np.abs(x - low) <= 1e-6 * abs(low)) | (np.abs(x - high) <= 1e-6 * abs(high)) | np.isnan(x)
     value = np.where((x <= low) | (x >= high), 0.0, came)
-    return Expected(value, either=np.where(edge, came - value, value))
+    return Expected(value, either=np.where(edge, np.where(value == 0, came, 0.0), value))
 
 
 # -- reductions ------------------------------------------------------------------------------------------------
@@ -467,7 +469,9 @@ def native_layer_norm(input: Array, normalized_shape: Any, weight: Any, bias: An
     axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
     root, count = np.sqrt(np.mean(x * x, axis=axes, keepdims=True)), x.size / max(centre.size, 1)
     lost = 2 + (root * inverse) ** 2  # kernels may take the mean of squares and the square of the mean
-    return made, Expected(centre, root, count), Expected(inverse, inverse * lost, max(count / VARIANCE_SHARE, 1.0))
+    too_large = root * root * count > LARGEST_INSIDE  # for the type in which kernels sum up
+    deviations = Expected(inverse, inverse * lost, max(count / VARIANCE_SHARE, 1.0), ignored=too_large)
+    return made, Expected(centre, root, count), deviations
 
 
 def normalised_backward(

@@ -240,7 +240,9 @@ def _enter_unary(kind: str, function: Callable[[Float64], Any], size: Size) -> N
         y = y if y.dtype == x.dtype or x.dtype.kind == "c" else y.astype(x.dtype)
 
         def whole() -> Expected:
-            return Expected(y, np.nan_to_num(np.asarray(size(x, y), np.float64), nan=0.0, posinf=0.0))
+            explained = np.nan_to_num(np.asarray(size(x, y), np.float64), nan=0.0, posinf=0.0)
+            # Kernels differ in what the sign of NaN is.
+            return Expected(y, explained, either=np.nan_to_num(y, nan=0.0) if kind == "sign" else None)
 
         return Expected(y, whole=whole)
 

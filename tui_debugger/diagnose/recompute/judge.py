@@ -58,7 +58,8 @@ SURE: Final = {np.dtype(np.float64): LIMIT * (1 - 2.0**-20), np.dtype(np.float32
 What float32 loses of values of 16 bits is a small part of the other half.
 """
 _WORKING: Final = frozenset(SURE)
-_LARGEST_INSIDE: Final = float(np.finfo(np.float32).max)
+LARGEST_INSIDE: Final = float(np.finfo(np.float32).max)
+"""The largest number of the type in which kernels sum up."""
 
 
 @dataclass(slots=True)
@@ -101,7 +102,8 @@ class Expected:
 
     def complete(self) -> Expected:
         """The same with sizes and everything else that explains a difference."""
-        return self if self.whole is None else self.whole().complete()
+        with np.errstate(all="ignore"):
+            return self if self.whole is None else self.whole().complete()
 
     def as_pairs(self) -> Expected:
         """Returns the same with real and imaginary parts of complex numbers along one more dimension, the last one."""
@@ -402,7 +404,7 @@ def _as_type_of(found: Array, expected: Expected) -> Array:
             raise CannotBindError("whole numbers made of others: how they are rounded is not known")
         return value
     if found.dtype == np.bool_:
-        return value != 0
+        return np.asarray(value != 0)
     whole, limits = np.trunc(value), np.iinfo(found.dtype)
     above = float(limits.max) + 1 if value.dtype.kind == "f" else limits.max
     inside = (whole >= limits.min) & (whole < above if value.dtype.kind == "f" else whole <= above)
@@ -471,7 +473,7 @@ def _not_finite(
     overflown = ~(np.abs(right) <= largest)
     nearly = np.abs(right) + explained >= largest / 4
     either_sign = np.isnan(seen) | np.isnan(right)
-    if peak >= _LARGEST_INSIDE:
+    if peak >= LARGEST_INSIDE:
         nearly, either_sign = np.ones_like(nearly), np.ones_like(nearly)
     bad = ~np.isfinite(seen)
     stopped = overflown & ~np.isnan(right) & (np.abs(seen) >= largest * (1 - 2.0**-8))

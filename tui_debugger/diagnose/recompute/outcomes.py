@@ -105,7 +105,9 @@ def judged(
             continue
         if isinstance(each, ProbedOutput):
             judge = OutputJudge(found.dtype, found.shape, widest)
-            if each.judge(judge, np.asarray(found)):
+            with np.errstate(all="ignore"):
+                probed = each.judge(judge, np.asarray(found))
+            if probed:
                 check = judge.result(slot)
                 told = check.wrong and found.size <= MOST and each.work <= MOST_TO_TELL
                 checks.append(replace(check, difference=difference(each.exact(), found)) if told else check)

@@ -298,7 +298,8 @@ def _attention_sizes(
     parts = shares.astype(np.float32)
     spread = np.sqrt(np.matmul(parts * parts, v * v)).astype(np.float64)
     size = spread + np.matmul(parts, np.abs(v)) * shift / math.sqrt(terms) * 2
-    return Expected(result, size, terms, narrow=spread, cast=True)
+    odd = ~np.isfinite(result)  # kernels leave out what is masked, where 0 times infinity is NaN
+    return Expected(result, size, terms, narrow=spread, cast=True, ignored=odd if np.any(odd) else None)
 
 
 # -- MindSpore's graphs ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 
 from tui_debugger.arrays import Array, Float64
 from tui_debugger.diagnose.recompute.elementwise import sigmoid_of
-from tui_debugger.diagnose.recompute.judge import Expected, OutputJudge, doubles, is_float, wide
+from tui_debugger.diagnose.recompute.judge import LARGEST_INSIDE, Expected, OutputJudge, doubles, is_float, wide
 from tui_debugger.diagnose.recompute.kernel_checks import USUAL_EPSILONS, VARIANCE_SHARE
 from tui_debugger.diagnose.recompute.probing import ProbedOutput
 from tui_debugger.diagnose.recompute.table import Alternatives, ByShape, CannotBindError, call, graph, module
@@ -389,7 +389,9 @@ def normalised(
             size = ((np.abs(x) + np.sqrt(power)) * inverse + np.abs(plain) * lost) * np.abs(scale) + np.abs(shift)
             peak = float(np.max(power, initial=0.0, where=np.isfinite(power))) * count
             rounded = np.abs(np.nan_to_num(value - shift, posinf=0.0, neginf=0.0))
-        return Expected(value, np.nan_to_num(size, posinf=0.0), terms, narrow=rounded, peak=peak)
+            ignored = np.broadcast_to(power * count > LARGEST_INSIDE, value.shape) if peak > LARGEST_INSIDE else None
+        size = np.nan_to_num(size, posinf=0.0)
+        return Expected(value, size, terms, narrow=rounded, peak=peak, ignored=ignored)
 
     return Expected(value, whole=sized), centre, inverse
 

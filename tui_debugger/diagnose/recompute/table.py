@@ -42,7 +42,7 @@ COMPLEX_TOO: Final = frozenset(
     {
         *("reshape", "transpose", "expand", "repeat", "flip", "roll", "triangle", "concatenate", "stack", "split"),
         *("index", "gather", "embedding", "copy", "conj", "cast", "fill", "where", "masked fill"),
-        *("add", "sub", "mul", "div", "neg", "abs", "sum", "mean", "matmul", "linear", "addmm", "norm"),
+        *("add", "sub", "mul", "neg", "abs", "sum", "mean", "matmul", "linear", "addmm", "norm"),
         *("comparison", "logic"),
     }
 )
