@@ -244,7 +244,7 @@ class WaitingScreen(Modal[None]):
         for refusal in reversed(self._refusals):
             lines += ["", Content.styled(f"✗ refused: {clean(refusal)}", f"bold {ORANGE}")]
         parts = [Content(line) if isinstance(line, str) else line for line in lines]
-        self.query_one("#lines", PlainLine).show(Content("\n").join(parts))
+        self.show_line("lines", Content("\n").join(parts))
 
     def action_cancel(self) -> None:
         self._leave()

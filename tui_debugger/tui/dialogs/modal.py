@@ -170,6 +170,18 @@ class Modal(DrawnOnce, SizedOnce, ModalScreen[ResultT]):
         line.set_class(note, "-note")
         line.show(clean_lines(text))
 
+    def text_line(self, name: str) -> PlainLine:
+        return self.query_one(f"#{name}", PlainLine)
+
+    def show_line(self, name: str, content: Content | str) -> None:
+        self.text_line(name).show(content)
+
+    def put_line(self, name: str, content: Content | str, *, anew: bool = False) -> None:
+        """Shows a line if its text changed, or ``anew``; lays out only if the number of lines changed."""
+        line, old = self.text_line(name), str(self.text_line(name).content)
+        if anew or old != str(content):
+            line.update(_safe(content), layout=old.count("\n") != str(content).count("\n"))
+
     def _title(self, text: str) -> Content:
         # Textual puts blanks around the title of a frame with corners only.
         return Content(f" {clean(text)} " if self.FULL else clean(text))

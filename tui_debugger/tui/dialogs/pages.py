@@ -285,7 +285,7 @@ class HistoryScreen(Modal[GraphRun]):
         parts += ["in the order in which they ran"] if self.unordered else []
         parts += ["with data only"] if self.data_only else []
         parts += [f"graph {clean(self.graph)}"] if self.graph is not None else []
-        self.query_one("#shown", PlainLine).show(", ".join(parts))
+        self.show_line("shown", ", ".join(parts))
         self.say("")
 
     def action_data_only(self) -> None:
@@ -440,7 +440,7 @@ class SourceScreen(Modal[None]):
 
     def _show(self, frame: Frame) -> None:
         self._wanted = wanted = object()
-        lines = self.query_one("#lines", PlainLine)
+        lines = self.text_line("lines")
         context = max(2, (lines.size.height - 1) // 2) if lines.size.height else 4
 
         def done(found: object) -> None:
@@ -450,7 +450,7 @@ class SourceScreen(Modal[None]):
         self._run(lambda: self._excerpt(frame, context), done, lambda _: done(None))
 
     def _show_excerpt(self, frame: Frame, found: SourceExcerpt | None) -> None:
-        where, lines = self.query_one("#where", PlainLine), self.query_one("#lines", PlainLine)
+        where, lines = self.text_line("where"), self.text_line("lines")
         if found is None:
             where.show(f"{shorten(frame.path, 60)}:{frame.line}")
             lines.show(Content.assemble(f"{clean(frame.code.strip())}\n\n", (NOT_HERE, GREY)))

@@ -198,9 +198,6 @@ class WatchpointForm(Modal[WatchDraft]):
     def _field(self, name: str) -> InputLine:
         return self.query_one(f"#{name}", InputLine)
 
-    def _line(self, name: str) -> PlainLine:
-        return self.query_one(f"#{name}", PlainLine)
-
     # -- condition ---------------------------------------------------------------------------------
 
     def _list(self, needle: str) -> None:
@@ -295,10 +292,10 @@ class WatchpointForm(Modal[WatchDraft]):
         if isinstance(self.focused, InputLine) and self.focused in fields:
             spec = visible_params(self.condition)[fields.index(self.focused)]
             default = f"default {default_text(spec)}" if spec.default is not None else "empty: off"
-            self._line("summary").show(f"{self.condition.abbr}  {spec.name} ({default}): {spec.help}")
+            self.show_line("summary", f"{self.condition.abbr}  {spec.name} ({default}): {spec.help}")
         else:
             none = "" if fields else "  It has no parameters."
-            self._line("summary").show(f"{self.condition.abbr}  {self.condition.title}: {self.condition.summary}{none}")
+            self.show_line("summary", f"{self.condition.abbr}  {self.condition.title}: {self.condition.summary}{none}")
 
     # -- nodes -------------------------------------------------------------------------------------
 
@@ -323,7 +320,7 @@ class WatchpointForm(Modal[WatchDraft]):
         self._timer = self.set_timer(COUNT_AFTER, self._recount)
 
     def _recount(self) -> None:
-        line = self._line("count")
+        line = self.text_line("count")
         draft = self._draft_or_error()
         if not isinstance(draft, WatchDraft):
             line.show("")
@@ -360,13 +357,13 @@ class WatchpointForm(Modal[WatchDraft]):
         draft = self._draft_or_error()
         if isinstance(draft, WatchDraft):
             self.say("")
-            self._line("option").show(Content.assemble(("as text  ", GREY), clean(draft.option)))
+            self.show_line("option", Content.assemble(("as text  ", GREY), clean(draft.option)))
         else:
             hint = f" ({draft.hint})" if draft.hint else ""
             if "\n" in draft.hint:  # a hint with lines marks the place of a mistake
                 hint = f"\n{draft.hint}"
             self.say(f"{draft.what}{hint}" if self._asked else "", note=not refuse)
-            self._line("option").show("")
+            self.show_line("option", "")
 
     @on(Input.Submitted)
     def _accept(self, event: Input.Submitted) -> None:

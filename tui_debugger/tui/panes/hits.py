@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.text import Text
-from textual.binding import BindingType
 from textual.message import Message
 
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import ranks_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import key_of
-from tui_debugger.tui.panes.pane import Pane, pane_bindings
+from tui_debugger.tui.panes.pane import Pane
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 
@@ -36,14 +36,12 @@ class HitsPane(Pane):
 
     PANE = "hits"
     CLEARS_SEARCH = True
-    BINDINGS: ClassVar[list[BindingType]] = pane_bindings("hits")
 
+    @dataclass
     class HitChosen(Message):
         """Asks to go to the node of a hit."""
 
-        def __init__(self, hit: Hit) -> None:
-            super().__init__()
-            self.hit = hit
+        hit: Hit
 
     def __init__(self) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import bindings_for
-from tui_debugger.tui.panes.pane import Pane, pane_bindings
+from tui_debugger.tui.panes.pane import Pane
 from tui_debugger.tui.widgets.text import Cell, shorten
 from tui_debugger.tui.widgets.virtual_table import TableColumn, VirtualTable
 
@@ -373,16 +373,14 @@ class NodesPane(Pane):
 
     PANE = "nodes"
     CLEARS_SEARCH = True
-    BINDINGS: ClassVar[list[BindingType]] = pane_bindings("nodes")
 
+    @dataclass
     class NodeHighlighted(Message):
         """The cursor came to a node or a scope (``row`` -1)."""
 
-        def __init__(self, row: int, *, opened: bool = False) -> None:
-            """``opened``: Enter was pressed on the node."""
-            super().__init__()
-            self.row = row
-            self.opened = opened
+        row: int
+        opened: bool = False
+        """Enter was pressed on the node."""
 
     def __init__(self) -> None:
         super().__init__()

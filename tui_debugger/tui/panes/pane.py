@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.message import Message
 from textual.widgets import Static
 
@@ -35,21 +35,23 @@ class Pane(CachedColumn, can_focus=False):
     CLEARS_SEARCH: ClassVar[bool] = False
     table: VirtualTable
 
+    def __init_subclass__(cls, **named: Any) -> None:
+        cls.BINDINGS = [*bindings_for(cls.PANE)]
+        super().__init_subclass__(**named)
+
+    @dataclass
     class Searched(Message, bubble=False):
         """Asks for the rows that match ``search_text``: call ``asked`` first, ``searched`` once they are shown."""
 
-        def __init__(self, pane: Pane) -> None:
-            super().__init__()
-            self.pane = pane
+        pane: Pane
 
+    @dataclass
     class SearchChanged(Message):
         """A search ended, or its text became wrong or right."""
 
-        def __init__(self, pane: Pane, wrong: str | None = None) -> None:
-            """``wrong``: the error of the text; an empty string: the text is right again."""
-            super().__init__()
-            self.pane = pane
-            self.wrong = wrong
+        pane: Pane
+        wrong: str | None = None
+        """The error of the text; an empty string: the text is right again."""
 
     def __init__(self) -> None:
         super().__init__(id=self.PANE, classes="pane")
@@ -209,7 +211,3 @@ class Pane(CachedColumn, can_focus=False):
 
     def go_back(self, search: ListSearch, place: object) -> None:
         search.table.go_back(place)
-
-
-def pane_bindings(pane: str) -> list[BindingType]:
-    return list(bindings_for(pane))

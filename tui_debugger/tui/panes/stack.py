@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from rich.text import Text
-from textual.binding import BindingType
 from textual.message import Message
 
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui import theme
-from tui_debugger.tui.panes.pane import Pane, pane_bindings
+from tui_debugger.tui.panes.pane import Pane
 from tui_debugger.tui.widgets.virtual_table import LazyRows, TableColumn, VirtualTable
 
 if TYPE_CHECKING:
@@ -179,15 +178,13 @@ class StackPane(Pane):
     """Source lines. Enter on a line restricts the node list to it."""
 
     PANE = "stack"
-    BINDINGS: ClassVar[list[BindingType]] = pane_bindings("stack")
 
+    @dataclass
     class LineChosen(Message):
         """Asks to show only the nodes of a source line; the path is the training process's."""
 
-        def __init__(self, path: str, line: int) -> None:
-            super().__init__()
-            self.path = path
-            self.line = line
+        path: str
+        line: int
 
     class ModeChanged(Message):
         """The pane changed between run and node, and may need its lines."""

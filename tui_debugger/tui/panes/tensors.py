@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from rich.text import Text
-from textual.binding import BindingType
 from textual.message import Message
 
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import round_text, shape_text, step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.panes.pane import Pane, pane_bindings
+from tui_debugger.tui.panes.pane import Pane
 from tui_debugger.tui.widgets.text import Cell, ScopedName
 from tui_debugger.tui.widgets.virtual_table import LazyRows, TableColumn, VirtualTable
 
@@ -43,14 +42,12 @@ class TensorsPane(Pane):
     """Inputs, outputs and parameters of a node, with statistics."""
 
     PANE = "tensors"
-    BINDINGS: ClassVar[list[BindingType]] = pane_bindings("tensors")
 
+    @dataclass
     class TensorChosen(Message):
         """Asks to show the values of a tensor."""
 
-        def __init__(self, row: TensorRow) -> None:
-            super().__init__()
-            self.row = row
+        row: TensorRow
 
     def __init__(self) -> None:
         super().__init__()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
-from textual.binding import BindingType
 from textual.message import Message
 
 from tui_debugger.tui.actions import watchpoint_keys
-from tui_debugger.tui.panes.pane import Pane, pane_bindings
+from tui_debugger.tui.panes.pane import Pane
 from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 
 if TYPE_CHECKING:
@@ -47,16 +47,14 @@ class WatchpointsPane(Pane):
     """The watchpoints, with the numbers of their nodes and hits."""
 
     PANE = "watchpoints"
-    BINDINGS: ClassVar[list[BindingType]] = pane_bindings("watchpoints")
 
+    @dataclass
     class WatchpointHighlighted(Message):
         """The cursor came to a watchpoint (None: the list is empty)."""
 
-        def __init__(self, watchpoint: int | None, *, opened: bool = False) -> None:
-            """``opened``: Enter was pressed."""
-            super().__init__()
-            self.watchpoint = watchpoint
-            self.opened = opened
+        watchpoint: int | None
+        opened: bool = False
+        """Enter was pressed."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from textual import on
-from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 
@@ -33,7 +32,7 @@ from tui_debugger.text.values import (
     family,
     format_window,
 )
-from tui_debugger.tui.actions import MAP_HINTS, TABLE_HINTS, VALUE_ACTIONS, bindings
+from tui_debugger.tui.actions import MAP_HINTS, TABLE_HINTS, VALUE_ACTIONS
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Cells, Extract, file_stem
 from tui_debugger.tui.theme import GREY, ORANGE
@@ -306,7 +305,6 @@ def _text(value_table: ValueTable, form: NumberFormat) -> list[str]:
 class ValuesScreen(WindowView):
     """Shows a tensor of any shape. The array is usually a memory map: a tensor of any size opens at once."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(VALUE_ACTIONS)]
     OWN_ACTIONS = VALUE_ACTIONS
     DEFAULT_CSS = """
     ValuesScreen {
@@ -370,12 +368,9 @@ class ValuesScreen(WindowView):
         if value_table is None:
             return None
         key = self._previous if self._showing_previous and self._previous is not None else self.row.key
-        heading = [self.heading, *(str(self._line(name).content) for name in ("facts", "stats"))]
+        heading = [self.heading, *(str(self.text_line(name).content) for name in ("facts", "stats"))]
         heading += [f"slice {value_table.view.text}", *self.elements.lines_text()]
         return extract_of(value_table, self.grid.form, heading, self.cursor_index, key)
-
-    def _line(self, name: str) -> PlainLine:
-        return self.query_one(f"#{name}", PlainLine)
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -456,8 +451,8 @@ class ValuesScreen(WindowView):
 
     def _show_facts(self) -> None:
         shown = self._array if self._array is not None else None
-        self._line("facts").show(facts_line(self.row, shown, previous=self._showing_previous))
-        self._line("stats").show(statistics_line(self.row, previous=self._showing_previous))
+        self.show_line("facts", facts_line(self.row, shown, previous=self._showing_previous))
+        self.show_line("stats", statistics_line(self.row, previous=self._showing_previous))
 
     # -- keys --------------------------------------------------------------------------------------
 

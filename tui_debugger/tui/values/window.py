@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,12 +60,11 @@ class SliceBar(Vertical):
     class Changed(Message):
         """The slice changed."""
 
+    @dataclass
     class Refused(Message):
         """A text is no slice of the tensor."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     class Ended(Message):
         """Editing ended: the focus goes back to the values."""

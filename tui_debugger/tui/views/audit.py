@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import ClassVar
 
 from rich.text import Text
 from textual import on
-from textual.binding import BindingType
 from textual.widget import Widget
 
 from tui_debugger.diagnose.audit import (
@@ -25,7 +23,7 @@ from tui_debugger.diagnose.recompute.check import check_operator
 from tui_debugger.model import ProgressFn
 from tui_debugger.session.auditing import audit_session
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, bindings, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_action
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
@@ -63,8 +61,7 @@ OWN: tuple[Action, ...] = (
 class AuditView(View):
     """Audits the node under the cursor, then the whole run. Enter goes to a wrong output on the main screen."""
 
-    BINDINGS: ClassVar[list[BindingType]] = list(bindings(OWN))
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = OWN
+    OWN_ACTIONS = OWN
     DEFAULT_CSS = """
     AuditView {
         #here { color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; height: 1; }
@@ -114,7 +111,7 @@ class AuditView(View):
 
     def _show_here(self, text: str) -> None:
         key = self.about.key
-        self._line("here", f"{key.node.rpartition('/')[2] or key.node} at step {key.step}: {text}")
+        self.show_line("here", f"{key.node.rpartition('/')[2] or key.node} at step {key.step}: {text}")
         self._audit()
 
     def look_again(self) -> None:
@@ -133,14 +130,11 @@ class AuditView(View):
 
     # -- showing -----------------------------------------------------------------------------------
 
-    def _line(self, name: str, text: str) -> None:
-        self.query_one(f"#{name}", PlainLine).show(text)
-
     def _show(self, report: AuditReport) -> None:
         self.report = report
         answer = [verdict_text(report), *headline_lines(report, self.host.session)]
-        self._line("answer", "\n".join(answer))
-        self._line("covered", coverage_text(report))
+        self.show_line("answer", "\n".join(answer))
+        self.show_line("covered", coverage_text(report))
         rows = [tuple(Text(cell) for cell in coverage_cells(each)) for each in report.coverage]
         self.coverage.set_rows(ListRows(rows, [each.kind for each in report.coverage]))
         self._show_findings()
@@ -163,7 +157,7 @@ class AuditView(View):
 
     def _show_finding(self) -> None:
         finding = self.finding
-        self._line("finding", "" if finding is None else f"{finding.fault.value}: {finding.text}")
+        self.show_line("finding", "" if finding is None else f"{finding.fault.value}: {finding.text}")
 
     @property
     def finding(self) -> AuditFinding | None:

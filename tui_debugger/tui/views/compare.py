@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from textual import events, on
-from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.widget import Widget
@@ -39,7 +38,7 @@ from tui_debugger.text.tensors import (
     type_text,
 )
 from tui_debugger.text.values import Index, exact_text
-from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, digits, fine, moves, searching, slicing, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, Action, digits, fine, moves, searching, slicing, view_action
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen, ConfirmScreen, PathPrompt, TextPrompt, path_check, typed_path
 from tui_debugger.tui.export import Extract, file_stem
@@ -378,8 +377,7 @@ class CompareView(WindowView):
         found: their differences; None until they are computed.
     """
 
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = COMPARE_ACTIONS
-    BINDINGS: ClassVar[list[BindingType]] = list(bindings(COMPARE_ACTIONS))
+    OWN_ACTIONS = COMPARE_ACTIONS
     DEFAULT_CSS = """
     CompareView {
         #sides { height: 2; }
@@ -538,8 +536,8 @@ class CompareView(WindowView):
     # -- the head ----------------------------------------------------------------------------------
 
     def _draw_head(self) -> None:
-        self.query_one("#sides", PlainLine).show(sides(self.about.key, self.other, self.couple, working=self.working))
-        line = self.query_one("#answer", PlainLine)
+        self.show_line("sides", sides(self.about.key, self.other, self.couple, working=self.working))
+        line = self.text_line("answer")
         if self.found is not None:
             line.show(answer(self.found, self.hint, max(40, self.size.width - 4)))
         else:

@@ -165,12 +165,11 @@ class CompareTable(TableOrMap):
     CompareTable { width: 1fr; }
     """
 
+    @dataclass
     class Refused(Message):
         """Something cannot be shown; ``text`` says what and why, an empty text removes that message."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     def __init__(self, work: Work) -> None:
         super().__init__(work, id="table")

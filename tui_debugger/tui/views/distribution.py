@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import on
-from textual.binding import BindingType
 from textual.content import Content
 from textual.geometry import Region
 from textual.message import Message
@@ -48,7 +46,7 @@ from tui_debugger.text.numbers import number, plural, share, size
 from tui_debugger.text.plot import labels
 from tui_debugger.text.tensors import BARS, run_text, shape_text, slot_text, step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, Action, view_action
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.theme import ORANGE
@@ -374,8 +372,7 @@ class _HistogramRequest:
 class DistributionView(ValuesView):
     """Numbers above, bars below; everything is computed in a worker."""
 
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = DISTRIBUTION_ACTIONS
-    BINDINGS: ClassVar[list[BindingType]] = list(bindings(DISTRIBUTION_ACTIONS))
+    OWN_ACTIONS = DISTRIBUTION_ACTIONS
     DEFAULT_CSS = """
     DistributionView {
         #facts, #mode { color: $text-muted; }
@@ -419,9 +416,6 @@ class DistributionView(ValuesView):
     @property
     def _chart(self) -> Chart:
         return self.query_one(Chart)
-
-    def _line(self, name: str) -> PlainLine:
-        return self.query_one(f"#{name}", PlainLine)
 
     def _show_heading(self) -> None:
         key = self.about.key
@@ -494,9 +488,9 @@ class DistributionView(ValuesView):
             return
         self._shown, self.about, self._histograms = self._wanted, self._wanted.about, None
         key = self.about.key
-        self._line("facts").show(f"step {step_text(key.step)}  rank {key.rank}  {clean(key.graph)}")
+        self.show_line("facts", f"step {step_text(key.step)}  rank {key.rank}  {clean(key.graph)}")
         for name in (*_NUMBERS, "mode"):
-            self._line(name).show("")
+            self.show_line(name, "")
         self._chart.show_text("There is nothing to show at this step.")
 
     # -- what is shown ---------------------------------------------------------------------------
@@ -523,11 +517,11 @@ class DistributionView(ValuesView):
         if distribution is None:
             return
         width = self.app.size.width - 2
-        self._line("facts").show(self._facts(distribution))
-        self._line("counts").show(counts_line(distribution, width))
-        self._line("moments").show("\n".join(moments_lines(distribution, width)))
-        self._line("percentiles").show("\n".join(percentile_lines(distribution, width)))
-        self._line("headroom").show("\n".join(headroom_lines(distribution, width)))
+        self.show_line("facts", self._facts(distribution))
+        self.show_line("counts", counts_line(distribution, width))
+        self.show_line("moments", "\n".join(moments_lines(distribution, width)))
+        self.show_line("percentiles", "\n".join(percentile_lines(distribution, width)))
+        self.show_line("headroom", "\n".join(headroom_lines(distribution, width)))
 
     def _facts(self, distribution: TensorDistribution) -> str:
         row, key = distribution.row, distribution.row.key
@@ -540,7 +534,7 @@ class DistributionView(ValuesView):
     def _show_mode(self) -> None:
         shown, found = self._shown, self._histograms
         if found is None or not found.bars[0].bins:
-            self._line("mode").show("")
+            self.show_line("mode", "")
             return
         bins = found.bars[0].bins
         words = [bins_text(bins, log=shown.log), "log counts" if shown.log_counts else "counts"]
@@ -549,11 +543,11 @@ class DistributionView(ValuesView):
         stats = found.distributions[0].stats
         if stats is not None and stats.bad:
             words.append(f"{stats.count - stats.finite:,} not finite, in no bar")
-        self._line("mode").show(" · ".join(words))
+        self.show_line("mode", " · ".join(words))
 
     @on(Chart.CursorMoved)
     def _show_bin(self) -> None:
-        self._line("bin").show(self._bin_text())
+        self.show_line("bin", self._bin_text())
 
     def _bin_text(self) -> str:
         found, at = self._histograms, self._chart.cursor
@@ -606,7 +600,7 @@ class DistributionView(ValuesView):
 
     def action_numbers(self) -> None:
         for name in _NUMBERS:
-            line = self._line(name)
+            line = self.text_line(name)
             line.display = not line.display
 
     def action_previous(self) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import ClassVar
 
 from rich.style import Style
 from rich.text import Text
 from textual import events, on
-from textual.binding import BindingType
 from textual.widget import Widget
 
 from tui_debugger.diagnose.explain.explain import explain
@@ -17,7 +15,7 @@ from tui_debugger.model import Hit, TensorKey
 from tui_debugger.text.phrases import tail
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, bindings, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_action
 from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.views.registry import VIEW_BY_ID, ViewTarget
 from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges, ViewHost
@@ -50,8 +48,7 @@ OWN: tuple[Action, ...] = (
 class ExplainView(View):
     """Explains one tensor. Enter opens the view that the advice at or below the cursor names."""
 
-    BINDINGS: ClassVar[list[BindingType]] = list(bindings(OWN))
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = OWN
+    OWN_ACTIONS = OWN
     DEFAULT_CSS = "ExplainView VirtualTable { height: 1fr; }"
     hints = (("n N", "advice"), ("Enter", "follow it"), ("o", "origin"), ("?", "keys"), ("Esc", "back"))
 

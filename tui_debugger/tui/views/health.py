@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from textual import on
-from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 
@@ -26,7 +25,6 @@ from tui_debugger.model import Side, TensorKey
 from tui_debugger.stats.health import WORTH_A_LOOK
 from tui_debugger.text.health import legend_text
 from tui_debugger.text.tensors import step_text
-from tui_debugger.tui.actions import Action, bindings
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.heat_map import GridRows, HeatGrid, HeatMapView, map_actions
@@ -71,8 +69,7 @@ WIDE: Final = 1 << 20
 class HealthView(HeatMapView):
     """The whole run at once."""
 
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ACTIONS
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
+    OWN_ACTIONS = ACTIONS
     DEFAULT_CSS = """
     HealthView {
         #where, #cell, #worst, #legend, #covered { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
@@ -160,10 +157,10 @@ class HealthView(HeatMapView):
         words += ["nodes in execution order"] if self.flat else []
         single = map_.by_default or len(map_.watchpoints) == 1
         words += watched_lines(map_) if single else [f"checked with {len(map_.watchpoints)} watchpoints"]
-        self._put("where", "  ·  ".join(words))
+        self.put_line("where", "  ·  ".join(words))
         missing = len(map_.missing)
         hint = "   r checks what is missing" if missing and not self.working else ""
-        self._put("covered", Content.assemble(map_.covered_text(), (hint, "bold")))
+        self.put_line("covered", Content.assemble(map_.covered_text(), (hint, "bold")))
 
     @on(HeatGrid.CellMoved)
     def _cell_moved(self, event: HeatGrid.CellMoved) -> None:
@@ -183,8 +180,8 @@ class HealthView(HeatMapView):
             self._cell = map_.cell(grid.entry, grid.steps_here, self.ranks)
             self._cell_text = cell_text(map_, grid.entry, grid.steps_here, self._cell, ranks=len(map_.ranks))
         shown, room = self._cell_text, max(self.size.width - 4, 20)
-        self._put("cell", f"{shown.health}  {shorten(shown.path, max(room - len(shown.health) - 2, 8))}")
-        self._put("worst", shown.details)
+        self.put_line("cell", f"{shown.health}  {shorten(shown.path, max(room - len(shown.health) - 2, 8))}")
+        self.put_line("worst", shown.details)
 
     # -- where it leads ----------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from rich.segment import Segment
 from rich.style import Style
 from textual import events, on
-from textual.content import Content
 from textual.message import Message
 from textual.strip import Strip
 
@@ -24,7 +23,6 @@ from tui_debugger.text.health import GLYPHS, header
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import SEARCH_VIEW, Action, view_action
 from tui_debugger.tui.cells import HEALTH_STYLES
-from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import View, ViewHost
 from tui_debugger.tui.widgets.line_window import BLANK, HEADER
@@ -372,7 +370,7 @@ class HeatMapView(View):
     def say(self, text: str, *, note: bool = False) -> None:
         """Shows a line; notes replace the legend: a line that comes and goes would draw every cell again."""
         super().say("" if note else text, note=note)
-        self._put("legend", text if note and text else self._legend())
+        self.put_line("legend", text if note and text else self._legend())
 
     @on(VirtualTable.RowSelected)
     def _selected(self, event: VirtualTable.RowSelected) -> None:
@@ -389,12 +387,6 @@ class HeatMapView(View):
     def _worth(self) -> int:
         """Returns the least code that ``next`` stops at."""
         return WORTH_A_LOOK
-
-    def _put(self, name: str, content: Content | str) -> None:
-        """Shows a line of constant height: Textual lays out nothing."""
-        line = self.query_one(f"#{name}", PlainLine)
-        if str(line.content) != str(content):
-            line.update(content, layout=False)
 
     def _take_map(self, found: HealthMap) -> bool:
         """Takes a map, with the same scopes open; tells whether its nodes changed."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.text import Text
 from textual import on
-from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 
@@ -39,7 +38,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, stack_text, step_text
 from tui_debugger.text.writer import line_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, bindings, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, view_action
 from tui_debugger.tui.cells import (
     COUNT_COLUMNS,
     EXTREME_COLUMNS,
@@ -304,7 +303,6 @@ class _PathAnswer:
 class OriginView(View):
     """The path as a table; below it the inputs and outputs of the node under the cursor."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(_ACTIONS)]
     OWN_ACTIONS = _ACTIONS
     DEFAULT_CSS = """
     OriginView {
@@ -388,8 +386,8 @@ class OriginView(View):
     def _show_answer(self, path: Path) -> None:
         self._results.note(self.host.session.pairs() if path.ending is PathEnd.CLEAN else ())
         self._show_lines()
-        self._line("answer", Content(headline(path)))
-        self._line("why", Content("\n".join(map(clean, self._reasons()))))
+        self.show_line("answer", Content(headline(path)))
+        self.show_line("why", Content("\n".join(map(clean, self._reasons()))))
 
     def _reasons(self) -> list[str]:
         """Returns why the path ends there, and further remarks."""
@@ -418,9 +416,6 @@ class OriginView(View):
             )
             lines.append(f"bad here means: {question_words(path)}{which}")
         return lines
-
-    def _line(self, name: str, content: Content) -> None:
-        self.query_one(f"#{name}", PlainLine).show(content)
 
     @property
     def _shape(self) -> Shape:
@@ -461,13 +456,13 @@ class OriginView(View):
         key, hop = line.tensor.key, line.hop
         where = f"  {slot_text(key)}  {key.graph}  rank {key.rank}"
         name = shorten(key.node, max(self.size.width - cell_len(where) - 3, 16))
-        self._line("hop", Content.assemble((name, "bold"), clean(where), "\n", way_words(line.item)))
+        self.show_line("hop", Content.assemble((name, "bold"), clean(where), "\n", way_words(line.item)))
         tensors = tensors_of(hop) if hop is not None else []
         rows = [node_cells(row, source, key.rank) for row, source in tensors]
         self.tensors.set_rows(ListRows(rows), keep=False)
         stack = stack_text(hop.origin.stack, hop.origin.stack_of, hop.origin.node) if hop is not None else ()
         more = () if hop is not None or line.item is line.path.nearest else ("Space goes upstream from here",)
-        self._line("frames", Content("\n".join([*stack, *more])))
+        self.show_line("frames", Content("\n".join([*stack, *more])))
 
     # -- keys ----------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from typing import ClassVar, Final
 import numpy as np
 from rich.style import Style
 from textual import on
-from textual.binding import BindingType
 from textual.widget import Widget
 
 from tui_debugger.arrays import Int64
@@ -53,7 +52,6 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.health import GLYPHS, legend_text
 from tui_debugger.text.numbers import named, number, plural
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import Action, bindings
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.heat_map import GridRows, HeatGrid, HeatMapView, map_actions
@@ -159,8 +157,7 @@ FIRST_PART: Final = 2
 class RanksView(HeatMapView):
     """Many ranks at once."""
 
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ACTIONS
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
+    OWN_ACTIONS = ACTIONS
     DEFAULT_CSS = """
     RanksView {
         #where, #cell, #more, #legend, #found { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
@@ -380,8 +377,8 @@ class RanksView(HeatMapView):
         if self.shown == VERDICT:
             words += watched_lines(map_) if map_.by_default else []
             words += [f"{len(map_.missing):,} steps not checked: r checks"] if map_.missing else []
-        self._put("where", shorten("  ·  ".join(words), max(self.size.width - 4, 20)))
-        self._put("found", self._found_text())
+        self.put_line("where", shorten("  ·  ".join(words), max(self.size.width - 4, 20)))
+        self.put_line("found", self._found_text())
 
     def _found_text(self) -> str:
         replicas = self.replicas
@@ -421,18 +418,18 @@ class RanksView(HeatMapView):
     def _show_cell(self) -> None:
         map_, grid = self.map, self.grid
         if map_ is None or grid.entry < 0 or not grid.steps_here or grid.entry >= len(map_.tree):
-            self._put("cell", "")
-            self._put("more", "")
+            self.put_line("cell", "")
+            self.put_line("more", "")
             return
         rank, room = self.rank_here, max(self.size.width - 4, 20)
         path = clean(map_.tree.path(grid.entry))
         place = self.replicas.layout.place_text(rank) if self.replicas is not None else ""
         start = f"rank {rank}" + (f" ({place})" if place else "")
-        self._put("cell", f"{start}  {shorten(path, max(room - len(start) - 2, 8))}")
+        self.put_line("cell", f"{start}  {shorten(path, max(room - len(start) - 2, 8))}")
         words = self._cell_words(map_, grid.entry, rank)
         while len(words) > room and "  ·  " in words:  # drop the least important words, which are last
             words = words.rpartition("  ·  ")[0]
-        self._put("more", shorten(words, room))
+        self.put_line("more", shorten(words, room))
 
     def _cell_words(self, map_: HealthMap, entry: int, rank: int) -> str:
         values = self.values
@@ -577,4 +574,4 @@ class RanksView(HeatMapView):
         table = [(path, *row) for path, row in zip(paths, cells, strict=True)]
         header = ("path", *(f"rank {rank}" for rank in map_.ranks))
         body = "\n".join([title, *text, "", self._legend()]) + "\n"
-        return Extract("ranks", body, str(self.query_one("#more", PlainLine).content), header, table)
+        return Extract("ranks", body, str(self.text_line("more").content), header, table)

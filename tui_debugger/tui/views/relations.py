@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.text import Text
 from textual import on
-from textual.binding import BindingType
 from textual.containers import Container
 from textual.content import Content
 from textual.message import Message
@@ -39,7 +38,7 @@ from tui_debugger.text.hits import hit_text, said_words
 from tui_debugger.text.phrases import tail
 from tui_debugger.text.tensors import run_text, short_names, slot_text, stack_text, step_text, tensor_line
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, bindings, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, view_action
 from tui_debugger.tui.cells import count_cells
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
@@ -253,12 +252,11 @@ def _found(related: Related) -> str:
 class RelatedList(VirtualTable):
     """Producers, the tensor itself, or consumers."""
 
+    @dataclass
     class Left(Message):
         """Go to the list on the left (``by`` -1) or on the right (1)."""
 
-        def __init__(self, by: int) -> None:
-            super().__init__()
-            self.by = by
+        by: int
 
     def __init__(self, title: str, empty: str, id: str) -> None:  # noqa: A002 - Textual's own name
         super().__init__(columns(title), empty=empty, id=id)
@@ -370,7 +368,6 @@ _SKETCH_HINTS: Hints = (
 class RelationsView(View):
     """Three lists with a cursor each, or a sketch; the tensor under the cursor is described below."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(_ACTIONS)]
     OWN_ACTIONS = (*_ACTIONS, *SKETCH_ACTIONS)
     AUTO_FOCUS = "#centre"
     DEFAULT_CSS = """
@@ -646,8 +643,8 @@ class RelationsView(View):
         where = where_words(related) + self.graph_words(related.key)
         name = shorten(related.key.node, max(self.size.width - cell_len(where) - 4, 16))
         text = detail(related, row, (name, where), upstream=self.side == "producers", maker=self._shown.maker)
-        self.query_one("#detail", PlainLine).show(text)
-        self.query_one("#source", PlainLine).show(Content("\n".join(self._source(related))))
+        self.show_line("detail", text)
+        self.show_line("source", Content("\n".join(self._source(related))))
 
     def _source(self, related: Related) -> Sequence[str]:
         if self._shown is not None and self.side == "centre":

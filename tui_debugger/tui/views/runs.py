@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, ClassVar, Final, overload
+from typing import TYPE_CHECKING, Final, overload
 
 import numpy as np
 from rich.style import Style
 from rich.text import Text
 from textual import events, on
-from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 
@@ -34,11 +33,11 @@ from tui_debugger.diagnose.runs.tree import GLYPHS, WORDS, Show, StepTree, TreeH
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Progress
 from tui_debugger.session.comparison import ComparedRun, RunComparison, check_comparable
-from tui_debugger.text.clean import clean, clean_lines
+from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import NONE, named, number, plural
 from tui_debugger.text.tensors import index_text, place_text, shape_text, slot_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, bindings, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_action
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
@@ -204,8 +203,7 @@ def _numbers(item: JudgedNode | OneSided, style: Style) -> list[Cell]:
 class RunsView(View):
     """Both runs: the headline, the tree, the path."""
 
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ACTIONS
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
+    OWN_ACTIONS = ACTIONS
     DEFAULT_CSS = """
     RunsView {
         #answer { text-style: bold; max-height: 3; }
@@ -368,8 +366,8 @@ class RunsView(View):
         self.set_class(True, "-empty-handed")
         where = f"\n{clean(error.where)}" if error.where else ""
         hint = f"{clean(error.hint)}  ·  " if error.hint else ""
-        self._line("answer", Content.styled(f"{theme.UNCERTAIN_GLYPH} {clean(error.what)}{where}", theme.ORANGE))
-        self._line("why", Content(f"{hint}{CHOOSE}" if self.comparison is not None else hint.removesuffix("  ·  ")))
+        self.show_line("answer", Content.styled(f"{theme.UNCERTAIN_GLYPH} {clean(error.what)}{where}", theme.ORANGE))
+        self.show_line("why", Content(f"{hint}{CHOOSE}" if self.comparison is not None else hint.removesuffix("  ·  ")))
         self.table.set_empty("nothing was compared")
 
     def action_cancel(self) -> None:
@@ -453,15 +451,6 @@ class RunsView(View):
         table.move_to_key(entry)
         table.show_from(table.cursor_row - table.page // 3)
 
-    def _line(self, name: str, content: Content | str) -> None:
-        self.query_one(f"#{name}", PlainLine).show(content)
-
-    def _put(self, name: str, text: str) -> None:
-        """Shows a line of constant height: Textual lays out nothing."""
-        line = self.query_one(f"#{name}", PlainLine)
-        if str(line.content) != text:
-            line.update(clean_lines(text), layout=False)
-
     def _show_head(self) -> None:
         comparison, report = self.comparison, self.report
         if comparison is None:
@@ -483,12 +472,12 @@ class RunsView(View):
         colour = theme.BLUE if state is TreeState.SAME else theme.ORANGE
         if not comparison.whole and not report.findings:
             lines, colour = ["nothing that differs by more than rounding"], theme.GREY
-        self._line("answer", Content.styled(f"{GLYPHS[state]} {so_far}{lines[0]}", colour))
+        self.show_line("answer", Content.styled(f"{GLYPHS[state]} {so_far}{lines[0]}", colour))
         more = [line.strip() for line in lines[1:]]
         told = [*more[:4], counts_text(report), coverage_text(report)]
         if low:
             told = ["  ".join(more[:2]), f"{counts_text(report)}; {coverage_text(report)}"]
-        self._line("why", Content("\n".join(filter(None, map(clean, told)))))
+        self.show_line("why", Content("\n".join(filter(None, map(clean, told)))))
 
     def _show_where(self) -> None:
         both, report = self._both, self.report
@@ -509,10 +498,12 @@ class RunsView(View):
         words.append(f"all {total}" if self.show_only is Show.ALL else part)
         words += [plural(len(report.findings), "difference") + " (n)"] if report.findings else []
         words += [plural(len(report.doubts), "doubt") + " (!)"] if report.doubts else []
-        self._put("where", "  ·  ".join(words))
+        self.put_line("where", "  ·  ".join(words))
         words = [f"{GLYPHS[state]} {WORDS[state]}" for state in _LEGEND]
         wide = self.size.width >= _WIDE
-        self._put("legend", ("  " if wide else " ").join([*words, "A B only in one run" if wide else "A B only there"]))
+        self.put_line(
+            "legend", ("  " if wide else " ").join([*words, "A B only in one run" if wide else "A B only there"])
+        )
 
     # -- the node under the cursor -------------------------------------------------------------------
 
@@ -553,10 +544,10 @@ class RunsView(View):
         if row < 0:
             entry = self.table.cursor_key
             path = clean(both.tree.path(entry)) if isinstance(entry, int) and 0 <= entry < len(both.tree) else ""
-            self._put("node", path)
+            self.put_line("node", path)
             return
         room = max(self.size.width - 4, 20)
-        self._put("node", f"{shorten(self._names(both, row), room)}\n{clean(self._details(both, row))}")
+        self.put_line("node", f"{shorten(self._names(both, row), room)}\n{clean(self._details(both, row))}")
 
     def _origin_here(self, both: StepTree) -> DiffFinding | None:
         """Returns the difference whose path is shown while the cursor is on none: the last one, else the first."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from textual import events, on
-from textual.binding import BindingType
-from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.diagnose.runs.results import RunsReport, StepPlace
@@ -17,7 +15,7 @@ from tui_debugger.diagnose.runs.tree import TimesMap, pair_text, steps_of
 from tui_debugger.text.clean import clean
 from tui_debugger.text.heat_map import HeatTable
 from tui_debugger.text.numbers import plural
-from tui_debugger.tui.actions import Action, bindings, fine, moves, view_action
+from tui_debugger.tui.actions import Action, fine, moves, view_action
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.values.heat_map import HeatMap, legend_of
@@ -47,8 +45,7 @@ EXPECTED: Final = 3.0
 class RunsMapView(View):
     """All steps of two runs at once."""
 
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ACTIONS
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
+    OWN_ACTIONS = ACTIONS
     DEFAULT_CSS = """
     RunsMapView {
         #where { height: 1; color: $text-muted; }
@@ -106,7 +103,7 @@ class RunsMapView(View):
         levels = np.nan_to_num(times.levels, nan=0.0, posinf=np.inf)
         width = max(min(self.size.width // 3, 40), 12)
         if not levels.size:
-            self._line("cell", "no node was compared")
+            self.show_line("cell", "no node was compared")
             return
         row = times.nodes.index(self._node) if self._node in times.nodes else 0
         column = next((at for at, place in enumerate(times.places) if place.step_a == self._place.step_a), 0)
@@ -119,11 +116,8 @@ class RunsMapView(View):
         self.map.set_table(table, (row, column))
         rank = f"{pair_text('rank', *times.places[0][:2])}  ·  " if len(steps_of(self.report)) > 1 else ""
         size = f"{plural(len(times.nodes), 'node')} down, {plural(len(times.places), 'step')} across"
-        self._line("where", f"{rank}{size}  ·  colours are powers of ten above what is expected")
+        self.show_line("where", f"{rank}{size}  ·  colours are powers of ten above what is expected")
         self._show_cell()
-
-    def _line(self, name: str, content: Content | str) -> None:
-        self.query_one(f"#{name}", PlainLine).show(content)
 
     @on(HeatMap.CursorMoved)
     def _moved(self, event: HeatMap.CursorMoved) -> None:
@@ -155,8 +149,8 @@ class RunsMapView(View):
         value, step = float(times.times[here]), times.places[here[1]].step_a
         how = "not compared" if np.isnan(value) else f"error ÷ expected {times_text(value)}"
         head = f"{worst}step {step}  {how}  "
-        self._line("cell", clean(head) + shorten(times.names[here[0]], max(self.size.width - len(head) - 4, 12)))
-        self._line("legend", legend_of(self.map))
+        self.show_line("cell", clean(head) + shorten(times.names[here[0]], max(self.size.width - len(head) - 4, 12)))
+        self.show_line("legend", legend_of(self.map))
 
     # -- keys ----------------------------------------------------------------------------------------
 

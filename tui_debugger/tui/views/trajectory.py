@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from itertools import groupby
-from typing import ClassVar, Final
+from typing import Final
 
 from rich.style import Style
 from rich.text import Text
 from textual import on
-from textual.binding import BindingType
 from textual.widget import Widget
 
 from tui_debugger.diagnose.trajectory import (
@@ -31,7 +30,7 @@ from tui_debugger.diagnose.trajectory import (
 from tui_debugger.model import ProgressFn
 from tui_debugger.text.tensors import shape_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, bindings, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_action
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
@@ -55,8 +54,7 @@ OWN: tuple[Action, ...] = (
 class TrajectoryView(View):
     """Follows all weights over all steps. Enter opens the trend of the weight under the cursor."""
 
-    BINDINGS: ClassVar[list[BindingType]] = list(bindings(OWN))
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = OWN
+    OWN_ACTIONS = OWN
     DEFAULT_CSS = """
     TrajectoryView {
         #answer { max-height: 4; text-style: bold; }
@@ -108,9 +106,11 @@ class TrajectoryView(View):
 
     def _show(self, found: Trajectory) -> None:
         self.found = found
-        self._line("answer", headline(found))
-        self._line("covered", "\n".join([coverage_text(found), *(f"cannot judge: {each}" for each in doubts(found))]))
-        self._line("legend", LEGEND if found.weights else "")
+        self.show_line("answer", headline(found))
+        self.show_line(
+            "covered", "\n".join([coverage_text(found), *(f"cannot judge: {each}" for each in doubts(found))])
+        )
+        self.show_line("legend", LEGEND if found.weights else "")
         self._show_rows()
         if not self._placed:
             self._placed = True
@@ -120,9 +120,6 @@ class TrajectoryView(View):
     def _is_about(self, weight: WeightPath) -> bool:
         key = self.about.key
         return (weight.key.rank, weight.key.graph, weight.key.node) == (key.rank, key.graph, key.node)
-
-    def _line(self, name: str, text: str) -> None:
-        self.query_one(f"#{name}", PlainLine).show(text)
 
     def on_resize(self) -> None:
         if self.found is not None:
@@ -150,14 +147,14 @@ class TrajectoryView(View):
     def _show_here(self) -> None:
         found, weight = self.found, self.weight
         if found is None or weight is None:
-            self._line("here", "")
+            self.show_line("here", "")
             return
         at = int(str(self.table.cursor_key))
         row = dict(zip(TITLES, cells(found, at, 1), strict=True))
         words = [f"{row['weight']}  {row['shape']}  norm {row['first norm']} to {row['last norm']}"]
         words += [f"update {row['update']}, last {row['last update']}", f"cosine {row['cosine']}"]
         words += [f"effective rank {row['eff. rank']}"] if weight.meta and len(weight.meta.shape) > 1 else []
-        self._line("here", "  ·  ".join([*words, *filter(None, [row["remarks"]])]))
+        self.show_line("here", "  ·  ".join([*words, *filter(None, [row["remarks"]])]))
 
     @property
     def weight(self) -> WeightPath | None:

@@ -7,11 +7,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from textual import on
-from textual.binding import BindingType
 from textual.containers import Container
 from textual.content import Content
 from textual.widget import Widget
@@ -45,7 +44,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.notes import notes_text
 from tui_debugger.text.plot import BLOCKS, BRAILLE
 from tui_debugger.text.tensors import place_text
-from tui_debugger.tui.actions import SEARCH_VIEW, Action, bindings, view_action
+from tui_debugger.tui.actions import SEARCH_VIEW, Action, view_action
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen
 from tui_debugger.tui.export import Extract
@@ -322,8 +321,7 @@ WIDE: Final = 150
 class TrendView(View):
     """One or several tensors through the steps."""
 
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ACTIONS
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
+    OWN_ACTIONS = ACTIONS
     DEFAULT_CSS = f"""
     TrendView {{
         #legend {{ height: auto; max-height: 9; }}
@@ -389,16 +387,11 @@ class TrendView(View):
         key = self.table.cursor_key
         return key if isinstance(key, tuple) else None
 
-    def _put(self, name_: str, content: Content | str) -> None:
-        line = self.query_one(f"#{name_}", PlainLine)
-        if name_ == "legend" or str(line.content) != str(content):
-            line.update(content, layout=str(line.content).count("\n") != str(content).count("\n"))
-
     def say(self, text: str, *, note: bool = False) -> None:
         """Shows a line; notes replace the facts: a line that comes and goes would draw every plot again."""
         super().say("" if note else text, note=note)
         if note and text:
-            self._put("facts", clean(text))
+            self.put_line("facts", clean(text))
         else:
             self._show_facts()
 
@@ -477,7 +470,8 @@ class TrendView(View):
         self._show_lines()
 
     def _show_lines(self) -> None:
-        self._put("legend", legend(self.overlay, max(self.size.width - 6, 20), graphs=self._several_graphs))
+        content = legend(self.overlay, max(self.size.width - 6, 20), graphs=self._several_graphs)
+        self.put_line("legend", content, anew=True)
         self._show_cursor()
         self._show_facts()
 
@@ -485,10 +479,10 @@ class TrendView(View):
         series, point = self.overlay.here, self.point
         index = series.at(*point) if series is not None and point is not None else -1
         if series is None or point is None or index < 0:
-            self._put("here", "")
+            self.put_line("here", "")
             return
         notes = self.host.session.notes_at(series.key.rank, point[0])
-        self._put("here", step_words(series, index, notes_text(notes, NOTES_ROOM)))
+        self.put_line("here", step_words(series, index, notes_text(notes, NOTES_ROOM)))
 
     def _show_facts(self) -> None:
         series = self.overlay.here
@@ -501,7 +495,7 @@ class TrendView(View):
             words.append("not all steps are read: r reads on")
         elif missing and session.watchpoints.enabled():
             words.append(f"{missing:,} not checked: r checks them")
-        self._put("facts", "  ·  ".join(words))
+        self.put_line("facts", "  ·  ".join(words))
 
     @on(VirtualTable.RowHighlighted)
     def _cursor_moved(self, event: VirtualTable.RowHighlighted) -> None:
@@ -666,4 +660,4 @@ class TrendView(View):
     # -- handing out -------------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        return extract_of(self.overlay, self.plots.drawings, str(self.query_one("#here", PlainLine).content))
+        return extract_of(self.overlay, self.plots.drawings, str(self.text_line("here").content))

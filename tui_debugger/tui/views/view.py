@@ -145,7 +145,12 @@ class View(Modal[None]):
     FULL = True
     BINDINGS: ClassVar[list[BindingType]] = [*opening_bindings(), *bindings(VIEW_ACTIONS)]
     OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ()
-    """The keys of this view alone, for its help page; bind them with ``actions.bindings``."""
+    """The keys of this view alone."""
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        if "OWN_ACTIONS" in vars(cls):
+            cls.BINDINGS = [*bindings(cls.OWN_ACTIONS)]
+        super().__init_subclass__(**named)
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         """A subclass reads nothing here: it starts :meth:`work` in ``on_mount``."""

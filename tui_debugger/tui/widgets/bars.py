@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -305,12 +306,11 @@ class TabStrip(PaintedLines):
 
     DEFAULT_CSS = "TabStrip { height: 1; background: $panel; }"
 
+    @dataclass
     class Chosen(Message):
         """A tab was clicked."""
 
-        def __init__(self, pane: str) -> None:
-            super().__init__()
-            self.pane = pane
+        pane: str
 
     def __init__(self) -> None:
         super().__init__(id="tabs")
@@ -344,12 +344,11 @@ class FooterBar(PaintedLines):
 
     DEFAULT_CSS = "FooterBar { height: 2; background: $panel; }"
 
+    @dataclass
     class Pressed(Message):
         """A key of the footer was clicked."""
 
-        def __init__(self, action: str) -> None:
-            super().__init__()
-            self.action = action
+        action: str
 
     def __init__(self) -> None:
         super().__init__(id="footer")

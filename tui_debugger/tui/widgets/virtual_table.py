@@ -190,14 +190,13 @@ class VirtualTable(LineWindow, can_focus=True):
 
     cursor_row: var[int] = var(0, init=False)
 
+    @dataclass
     class RowHighlighted(Message):
         """The cursor came to a row, or the row under the cursor was replaced by another."""
 
-        def __init__(self, table: VirtualTable, row: int, key: Hashable) -> None:
-            super().__init__()
-            self.table = table
-            self.row = row
-            self.key = key
+        table: VirtualTable
+        row: int
+        key: Hashable
 
         @property
         def control(self) -> VirtualTable:
