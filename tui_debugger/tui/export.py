@@ -22,6 +22,7 @@ from tui_debugger.text.numbers import NONE, plural
 from tui_debugger.text.phrases import tail
 from tui_debugger.text.tensors import shape_text
 from tui_debugger.tui.actions import key_of
+from tui_debugger.tui.context import Context, Controller
 from tui_debugger.tui.dialogs.prompts import TextPrompt, path_check, typed_path
 from tui_debugger.tui.widgets.text import Cell, ScopedName
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from tui_debugger.check.types import TensorRow
     from tui_debugger.model import TensorKey
     from tui_debugger.session import CheckResult
-    from tui_debugger.tui.context import Context
     from tui_debugger.tui.work import JobProgress
 
 
@@ -197,17 +197,13 @@ def export(view: Exporter) -> None:
     forms = suffixes(extract)
     dump = view.dump
 
-    def given(text: str | None) -> None:
-        if text is not None:
-            _write(view, extract, typed_path(text), dump)
-
     prompt = TextPrompt(
         "Export this view",
         extract.stem + forms[0],
         partial(_problem, forms, dump),
         note=f"the suffix decides: {_listed(forms)}; nothing is overwritten",
     )
-    view.app.push_screen(prompt, given)
+    prompt.ask(view.app, lambda text: _write(view, extract, typed_path(text), dump))
 
 
 def screenshot(app: App[object], name: str, dump: Path, say: ShowMessage, failed: ShowMessage | None = None) -> None:
@@ -271,11 +267,8 @@ def _write_picture(picture: str, path: Path, dump: Path) -> Path:
     return path
 
 
-class Copier:
+class Copier(Controller):
     """Copies from any pane, with whole names."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         return {"copy_here": self.copy, "screenshot": self.screenshot}
@@ -283,12 +276,12 @@ class Copier:
     def copy(self) -> None:
         text = self.text_here()
         if not text:
-            self._context.say("nothing under the cursor", bad=True)
+            self.say("nothing under the cursor", bad=True)
             return
         try:
-            self._context.say(copy_to_clipboard(self._context.app, text))
+            self.say(copy_to_clipboard(self._context.app, text))
         except TdbgError as error:
-            self._context.say(error.what, bad=True)
+            self.say(error.what, bad=True)
 
     def screenshot(self) -> None:
         context = self._context
@@ -315,7 +308,7 @@ class Copier:
 
     def _node_of(self, key: TensorKey) -> str:
         """Returns the tensor's node, after its graph's name if the rank has several graphs."""
-        graph = f"{key.graph}/" if self._context.session.graph_names([key.rank]) else ""
+        graph = f"{key.graph}/" if self.session.graph_names([key.rank]) else ""
         return clean(f"{graph}{key.node}")
 
     def _name(self) -> str:
@@ -332,7 +325,7 @@ class Copier:
         from tui_debugger.watch.text import format_watch
 
         number = self._context.watchpoints_pane.current
-        found = None if number is None else self._context.session.watchpoints.get(number)
+        found = None if number is None else self.session.watchpoints.get(number)
         return "" if found is None else format_watch(found)
 
 
@@ -357,41 +350,34 @@ def _whole(cell: Cell) -> str:
 REPORT_NAME = "tdbg-report.md"
 
 
-class ReportExporter:
+class ReportExporter(Controller):
     """Asks for a file name and writes the report there; nothing is checked again."""
 
     def __init__(self, context: Context, typed: str) -> None:
         """``typed``: the path as typed, for the command in the report; empty: the report has no command."""
-        self._context = context
+        super().__init__(context)
         self._typed = typed
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         return {"report": self.ask}
 
     def ask(self) -> None:
-        from tui_debugger.tui.dialogs.prompts import TextPrompt
-
-        result = self._context.state.result
+        result = self.state.result
         if result is None or not result.pairs or not result.watchpoints:
-            self._context.say(
+            self.say(
                 f"nothing was checked yet: {key_of('recheck')} checks this step, {key_of('recheck_all')} everything; "
                 f"{key_of('new_watchpoint')} makes a watchpoint",
                 bad=True,
             )
             return
-        dump = Path(self._context.session.info.path)
-
-        def given(text: str | None) -> None:
-            if text is not None:
-                self._write(result, typed_path(text), dump)
+        dump = Path(self.session.info.path)
 
         note = "Markdown, for a bug report; of what the hit list shows; nothing is overwritten"
-        self._context.app.push_screen(
-            TextPrompt("Write a report", REPORT_NAME, lambda text: report_path_problem(text, dump), note=note), given
-        )
+        prompt = TextPrompt("Write a report", REPORT_NAME, lambda text: report_path_problem(text, dump), note=note)
+        prompt.ask(self._context.app, lambda text: self._write(result, typed_path(text), dump))
 
     def _write(self, result: CheckResult, path: Path, dump: Path) -> None:
-        session, typed = self._context.session, self._typed
+        session, typed = self.session, self._typed
 
         def job(progress: JobProgress) -> Path:
             from tui_debugger.check.verdicts import judge
@@ -402,13 +388,13 @@ class ReportExporter:
                 file.write(text)
             return path
 
-        work = self._context.work
-        work.run("report", job, lambda written: self._context.say(f"wrote {written}"), self._failed)
+        work = self.work
+        work.run("report", job, lambda written: self.say(f"wrote {written}"), self._failed)
         work.show_progress("report", Progress(0, 0, "report"))  # Esc can stop it from the beginning
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, CancelledError):
-            self._context.say("stopped: no report was written")
+            self.say("stopped: no report was written")
         else:
             self._context.show_error(error)
 

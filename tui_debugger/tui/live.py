@@ -476,7 +476,7 @@ class LiveControl:
             self._refuse()
             return
         prompt = NumberPrompt("Steps to run", 1, low=1, high=MOST_STEPS, note="stops early at a hit")
-        self._screen.app.push_screen(prompt, lambda count: None if count is None else self.run(count))
+        prompt.ask(self._screen.app, self.run)
 
     def run(self, steps: int | None) -> None:
         ranks = self._among(Phase.STOPPED)
@@ -555,18 +555,17 @@ class LiveControl:
 
         session = self.session
 
-        def save(text: str | None) -> None:
-            if text is not None:
-                path = typed_path(text)
-                self._screen.work.run(
-                    "save",
-                    lambda report: session.save(path, report),
-                    lambda written: self._screen.say(f"wrote {path}: {written}"),
-                )
+        def save(text: str) -> None:
+            path = typed_path(text)
+            self._screen.work.run(
+                "save",
+                lambda report: session.save(path, report),
+                lambda written: self._screen.say(f"wrote {path}: {written}"),
+            )
 
         check = path_check(_unusable_directory, "a directory name is needed")
         prompt = TextPrompt("Save what was kept as dump directory", time.strftime("tdbg-%Y%m%d-%H%M%S"), check)
-        self._screen.app.push_screen(prompt, save)
+        prompt.ask(self._screen.app, save)
 
     # -- what happens ------------------------------------------------------------------------------
 
@@ -726,11 +725,9 @@ class LiveControl:
         it = "it" if len(held) == 1 else "them"
         answers = (("g", f"let {it} go on", "go"), ("t", f"terminate {it}", "terminate"))
         screen = ConfirmScreen(f"Leave {plural(len(held), 'training')}", lines, answers)
-        self._screen.app.push_screen(screen, lambda answer: self._leave(answer, tuple(held), stay=bool(depends)))
+        screen.ask(self._screen.app, lambda answer: self._leave(answer, tuple(held), stay=bool(depends)))
 
-    def _leave(self, answer: str | None, ranks: Sequence[int], *, stay: bool) -> None:
-        if answer is None:
-            return
+    def _leave(self, answer: str, ranks: Sequence[int], *, stay: bool) -> None:
         if answer == "terminate":
             self.session.terminate(ranks)
         self.staying = stay and answer == "go"

@@ -384,12 +384,11 @@ class StartPage(DrawnOnce, CachedGround, Screen[None]):
     def _ask_path(self) -> None:
         from tui_debugger.tui.dialogs.prompts import PathPrompt
 
-        def given(text: str | None) -> None:
-            if text is not None:
-                self.open(self._directory / os.path.expanduser(text.strip()))  # noqa: PTH111 - the ~name of an unknown user stays
+        def given(text: str) -> None:
+            self.open(self._directory / os.path.expanduser(text.strip()))  # noqa: PTH111 - the ~name of an unknown user stays
 
         note = "a dump, a directory in or above one, or one with several below it"
-        self.app.push_screen(PathPrompt("Open which path?", _path_problem, suffix="/", note=note), given)
+        PathPrompt("Open which path?", _path_problem, suffix="/", note=note).ask(self.app, given)
 
     def _forget(self) -> None:
         dump = self.pane.current

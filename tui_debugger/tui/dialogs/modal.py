@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 
 from rich.text import Text
 from textual import events, on
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -207,6 +207,10 @@ class Modal(DrawnOnce, SizedOnce, ModalScreen[ResultT]):
 
     def action_cancel(self) -> None:
         self.dismiss(None)
+
+    def ask(self, app: App[Any], then: Callable[[ResultT], None]) -> None:
+        """Opens the dialog; ``then`` gets its result, unless the user goes back."""
+        app.push_screen(self, lambda result: None if result is None else then(result))
 
 
 def fitting(hints: Sequence[tuple[str, str]], room: int) -> Sequence[tuple[str, str]]:

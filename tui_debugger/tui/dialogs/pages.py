@@ -300,12 +300,11 @@ class HistoryScreen(Modal[GraphRun]):
         graphs = sorted({run.graph for run in self.runs})
         current = graphs.index(self.graph) + 1 if self.graph in graphs else 0
 
-        def chosen(index: int | None) -> None:
-            if index is not None:
-                self.graph = graphs[index - 1] if index else None
-                self._show()
+        def chosen(index: int) -> None:
+            self.graph = graphs[index - 1] if index else None
+            self._show()
 
-        self.app.push_screen(ChoiceScreen("Runs of which graph?", ["all graphs", *graphs], current), chosen)
+        ChoiceScreen("Runs of which graph?", ["all graphs", *graphs], current).ask(self.app, chosen)
 
     @on(VirtualTable.RowSelected)
     def _go(self, event: VirtualTable.RowSelected) -> None:

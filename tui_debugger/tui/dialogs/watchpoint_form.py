@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.text import Text
@@ -28,27 +27,6 @@ from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, Virtua
 from tui_debugger.watch.condition_table import CONDITIONS, Condition, ParamSpec, validate
 from tui_debugger.watch.text import format_selection, format_value, format_watch, parse_selection, target_selection
 
-Params = tuple[tuple[str, ParamValue], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WatchDraft:
-    """A filled-in form: everything of a watchpoint but its id; ``params`` are validated, in definition order."""
-
-    condition: str
-    params: Params
-    selection: NodeSelection
-    name: str = ""
-
-    @property
-    def text(self) -> str:
-        """The draft as ``--watch`` takes it, without quotes around it."""
-        return format_watch(Watchpoint(0, self.condition, self.params, self.selection))
-
-    @property
-    def option(self) -> str:
-        return f"--watch {shlex.quote(self.text)}"
-
 
 def visible_params(condition: Condition) -> tuple[ParamSpec, ...]:
     return tuple(spec for spec in condition.params if spec.visible)
@@ -61,8 +39,8 @@ def default_text(spec: ParamSpec) -> str:
 
 def make_draft(
     condition: Condition, fields: Mapping[str, str], nodes: str, name: str, hidden: Mapping[str, ParamValue]
-) -> WatchDraft:
-    """Reads a form.
+) -> Watchpoint:
+    """Reads a form; returns a watchpoint with the id 0.
 
     ``fields``: text by parameter name; an empty text switches the parameter off. ``nodes``: as for ``--watch``.
     ``hidden``: parameters of the edited watchpoint that the form does not show.
@@ -77,7 +55,12 @@ def make_draft(
         text = fields.get(spec.name, "").strip()
         if text:
             given[spec.name] = spec.parse(text)
-    return WatchDraft(condition.id, validate(condition.id, given), parse_selection(nodes), name.strip())
+    return Watchpoint(0, condition.id, validate(condition.id, given), parse_selection(nodes), name=name.strip())
+
+
+def option_of(watchpoint: Watchpoint) -> str:
+    """Returns the option of the command line for a watchpoint."""
+    return f"--watch {shlex.quote(format_watch(watchpoint))}"
 
 
 def hidden_params(watchpoint: Watchpoint | None) -> dict[str, ParamValue]:
@@ -92,7 +75,7 @@ COUNT_AFTER = 0.15
 """Seconds without typing before nodes are counted: a regular expression over 100,000 names takes time."""
 
 
-class WatchpointForm(Modal[WatchDraft]):
+class WatchpointForm(Modal[Watchpoint]):
     """Condition, parameters, nodes, name; mistakes are shown while they are made.
 
     The form always shows the command-line option for the same watchpoint, so that users learn it.
@@ -322,7 +305,7 @@ class WatchpointForm(Modal[WatchDraft]):
     def _recount(self) -> None:
         line = self.text_line("count")
         draft = self._draft_or_error()
-        if not isinstance(draft, WatchDraft):
+        if not isinstance(draft, Watchpoint):
             line.show("")
             return
         try:
@@ -342,7 +325,7 @@ class WatchpointForm(Modal[WatchDraft]):
         self._asked = True
         self._check()
 
-    def _draft_or_error(self) -> WatchDraft | TdbgError:
+    def _draft_or_error(self) -> Watchpoint | TdbgError:
         specs = visible_params(self.condition)
         fields = {spec.name: field.value for spec, field in zip(specs, self._param_fields(), strict=True)}
         try:
@@ -355,9 +338,9 @@ class WatchpointForm(Modal[WatchDraft]):
     def _check(self, *, refuse: bool = False) -> None:
         """Shows what is wrong (as an error after Enter, else as a note), or the text form."""
         draft = self._draft_or_error()
-        if isinstance(draft, WatchDraft):
+        if isinstance(draft, Watchpoint):
             self.say("")
-            self.show_line("option", Content.assemble(("as text  ", GREY), clean(draft.option)))
+            self.show_line("option", Content.assemble(("as text  ", GREY), clean(option_of(draft))))
         else:
             hint = f" ({draft.hint})" if draft.hint else ""
             if "\n" in draft.hint:  # a hint with lines marks the place of a mistake
@@ -371,7 +354,7 @@ class WatchpointForm(Modal[WatchDraft]):
         if event.input.id == "filter" and self.query_one(VirtualTable).row_count == 0:
             return
         draft = self._draft_or_error()
-        if isinstance(draft, WatchDraft):
+        if isinstance(draft, Watchpoint):
             try:
                 self._count_nodes(draft.selection)
             except TdbgError as error:

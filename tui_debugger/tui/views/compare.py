@@ -191,13 +191,9 @@ class Chooser:
 
     def ask(self, key: TensorKey, other: ComparedTensor | None) -> None:
         options = self._options(key, other)
-
-        def chosen(index: int | None) -> None:
-            if index is not None:
-                options[index].choose()
-
         current = next((i for i, option in enumerate(options) if option.current), None)
-        self._view.app.push_screen(ChoiceScreen("Compare with", [option.text for option in options], current), chosen)
+        screen = ChoiceScreen("Compare with", [option.text for option in options], current)
+        screen.ask(self._view.app, lambda index: options[index].choose())
 
     def _options(self, key: TensorKey, other: ComparedTensor | None) -> list[ReferenceOption]:
         session = self._comparer.session
@@ -224,13 +220,9 @@ class Chooser:
     # -- another tensor ----------------------------------------------------------------------------
 
     def _ask_name(self, key: TensorKey) -> None:
-        def given(text: str | None) -> None:
-            if text is not None:
-                self._view.work("looking", lambda _: self._find(key, text.strip()), self._found)
-
         note = "id of a node, the end or any part of it; :0 is output 0, :in1 input 1"
         prompt = TextPrompt("Compare with which tensor?", check=lambda text: None if text.strip() else "", note=note)
-        self._view.app.push_screen(prompt, given)
+        prompt.ask(self._view.app, lambda text: self._again(key, text.strip())())
 
     def _find(self, key: TensorKey, text: str) -> list[tuple[str, ComparedTensor | Callable[[], None]]]:
         """Returns (words, tensor) of the possible tensors; if several nodes match, (words, function that asks on).
@@ -268,19 +260,17 @@ class Chooser:
         return lambda: self._view.work("looking", lambda _: self._find(key, name), self._found)
 
     def _found(self, found: Sequence[tuple[str, ComparedTensor | Callable[[], None]]]) -> None:
-        def chosen(index: int | None) -> None:
-            if index is not None:
-                side = found[index][1]
-                if isinstance(side, ComparedTensor):
-                    self._then(side)
-                else:
-                    side()
+        def chosen(index: int) -> None:
+            side = found[index][1]
+            if isinstance(side, ComparedTensor):
+                self._then(side)
+            else:
+                side()
 
         if len(found) == 1:
             chosen(0)
         else:
-            screen = ChoiceScreen("Which one?", [text for text, _ in found])
-            self._view.app.push_screen(screen, chosen)
+            ChoiceScreen("Which one?", [text for text, _ in found]).ask(self._view.app, chosen)
 
     # -- files and runs ----------------------------------------------------------------------------
 
@@ -288,24 +278,16 @@ class Chooser:
         def check(path: Path) -> str | None:
             return None if is_file(str(path)) else "this is a directory" if path.is_dir() else "there is no such file"
 
-        def given(text: str | None) -> None:
-            if text is not None:
-                self._then(ComparedTensor(path=text.strip()))
-
-        self._view.app.push_screen(PathPrompt("Compare with which file?", path_check(check), suffix=".npy"), given)
+        prompt = PathPrompt("Compare with which file?", path_check(check), suffix=".npy")
+        prompt.ask(self._view.app, lambda text: self._then(ComparedTensor(path=text.strip())))
 
     def _ask_run(self, key: TensorKey) -> None:
         def check(path: Path) -> str | None:
             return None if path.is_dir() else "there is no such directory"
 
-        def given(text: str | None) -> None:
-            if text is not None:
-                self._then(ComparedTensor(key, str(typed_path(text))))
-
         note = "the same node, slot, rank and step there; , and . lead to other steps"
-        self._view.app.push_screen(
-            PathPrompt("Compare with which run?", path_check(check), suffix="/", note=note), given
-        )
+        prompt = PathPrompt("Compare with which run?", path_check(check), suffix="/", note=note)
+        prompt.ask(self._view.app, lambda text: self._then(ComparedTensor(key, str(typed_path(text)))))
 
 
 def _row_text(row: TensorRow) -> str:
@@ -590,8 +572,8 @@ class CompareView(WindowView):
 
     def action_tolerance(self) -> None:
 
-        def given(text: str | None) -> None:
-            tolerance = parse_tolerance(text) if text is not None else None
+        def given(text: str) -> None:
+            tolerance = parse_tolerance(text)
             if isinstance(tolerance, Boundary):
                 self._tolerate(tolerance)
 
@@ -600,7 +582,7 @@ class CompareView(WindowView):
             return parsed if isinstance(parsed, str) else None
 
         note = "rtol=1e-5 atol=1e-8, or 5% of the greatest difference, or exact"
-        self.app.push_screen(TextPrompt("Boundary", format_tolerance(self.tolerance), check, note=note), given)
+        TextPrompt("Boundary", format_tolerance(self.tolerance), check, note=note).ask(self.app, given)
 
     def action_slide(self, by: int) -> None:
         now = self.tolerance.percent

@@ -595,10 +595,8 @@ class TrendView(View):
         elif len(new) == 1:
             self._add(new[0].key)
         else:
-            self.app.push_screen(
-                ChoiceScreen(kind.title, [offer.text for offer in new]),
-                lambda index: self._add(new[index].key) if index is not None else None,
-            )
+            screen = ChoiceScreen(kind.title, [offer.text for offer in new])
+            screen.ask(self.app, lambda index: self._add(new[index].key))
 
     def _add(self, key: TensorKey) -> None:
         self.overlay.add(key)
