@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tui_debugger.model import Side, TensorKey, Verdict
 from tui_debugger.tui.context import Context, Controller
-from tui_debugger.tui.views.registry import VIEW_BY_ID, VIEWS, ViewKind, ViewSubject, ViewTarget
+from tui_debugger.tui.views.registry import VIEW_BY_ID, VIEWS, ViewSubject, ViewTarget
 from tui_debugger.tui.views.view import View
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ class ViewOpener(Controller):
         elif target.row < 0 and VIEW_BY_ID[view].about is ViewSubject.TENSOR:
             self.say("no tensor under the cursor", bad=True)
         else:
-            self._context.app.push_screen(load_view(VIEW_BY_ID[view])(self, target))
+            self._context.app.push_screen(VIEW_BY_ID[view].load()(self, target))
 
     def _with_current_row(self, target: ViewTarget) -> ViewTarget:
         """Returns the target with its node's current row: a graph that is loaded later renumbers the nodes."""
@@ -191,9 +190,3 @@ class ViewOpener(Controller):
         """Returns a lane for each place in the stack of screens, so that the work of a view below goes on."""
         screens = self._context.app.screen_stack
         return f"view {screens.index(view) if view in screens else len(screens)}"
-
-
-def load_view(kind: ViewKind) -> type[View]:
-    module, name = kind.place
-    found: type[View] = getattr(import_module(f"tui_debugger.tui.views.{module}"), name)
-    return found

@@ -23,7 +23,7 @@ from tui_debugger.diagnose.recompute.check import check_operator
 from tui_debugger.model import ProgressFn
 from tui_debugger.session.auditing import audit_session
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_actions
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
@@ -53,8 +53,11 @@ _GROUP = "Audit"
 OWN: tuple[Action, ...] = (
     LOOK_AGAIN,
     SEARCH_VIEW,
-    view_action("of_kind", "One kind", "f", "Only findings of the kind under the cursor, or all again.", _GROUP),
-    view_action("values", "Values", "v", "Opens the values of the wrong output, at the element that is worst.", _GROUP),
+    *view_actions(
+        _GROUP,
+        ("of_kind", "f", "One kind", "Only findings of the kind under the cursor, or all again."),
+        ("values", "v", "Values", "Opens the values of the wrong output, at the element that is worst."),
+    ),
 )
 
 

@@ -38,7 +38,7 @@ from tui_debugger.text.tensors import (
     type_text,
 )
 from tui_debugger.text.values import Index, exact_text
-from tui_debugger.tui.actions import LOOK_AGAIN, Action, digits, fine, moves, searching, slicing, view_action
+from tui_debugger.tui.actions import DIGITS, FINE, LOOK_AGAIN, MOVES, SEARCHING, SLICING, Action, view_actions
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen, ConfirmScreen, PathPrompt, TextPrompt, path_check, typed_path
 from tui_debugger.tui.export import Extract, file_stem
@@ -67,36 +67,35 @@ if TYPE_CHECKING:
 GROUP = "Compare (C on a tensor)"
 
 
-def _action(id_: str, title: str, keys: str, text: str) -> Action:
-    return view_action(id_, title, keys, text, GROUP)
-
-
 COMPARE_ACTIONS: tuple[Action, ...] = (
     LOOK_AGAIN,
-    _action("other", "Compare with", "w", "Chooses the other side: a step, rank, tensor, .npy file or another run."),
-    _action("other_step(-1)", "Other's step before", "comma", "The other side one dumped step earlier."),
-    _action("other_step(1)", "Other's next step", ".", "The other side one dumped step later."),
-    _action("other_rank(-1)", "Other's rank before", "(", "The other side in the rank before."),
-    _action("other_rank(1)", "Other's next rank", ")", "The other side in the next rank."),
-    _action("again", "Compare all", "c", "Compares the whole tensors, after that was stopped."),
-    _action("show('ALL')", "Both and difference", "1", "Each element as three numbers: here, there, difference."),
-    _action("show('DIFFERENCE')", "Difference", "2", "The difference alone."),
-    _action("show('HERE')", "This tensor", "3", "The values of this tensor."),
-    _action("show('THERE')", "The other one", "4", "The values of the other tensor."),
-    _action("heat", "Heat map", "t", "The difference as a heat map, and back to numbers."),
-    _action("tolerance", "Boundary", "T", "Relative and absolute tolerance, or percent of the greatest difference."),
-    _action("slide(1)", "Allow more", "a", "A higher percentage of the greatest difference counts as equal."),
-    _action("slide(-1)", "Allow less", "A", "A lower percentage of the greatest difference counts as equal."),
-    _action("measure", "Order", "u", "Lists the largest differences by absolute error, relative error, or ULP."),
-    _action("largest(1)", "Next largest", "n", "To the next one of the largest differences, in the table."),
-    _action("largest(-1)", "Previous largest", "N", "To the one before."),
-    _action("switch", "Numbers, table", "tab", "Between the table and the list of the largest differences."),
-    *moves(GROUP),
-    *slicing(GROUP),
-    *searching(GROUP),
-    *digits(GROUP),
-    fine(GROUP),
-    _action("values", "Element, values", "enter", "From list or heat map to the element, from there to the values."),
+    *view_actions(
+        GROUP,
+        ("other", "w", "Compare with", "Chooses the other side: a step, rank, tensor, .npy file or another run."),
+        ("other_step(-1)", "comma", "Other's step before", "The other side one dumped step earlier."),
+        ("other_step(1)", ".", "Other's next step", "The other side one dumped step later."),
+        ("other_rank(-1)", "(", "Other's rank before", "The other side in the rank before."),
+        ("other_rank(1)", ")", "Other's next rank", "The other side in the next rank."),
+        ("again", "c", "Compare all", "Compares the whole tensors, after that was stopped."),
+        ("show('ALL')", "1", "Both and difference", "Each element as three numbers: here, there, difference."),
+        ("show('DIFFERENCE')", "2", "Difference", "The difference alone."),
+        ("show('HERE')", "3", "This tensor", "The values of this tensor."),
+        ("show('THERE')", "4", "The other one", "The values of the other tensor."),
+        ("heat", "t", "Heat map", "The difference as a heat map, and back to numbers."),
+        ("tolerance", "T", "Boundary", "Relative and absolute tolerance, or percent of the greatest difference."),
+        ("slide(1)", "a", "Allow more", "A higher percentage of the greatest difference counts as equal."),
+        ("slide(-1)", "A", "Allow less", "A lower percentage of the greatest difference counts as equal."),
+        ("measure", "u", "Order", "Lists the largest differences by absolute error, relative error, or ULP."),
+        ("largest(1)", "n", "Next largest", "To the next one of the largest differences, in the table."),
+        ("largest(-1)", "N", "Previous largest", "To the one before."),
+        ("switch", "tab", "Numbers, table", "Between the table and the list of the largest differences."),
+        *MOVES,
+        *SLICING,
+        *SEARCHING,
+        *DIGITS,
+        FINE,
+        ("values", "enter", "Element, values", "From list or heat map to the element, from there to the values."),
+    ),
 )
 MAP_HINTS: tuple[tuple[str, str], ...] = (
     ("w , .", "with"),

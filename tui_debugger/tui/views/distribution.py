@@ -46,7 +46,7 @@ from tui_debugger.text.numbers import number, plural, share, size
 from tui_debugger.text.plot import labels
 from tui_debugger.text.tensors import BARS, run_text, shape_text, slot_text, step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, Action, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, Action, view_actions
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.theme import ORANGE
@@ -253,29 +253,28 @@ class Chart(PaintedLines, can_focus=True):
 _GROUP = "Distribution"
 
 
-def _action(id_: str, title: str, keys: str, text: str) -> Action:
-    return view_action(id_, title, keys, text, _GROUP)
-
-
 DISTRIBUTION_ACTIONS: tuple[Action, ...] = (
     LOOK_AGAIN,
-    _action("move(-1)", "Bin to the left", "left h", "To the bin on the left; the line below says its edges."),
-    _action("move(1)", "Bin to the right", "right l", "To the bin on the right."),
-    _action("move(-10)", "Ten bins left", "pageup", "Ten bins to the left."),
-    _action("move(10)", "Ten bins right", "pagedown", "Ten bins to the right."),
-    _action("end(False)", "First bin", "home g", "To the first bin."),
-    _action("end(True)", "Last bin", "end G", "To the last bin."),
-    _action("zoom_in", "Zoom in", "+ up k", "Shows the third of the range around the cursor in finer bins."),
-    _action("zoom_out", "Zoom out", "- down j", "Back to the wider range before."),
-    _action("zoom_all", "Whole range", "0", "Shows all finite values."),
-    _action("bins", "Bins by magnitude", "x", "Bins of equal width, or by powers of two on both sides of 0."),
-    _action("counts", "Log counts", "y", "The height of the bars: the count, or its logarithm."),
-    _action("numbers", "Numbers", "d", "Hides the numbers above, which makes the bars higher, or shows them again."),
-    _action("percentiles", "Percentiles", "t", "Finds the percentiles of a large tensor: exact, with several passes."),
-    _action("previous", "Previous step", "p", "The previous step below it, in the same bins, or not."),
-    _action("step(-1)", "Step back", "[", "The same tensor one dumped step back."),
-    _action("step(1)", "Step forward", "]", "The same tensor one dumped step forward."),
-    _action("values", "Values", "enter", "The values themselves."),
+    *view_actions(
+        _GROUP,
+        ("move(-1)", "left h", "Bin to the left", "To the bin on the left; the line below says its edges."),
+        ("move(1)", "right l", "Bin to the right", "To the bin on the right."),
+        ("move(-10)", "pageup", "Ten bins left", "Ten bins to the left."),
+        ("move(10)", "pagedown", "Ten bins right", "Ten bins to the right."),
+        ("end(False)", "home g", "First bin", "To the first bin."),
+        ("end(True)", "end G", "Last bin", "To the last bin."),
+        ("zoom_in", "+ up k", "Zoom in", "Shows the third of the range around the cursor in finer bins."),
+        ("zoom_out", "- down j", "Zoom out", "Back to the wider range before."),
+        ("zoom_all", "0", "Whole range", "Shows all finite values."),
+        ("bins", "x", "Bins by magnitude", "Bins of equal width, or by powers of two on both sides of 0."),
+        ("counts", "y", "Log counts", "The height of the bars: the count, or its logarithm."),
+        ("numbers", "d", "Numbers", "Hides the numbers above, which makes the bars higher, or shows them again."),
+        ("percentiles", "t", "Percentiles", "Finds the percentiles of a large tensor: exact, with several passes."),
+        ("previous", "p", "Previous step", "The previous step below it, in the same bins, or not."),
+        ("step(-1)", "[", "Step back", "The same tensor one dumped step back."),
+        ("step(1)", "]", "Step forward", "The same tensor one dumped step forward."),
+        ("values", "enter", "Values", "The values themselves."),
+    ),
 )
 
 UNLIMITED = 1 << 20

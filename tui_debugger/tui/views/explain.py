@@ -15,7 +15,7 @@ from tui_debugger.model import Hit, TensorKey
 from tui_debugger.text.phrases import tail
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_actions
 from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.views.registry import VIEW_BY_ID, ViewTarget
 from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges, ViewHost
@@ -40,8 +40,11 @@ _GROUP = "Explain"
 OWN: tuple[Action, ...] = (
     LOOK_AGAIN,
     SEARCH_VIEW,
-    view_action("advice(1)", "Next advice", "n tab", "Goes to the next line of advice; Enter follows it.", _GROUP),
-    view_action("advice(-1)", "Advice before", "N shift+tab", "Goes to the line of advice before.", _GROUP),
+    *view_actions(
+        _GROUP,
+        ("advice(1)", "n tab", "Next advice", "Goes to the next line of advice; Enter follows it."),
+        ("advice(-1)", "N shift+tab", "Advice before", "Goes to the line of advice before."),
+    ),
 )
 
 

@@ -21,7 +21,7 @@ from tui_debugger.stats.health import WORTH_A_LOOK, Codes, Health
 from tui_debugger.text.clean import clean
 from tui_debugger.text.health import GLYPHS, header
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import SEARCH_VIEW, Action, view_action
+from tui_debugger.tui.actions import SEARCH_VIEW, Action, ActionRow, view_actions
 from tui_debugger.tui.cells import HEALTH_STYLES
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import View, ViewHost
@@ -32,9 +32,7 @@ from tui_debugger.tui.widgets.text import fit, joined, shorten, with_spans
 from tui_debugger.tui.widgets.virtual_table import TableColumn, VirtualTable
 
 
-def map_actions(
-    group: str, *own: tuple[str, str, str, str], across: str, found: str, pages: tuple[str, str]
-) -> tuple[Action, ...]:
+def map_actions(group: str, *own: ActionRow, across: str, found: str, pages: tuple[str, str]) -> tuple[Action, ...]:
     """Returns the actions of a map: its own, and those of every map.
 
     ``own``: (id, keys, title, text). ``across``: the word for a column, such as ``step``. ``found``: follows "Only
@@ -52,8 +50,7 @@ def map_actions(
         ("page(-1)", back, "Page back", f"A screenful of {across}s back."),
         ("page(1)", on, "Page on", f"A screenful of {across}s on."),
     )
-    actions = (view_action(id_, title, keys, text, group) for id_, keys, title, text in (*own, *shared))
-    return (SEARCH_VIEW, *actions)
+    return (SEARCH_VIEW, *view_actions(group, *own, *shared))
 
 
 BLOCK: Final = 64

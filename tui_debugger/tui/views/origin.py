@@ -38,7 +38,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, stack_text, step_text
 from tui_debugger.text.writer import line_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, view_actions
 from tui_debugger.tui.cells import (
     COUNT_COLUMNS,
     EXTREME_COLUMNS,
@@ -281,11 +281,12 @@ _GROUP = "Origin (o)"
 _ACTIONS = (
     LOOK_AGAIN,
     SEARCH_VIEW,
-    view_action(
-        "branches", "Other bad inputs", "space", "Shows what else was bad; on such a line its own path.", _GROUP
+    *view_actions(
+        _GROUP,
+        ("branches", "space", "Other bad inputs", "Shows what else was bad; on such a line its own path."),
+        ("values", "v", "Values", "The values of the tensor under the cursor."),
+        ("question", "w", "Next finding", "The same for the next thing that was found on this tensor."),
     ),
-    view_action("values", "Values", "v", "The values of the tensor under the cursor.", _GROUP),
-    view_action("question", "Next finding", "w", "The same for the next thing that was found on this tensor.", _GROUP),
 )
 _HEADER = ("step", "rank", "node", "slot", *TENSOR_HEADER, "how")
 

@@ -38,7 +38,7 @@ from tui_debugger.text.hits import hit_text, said_words
 from tui_debugger.text.phrases import tail
 from tui_debugger.text.tensors import run_text, short_names, slot_text, stack_text, step_text, tensor_line
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, view_actions
 from tui_debugger.tui.cells import count_cells
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
@@ -329,12 +329,15 @@ _GROUP = "Relations (L)"
 _ACTIONS = (
     LOOK_AGAIN,
     SEARCH_VIEW,
-    view_action("walk_back", "Back", "backspace [", "The tensor that was in the middle before.", _GROUP),
-    view_action("walk_forward", "Forward", "]", "Forward again.", _GROUP),
-    view_action("sketch", "Sketch or lists", "s", "Boxes and lines two hops around the tensor, or the lists.", _GROUP),
-    view_action("expand", "One hop more", "space", "Opens or closes what lies one hop beyond the cursor.", _GROUP),
-    view_action("values", "Values", "v", "The values of the tensor under the cursor.", _GROUP),
-    view_action("main", "Show in the panes", "t", "Goes to the tensor under the cursor on the main screen.", _GROUP),
+    *view_actions(
+        _GROUP,
+        ("walk_back", "backspace [", "Back", "The tensor that was in the middle before."),
+        ("walk_forward", "]", "Forward", "Forward again."),
+        ("sketch", "s", "Sketch or lists", "Boxes and lines two hops around the tensor, or the lists."),
+        ("expand", "space", "One hop more", "Opens or closes what lies one hop beyond the cursor."),
+        ("values", "v", "Values", "The values of the tensor under the cursor."),
+        ("main", "t", "Show in the panes", "Goes to the tensor under the cursor on the main screen."),
+    ),
 )
 _NOTHING_OPENED: Mapping[str, OpenedSide] = {name: OpenedSide() for name in _LISTS}
 _HEADER = (

@@ -37,7 +37,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import NONE, named, number, plural
 from tui_debugger.text.tensors import index_text, place_text, shape_text, slot_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_actions
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
@@ -54,36 +54,35 @@ GROUP: Final = "Two runs"
 CHOOSE: Final = "w chooses another run"
 
 
-def _action(id_: str, keys: str, title: str, text: str) -> Action:
-    return view_action(id_, title, keys, text, GROUP)
-
-
 ACTIONS: Final[tuple[Action, ...]] = (
     LOOK_AGAIN,
     SEARCH_VIEW,
-    _action("other", "w", "Another run", "Chooses the run to compare with."),
-    _action("finding(1)", "n", "Next difference", "To where the next difference begins, at any step and rank."),
-    _action("finding(-1)", "N", "Difference before", "To where the difference before begins."),
-    *(
-        _action(f"show({int(show)})", str(int(show)), show.words.capitalize(), text)
-        for show, text in (
-            (Show.FINDINGS, "Shows only nodes where differences begin."),
-            (Show.DIFFERENCES, "Shows what differs by more than rounding, and what only one run has."),
-            (Show.ALL, "Shows all nodes."),
-            (Show.ONE_SIDED, "Shows what only one of the runs has."),
-            (Show.DOUBTS, "Shows what cannot be judged."),
-        )
+    *view_actions(
+        GROUP,
+        ("other", "w", "Another run", "Chooses the run to compare with."),
+        ("finding(1)", "n", "Next difference", "To where the next difference begins, at any step and rank."),
+        ("finding(-1)", "N", "Difference before", "To where the difference before begins."),
+        *(
+            (f"show({int(show)})", str(int(show)), show.words.capitalize(), text)
+            for show, text in (
+                (Show.FINDINGS, "Shows only nodes where differences begin."),
+                (Show.DIFFERENCES, "Shows what differs by more than rounding, and what only one run has."),
+                (Show.ALL, "Shows all nodes."),
+                (Show.ONE_SIDED, "Shows what only one of the runs has."),
+                (Show.DOUBTS, "Shows what cannot be judged."),
+            )
+        ),
+        ("step(-1)", "[", "Step back", "One compared step back."),
+        ("step(1)", "]", "Step forward", "One compared step forward."),
+        ("rank(-1)", "<", "Previous rank", "One compared rank back."),
+        ("rank(1)", ">", "Next rank", "One compared rank on."),
+        ("fold", "space", "Open, close", "Opens or closes the scope under the cursor; Enter does the same."),
+        ("fold_all", "*", "Open all below", "Opens or closes everything below the cursor."),
+        ("switch", "tab", "Tree, path", "Between the tree and the path of the difference."),
+        ("map", "t", "Heat map", "Nodes down, steps across: error ÷ expected in colours."),
+        ("values", "v", "Values", "The values of the tensor under the cursor, in this run."),
+        ("doubts", "!", "Doubts", "Lists what could not be judged, and other notices."),
     ),
-    _action("step(-1)", "[", "Step back", "One compared step back."),
-    _action("step(1)", "]", "Step forward", "One compared step forward."),
-    _action("rank(-1)", "<", "Previous rank", "One compared rank back."),
-    _action("rank(1)", ">", "Next rank", "One compared rank on."),
-    _action("fold", "space", "Open, close", "Opens or closes the scope under the cursor; Enter does the same."),
-    _action("fold_all", "*", "Open all below", "Opens or closes everything below the cursor."),
-    _action("switch", "tab", "Tree, path", "Between the tree and the path of the difference."),
-    _action("map", "t", "Heat map", "Nodes down, steps across: error ÷ expected in colours."),
-    _action("values", "v", "Values", "The values of the tensor under the cursor, in this run."),
-    _action("doubts", "!", "Doubts", "Lists what could not be judged, and other notices."),
 )
 HINTS: Final = (
     *(("n", "next"), ("Enter", "compare"), ("1-5", "show"), ("[ ]", "step"), ("t", "map"), ("w", "other run")),

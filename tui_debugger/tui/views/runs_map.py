@@ -15,7 +15,7 @@ from tui_debugger.diagnose.runs.tree import TimesMap, pair_text, steps_of
 from tui_debugger.text.clean import clean
 from tui_debugger.text.heat_map import HeatTable
 from tui_debugger.text.numbers import plural
-from tui_debugger.tui.actions import Action, fine, moves, view_action
+from tui_debugger.tui.actions import FINE, MOVES, Action, view_actions
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.values.heat_map import HeatMap, legend_of
@@ -28,15 +28,18 @@ if TYPE_CHECKING:
 
 GROUP: Final = "Heat map of two runs (t there)"
 ACTIONS: Final[tuple[Action, ...]] = (
-    *(action for action in moves(GROUP) if action.id not in {"page(0,-1)", "page(0,1)"}),
-    view_action("zoom(1)", "Zoom in", "+ =", "Larger cells.", GROUP),
-    view_action("zoom(-1)", "Zoom out", "-", "Smaller cells.", GROUP),
-    view_action("strongest(1)", "Next", "n", "To the next node and step with more error than is expected.", GROUP),
-    view_action("strongest(-1)", "Before", "N", "To the one before.", GROUP),
-    view_action("rank(-1)", "Previous rank", "<", "One compared rank back.", GROUP),
-    view_action("rank(1)", "Next rank", ">", "One compared rank on.", GROUP),
-    fine(GROUP),
-    view_action("choose", "Go there", "enter", "Back to both trees, to this node and step.", GROUP),
+    *view_actions(
+        GROUP,
+        *(row for row in MOVES if row[0] not in {"page(0,-1)", "page(0,1)"}),
+        ("zoom(1)", "+ =", "Zoom in", "Larger cells."),
+        ("zoom(-1)", "-", "Zoom out", "Smaller cells."),
+        ("strongest(1)", "n", "Next", "To the next node and step with more error than is expected."),
+        ("strongest(-1)", "N", "Before", "To the one before."),
+        ("rank(-1)", "<", "Previous rank", "One compared rank back."),
+        ("rank(1)", ">", "Next rank", "One compared rank on."),
+        FINE,
+        ("choose", "enter", "Go there", "Back to both trees, to this node and step."),
+    ),
 )
 EXPECTED: Final = 3.0
 """Error divided by the expected error from which ``n`` stops at a cell: see ``diagnose.runs.judge.INTRODUCED``."""

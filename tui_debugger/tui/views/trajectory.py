@@ -30,7 +30,7 @@ from tui_debugger.diagnose.trajectory import (
 from tui_debugger.model import ProgressFn
 from tui_debugger.text.tensors import shape_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_actions
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
@@ -45,9 +45,12 @@ _GROUP = "Weights over the steps"
 OWN: tuple[Action, ...] = (
     LOOK_AGAIN,
     SEARCH_VIEW,
-    view_action("values", "Values", "v", "Opens the values of the weight.", _GROUP),
-    view_action("remarks_only", "Remarks only", "x", "Only weights that something sets apart, or all again.", _GROUP),
-    view_action("sort", "Order", "s", "Those that move most first, or in the order of the run again.", _GROUP),
+    *view_actions(
+        _GROUP,
+        ("values", "v", "Values", "Opens the values of the weight."),
+        ("remarks_only", "x", "Remarks only", "Only weights that something sets apart, or all again."),
+        ("sort", "s", "Order", "Those that move most first, or in the order of the run again."),
+    ),
 )
 
 

@@ -44,7 +44,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.notes import notes_text
 from tui_debugger.text.plot import BLOCKS, BRAILLE
 from tui_debugger.text.tensors import place_text
-from tui_debugger.tui.actions import SEARCH_VIEW, Action, view_action
+from tui_debugger.tui.actions import SEARCH_VIEW, Action, view_actions
 from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen
 from tui_debugger.tui.export import Extract
@@ -61,24 +61,22 @@ if TYPE_CHECKING:
 
 ACTIONS: Final[tuple[Action, ...]] = (
     SEARCH_VIEW,
-    *(
-        view_action(id_, title, keys, text, "Through the steps")
-        for id_, keys, title, text in (
-            ("next_plot", "m", "Next plot", "Another statistic comes first: norm, NaN and Inf, mean |x|, σ, zeros."),
-            ("notes", "t", "Notes", "Puts the program's notes (loss, learning rate) first, or last again."),
-            ("log", "y", "Logarithmic", "A logarithmic axis, symmetric for values of both signs, and back."),
-            ("dots", "d", "Dots", "Braille dots, or quarter blocks."),
-            ("over('any')", "a", "Add a tensor", "Lays another tensor over these, found by name."),
-            ("over('node')", "s", "Of this node", "Lays another input, output or parameter of this node over these."),
-            ("over('related')", "w", "What belongs to it", "Lays the weight, gradient or optimizer state over it."),
-            ("over('rank')", "> <", "Another rank", "Lays the same tensor of another rank over it."),
-            ("remove", "x", "Remove", "Removes the tensor whose table is shown."),
-            ("turn", "tab", "Next tensor", "The table shows the next tensor."),
-            ("bad(1)", "n", "Next bad step", "To the next step with a finding, NaN or Inf."),
-            ("bad(-1)", "N", "Bad step before", "To the bad step before."),
-            ("check", "r", "Check", "Checks all steps that were not checked with the enabled watchpoints."),
-            ("zoom", "z", "Zoom", "The whole room for the plots, or for the table, and back."),
-        )
+    *view_actions(
+        "Through the steps",
+        ("next_plot", "m", "Next plot", "Another statistic comes first: norm, NaN and Inf, mean |x|, σ, zeros."),
+        ("notes", "t", "Notes", "Puts the program's notes (loss, learning rate) first, or last again."),
+        ("log", "y", "Logarithmic", "A logarithmic axis, symmetric for values of both signs, and back."),
+        ("dots", "d", "Dots", "Braille dots, or quarter blocks."),
+        ("over('any')", "a", "Add a tensor", "Lays another tensor over these, found by name."),
+        ("over('node')", "s", "Of this node", "Lays another input, output or parameter of this node over these."),
+        ("over('related')", "w", "What belongs to it", "Lays the weight, gradient or optimizer state over it."),
+        ("over('rank')", "> <", "Another rank", "Lays the same tensor of another rank over it."),
+        ("remove", "x", "Remove", "Removes the tensor whose table is shown."),
+        ("turn", "tab", "Next tensor", "The table shows the next tensor."),
+        ("bad(1)", "n", "Next bad step", "To the next step with a finding, NaN or Inf."),
+        ("bad(-1)", "N", "Bad step before", "To the bad step before."),
+        ("check", "r", "Check", "Checks all steps that were not checked with the enabled watchpoints."),
+        ("zoom", "z", "Zoom", "The whole room for the plots, or for the table, and back."),
     ),
 )
 HINTS: Final = (

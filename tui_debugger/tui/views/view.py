@@ -12,7 +12,7 @@ from textual.binding import BindingType
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import percent
-from tui_debugger.tui.actions import LOOK_AGAIN, VIEW_ACTIONS, bindings, opening_bindings, shown_key
+from tui_debugger.tui.actions import LOOK_AGAIN, VIEW_ACTIONS, bindings, opening_actions, shown_key
 from tui_debugger.tui.dialogs.modal import Modal
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class View(Modal[None]):
     """A screen about one tensor (``about``) or the run. Esc stops work, then goes back."""
 
     FULL = True
-    BINDINGS: ClassVar[list[BindingType]] = [*opening_bindings(), *bindings(VIEW_ACTIONS)]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(opening_actions()), *bindings(VIEW_ACTIONS)]
     OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ()
     """The keys of this view alone."""
 
