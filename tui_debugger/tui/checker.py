@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
@@ -16,6 +16,7 @@ from tui_debugger.tui import theme
 from tui_debugger.tui.actions import key_of, watchpoint_keys
 from tui_debugger.tui.cells import ResultCounts
 from tui_debugger.tui.context import Context, Controller, NodeFilter
+from tui_debugger.tui.dialogs.prompts import NumberPrompt, steps_after
 from tui_debugger.tui.header import Status
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.views.view import ViewChanges, notify_views
@@ -216,10 +217,7 @@ class CheckController(Controller):
             return
         self._announced = not announce
 
-        def work(report: JobProgress) -> CheckState:
-            return known(session, session.known(pairs) or check_parts(session, pairs, report))
-
-        self._run(work)
+        self._run(lambda report: _known_or_checked(session, pairs, report))
 
     def step_reset(self) -> None:
         """Shows the current step's results, or checks it if that is quick."""
@@ -238,7 +236,7 @@ class CheckController(Controller):
                 self._show_outdated(state.result)
                 self._show_state()
             else:
-                self._run(lambda report: known(session, session.known(pairs) or check_parts(session, pairs, report)))
+                self._run(lambda report: _known_or_checked(session, pairs, report))
         else:
             self._check_if_quick([pairs])
 
@@ -258,7 +256,7 @@ class CheckController(Controller):
 
         def work(report: JobProgress) -> CheckState:
             live.recheck(ranks, report)
-            return known(session, session.known(pairs) or check_parts(session, pairs, report))
+            return _known_or_checked(session, pairs, report)
 
         self._run(work, by_key=True)
 
@@ -283,8 +281,6 @@ class CheckController(Controller):
         self._when_in_order(self._ask_forward)
 
     def _ask_forward(self) -> None:
-        from tui_debugger.tui.dialogs.prompts import NumberPrompt
-
         ahead = len(self._later_steps())
         if not ahead:
             self.say("this is the last dumped step")
@@ -294,7 +290,7 @@ class CheckController(Controller):
 
     def _later_steps(self) -> list[int]:
         session, step = self.session, self.state.step
-        return list(steps_after(list(dict.fromkeys(step for _, step in session.pairs())), step))
+        return list(steps_after([*dict.fromkeys(step for _, step in session.pairs())], step))
 
     def _search(self, count: int | None) -> None:
         steps = self._later_steps()[:count]
@@ -495,17 +491,9 @@ class CheckController(Controller):
         if state.stopped:
             return "◐", f"{state.stopped}: {key_of('recheck_all')} goes on", theme.DOUBT
         if state.result is None:
-            return (
-                "○",
-                f"not checked yet: {self._ways_to_check()}",
-                theme.DOUBT,
-            )
+            return "○", f"not checked yet: {self._ways_to_check()}", theme.DOUBT
         if state.outdated:
-            return (
-                "○",
-                f"outdated: {self._ways_to_check()}",
-                theme.DOUBT,
-            )
+            return "○", f"outdated: {self._ways_to_check()}", theme.DOUBT
         return self._known_status(state.result)
 
     def _known_status(self, result: CheckResult) -> Status:
@@ -613,23 +601,23 @@ class CheckController(Controller):
         self._set_filter(HitFilter(quiet=self._context.hits_pane.filter.quiet))
 
     def toggle_here(self) -> None:
-        pane = self._context.hits_pane
-        self._set_filter(replace(pane.filter, here=not pane.filter.here))
+        here = self._toggle("here")
         self._show_state()
-        self.say(
-            f"hits of this step only: {key_of('this_step_only')} shows all steps"
-            if pane.filter.here
-            else "hits of all steps"
-        )
+        self.say(f"hits of this step only: {key_of('this_step_only')} shows all steps" if here else "hits of all steps")
 
     def toggle_origins(self) -> None:
-        pane = self._context.hits_pane
-        self._set_filter(replace(pane.filter, origins=not pane.filter.origins))
-        self.say(
-            f"origins only: {key_of('origins_only')} shows every hit"
-            if pane.filter.origins
-            else "every hit, not origins only"
-        )
+        only = f"origins only: {key_of('origins_only')} shows every hit"
+        self.say(only if self._toggle("origins") else "every hit, not origins only")
+
+    def toggle_quiet(self) -> None:
+        self.say(f"rows where nothing could be compared are {'shown' if self._toggle('quiet') else 'hidden'}")
+
+    def _toggle(self, switch: str) -> bool:
+        """Turns a switch of the filter, and returns whether it is on now."""
+        current = self._context.hits_pane.filter
+        turned: dict[str, Any] = {switch: not getattr(current, switch)}
+        self._set_filter(replace(current, **turned))
+        return bool(turned[switch])
 
     def toggle_scope(self) -> None:
         pane, scope = self._context.hits_pane, self._scope_here()
@@ -650,7 +638,7 @@ class CheckController(Controller):
     def sort(self) -> None:
         pane = self._context.hits_pane
         pane.sort(pane.order.next)
-        self.say(f"hits by {pane.order.value}: , sorts by {pane.order.next.value}")
+        self.say(f"hits by {pane.order.value}: {key_of('sort_hits')} sorts by {pane.order.next.value}")
 
     def unfold(self) -> None:
         if not self._context.hits_pane.unfold():
@@ -659,11 +647,6 @@ class CheckController(Controller):
     def unfold_all(self) -> None:
         if not self._context.hits_pane.unfold_all():
             self.say("every row stands for one rank", bad=True)
-
-    def toggle_quiet(self) -> None:
-        pane = self._context.hits_pane
-        self._set_filter(replace(pane.filter, quiet=not pane.filter.quiet))
-        self.say("rows where nothing could be compared are " + ("shown" if pane.filter.quiet else "hidden"))
 
 
 def _stopped_line(result: CheckResult) -> str:
@@ -702,6 +685,10 @@ def known(
     return CheckState(result, counts, answer, checked, final, too_large, unchecked=unchecked, edition=edition)
 
 
+def _known_or_checked(session: Session, pairs: Sequence[Pair], report: JobProgress) -> CheckState:
+    return known(session, session.known(pairs) or check_parts(session, pairs, report))
+
+
 _REST: Final = 10
 """Pause between two counts of partial results, as a multiple of the time of a count, so that checking dominates."""
 
@@ -719,16 +706,3 @@ def check_parts(session: Session, pairs: Sequence[Pair], report: JobProgress) ->
             due = ended + max(MIN_INTERVAL, _REST * (ended - started))
 
     return session.check(pairs, report, collect if len(pairs) > 1 else None)
-
-
-def steps_after(steps: Sequence[int], step: int | None, *, down: bool = False) -> Sequence[int]:
-    """Returns the steps after ``step`` in the given order; if ``step`` is not in ``steps``, those with greater numbers.
-
-    ``steps`` is in the order in which the steps ran, or backwards. None as ``step`` gives all of them. ``down``:
-    smaller numbers instead of greater ones.
-    """
-    if step is None:
-        return steps
-    if step in steps:
-        return steps[list(steps).index(step) + 1 :]
-    return [each for each in steps if (each < step if down else each > step)]

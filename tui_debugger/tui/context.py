@@ -161,7 +161,7 @@ class Controller:
         return self._context.work
 
     def say(self, text: str, *, bad: bool = False) -> None:
-        self.say(text, bad=bad)
+        self._context.say(text, bad=bad)
 
 
 class NodeFilter(Controller):

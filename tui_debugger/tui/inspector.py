@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tui_debugger.model import TensorKey
 from tui_debugger.text.tensors import short_names, step_text
 from tui_debugger.tui.context import Context, Controller
+from tui_debugger.tui.dialogs.prompts import TextPrompt, typed_path
 from tui_debugger.tui.export import check_path, file_stem
 from tui_debugger.tui.work import JobProgress
 
@@ -261,8 +262,6 @@ class Inspector(Controller):
             self._export(hit.key)
 
     def _export(self, key: TensorKey) -> None:
-        from tui_debugger.tui.dialogs.prompts import TextPrompt, typed_path
-
         session = self.session
 
         def save(text: str) -> None:

@@ -668,7 +668,7 @@ class LiveControl:
         if self._more_came:
             self._more_came = False
             self._follow()
-        notify_views(context.app, ViewChanges.of_training(changes, self._renewed()))
+        notify_views(context.app, ViewChanges.of(changes, self._renewed()))
 
     def _follow_failed(self, error: Exception) -> None:
         self._taking_in = False

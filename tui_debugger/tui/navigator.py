@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,8 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import short_names
 from tui_debugger.tui.cells import CATEGORY_LABELS
-from tui_debugger.tui.checker import steps_after
 from tui_debugger.tui.context import Context, Controller, NodeFilter
+from tui_debugger.tui.dialogs.prompts import ChoiceScreen, StepPrompt, steps_after
 from tui_debugger.tui.work import JobProgress
 
 if TYPE_CHECKING:
@@ -29,17 +29,6 @@ if TYPE_CHECKING:
     from tui_debugger.tui.checker import CheckController
     from tui_debugger.tui.inspector import Inspector
     from tui_debugger.tui.watcher import Watcher
-
-
-@dataclass(frozen=True, eq=False)
-class _RankNodesView:
-    """The nodes of a rank; ``notes``: dim text after labels; ``closed``: tree entries with constants only."""
-
-    rank: int
-    nodes: NodeTable
-    tree: ScopeTree
-    notes: tuple[str, ...]
-    closed: Mask
 
 
 class Navigator(Controller):
@@ -112,26 +101,28 @@ class Navigator(Controller):
     def load_nodes(self) -> None:
         session, rank = self.session, self.state.rank
 
-        def work(report: JobProgress) -> _RankNodesView:
+        def work(report: JobProgress) -> tuple[NodeTable, ScopeTree, tuple[str, ...], Mask]:
             nodes = session.nodes(rank, report)
             tree = session.tree(rank)
-            return _RankNodesView(
-                rank, nodes, tree, node_notes(nodes), ~tree.any_below(nodes.category != Category.CONSTANT)
-            )
+            only_constants = ~tree.any_below(nodes.category != Category.CONSTANT)
+            return nodes, tree, node_notes(nodes), only_constants
 
-        self.work.run("nodes", work, self._show_nodes)
+        def done(loaded: tuple[NodeTable, ScopeTree, tuple[str, ...], Mask]) -> None:
+            self._context.nodes_pane.show(*loaded)
+            self._nodes_shown(rank, loaded[0])
 
-    def _show_nodes(self, loaded: _RankNodesView) -> None:
-        """Shows the loaded nodes with filter and marks, then goes to ``state.pending_tensor`` if there is one."""
+        self.work.run("nodes", work, done)
+
+    def _nodes_shown(self, rank: int, nodes: NodeTable) -> None:
+        """Shows filter and marks of loaded nodes, then goes to ``state.pending_tensor`` if there is one."""
         context = self._context
-        context.nodes_pane.show(loaded.nodes, loaded.tree, loaded.notes, loaded.closed)
         self.show_run()
-        steps = [run.step for run in self.session.history(loaded.rank)]
+        steps = [run.step for run in self.session.history(rank)]
         context.state.unordered = any(later < earlier for earlier, later in pairwise(steps))
         self._node_filter.apply_query()
         self._watcher.mark()
         pending, context.state.pending_tensor = context.state.pending_tensor, None
-        if pending is not None and pending[1] < len(loaded.nodes):
+        if pending is not None and pending[1] < len(nodes):
             self.go_to_tensor(*pending)
         elif context.nodes_pane.current_row >= 0:
             context.state.row = context.nodes_pane.current_row
@@ -229,8 +220,6 @@ class Navigator(Controller):
         self.say(f"graph {clean(names[index - 1])}; Backspace shows all" if index else "all graphs")
 
     def ask_step(self) -> None:
-        from tui_debugger.tui.dialogs.prompts import StepPrompt
-
         state, session = self.state, self.session
         steps = session.steps(state.rank)
         if not steps or state.step is None:
@@ -407,8 +396,6 @@ class Navigator(Controller):
 
     def go_to_consumer(self) -> None:
         """Goes to a node that uses the outputs of this node; asks which if there are several."""
-        from tui_debugger.tui.dialogs.prompts import ChoiceScreen
-
         context, nodes = self._context, self._context.nodes_pane.nodes
         if nodes is None or context.state.row < 0:
             return

@@ -17,6 +17,8 @@ from tui_debugger.text.numbers import plural
 from tui_debugger.tui.actions import key_of, watchpoint_keys
 from tui_debugger.tui.cells import CATEGORY_LABELS
 from tui_debugger.tui.context import Context, Controller, NodeFilter
+from tui_debugger.tui.dialogs.prompts import ConfirmScreen, TextPrompt, path_check, typed_path
+from tui_debugger.tui.export import check_path
 from tui_debugger.tui.inspector import CursorFollower
 from tui_debugger.tui.panes.nodes import SpaceTarget, TreeMarks, make_marks
 from tui_debugger.tui.widgets.text import shorten
@@ -233,8 +235,6 @@ class Watcher(Controller):
                 self.say(f"no watchpoint: {watchpoint_keys()}")
             then()
 
-        from tui_debugger.tui.dialogs.prompts import ConfirmScreen
-
         lines = [f"{plural(len(offered), 'watchpoint')} are recommended for this run:", *map(watch_line, offered)]
         answers = (("n", "without them", "leave"), ("y", "add them", "add"))
         self._context.app.push_screen(ConfirmScreen("Recommended watchpoints", lines, answers), answered)
@@ -331,9 +331,6 @@ class Watcher(Controller):
     # -- files -----------------------------------------------------------------------------------
 
     def save(self) -> None:
-        from tui_debugger.tui.dialogs.prompts import TextPrompt, typed_path
-        from tui_debugger.tui.export import check_path
-
         items, dump = self.session.watchpoints.items(), Path(self.session.info.path)
         if not items:
             self.say("there is no watchpoint to save", bad=True)
@@ -350,8 +347,6 @@ class Watcher(Controller):
         TextPrompt("Save watchpoints as", FILE, check_path).ask(self._context.app, write)
 
     def load(self) -> None:
-        from tui_debugger.tui.dialogs.prompts import TextPrompt, path_check, typed_path
-
         def read(text: str) -> None:
             from tui_debugger.session.watchpoints import read_watch_file
 
@@ -420,8 +415,6 @@ class Watcher(Controller):
             self._replace(edited, words, more)
 
     def _ask(self, name: str, lines: Sequence[str], yes: Callable[[], None]) -> None:
-        from tui_debugger.tui.dialogs.prompts import ConfirmScreen
-
         screen = ConfirmScreen(
             f"Add nodes of another kind to {name}?",
             lines,

@@ -20,7 +20,7 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.model import NodeSelection, ParamValue, Watchpoint
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.numbers import plural
-from tui_debugger.tui.dialogs.modal import InputLine, Modal, PlainLine
+from tui_debugger.tui.dialogs.modal import InputLine, ListDialog, PlainLine
 from tui_debugger.tui.theme import DIM, GREY, STRONG
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
@@ -75,7 +75,7 @@ COUNT_AFTER = 0.15
 """Seconds without typing before nodes are counted: a regular expression over 100,000 names takes time."""
 
 
-class WatchpointForm(Modal[Watchpoint]):
+class WatchpointForm(ListDialog[Watchpoint]):
     """Condition, parameters, nodes, name; mistakes are shown while they are made.
 
     The form always shows the command-line option for the same watchpoint, so that users learn it.
@@ -167,18 +167,18 @@ class WatchpointForm(Modal[Watchpoint]):
 
     def on_mount(self) -> None:
         self.query_one("#params").styles.height = "auto"
-        table = self.query_one(VirtualTable)
+        table = self.table
         table.can_focus = False
         self._list("")
         nodes = self.initial.selection if self.initial else target_selection(self.condition)
         with self.prevent(Input.Changed):
-            self._field("nodes").value = format_selection(nodes)
+            self._input("nodes").value = format_selection(nodes)
         self._show_params(dict(self.initial.params) if self.initial else None)
         self._recount()
         fields = self._param_fields()
-        (fields[0] if self.initial and fields else self._field("nodes" if self.initial else "filter")).focus()
+        (fields[0] if self.initial and fields else self._input("nodes" if self.initial else "filter")).focus()
 
-    def _field(self, name: str) -> InputLine:
+    def _input(self, name: str) -> InputLine:
         return self.query_one(f"#{name}", InputLine)
 
     # -- condition ---------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class WatchpointForm(Modal[Watchpoint]):
         if exact:
             rows.insert(0, rows.pop(exact))
             keys.insert(0, keys.pop(exact))
-        table = self.query_one(VirtualTable)
+        table = self.table
         table.set_rows(ListRows(rows, keys))
         if needle and keys:
             table.move_to(0)
@@ -210,20 +210,20 @@ class WatchpointForm(Modal[Watchpoint]):
         self._choose()
 
     def action_list(self, action: str) -> None:
-        if self.focused is self._field("filter"):
-            getattr(self.query_one(VirtualTable), f"action_{action}")()
+        if self.focused is self._input("filter"):
+            super().action_list(action)
             self._choose()
 
     def action_up(self) -> None:
-        if self.focused is self._field("filter"):
+        if self.focused is self._input("filter"):
             self.action_list("cursor_up")
         else:
             self.focus_previous(InputLine)
 
     def action_down(self) -> None:
-        if self.focused is self._field("filter"):
+        if self.focused is self._input("filter"):
             self.action_list("cursor_down")
-        elif self.focused is not self._field("name"):
+        elif self.focused is not self._input("name"):
             self.focus_next(InputLine)
 
     @on(VirtualTable.RowSelected)
@@ -232,13 +232,13 @@ class WatchpointForm(Modal[Watchpoint]):
         self._choose()
 
     def _choose(self) -> None:
-        key = self.query_one(VirtualTable).cursor_key
+        key = self.table.cursor_key
         if not isinstance(key, str) or key == self.condition.id:
             return
         self.condition = CONDITIONS[key]
         if self._own_nodes:
             with self.prevent(Input.Changed):
-                self._field("nodes").value = format_selection(target_selection(self.condition))
+                self._input("nodes").value = format_selection(target_selection(self.condition))
             self._recount()
         initial = self.initial
         self._asked = False
@@ -247,7 +247,7 @@ class WatchpointForm(Modal[Watchpoint]):
     # -- parameters --------------------------------------------------------------------------------
 
     def _param_fields(self) -> list[InputLine]:
-        return [self._field(f"param-{i}") for i in range(len(visible_params(self.condition)))]
+        return [self._input(f"param-{i}") for i in range(len(visible_params(self.condition)))]
 
     def _show_params(self, values: Mapping[str, ParamValue] | None) -> None:
         """Fills the rows with the condition's parameters; ``values`` None: the defaults."""
@@ -263,7 +263,7 @@ class WatchpointForm(Modal[Watchpoint]):
                     text = format_value(values[spec.name]) if spec.name in values else ""
                 row.query_one(".label", PlainLine).show(spec.label)
                 with self.prevent(Input.Changed):
-                    self._field(f"param-{number}").value = text
+                    self._input(f"param-{number}").value = text
                 row.query_one(".hint", PlainLine).show(f"{spec.range_text}. {spec.help}")
         self._summarise()
         self._check()
@@ -284,7 +284,7 @@ class WatchpointForm(Modal[Watchpoint]):
 
     def action_suggest(self) -> None:
         """F2: changes between the suggested nodes and the condition's own category."""
-        field = self._field("nodes")
+        field = self._input("nodes")
         own = format_selection(target_selection(self.condition))
         suggested = format_selection(self.suggestion) if self.suggestion is not None else own
         self._own_nodes = field.value != own
@@ -330,7 +330,7 @@ class WatchpointForm(Modal[Watchpoint]):
         fields = {spec.name: field.value for spec, field in zip(specs, self._param_fields(), strict=True)}
         try:
             return make_draft(
-                self.condition, fields, self._field("nodes").value, self._field("name").value, self._hidden
+                self.condition, fields, self._input("nodes").value, self._input("name").value, self._hidden
             )
         except TdbgError as error:
             return error
@@ -351,7 +351,7 @@ class WatchpointForm(Modal[Watchpoint]):
     @on(Input.Submitted)
     def _accept(self, event: Input.Submitted) -> None:
         event.stop()
-        if event.input.id == "filter" and self.query_one(VirtualTable).row_count == 0:
+        if event.input.id == "filter" and self.table.row_count == 0:
             return
         draft = self._draft_or_error()
         if isinstance(draft, Watchpoint):
@@ -359,13 +359,13 @@ class WatchpointForm(Modal[Watchpoint]):
                 self._count_nodes(draft.selection)
             except TdbgError as error:
                 self.say(clean_lines(str(error)))
-                self._field("nodes").focus()
+                self._input("nodes").focus()
             else:
                 self.dismiss(draft)
         elif event.input.id == "filter":
             # The condition has parameters without defaults: go to its fields.
             self._asked = True
             self._check()
-            (self._param_fields() or [self._field("nodes")])[0].focus()
+            (self._param_fields() or [self._input("nodes")])[0].focus()
         else:
             self._check(refuse=True)

@@ -54,22 +54,7 @@ class TreeMarks:
     def same(self, other: TreeMarks) -> bool:
         import numpy as np
 
-        if (self.overflowed is None) != (other.overflowed is None):
-            return False
-        nothing = np.zeros(0, np.bool_)
-        return all(
-            np.array_equal(nothing if mine is None else mine, nothing if theirs is None else theirs)
-            for mine, theirs in (
-                (self.watch, other.watch),
-                (self.hit, other.hit),
-                (self.origin, other.origin),
-                (self.hit_elsewhere, other.hit_elsewhere),
-                (self.origin_elsewhere, other.origin_elsewhere),
-                (self.uncertain, other.uncertain),
-                (self.file_only, other.file_only),
-                (self.overflowed, other.overflowed),
-            )
-        )
+        return all(map(np.array_equal, vars(self).values(), vars(other).values()))
 
     @classmethod
     def none(cls, size: int) -> TreeMarks:

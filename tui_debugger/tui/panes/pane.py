@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.message import Message
+from textual.reactive import Reactive
+from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Static
 
 from tui_debugger.tui.actions import BY_ID, PANES, SEARCH, SEARCH_BOX, bindings_for
-from tui_debugger.tui.widgets.bars import FrameLine
-from tui_debugger.tui.widgets.line_window import CachedColumn
+from tui_debugger.tui.frames import DrawnOnce
+from tui_debugger.tui.widgets.bars import FooterBar, FrameLine, HeaderBar
+from tui_debugger.tui.widgets.line_window import CachedColumn, CachedGround
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
+from tui_debugger.tui.work import Delivery
 
 if TYPE_CHECKING:
     from tui_debugger.tui.widgets.search import ListSearch, SearchBar
@@ -197,11 +202,8 @@ class Pane(CachedColumn, can_focus=False):
     def rows_changed(self, search: ListSearch) -> None:
         search.counted(self.matches())
 
-    def refuse_search(self, why: str) -> None:
+    def tell_search_error(self, why: str) -> None:
         self.post_message(self.SearchChanged(self, why))
-
-    def accept_search(self) -> None:
-        self.post_message(self.SearchChanged(self, ""))
 
     def search_changed(self) -> None:
         self.post_message(self.SearchChanged(self))
@@ -211,3 +213,50 @@ class Pane(CachedColumn, can_focus=False):
 
     def go_back(self, search: ListSearch, place: object) -> None:
         search.table.go_back(place)
+
+
+class PanesScreen(DrawnOnce, CachedGround, Screen[None]):
+    """The base of screens with panes: header and footer, keys of the footer, results of work."""
+
+    # Textual repaints the whole screen whenever the focus moves; the panes draw their own focus.
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+    AUTO_FOCUS = ""  # else Textual focuses a search box
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.header = HeaderBar()
+        self.footer = FooterBar()
+
+    @property
+    def pane(self) -> Pane:
+        """The pane with the focus."""
+        raise NotImplementedError
+
+    def action_act(self, action: str) -> None:
+        raise NotImplementedError
+
+    def update_footer(self) -> None:
+        raise NotImplementedError
+
+    def show_error(self, error: Exception) -> None:
+        from tui_debugger.tui.dialogs.modal import ErrorScreen
+        from tui_debugger.tui.work import presentable
+
+        self.app.push_screen(ErrorScreen(presentable(error)))
+
+    def on_delivery(self, message: Delivery) -> None:
+        message.deliver()
+
+    def on_pane_search_changed(self, event: Pane.SearchChanged) -> None:
+        """Updates the footer's keys, and shows an error of the search text as long as it lasts."""
+        if event.wrong:
+            self.footer.say(event.wrong, bad=True)
+        elif event.wrong is not None:
+            self.footer.clear_notice()
+        self.update_footer()
+
+    def on_footer_bar_pressed(self, event: FooterBar.Pressed) -> None:
+        if event.action == "select":
+            self.pane.table.action_select()
+        elif not self.pane.act_on_search(event.action):
+            self.action_act(event.action)

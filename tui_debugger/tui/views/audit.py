@@ -129,7 +129,7 @@ class AuditView(View):
         self.work_anew("auditing", job, self._show)
 
     def outdated_by(self, changes: ViewChanges) -> str:
-        return RUN_CHANGED if changes.pairs or changes.ranks else ""
+        return RUN_CHANGED if changes.anywhere else ""
 
     # -- showing -----------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, overload
 
@@ -13,7 +13,7 @@ from textual import events, on
 from textual.content import Content
 from textual.widget import Widget
 
-from tui_debugger.arrays import Int32, Mask
+from tui_debugger.arrays import Mask
 from tui_debugger.diagnose.compare import ComparedTensor
 from tui_debugger.diagnose.runs.results import DiffFinding, JudgedNode, OneSided, RunsReport, StepPlace, StepReport
 from tui_debugger.diagnose.runs.text import (
@@ -42,7 +42,7 @@ from tui_debugger.tui.dialogs.modal import PlainLine
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges
-from tui_debugger.tui.widgets.open_tree import OpenTree, same_entry
+from tui_debugger.tui.widgets.open_tree import OpenTree, Visible, same_entry
 from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
 from tui_debugger.tui.widgets.virtual_table import LazyRows, TableColumn, VirtualTable
 
@@ -140,26 +140,13 @@ def _opened(both: StepTree) -> OpenTree:
     return OpenTree.fresh(both.tree, _quiet(both))
 
 
-class TreeRows:
+class TreeRows(Visible):
     """Entries of a tree as rows; only visible ones are made."""
 
     def __init__(self, tree: StepTree, opened: OpenTree) -> None:
+        super().__init__(opened.visible().indices)
         self.tree = tree
         self.opened = opened.opened
-        self.entries: Int32 = opened.visible().indices
-
-    @property
-    def row_count(self) -> int:
-        return len(self.entries)
-
-    def key(self, index: int) -> int:
-        return int(self.entries[index])
-
-    def find(self, key: Hashable) -> int:
-        if not isinstance(key, int):
-            return -1
-        row = int(np.searchsorted(self.entries, key))
-        return row if row < len(self.entries) and int(self.entries[row]) == key else -1
 
     def cells(self, index: int) -> Sequence[Cell]:
         entry, both = self.key(index), self.tree
@@ -276,7 +263,7 @@ class RunsView(View):
         return self.query_one("#path", VirtualTable)
 
     def outdated_by(self, changes: ViewChanges) -> str:
-        return RUN_CHANGED if changes.pairs or changes.ranks else ""
+        return RUN_CHANGED if changes.anywhere else ""
 
     # -- the other run -----------------------------------------------------------------------------
 

@@ -103,7 +103,7 @@ class TrajectoryView(View):
         self.work_anew("following the weights", job, self._show)
 
     def outdated_by(self, changes: ViewChanges) -> str:
-        return RUN_CHANGED if changes.pairs or changes.ranks else ""
+        return RUN_CHANGED if changes.anywhere else ""
 
     # -- showing -----------------------------------------------------------------------------------
 

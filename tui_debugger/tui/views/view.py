@@ -49,16 +49,14 @@ class ViewChanges:
     results: bool = False
 
     @classmethod
-    def of_dump(cls, changes: Changes) -> ViewChanges:
-        """Treats every pair with new files as rewritten: a new file may replace a file that was read before."""
-        pairs = frozenset((*changes.new_steps, *changes.grown_steps))
-        return cls(pairs, pairs, frozenset((*changes.new_ranks, *changes.rebuilt)))
+    def of(cls, changes: Changes, renewed: Iterable[Pair] | None = None) -> ViewChanges:
+        """Returns the changes; only tensors of the ``renewed`` pairs of a live training may have other values.
 
-    @classmethod
-    def of_training(cls, changes: Changes, renewed: Iterable[Pair]) -> ViewChanges:
-        """Returns the changes of a live training: only tensors of the ``renewed`` pairs may have other values."""
+        In a dump (None) a new file may replace a file that was read before.
+        """
         pairs = frozenset((*changes.new_steps, *changes.grown_steps))
-        return cls(pairs, frozenset(renewed), frozenset((*changes.new_ranks, *changes.rebuilt)))
+        rewritten = pairs if renewed is None else frozenset(renewed)
+        return cls(pairs, rewritten, frozenset((*changes.new_ranks, *changes.rebuilt)))
 
     def __or__(self, other: ViewChanges) -> ViewChanges:
         return ViewChanges(
@@ -70,6 +68,10 @@ class ViewChanges:
 
     def __bool__(self) -> bool:
         return bool(self.pairs or self.rewritten or self.ranks or self.results)
+
+    @property
+    def anywhere(self) -> bool:
+        return bool(self.pairs or self.ranks)
 
     def up_to(self, step: int) -> bool:
         """Tells whether tensors at ``step`` or before it may be different, on any rank."""
@@ -348,11 +350,8 @@ class View(Modal[None]):
     def rows_changed(self, search: ListSearch) -> None:
         search.look_through()
 
-    def refuse_search(self, why: str) -> None:
+    def tell_search_error(self, why: str) -> None:
         self.say(why)
-
-    def accept_search(self) -> None:
-        self.say("")
 
     def search_changed(self) -> None:
         self.set_hints(self.hints)

@@ -72,29 +72,6 @@ class TableRows(Protocol):
         """Returns the row of a key, or -1."""
 
 
-class ListRows:
-    """Rows over ready-made cells, for short lists."""
-
-    def __init__(self, rows: Sequence[Sequence[Cell]], keys: Sequence[Hashable] | None = None) -> None:
-        """``keys`` defaults to the row numbers."""
-        self._rows = rows
-        self._keys: Sequence[Hashable] = range(len(rows)) if keys is None else keys
-        self._index = {key: i for i, key in enumerate(self._keys)}
-
-    @property
-    def row_count(self) -> int:
-        return len(self._rows)
-
-    def cells(self, index: int) -> Sequence[Cell]:
-        return self._rows[index]
-
-    def key(self, index: int) -> Hashable:
-        return self._keys[index]
-
-    def find(self, key: Hashable) -> int:
-        return self._index.get(key, -1)
-
-
 class TableSearch(Protocol):
     """The search in a table, as the table knows it: see ``search.ListSearch``."""
 
@@ -167,6 +144,15 @@ class LazyRows(Generic[T]):
     @cached_property
     def _places(self) -> dict[Hashable, int]:
         return {self._key(item): at for at, item in enumerate(self._items)}
+
+
+class ListRows(LazyRows[int]):
+    """Rows over ready-made cells, for short lists."""
+
+    def __init__(self, rows: Sequence[Sequence[Cell]], keys: Sequence[Hashable] | None = None) -> None:
+        """``keys`` defaults to the row numbers."""
+        numbers = range(len(rows))
+        super().__init__(numbers, rows.__getitem__, (numbers if keys is None else keys).__getitem__)
 
 
 def _has_fingerprints(rows: TableRows) -> bool:
