@@ -7,16 +7,14 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
 from tui_debugger.errors import CancelledError, TdbgError
-from tui_debugger.model import Progress, ProgressFn
-from tui_debugger.session.export_files import checked_target, fresh_text, save_npy
-from tui_debugger.session.export_graph import write_table, write_text
+from tui_debugger.model import Progress
+from tui_debugger.session.export_files import checked_target, fresh_text
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.numbers import NONE, plural
 from tui_debugger.text.phrases import tail
@@ -138,72 +136,6 @@ check_path = path_check(_unwritable, "a file name is needed")
 
 
 ShowMessage = Callable[[str], object]
-T = TypeVar("T")
-
-
-class Exporter(Protocol):
-    """The parts of a view that copy and export use; see ``View``."""
-
-    @property
-    def app(self) -> App[object]:
-        """The app, which opens prompts."""
-
-    @property
-    def dump(self) -> Path:
-        """The directory of the run; nothing may be written into it."""
-
-    @property
-    def working(self) -> bool:
-        """Tells whether work runs that the user asked for."""
-
-    def extract(self) -> Extract | None:
-        """Returns the content to copy and export; None while there is none."""
-
-    def say(self, text: str, *, note: bool = False) -> None:
-        """Shows one line."""
-
-    def work(self, what: str, job: Callable[[ProgressFn], T], done: Callable[[T], None]) -> None:
-        """Runs a job beside the event loop."""
-
-    def call_after_refresh(self, callback: Callable[[], None]) -> bool:
-        """Calls a callback once the screen is drawn."""
-
-
-_NOTHING = "there is nothing here yet"
-
-
-def copy(view: Exporter, *, everything: bool) -> None:
-    """Copies the thing under the cursor, or everything that the view says."""
-    extract = view.extract()
-    text = "" if extract is None else extract.text if everything else extract.one
-    if not text:
-        view.say(_NOTHING if extract is None else "nothing under the cursor; U copies everything", note=True)
-        return
-    try:
-        view.say(copy_to_clipboard(view.app, text), note=True)
-    except TdbgError as error:
-        view.say(f"{error.what}: e {error.hint}")
-
-
-def export(view: Exporter) -> None:
-    """Asks for a path and writes the view there, in the format of the suffix."""
-    extract = view.extract()
-    if extract is None:
-        view.say(_NOTHING, note=True)
-        return
-    if view.working:
-        view.say("something is still under way: wait for it, or stop it with Esc", note=True)
-        return
-    forms = suffixes(extract)
-    dump = view.dump
-
-    prompt = TextPrompt(
-        "Export this view",
-        extract.stem + forms[0],
-        partial(_problem, forms, dump),
-        note=f"the suffix decides: {_listed(forms)}; nothing is overwritten",
-    )
-    prompt.ask(view.app, lambda text: _write(view, extract, typed_path(text), dump))
 
 
 def screenshot(app: App[object], name: str, dump: Path, say: ShowMessage, failed: ShowMessage | None = None) -> None:
@@ -228,40 +160,18 @@ def suffixes(extract: Extract) -> tuple[str, ...]:
     return tuple(suffix for suffix, there in has.items() if there)
 
 
-def _listed(forms: tuple[str, ...]) -> str:
+def listed(forms: tuple[str, ...]) -> str:
     return f"{', '.join(forms[:-1])} or {forms[-1]}"
 
 
-def _problem(forms: tuple[str, ...], dump: Path, text: str) -> str | None:
+def export_problem(forms: tuple[str, ...], dump: Path, text: str) -> str | None:
     wrong = check_path(text)
     if wrong is None and typed_path(text).suffix.lower() not in forms:
-        wrong = f"this view can be written as {_listed(forms)}"
+        wrong = f"this view can be written as {listed(forms)}"
     return wrong or report_path_problem(text, dump)
 
 
-def _write(view: Exporter, extract: Extract, path: Path, dump: Path) -> None:
-    suffix = path.suffix.lower()
-
-    def work(job: Callable[[ProgressFn], Path]) -> None:
-        view.work("writing", job, lambda written: view.say(f"wrote {written}", note=True))
-
-    def draw() -> None:
-        picture = svg_of(view.app)
-        work(lambda _: _write_picture(picture, path, dump))
-
-    array = extract.array
-    if suffix == ".svg":
-        view.say("")
-        view.call_after_refresh(draw)  # the prompt and the last message must not be in the picture
-    elif suffix == ".npy" and array is not None:
-        work(lambda progress: save_npy(array(), path, dump, progress=progress))
-    elif suffix == ".csv":
-        work(lambda progress: write_table(extract.header, extract.rows, path, dump, progress))
-    else:
-        work(lambda _: write_text(extract.text.splitlines(), path, dump))
-
-
-def _write_picture(picture: str, path: Path, dump: Path) -> Path:
+def write_picture(picture: str, path: Path, dump: Path) -> Path:
     with fresh_text(path, dump) as file:
         file.write(picture)
     return path

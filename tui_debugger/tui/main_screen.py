@@ -166,7 +166,11 @@ class MainScreen(PanesScreen):
         self.node_filter = NodeFilter(context)
         self.inspector = Inspector(context)
         self.watcher = Watcher(
-            context, self.node_filter, self._recommended, self._watchpoints_changed, grew=self._load_nodes
+            context,
+            self.node_filter,
+            self._recommended,
+            self._watchpoints_changed,
+            grew=self._load_nodes,
         )
         self.checker = CheckController(
             context,

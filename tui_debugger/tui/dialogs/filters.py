@@ -137,8 +137,7 @@ class TogglesScreen(ListDialog[ResultT]):
             self._show("")
 
     @on(Input.Submitted, "#find")
-    def _apply(self, event: Input.Submitted) -> None:
-        event.stop()
+    def _apply(self) -> None:
         chosen: dict[str, frozenset[Hashable]] = {}
         for section, key in self.turned:
             chosen[section] = chosen.get(section, frozenset()) | {key}

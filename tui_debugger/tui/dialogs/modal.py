@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from rich.text import Text
@@ -58,6 +58,10 @@ class PlainLine(SizedOnce, Static):
         """Replaces the text; an empty text sets the class ``-empty``."""
         self.update(_safe(content))
         self.set_class(not str(content), "-empty")
+
+
+def plain_lines(*names: str) -> Iterator[PlainLine]:
+    return (PlainLine(id=name) for name in names)
 
 
 def _safe(content: Content | str) -> Content | str:

@@ -22,7 +22,7 @@ from tui_debugger.text.old_words import OLD, OLD_WORDS
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import Action
-from tui_debugger.tui.dialogs.modal import LIST_KEYS, InputLine, ListDialog, PlainLine, Run
+from tui_debugger.tui.dialogs.modal import LIST_KEYS, InputLine, ListDialog, PlainLine, Run, plain_lines
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen
 from tui_debugger.tui.theme import DIM, DOUBT, GREY, STRONG
 from tui_debugger.tui.widgets.text import Cell, shorten
@@ -280,7 +280,6 @@ class HistoryScreen(ListDialog[GraphRun]):
 
     @on(VirtualTable.RowSelected)
     def _go(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
         run = self._shown[event.row]
         if run.has_data:
             self.dismiss(run)
@@ -373,8 +372,7 @@ class SourceScreen(ListDialog[None]):
             empty="this node has no source stack",
             id="frames",
         )
-        yield PlainLine(id="where")
-        yield PlainLine(id="lines")
+        yield from plain_lines("where", "lines")
 
     def on_mount(self) -> None:
         table = self.table

@@ -192,7 +192,6 @@ class StepPrompt(ListDialog[int]):
 
     @on(Input.Submitted, "#step")
     def _accept(self, event: Input.Submitted) -> None:
-        event.stop()
         text = event.value.strip()
         if self._picked is not None:
             self.dismiss(self._picked)
@@ -206,7 +205,6 @@ class StepPrompt(ListDialog[int]):
 
     @on(VirtualTable.RowSelected)
     def _clicked(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
         self.dismiss(self.steps[event.row])
 
 
@@ -241,7 +239,6 @@ class TextPrompt(ListDialog[str]):
 
     @on(Input.Submitted, "#text")
     def _accept(self, event: Input.Submitted) -> None:
-        event.stop()
         wrong = self.check(event.value)
         if wrong:
             self.say(wrong)
@@ -302,7 +299,6 @@ class NumberPrompt(ListDialog[int]):
 
     @on(Input.Submitted, "#number")
     def _accept(self, event: Input.Submitted) -> None:
-        event.stop()
         problem = self._problem(event.value)
         if problem:
             self.say(problem)
@@ -351,13 +347,11 @@ class ChoiceScreen(ListDialog[int]):
         self.table.set_rows(self._rows(event.value))
 
     @on(Input.Submitted, "#filter")
-    def _accept(self, event: Input.Submitted) -> None:
-        event.stop()
+    def _accept(self) -> None:
         self._choose(self.table.cursor_key)
 
     @on(VirtualTable.RowSelected)
     def _clicked(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
         self._choose(event.key)
 
     def _choose(self, key: object) -> None:
@@ -536,7 +530,6 @@ class RunPrompt(PathPrompt):
 
     @on(Input.Submitted, "#text")
     def _accept(self, event: Input.Submitted) -> None:
-        event.stop()
         event.prevent_default()  # not the handler of ``TextPrompt``
         text = event.value.strip()
         named = "/" in text or text.startswith((".", "~"))
@@ -551,7 +544,6 @@ class RunPrompt(PathPrompt):
 
     @on(VirtualTable.RowSelected)
     def _clicked(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
         self.dismiss(self._shown[event.row].path)
 
 

@@ -227,8 +227,7 @@ class WatchpointForm(ListDialog[Watchpoint]):
             self.focus_next(InputLine)
 
     @on(VirtualTable.RowSelected)
-    def _clicked(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def _clicked(self) -> None:
         self._choose()
 
     def _choose(self) -> None:
@@ -350,7 +349,6 @@ class WatchpointForm(ListDialog[Watchpoint]):
 
     @on(Input.Submitted)
     def _accept(self, event: Input.Submitted) -> None:
-        event.stop()
         if event.input.id == "filter" and self.table.row_count == 0:
             return
         draft = self._draft_or_error()

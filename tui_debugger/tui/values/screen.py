@@ -33,7 +33,7 @@ from tui_debugger.text.values import (
     format_window,
 )
 from tui_debugger.tui.actions import MAP_HINTS, TABLE_HINTS, VALUE_ACTIONS
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.export import Cells, Extract, file_stem
 from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.values.grid import ValueGrid
@@ -328,8 +328,7 @@ class ValuesScreen(WindowView):
         self.heading = f"{slot_of(row)}  {shorten(row.key.node, 60)}"
 
     def body(self) -> Iterable[Widget]:
-        yield PlainLine(id="facts")
-        yield PlainLine(id="stats")
+        yield from plain_lines("facts", "stats")
         yield SliceBar(id="slice")
         yield ElementsPane(self.work)
 
@@ -375,7 +374,7 @@ class ValuesScreen(WindowView):
     # -- reading -----------------------------------------------------------------------------------
 
     def _read(self, key: TensorKey, what: str, *, previous: bool) -> None:
-        session = self.host.session
+        session = self.session
 
         def job(progress: ProgressFn) -> tuple[Array, Files]:
             before = files_of(session, [key])
@@ -391,7 +390,7 @@ class ValuesScreen(WindowView):
 
     def look_again(self) -> None:
         """Reads the tensor and its statistics again; slice and cursor stay."""
-        session, previous, old = self.host.session, self._showing_previous, self.row
+        session, previous, old = self.session, self._showing_previous, self.row
         key = self._previous if previous and self._previous is not None else old.key
         keys = list(dict.fromkeys((key, old.key)))
 
@@ -473,7 +472,7 @@ class ValuesScreen(WindowView):
         """Shows the values of the previous step in the same place, or the current ones again."""
         wanted = not self._showing_previous
         if wanted and self._previous is None:
-            self.say(self.host.session.why_no_previous(self.row.key), note=True)
+            self.say(self.session.why_no_previous(self.row.key), note=True)
         elif wanted in self._arrays:
             self._show_array(self._arrays[wanted], previous=wanted)
         elif self._previous is not None and self._array is not None:

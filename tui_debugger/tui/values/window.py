@@ -21,7 +21,7 @@ from tui_debugger.stats.dtypes import DType
 from tui_debugger.text.clean import clean
 from tui_debugger.text.heat_map import heat_table_of, is_drawable
 from tui_debugger.text.values import Index, Slice, ValueTable, default_slice, parse_slice
-from tui_debugger.tui.dialogs.modal import InputLine, PlainLine
+from tui_debugger.tui.dialogs.modal import InputLine, PlainLine, plain_lines
 from tui_debugger.tui.theme import GREY
 from tui_debugger.tui.values.grid import ValueGrid
 from tui_debugger.tui.values.heat_map import HeatMap, Work, legend_of
@@ -224,8 +224,7 @@ class TableOrMap(Vertical):
     def compose(self) -> Iterable[Widget]:
         yield ValueGrid(id="grid")
         yield HeatMap(self._work, id="map")
-        yield PlainLine(id="legend")
-        yield PlainLine(id="cell")
+        yield from plain_lines("legend", "cell")
 
     @property
     def grid(self) -> ValueGrid:
@@ -410,7 +409,6 @@ class WindowView(ValuesView):
 
     @on(Input.Submitted, "#element-query")
     def _asked(self, event: Input.Submitted) -> None:
-        event.stop()
         if not event.value.strip():
             self._leave_search_box()
             return

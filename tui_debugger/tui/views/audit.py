@@ -24,7 +24,7 @@ from tui_debugger.model import ProgressFn
 from tui_debugger.session.auditing import audit_session
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_actions
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges, ViewHost
@@ -88,8 +88,7 @@ class AuditView(View):
         self._findings: tuple[AuditFinding, ...] = ()
 
     def body(self) -> Iterable[Widget]:
-        yield PlainLine(id="here")
-        yield PlainLine(id="answer")
+        yield from plain_lines("here", "answer")
         yield VirtualTable(FINDINGS, empty="", id="findings")
         yield PlainLine(id="finding")
         yield VirtualTable(COVERAGE, empty="", id="coverage")
@@ -109,7 +108,7 @@ class AuditView(View):
             self._audit()
             return
         key = self.about.key
-        job = partial(check_operator, self.host.session, key.rank, key.step, self.about.row, round=key.round)
+        job = partial(check_operator, self.session, key.rank, key.step, self.about.row, round=key.round)
         self.work("computing this node again", lambda _: check_text(job()), self._show_here)
 
     def _show_here(self, text: str) -> None:
@@ -121,7 +120,7 @@ class AuditView(View):
         self._audit()
 
     def _audit(self) -> None:
-        session = self.host.session
+        session = self.session
 
         def job(progress: ProgressFn) -> AuditReport:
             return audit_session(session, session.pairs(), progress)
@@ -135,7 +134,7 @@ class AuditView(View):
 
     def _show(self, report: AuditReport) -> None:
         self.report = report
-        answer = [verdict_text(report), *headline_lines(report, self.host.session)]
+        answer = [verdict_text(report), *headline_lines(report, self.session)]
         self.show_line("answer", "\n".join(answer))
         self.show_line("covered", coverage_text(report))
         rows = [tuple(Text(cell) for cell in coverage_cells(each)) for each in report.coverage]
@@ -182,7 +181,6 @@ class AuditView(View):
 
     @on(VirtualTable.RowSelected)
     def _chosen(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
         if event.control is self.coverage:
             self.action_of_kind()
         elif self.finding is not None:
@@ -216,7 +214,7 @@ class AuditView(View):
             return None
         found = [finding_cells(each) for each in report.findings]
         covered = [coverage_cells(each) for each in report.coverage]
-        lines = [verdict_text(report), *headline_lines(report, self.host.session), ""]
+        lines = [verdict_text(report), *headline_lines(report, self.session), ""]
         lines += ["  ".join(row) for row in (*found, *covered)]
         titles = ("step", "rank", "kind", "r", "at", "expected", "found", "fault", "node")
         return Extract(

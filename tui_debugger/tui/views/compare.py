@@ -39,7 +39,7 @@ from tui_debugger.text.tensors import (
 )
 from tui_debugger.text.values import Index, exact_text
 from tui_debugger.tui.actions import DIGITS, FINE, LOOK_AGAIN, MOVES, SEARCHING, SLICING, Action, view_actions
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen, ConfirmScreen, PathPrompt, TextPrompt, path_check, typed_path
 from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.theme import BLUE, GREY, HIT_GLYPH, ORANGE, UNCERTAIN_GLYPH
@@ -385,8 +385,7 @@ class CompareView(WindowView):
         self.heading = f"Compare {slot_text(about.key)}  {shorten(about.key.node, 60)}"
 
     def body(self) -> Iterable[Widget]:
-        yield PlainLine(id="sides")
-        yield PlainLine(id="answer")
+        yield from plain_lines("sides", "answer")
         with Horizontal(id="main"):
             yield CompareTable(self._work_of_heat)
             yield LargestPane()
@@ -428,7 +427,7 @@ class CompareView(WindowView):
         other = self.other.key if self.other is not None and not self.other.path else None
         if other is None or self.table.shown is not CellContent.THERE:
             return self.about
-        row = self.host.session.nodes(other.rank).find(other.node, other.graph)
+        row = self.session.nodes(other.rank).find(other.node, other.graph)
         return ViewTarget(other, row) if row >= 0 else self.about
 
     # -- reading and comparing ---------------------------------------------------------------------
@@ -440,7 +439,7 @@ class CompareView(WindowView):
             self._against(self.other, reshape=self.couple is not None and self.couple.fit is not Fit.SAME)
 
     def _against(self, side: ComparedTensor, *, reshape: bool = False) -> None:
-        key, self.other, session = self.about.key, side, self.host.session
+        key, self.other, session = self.about.key, side, self.session
         keys = [key] if side.path or side.key is None else [key, side.key]
         self.couple = self.found = self._unfinished = None
         self.hint = ""
@@ -499,7 +498,7 @@ class CompareView(WindowView):
         elif self.couple is None and not isinstance(error, CancelledError):
             self.say("")
             reason = clean_lines(str(error)) or type(error).__name__
-            session = self.host.session
+            session = self.session
             if session.ongoing and self.other is not None and self.other.key == session.before(self.about.key):
                 reason = f"{session.why_no_previous(self.about.key)}\n\n{reason}"
             self.table.show_text(f"Nothing to compare with:\n\n{reason}\n\n{CHOOSE}")
@@ -550,7 +549,7 @@ class CompareView(WindowView):
 
     def action_other_rank(self, by: int) -> None:
         side = self.other or ComparedTensor(self.about.key)
-        ranks = list(self.host.session.ranks()) if not side.path else []
+        ranks = list(self.session.ranks()) if not side.path else []
         if side.key is None or side.key.rank not in ranks or len(ranks) < 2:
             self.say("there is no other rank", note=True)
             return
@@ -621,8 +620,7 @@ class CompareView(WindowView):
         self._go_to_listed()
 
     @on(VirtualTable.RowSelected)
-    def _listed(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def _listed(self) -> None:
         self._go_to_listed()
 
     def _go_to_listed(self) -> None:
@@ -678,7 +676,6 @@ class CompareView(WindowView):
 
     @on(CompareTable.Refused)
     def _refused(self, event: CompareTable.Refused) -> None:
-        event.stop()
         self.say(event.text)
 
     # -- handing out -------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from tui_debugger.text.differences import element_text, stats_lines
 from tui_debugger.text.numbers import NONE, number
 from tui_debugger.text.tensors import index_text
 from tui_debugger.text.values import CellKind, Index, NumberFormat, Slice, Texts, ValueTable, exact_text, format_window
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.theme import FINDING, GREY
 from tui_debugger.tui.values.heat_map import Work
 from tui_debugger.tui.values.window import SliceBar, TableOrMap
@@ -349,8 +349,7 @@ class LargestPane(Vertical):
         self._found: Differences | None = None
 
     def compose(self) -> Iterable[Widget]:
-        yield PlainLine(id="numbers")
-        yield PlainLine(id="list-title")
+        yield from plain_lines("numbers", "list-title")
         yield VirtualTable(empty="no element differs", id="list")
 
     @property

@@ -437,7 +437,7 @@ class DistributionView(ValuesView):
     def _update(self, wanted: _HistogramRequest | None = None, *, anew: bool = False) -> None:
         """Computes and shows a request; if that is stopped, the old picture stays."""
         wanted = self._wanted = wanted or self._now
-        about, previous, session = wanted.about, wanted.previous, self.host.session
+        about, previous, session = wanted.about, wanted.previous, self.session
         known = {} if anew else dict(self._known)
         room = self._bins_that_fit()
         options = BinOptions(room, wanted.log, wanted.ranges[-1] if wanted.ranges else None)
@@ -607,7 +607,7 @@ class DistributionView(ValuesView):
 
     def action_step(self, by: int) -> None:
         about = self._now.about
-        steps = list(self.host.session.steps(about.key.rank))
+        steps = list(self.session.steps(about.key.rank))
         at = steps.index(about.key.step) + by if about.key.step in steps else -1
         if not 0 <= at < len(steps):
             self.say(f"step {step_text(about.key.step)} is the {'last' if by > 0 else 'first'} one", note=True)
@@ -615,7 +615,7 @@ class DistributionView(ValuesView):
         self._update(replace(self._now, about=about.at_step(steps[at]), ranges=()))
 
     def action_percentiles(self) -> None:
-        distribution, session = self._distribution, self.host.session
+        distribution, session = self._distribution, self.session
         if distribution is None or distribution.classes is None:
             self.say("there are no values to take percentiles of", note=True)
         elif distribution.quantiles is None:

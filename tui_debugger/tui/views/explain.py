@@ -79,7 +79,7 @@ class ExplainView(View):
         self._look(None, self.work_anew)
 
     def _look(self, hit: Hit | None, work: Callable[..., None]) -> None:
-        session, key = self.host.session, self.about.key
+        session, key = self.session, self.about.key
         self._results.note([(key.rank, key.step)])
         work("gathering evidence", lambda progress: explain(session, key, hit, progress), self._show)
 
@@ -136,7 +136,6 @@ class ExplainView(View):
 
     @on(VirtualTable.RowSelected)
     def _follow(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
         advice = self._advice.get(min((row for row in self._advice if row >= event.row), default=-1))
         if advice is None:
             self.say("no advice from here on that opens a view", note=True)
@@ -154,7 +153,7 @@ class ExplainView(View):
             self.say("")
 
     def _target(self, key: TensorKey) -> ViewTarget:
-        return ViewTarget(key, self.host.session.nodes(key.rank).find(key.node, key.graph))
+        return ViewTarget(key, self.session.nodes(key.rank).find(key.node, key.graph))
 
     @property
     def target_here(self) -> ViewTarget:

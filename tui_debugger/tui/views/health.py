@@ -25,7 +25,7 @@ from tui_debugger.model import Side, TensorKey
 from tui_debugger.stats.health import WORTH_A_LOOK
 from tui_debugger.text.health import legend_text
 from tui_debugger.text.tensors import step_text
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.heat_map import GridRows, HeatGrid, HeatMapView, map_actions
 from tui_debugger.tui.views.registry import ViewTarget
@@ -91,10 +91,7 @@ class HealthView(HeatMapView):
     def body(self) -> Iterable[Widget]:
         yield PlainLine(id="where")
         yield HeatGrid(id="grid")
-        yield PlainLine(id="cell")
-        yield PlainLine(id="worst")
-        yield PlainLine(id="legend")
-        yield PlainLine(id="covered")
+        yield from plain_lines("cell", "worst", "legend", "covered")
 
     def on_mount(self) -> None:
         self.grid.focus()
@@ -105,11 +102,11 @@ class HealthView(HeatMapView):
         return legend_text(max(self.size.width - 2, 20), vague=vague)
 
     def _load(self) -> None:
-        session, checks = self.host.session, self.checks
+        session, checks = self.session, self.checks
         self.work("reading results", lambda progress: health(session, checks, None, progress), self._show)
 
     def take_in(self, changes: ViewChanges) -> None:
-        session, checks = self.host.session, self.checks
+        session, checks = self.session, self.checks
         for rank in {rank for rank, _ in changes.pairs} | changes.ranks:
             checks.forget_from(rank, set(changes.steps_of(rank)))
         self.work_quietly(lambda progress: health(session, checks, None, progress), self._show)
@@ -198,9 +195,9 @@ class HealthView(HeatMapView):
 
     def _of_node(self, map_: HealthMap, row: int, pair: Pair) -> ViewTarget:
         if map_.pairs.get(pair) is not None:  # already listed, so this is cheap
-            return ViewTarget(*tensor_of(self.host.session, map_.nodes, row, pair))
+            return ViewTarget(*tensor_of(self.session, map_.nodes, row, pair))
         graph, name = map_.nodes.graph_of(row).name, map_.nodes.names[row]
-        own = self.host.session.nodes(pair[0]).find(name, graph)
+        own = self.session.nodes(pair[0]).find(name, graph)
         return ViewTarget(TensorKey(pair[0], graph, name, Side.OUTPUT, 0, pair[1]), own)
 
     def _enter(self, target: ViewTarget) -> None:
@@ -248,14 +245,14 @@ class HealthView(HeatMapView):
         if self.map is None:
             self._load()
             return
-        missing = self.checks.missing(self.host.session.pairs())
+        missing = self.checks.missing(self.session.pairs())
         if not missing:
             self.say("everything was checked with these watchpoints", note=True)
             return
         self._check(missing, 0, FIRST_PART)
 
     def _check(self, missing: Sequence[Pair], start: int, count: int) -> None:
-        session, checks = self.host.session, self.checks
+        session, checks = self.session, self.checks
         part = missing[start : start + count]
 
         def job(progress: ProgressFn) -> HealthMap:

@@ -370,8 +370,7 @@ class HeatMapView(View):
         self.put_line("legend", text if note and text else self._legend())
 
     @on(VirtualTable.RowSelected)
-    def _selected(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def _selected(self) -> None:
         if self._on_scope:
             self.action_open_close()
             return

@@ -47,7 +47,7 @@ from tui_debugger.tui.cells import (
     statistic_cells,
     statistic_columns,
 )
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
 from tui_debugger.tui.views.registry import VIEW_BY_ID, ViewTarget
 from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges
@@ -330,8 +330,7 @@ class OriginView(View):
         self._results = SeenResults(host.session)
 
     def body(self) -> Iterable[Widget]:
-        yield PlainLine(id="answer")
-        yield PlainLine(id="why")
+        yield from plain_lines("answer", "why")
         yield VirtualTable(path_columns(), empty="", id="path")
         yield PlainLine(id="hop")
         yield VirtualTable(node_columns(), id="fed")
@@ -358,13 +357,13 @@ class OriginView(View):
     # -- looking -------------------------------------------------------------------------------------
 
     def _ask(self, number: int) -> None:
-        self.work_anew("going upstream", partial(_find, self.host.session, self.about, number), self._found)
+        self.work_anew("going upstream", partial(_find, self.session, self.about, number), self._found)
 
     def look_again(self) -> None:
         if self._answer is None:
             self._ask(0)
             return
-        job = partial(_find_again, self.host.session, self.about, self._answer, self._opened)
+        job = partial(_find_again, self.session, self.about, self._answer, self._opened)
         self.work_anew("going upstream", job, self._found_again)
 
     def outdated_by(self, changes: ViewChanges) -> str:
@@ -385,7 +384,7 @@ class OriginView(View):
             self.table.move_to_key(next(same, self._lines[-1].place))
 
     def _show_answer(self, path: Path) -> None:
-        self._results.note(self.host.session.pairs() if path.ending is PathEnd.CLEAN else ())
+        self._results.note(self.session.pairs() if path.ending is PathEnd.CLEAN else ())
         self._show_lines()
         self.show_line("answer", Content(headline(path)))
         self.show_line("why", Content("\n".join(map(clean, self._reasons()))))
@@ -424,7 +423,7 @@ class OriginView(View):
             return Shape()
         rounds = any(line.tensor.key.round for line in self._lines)
         graphs = short_names(self._answer.path.graphs)
-        return Shape(len(self.host.session.ranks()) > 1, graphs, rounds)
+        return Shape(len(self.session.ranks()) > 1, graphs, rounds)
 
     # -- what is shown -------------------------------------------------------------------------------
 
@@ -475,15 +474,14 @@ class OriginView(View):
             return self.about
         if self.tensors.has_focus and line.hop is not None and self.tensors.row_count:
             row, _ = tensors_of(line.hop)[self.tensors.cursor_row]
-            at = self.host.session.nodes(row.key.rank).find(row.key.node, row.key.graph)
+            at = self.session.nodes(row.key.rank).find(row.key.node, row.key.graph)
             return ViewTarget(row.key, at)
         if line.tensor.key == self.about.key:
             return self.about
         return ViewTarget(line.tensor.key, line.row)
 
     @on(VirtualTable.RowSelected)
-    def _chosen(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def _chosen(self) -> None:
         self.host.go_to(self.target_here)
 
     def action_values(self) -> None:
@@ -511,7 +509,7 @@ class OriginView(View):
             self._opened = self._opened.toggled(line.place)
             self._show_lines()
         else:
-            job = partial(trace, self.host.session, line.tensor.key, self._answer.path.question)
+            job = partial(trace, self.session, line.tensor.key, self._answer.path.question)
             self.work("going upstream", job, partial(self._followed, line))
 
     def _followed(self, line: PathLine, path: Path) -> None:

@@ -52,7 +52,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.health import GLYPHS, legend_text
 from tui_debugger.text.numbers import named, number, plural
 from tui_debugger.tui import theme
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.dialogs.modal import plain_lines
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.heat_map import GridRows, HeatGrid, HeatMapView, map_actions
 from tui_debugger.tui.views.registry import ViewTarget
@@ -182,12 +182,9 @@ class RanksView(HeatMapView):
     # -- contents ----------------------------------------------------------------------------------
 
     def body(self) -> Iterable[Widget]:
-        yield PlainLine(id="found")
-        yield PlainLine(id="where")
+        yield from plain_lines("found", "where")
         yield RankGrid(id="grid")
-        yield PlainLine(id="cell")
-        yield PlainLine(id="more")
-        yield PlainLine(id="legend")
+        yield from plain_lines("cell", "more", "legend")
 
     def on_mount(self) -> None:
         self.grid.focus()
@@ -210,7 +207,7 @@ class RanksView(HeatMapView):
 
     def _read(self, count: int) -> None:
         """Reads the nodes of the first ranks and the contents of their cells, then of more ranks."""
-        session, checks, name = self.host.session, self.checks, self.shown
+        session, checks, name = self.session, self.checks, self.shown
         ranks = list(session.ranks())
         some = ranks[:count]
         old, columns = self.map, self._columns
@@ -238,7 +235,7 @@ class RanksView(HeatMapView):
     ) -> dict[int, RankColumn]:
         if name not in STATISTICS:
             return known
-        session = self.host.session
+        session = self.session
         return {
             rank: known[rank]
             if rank in known
@@ -280,7 +277,7 @@ class RanksView(HeatMapView):
             for (step, _), columns in self._columns.items():
                 if not steps or step in steps:
                     columns.pop(rank, None)
-        session, checks = self.host.session, self.checks
+        session, checks = self.session, self.checks
         map_, step, name = self.map, self.step, self.shown
         if map_ is None or changes.pairs or changes.ranks:
             self.replicas, self._differs = None, None
@@ -299,7 +296,7 @@ class RanksView(HeatMapView):
 
     def _compare_if_quick(self) -> None:
         """Compares the ranks if that reads little; shows only the answer, so that no row moves."""
-        session = self.host.session
+        session = self.session
         few = self.replicas is None and 2 <= len(session.ranks()) <= QUICK_PAIRS
         pairs = session.pairs() if few else ()
         if not pairs or len(pairs) > QUICK_PAIRS:
@@ -364,7 +361,7 @@ class RanksView(HeatMapView):
         if map_ is None:
             return
         title = STATISTICS[self.shown][0] if self.shown in STATISTICS else self.shown
-        every = len(self.host.session.ranks())
+        every = len(self.session.ranks())
         words = [f"{title} at step {self.step}", f"{len(map_.ranks):,} of {plural(every, 'rank')}"]
         if self.fit_all and self.grid.columns_shown.most > 1:
             words.append(f"up to {self.grid.columns_shown.most:,} ranks a column, the worst is shown")
@@ -486,7 +483,7 @@ class RanksView(HeatMapView):
         row = int(map_.tree.row[entry]) if map_ is not None and 0 <= entry < len(map_.tree) else -1
         if map_ is None or row < 0:
             return self.about
-        return ViewTarget(*tensor_of(self.host.session, map_.nodes, row, (self.rank_here, self.step)))
+        return ViewTarget(*tensor_of(self.session, map_.nodes, row, (self.rank_here, self.step)))
 
     def _enter(self, target: ViewTarget) -> None:
         self.host.open("values", target)
@@ -511,7 +508,7 @@ class RanksView(HeatMapView):
     def action_compare(self) -> None:
         if self.working:
             return
-        session = self.host.session
+        session = self.session
         if self.replicas is not None and not self.replicas.found:
             self.say(self._found_text(), note=True)
             return
@@ -539,7 +536,7 @@ class RanksView(HeatMapView):
         if self.map is None or not self._complete:
             self._read(FIRST_PART if self.map is None else 2 * len(self.map.ranks))
             return
-        session, checks = self.host.session, self.checks
+        session, checks = self.session, self.checks
         missing = checks.missing(session.pairs())
 
         def job(progress: ProgressFn) -> HealthMap:

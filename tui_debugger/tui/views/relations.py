@@ -40,7 +40,7 @@ from tui_debugger.text.tensors import run_text, short_names, slot_text, stack_te
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, view_actions
 from tui_debugger.tui.cells import count_cells
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.dialogs.modal import plain_lines
 from tui_debugger.tui.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.relations_sketch import ACTIONS as SKETCH_ACTIONS
@@ -410,8 +410,7 @@ class RelationsView(View):
             yield RelatedList("tensor", "", id="centre")
             yield RelatedList("used by", "", id="consumers")
         yield GraphSketch(id="sketch")
-        yield PlainLine(id="detail")
-        yield PlainLine(id="source")
+        yield from plain_lines("detail", "source")
 
     def on_mount(self) -> None:
         self.table("centre").focus()
@@ -463,7 +462,7 @@ class RelationsView(View):
         if self._sketching and (
             around is None or self._shown is None or around.tensors[0].key != self._shown.centre.key
         ):
-            job = partial(neighbourhood, self.host.session, key)
+            job = partial(neighbourhood, self.session, key)
             self.work("looking around", lambda progress: job(progress=progress), self._draw_anew)
         self._describe()
 
@@ -484,7 +483,7 @@ class RelationsView(View):
         key, _ = trail.here
         if self.outdated:
             self._measured.clear()
-        job = partial(look_around, self.host.session, key, sketch=self._sketching)
+        job = partial(look_around, self.session, key, sketch=self._sketching)
         self.work_anew("looking around", job, partial(self._arrived, trail))
 
     def _arrived(self, trail: Trail, found: Around) -> None:
@@ -499,7 +498,7 @@ class RelationsView(View):
 
     def look_again(self) -> None:
         """Reads the relations of the same tensor again; open items and the cursor stay, as far as they exist."""
-        job = partial(look_again, self.host.session, self._trail.here[0], dict(self._sides), sketch=self._sketching)
+        job = partial(look_again, self.session, self._trail.here[0], dict(self._sides), sketch=self._sketching)
         self.work_anew("looking around", job, self._arrived_again)
 
     def _arrived_again(self, found: Around) -> None:
@@ -569,8 +568,7 @@ class RelationsView(View):
 
     @on(VirtualTable.RowSelected)
     @on(GraphSketch.Chosen)
-    def _chosen(self, event: VirtualTable.RowSelected | GraphSketch.Chosen) -> None:
-        event.stop()
+    def _chosen(self) -> None:
         related = self.related
         if related is not None and related.ahead:
             self.say("no later step was dumped: there is nothing to go to", note=True)
@@ -581,7 +579,6 @@ class RelationsView(View):
 
     @on(RelatedList.Left)
     def _change_list(self, event: RelatedList.Left) -> None:
-        event.stop()
         at = _LISTS.index(self.side) + event.by
         if 0 <= at < len(_LISTS) and self._items[_LISTS[at]]:
             self.table(_LISTS[at]).focus()
@@ -600,7 +597,7 @@ class RelationsView(View):
         else:
             find: Callable[[Session, TensorKey, ProgressFn], tuple[Related, ...]]
             find = producers if name == "producers" else consumers
-            job = partial(find, self.host.session, item.related.key)
+            job = partial(find, self.session, item.related.key)
             self.work("looking around", job, partial(self._expanded, name, item))
 
     def _expanded(self, name: str, item: RelationLine, found: Sequence[Related]) -> None:
@@ -652,7 +649,7 @@ class RelationsView(View):
     def _source(self, related: Related) -> Sequence[str]:
         if self._shown is not None and self.side == "centre":
             return stack_text(self._shown.stack, lines=_FRAMES)
-        nodes, row = self.host.session.nodes(related.key.rank), related.row
+        nodes, row = self.session.nodes(related.key.rank), related.row
         return stack_text(nodes.stack(row), lines=_FRAMES) if 0 <= row < len(nodes) else ()
 
     # -- statistics of what is in sight --------------------------------------------------------------
@@ -671,7 +668,7 @@ class RelationsView(View):
             return
         rows = self._in_sight()
         if rows:
-            self.work("statistics", partial(measured, self.host.session, rows), self._take_statistics)
+            self.work("statistics", partial(measured, self.session, rows), self._take_statistics)
 
     def _take_statistics(self, rows: tuple[TensorRow, ...]) -> None:
         self._measured.update((row.key, row) for row in rows)
@@ -693,7 +690,7 @@ class RelationsView(View):
         key = related.tensor.key
         if key == self.about.key:
             return self.about
-        row = related.row if key == related.key else self.host.session.nodes(key.rank).find(key.node, key.graph)
+        row = related.row if key == related.key else self.session.nodes(key.rank).find(key.node, key.graph)
         return ViewTarget(key, row, related.hit)
 
     def action_values(self) -> None:

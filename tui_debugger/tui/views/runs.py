@@ -38,7 +38,7 @@ from tui_debugger.text.numbers import NONE, named, number, plural
 from tui_debugger.text.tensors import index_text, place_text, shape_text, slot_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_actions
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges
@@ -221,9 +221,7 @@ class RunsView(View):
     # -- contents ----------------------------------------------------------------------------------
 
     def body(self) -> Iterable[Widget]:
-        yield PlainLine(id="answer")
-        yield PlainLine(id="why")
-        yield PlainLine(id="where")
+        yield from plain_lines("answer", "why", "where")
         yield TreeTable(COLUMNS, id="tree")
         yield PlainLine(id="node")
         yield VirtualTable(PATH_COLUMNS, id="path")
@@ -271,13 +269,13 @@ class RunsView(View):
         from tui_debugger.tui.dialogs.prompts import RunPrompt, look_for_dumps
 
         try:
-            check_comparable(self.host.session)
+            check_comparable(self.session)
         except TdbgError as error:
             self.failed(error)
             return
         if self.working:
             self.action_cancel()
-        this = self.host.session.info.path
+        this = self.session.info.path
         known: list[Overview] = []
         prompt = RunPrompt(this)
 
@@ -300,7 +298,7 @@ class RunsView(View):
         """Compares with a run; names, steps and ranks are mapped as in the last comparison."""
         before = self.comparison
         against = ComparedRun(path) if before is None else ComparedRun(path, before.options, before.repeat)
-        self.host.comparison = RunComparison(self.host.session, against)
+        self.host.comparison = RunComparison(self.session, against)
         if before is not None:
             before.close()
         self._forget()
@@ -444,7 +442,7 @@ class RunsView(View):
         asked = shorten(options_text(comparison.options, comparison.repeat), max(self.size.width // 3, 16))
         room = max(self.size.width - 30 - len(asked), 16)
         self.set_heading(
-            f"Two runs: A is {shorten(self.host.session.info.path, room // 2)}, "
+            f"Two runs: A is {shorten(self.session.info.path, room // 2)}, "
             f"B is {shorten(comparison.path, room // 2)}" + (f"; {asked}" if asked else "")
         )
         if report is None:
@@ -585,12 +583,11 @@ class RunsView(View):
         key = both.keys(row, self.finding_here)[0] if both is not None and row >= 0 else None
         if key is None:
             return self.about
-        return ViewTarget(key, self.host.session.nodes(key.rank).find(key.node, key.graph))
+        return ViewTarget(key, self.session.nodes(key.rank).find(key.node, key.graph))
 
     @on(VirtualTable.RowSelected)
-    def _selected(self, event: VirtualTable.RowSelected) -> None:
+    def _selected(self) -> None:
         """Handles Enter: opens a scope, or compares both tensors of a node."""
-        event.stop()
         both, row, comparison = self._both, self.row, self.comparison
         if both is None or comparison is None:
             return
@@ -718,7 +715,7 @@ class RunsView(View):
         if comparison is None or report is None:
             return None
         kinds = comparison.kinds or [("", "")] * len(report.findings)
-        text = list(markdown_lines(report, kinds, (self.host.session.info.path, comparison.path)))
+        text = list(markdown_lines(report, kinds, (self.session.info.path, comparison.path)))
         one = self._names(self._both, self.row) if self._both is not None and self.row >= 0 else ""
         return Extract("tdbg-diff", "\n".join(text) + "\n", clean(one), ROW_TITLES, _NodeRows(report), markdown=True)
 

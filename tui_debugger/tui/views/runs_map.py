@@ -16,7 +16,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.heat_map import HeatTable
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui.actions import FINE, MOVES, Action, view_actions
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.values.heat_map import HeatMap, legend_of
 from tui_debugger.tui.views.view import View
@@ -83,8 +83,7 @@ class RunsMapView(View):
     def body(self) -> Iterable[Widget]:
         yield PlainLine(id="where")
         yield HeatMap(self.work, id="map")
-        yield PlainLine(id="cell")
-        yield PlainLine(id="legend")
+        yield from plain_lines("cell", "legend")
 
     def on_mount(self) -> None:
         self.map.focus()

@@ -31,7 +31,7 @@ from tui_debugger.model import ProgressFn
 from tui_debugger.text.tensors import shape_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_actions
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges, ViewHost
@@ -82,9 +82,7 @@ class TrajectoryView(View):
     def body(self) -> Iterable[Widget]:
         yield PlainLine(id="answer")
         yield VirtualTable((), empty="", id="weights")
-        yield PlainLine(id="here")
-        yield PlainLine(id="legend")
-        yield PlainLine(id="covered")
+        yield from plain_lines("here", "legend", "covered")
 
     @property
     def table(self) -> VirtualTable:
@@ -95,7 +93,7 @@ class TrajectoryView(View):
         self.look_again()
 
     def look_again(self) -> None:
-        session = self.host.session
+        session = self.session
 
         def job(progress: ProgressFn) -> Trajectory:
             return trajectory(session, session.pairs(), progress)
@@ -178,8 +176,7 @@ class TrajectoryView(View):
         self._show_here()
 
     @on(VirtualTable.RowSelected)
-    def _chosen(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def _chosen(self) -> None:
         self._open("trend")
 
     def action_values(self) -> None:

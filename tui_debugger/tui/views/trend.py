@@ -45,7 +45,7 @@ from tui_debugger.text.notes import notes_text
 from tui_debugger.text.plot import BLOCKS, BRAILLE
 from tui_debugger.text.tensors import place_text
 from tui_debugger.tui.actions import SEARCH_VIEW, Action, view_actions
-from tui_debugger.tui.dialogs.modal import PlainLine
+from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
@@ -356,8 +356,7 @@ class TrendView(View):
         with Container(id="both"):
             yield Plots(id="plots")
             yield TrendTable(COLUMNS, empty="nothing was read yet", id="steps")
-        yield PlainLine(id="here")
-        yield PlainLine(id="facts")
+        yield from plain_lines("here", "facts")
 
     def on_mount(self) -> None:
         self.table.focus()
@@ -402,7 +401,7 @@ class TrendView(View):
             self._catching_up = False
             return
         self._catching_up = quietly
-        session = self.host.session
+        session = self.session
 
         def job(progress: ProgressFn) -> Series:
             return trend(session, part.key, part.steps, scaled(progress, part.done, part.total, len(part.steps)))
@@ -432,7 +431,7 @@ class TrendView(View):
         stopped = self.overlay.reading is not None and not self._catching_up
         for rank in ranks:
             every = rank in changes.ranks
-            self.overlay.renew(rank, self.host.session.steps(rank) if every else changes.steps_of(rank))
+            self.overlay.renew(rank, self.session.steps(rank) if every else changes.steps_of(rank))
         if changes.results:
             self.work_quietly(self._with_hits(), partial(self._followed, stopped=stopped))
         else:
@@ -448,14 +447,14 @@ class TrendView(View):
             self._read_on(quietly=True)
 
     def _with_hits(self) -> Callable[[ProgressFn], list[Series]]:
-        session, shown_now = self.host.session, tuple(self.overlay.shown)
+        session, shown_now = self.session, tuple(self.overlay.shown)
         return lambda _: [with_hits(session, each) for each in shown_now]
 
     def _show(self) -> None:
         series = self.overlay.shown
         if not series:
             return
-        notes = self.host.session.run_notes(series[0].key.rank)
+        notes = self.session.run_notes(series[0].key.rank)
         groups = (*groups_for(len(series)), *note_groups(notes))
         first = self._first_group % len(groups)
         shown = [*groups[first:], *groups[:first]]
@@ -479,14 +478,14 @@ class TrendView(View):
         if series is None or point is None or index < 0:
             self.put_line("here", "")
             return
-        notes = self.host.session.notes_at(series.key.rank, point[0])
+        notes = self.session.notes_at(series.key.rank, point[0])
         self.put_line("here", step_words(series, index, notes_text(notes, NOTES_ROOM)))
 
     def _show_facts(self) -> None:
         series = self.overlay.here
         if series is None:
             return
-        session = self.host.session
+        session = self.session
         missing = int((series.health == Health.UNCHECKED).sum())
         words = [about(series)]
         if not (self.overlay.is_complete(series.key) or self._catching_up):
@@ -503,7 +502,6 @@ class TrendView(View):
 
     @on(Plots.Clicked)
     def _pointed(self, event: Plots.Clicked) -> None:
-        event.stop()
         series = self.overlay.here
         if series is not None and len(series.steps):
             self.table.move_to(int(np.abs(series.steps - event.step).argmin()))
@@ -517,13 +515,12 @@ class TrendView(View):
         if series is None or point is None:
             return self.about
         key = series.key_at(*point)
-        known = self.host.session.known([(key.rank, key.step)])
+        known = self.session.known([(key.rank, key.step)])
         at = known.hits.find(key) if known is not None else -1
         return ViewTarget.of_hit(known.hits[at]) if known is not None and at >= 0 else ViewTarget(key, series.row)
 
     @on(VirtualTable.RowSelected)
-    def _selected(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def _selected(self) -> None:
         series, point = self.overlay.here, self.point
         index = series.at(*point) if series is not None and point is not None else -1
         if series is None or index < 0 or series.state[index] == PointState.ABSENT:
@@ -544,7 +541,7 @@ class TrendView(View):
         if not series:
             return
         own = len(groups_for(len(series)))
-        if not note_groups(self.host.session.run_notes(series[0].key.rank)):
+        if not note_groups(self.session.run_notes(series[0].key.rank)):
             self.say("nothing was noted of this run, and no loss was recognised", note=True)
             return
         self._first_group = 0 if self._first_group == own else own
@@ -584,7 +581,7 @@ class TrendView(View):
 
     def action_over(self, which: str) -> None:
         kind, target = KINDS[which], self.target_here
-        offers = kind.offers(self.host.session, target.key, target.row)
+        offers = kind.offers(self.session, target.key, target.row)
         new = [offer for offer in offers if not self.overlay.has(offer.key)]
         if not new:
             self.say(kind.nothing if not offers else "all of these are shown already", note=True)
@@ -623,7 +620,7 @@ class TrendView(View):
         if self.overlay.reading is not None:
             self._read_on()
             return
-        session = self.host.session
+        session = self.session
         if not session.watchpoints.enabled():
             self.say("no watchpoint is enabled: NaN and Inf are marked anyway", note=True)
             return

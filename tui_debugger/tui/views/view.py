@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from textual.binding import BindingType
 
 from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.session.export_files import save_npy
+from tui_debugger.session.export_graph import write_table, write_text
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import percent
 from tui_debugger.tui.actions import LOOK_AGAIN, VIEW_ACTIONS, bindings, opening_actions, shown_key
 from tui_debugger.tui.dialogs.modal import Modal
+from tui_debugger.tui.dialogs.prompts import TextPrompt, typed_path
+from tui_debugger.tui.export import (
+    Extract,
+    copy_to_clipboard,
+    export_problem,
+    listed,
+    screenshot,
+    suffixes,
+    svg_of,
+    write_picture,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +42,6 @@ if TYPE_CHECKING:
     from tui_debugger.session.following import FileState
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.actions import Action
-    from tui_debugger.tui.export import Extract
     from tui_debugger.tui.views.registry import ViewTarget
     from tui_debugger.tui.widgets.search import ListSearch, SearchBar
 
@@ -105,6 +118,7 @@ class SeenResults:
 T = TypeVar("T")
 RUN_CHANGED = "the run has changed"
 CHECKED = "new check results"
+_NOTHING = "there is nothing here yet"
 
 
 class ViewHost(Protocol):
@@ -170,20 +184,24 @@ class View(Modal[None]):
     # -- what a view may override ------------------------------------------------------------------
 
     @property
+    def session(self) -> Session:
+        return self.host.session
+
+    @property
     def target_here(self) -> ViewTarget:
         """The tensor under the cursor, on which other views open; by default ``about``."""
         return self.about
 
     def graph_words(self, key: TensorKey) -> str:
         """Returns the graph's name after two blanks if the tensor's rank has several graphs, else an empty string."""
-        session = self.host.session
+        session = self.session
         several = key.rank in session.ranks() and len(session.nodes(key.rank).graphs) > 1
         return f"  {clean(key.graph)}" if several else ""
 
     @property
     def dump(self) -> Path:
         """The directory of the run; nothing may be written into it."""
-        return Path(self.host.session.info.path)
+        return Path(self.session.info.path)
 
     def extract(self) -> Extract | None:
         """Returns the content for copy and export; None while there is none."""
@@ -308,7 +326,7 @@ class View(Modal[None]):
     def _catch_up(self) -> None:
         if self._job is not None or not self.is_open or self.app.screen is not self:
             return  # ``is_current`` is also true for a view below a dialog
-        edition = self.host.session.results_edition
+        edition = self.session.results_edition
         changes, self._pending = self._pending | ViewChanges(results=edition != self._edition), ViewChanges()
         self._edition = edition
         if changes:
@@ -390,23 +408,59 @@ class View(Modal[None]):
         self.app.push_screen(HelpScreen(shown, conditions=False, heading=f"Keys: {self.heading}"))
 
     def action_copy(self) -> None:
-        from tui_debugger.tui.export import copy
-
-        copy(self, everything=False)
+        extract = self.extract()
+        self._copy(extract, "" if extract is None else extract.one)
 
     def action_copy_all(self) -> None:
-        from tui_debugger.tui.export import copy
+        extract = self.extract()
+        self._copy(extract, "" if extract is None else extract.text)
 
-        copy(self, everything=True)
+    def _copy(self, extract: Extract | None, text: str) -> None:
+        if not text:
+            nothing = "nothing under the cursor; U copies everything"
+            self.say(_NOTHING if extract is None else nothing, note=True)
+            return
+        try:
+            self.say(copy_to_clipboard(self.app, text), note=True)
+        except TdbgError as error:
+            self.say(f"{error.what}: e {error.hint}")
 
     def action_export(self) -> None:
-        from tui_debugger.tui.export import export
+        """Asks for a path and writes the view there, in the format of the suffix."""
+        extract = self.extract()
+        if extract is None:
+            self.say(_NOTHING, note=True)
+            return
+        if self.working:
+            self.say("something is still under way: wait for it, or stop it with Esc", note=True)
+            return
+        forms = suffixes(extract)
+        note = f"the suffix decides: {listed(forms)}; nothing is overwritten"
+        check = partial(export_problem, forms, self.dump)
+        prompt = TextPrompt("Export this view", extract.stem + forms[0], check, note=note)
+        prompt.ask(self.app, lambda text: self._write(extract, typed_path(text)))
 
-        export(self)
+    def _write(self, extract: Extract, path: Path) -> None:
+        suffix, array, dump = path.suffix.lower(), extract.array, self.dump
+
+        def work(job: Callable[[ProgressFn], Path]) -> None:
+            self.work("writing", job, lambda written: self.say(f"wrote {written}", note=True))
+
+        def draw() -> None:
+            picture = svg_of(self.app)
+            work(lambda _: write_picture(picture, path, dump))
+
+        if suffix == ".svg":
+            self.say("")
+            self.call_after_refresh(draw)  # the prompt and the last message must not be in the picture
+        elif suffix == ".npy" and array is not None:
+            work(lambda progress: save_npy(array(), path, dump, progress=progress))
+        elif suffix == ".csv":
+            work(lambda progress: write_table(extract.header, extract.rows, path, dump, progress))
+        else:
+            work(lambda _: write_text(extract.text.splitlines(), path, dump))
 
     def action_screenshot(self) -> None:
-        from tui_debugger.tui.export import screenshot
-
         if not self.working:
             self.say("")  # old messages do not belong in the picture
         name = type(self).__name__.removesuffix("Screen").removesuffix("View").lower()
@@ -438,7 +492,7 @@ class ValuesView(View):
         """Marks the view outdated if files of its tensors changed; most tensors of a growing step do not."""
         files = {key: file for key, file in self.files.items() if _may_concern(changes, key)}
         if files and not self.outdated:
-            session = self.host.session
+            session = self.session
             self.work_quietly(lambda _: rewritten(session, files), self._answered)
 
     def _answered(self, others: frozenset[TensorKey]) -> None:
