@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy.typing as npt
 
@@ -36,6 +36,24 @@ if TYPE_CHECKING:
 Cells = Sequence[object]
 TENSOR_HEADER = ("dtype", "shape", "nan", "inf", "min", "max")
 """The column titles of ``tensor_fields``."""
+
+
+class RowsOnDemand(Sequence[Cells]):
+    """Rows of a table that are made when they are written: ``row`` makes one of ``count`` rows."""
+
+    def __init__(self, count: int, row: Callable[[int], Cells]) -> None:
+        self._numbers = range(count)
+        self._row = row
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, at: int) -> Cells: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Cells]: ...
+    def __getitem__(self, at: int | slice) -> Cells | Sequence[Cells]:
+        return [*map(self._row, self._numbers[at])] if isinstance(at, slice) else self._row(self._numbers[at])
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,20 +76,17 @@ class DumpsPane(Pane):
         pattern = self.pattern
         self._shown = tuple(each for each in self.dumps if pattern is None or pattern.test(self._search_text(each)))
         self.table.set_rows(LazyRows(self._shown, self._cells, lambda each: each.path))
-        self._tell()
+        self.show_row()
 
     @property
     def current(self) -> KnownDump | None:
         return self._shown[self.table.cursor_row] if self.table.cursor_row < len(self._shown) else None
 
-    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``current``
-        self._tell()
-
     def resized(self) -> None:
         """Draws the detail again, of which more or less fits now."""
-        self.call_after_refresh(self._tell)
+        self.call_after_refresh(self.show_row)
 
-    def _tell(self) -> None:
+    def show_row(self) -> None:
         dump = self.current
         self.set_count("" if dump is None else with_tilde(dump.path))
         self.set_detail("" if dump is None else self._detail_of(dump))
@@ -336,8 +333,7 @@ class StartPage(PanesScreen):
     def on_key(self, _: events.Key) -> None:
         self.footer.clear_notice()
 
-    def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def on_virtual_table_row_selected(self) -> None:
         dump = self.dumps_pane.current
         if dump is not None:
             self.open(Path(dump.path))

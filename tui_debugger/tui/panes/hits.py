@@ -307,7 +307,7 @@ class HitsPane(Pane):
     def current(self) -> Hit | None:
         return self.rows.hit(self.table.cursor_row) if self.table.cursor_row < self.shown and self.rows else None
 
-    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``Pane``
+    def show_row(self) -> None:
         """Shows the detail of the row; the other panes follow the hit."""
         self.update_detail()
         if (hit := self.current) is not None and hit.key != self._left:
@@ -335,8 +335,7 @@ class HitsPane(Pane):
         noted = f" · {notes}" if notes and len(f"…/{operator} · {notes}") <= room else ""
         self.set_detail(f"{graph}{hit.key.node}{said}{noted}")
 
-    def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def on_virtual_table_row_selected(self) -> None:
         hit = self.current
         if hit is not None:
             self.post_message(self.HitChosen(hit))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import ScopeTree
     from tui_debugger.session import CheckResult
-    from tui_debugger.tui.widgets.open_tree import OpenTree, TreeLike, Visible
+    from tui_debugger.tui.widgets.open_tree import OpenTree, Visible
     from tui_debugger.tui.widgets.text import SearchPattern, Spans
 
 
@@ -160,7 +160,7 @@ class NodeTree(VirtualTable):
         key = self.cursor_key
         return key if isinstance(key, int) else -1
 
-    def set_tree(self, tree: TreeLike, notes: Sequence[str] | None = None, closed: Mask | None = None) -> None:
+    def set_tree(self, tree: ScopeTree, notes: Sequence[str] | None = None, closed: Mask | None = None) -> None:
         """Shows a tree; open scopes stay open and the cursor stays on its entry, both by path.
 
         ``notes``: dim text after the label, by row of the node table. ``closed``: tree entries that stay closed at
@@ -464,12 +464,11 @@ class NodesPane(Pane):
         rows = rows[~self.nodes.are_parameters(rows) & self.nodes.watchable[rows]]
         return int(rows[np.argmin(self.nodes.order[rows])]) if len(rows) else -1
 
-    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - the table knows its entry
+    def show_row(self) -> None:
         self._show_detail()
         self.screen.post_message(self.NodeHighlighted(self.current_row))
 
-    def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def on_virtual_table_row_selected(self) -> None:
         if self.current_row >= 0:
             self.post_message(self.NodeHighlighted(self.current_row, opened=True))
 

@@ -76,12 +76,12 @@ class Pane(CachedColumn, can_focus=False):
         yield self._lower
 
     def on_mount(self) -> None:
-        self.table.moved_to = self.row_highlighted
+        self.table.moved_to = self.show_row
         self.table.emptied = lambda: self.set_detail("")
         self.set_count("")
 
-    def row_highlighted(self, row: int) -> None:
-        """Called when the cursor came to a row."""
+    def show_row(self) -> None:
+        """Shows the detail of the row under the cursor, after the cursor moved."""
 
     def set_count(self, text: str) -> None:
         self._count = text

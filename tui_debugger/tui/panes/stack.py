@@ -281,21 +281,17 @@ class StackPane(Pane):
         )
         self.table.set_rows(rows, keep=keep)
         self.set_count(_OF_THE_NODE)
-        self._show_path()  # row 0 of another stack has the same key: the table sends no event
+        self.show_row()  # row 0 of another stack has the same key: the table sends no event
 
     def _set_columns(self, columns: tuple[TableColumn, ...]) -> None:
         if columns != self.table.columns:
             self.table.set_columns(columns)
 
-    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``frame``
-        self._show_path()
-
-    def _show_path(self) -> None:
+    def show_row(self) -> None:
         frame = self.frame
         self.set_detail("" if frame is None else frame.path)
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
         frame = self.frame
         if frame is None or (self.whole_run and event.key == (frame.path, 0)):
             return

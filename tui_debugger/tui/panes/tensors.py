@@ -85,7 +85,7 @@ class TensorsPane(Pane):
         )
         self.table.set_rows(rows)
         self.set_count(f"· {self._node_name}" if self._node_name else "")
-        self._detail()
+        self.show_row()
 
     @property
     def rows(self) -> tuple[TensorRow, ...]:
@@ -123,7 +123,7 @@ class TensorsPane(Pane):
         values = statistics(row.stats, theme.NONE if self._measured else "…")
         return [*head, shape, dtype, *values, step_text(row.key.step), previous, _source(row)]
 
-    def _detail(self) -> None:
+    def show_row(self) -> None:
         row = self.current
         if row is None:
             self.set_detail("")
@@ -145,11 +145,7 @@ class TensorsPane(Pane):
         words += [row.remark, row.error]
         self.set_detail(" · ".join(word for word in words if word))
 
-    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``current``
-        self._detail()
-
-    def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def on_virtual_table_row_selected(self) -> None:
         row = self.current
         if row is not None:
             self.post_message(self.TensorChosen(row))

@@ -97,7 +97,7 @@ class WatchpointsPane(Pane):
         count = str(len(self._listed)) if pattern is None else f"{len(shown)} of {len(self._listed)}"
         parts = [count] + ([f"{off} off"] if off else []) + (["outdated"] if self._outdated else [])
         self.set_count(" · ".join(parts))
-        self._show_selection()
+        self.show_row()
 
     def on_resize(self) -> None:
         if self._listed:
@@ -113,14 +113,10 @@ class WatchpointsPane(Pane):
         key = self.table.cursor_key
         return key if isinstance(key, int) else None
 
-    def row_highlighted(self, row: int) -> None:  # noqa: ARG002 - see ``current``
-        self._show_selection()
-
-    def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
-        event.stop()
+    def on_virtual_table_row_selected(self) -> None:
         self.post_message(self.WatchpointHighlighted(self.current, opened=True))
 
-    def _show_selection(self) -> None:
+    def show_row(self) -> None:
         from tui_debugger.text.hits import not_judged, selection_words
 
         found = next((w for w in self._listed if w.id == self.current), None)

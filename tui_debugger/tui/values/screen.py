@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from textual import on
 from textual.content import Content
@@ -34,7 +35,7 @@ from tui_debugger.text.values import (
 )
 from tui_debugger.tui.actions import MAP_HINTS, TABLE_HINTS, VALUE_ACTIONS
 from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
-from tui_debugger.tui.export import Cells, Extract, file_stem
+from tui_debugger.tui.export import Cells, Extract, RowsOnDemand, file_stem
 from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.values.grid import ValueGrid
 from tui_debugger.tui.values.heat_map import HeatMap, counts_text
@@ -210,42 +211,15 @@ class ElementsPane(TableOrMap):
 
 MOST = 20_000
 """Most elements that are written as text: more than a clipboard takes. Files of numbers have all elements."""
-TOGETHER = 4096
-"""Elements of a line that are read at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class CsvRows(Sequence[Cells]):
-    """The rows of a slice for .csv, read when they are written: index and values, one line per element of a line."""
-
-    value_table: ValueTable
-    rows: range
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @overload
-    def __getitem__(self, at: int) -> Cells: ...
-    @overload
-    def __getitem__(self, at: slice) -> CsvRows: ...
-    def __getitem__(self, at: int | slice) -> Cells | CsvRows:
-        """Returns one row, or some, still unread."""
-        if isinstance(at, slice):
-            return CsvRows(self.value_table, self.rows[at])
-        return next(iter(CsvRows(self.value_table, self.rows[at : at + 1 or None])))
-
-    def __iter__(self) -> Iterator[Cells]:
-        value_table, lines = self.value_table, self.value_table.lines
-        if len(lines) == 2:
-            for row in self.rows:
-                yield (lines[0][row], *value_table.part((lines[0][row : row + 1], lines[1]))[0])
-        elif lines:
-            for start in range(0, len(self.rows), TOGETHER):
-                rows = self.rows[start : start + TOGETHER]
-                line = lines[0][rows[0] : rows[-1] + 1]
-                yield from zip(line, value_table.part((line,)), strict=True)
-        else:
-            yield from (("", value_table.part(())[()]) for _ in self.rows)
+def _csv_row(value_table: ValueTable, row: int) -> Cells:
+    """Returns index and values of a line, or of an element of the only line."""
+    lines = value_table.lines
+    if not lines:
+        return "", value_table.part(())[()]
+    part = value_table.part((lines[0][row : row + 1], *lines[1:]))[0]
+    return (lines[0][row], *part) if len(lines) == 2 else (lines[0][row], part)
 
 
 def extract_of(
@@ -263,7 +237,7 @@ def extract_of(
         text="\n".join([*heading, "", *_text(value_table, form)]),
         one="" if element is None else exact_text(value_table.array[element]),
         header=header,
-        rows=CsvRows(value_table, range(count)),
+        rows=RowsOnDemand(count, partial(_csv_row, value_table)),
         array=lambda: apply(value_table.array, value_table.view),
     )
 
@@ -329,7 +303,7 @@ class ValuesScreen(WindowView):
 
     def body(self) -> Iterable[Widget]:
         yield from plain_lines("facts", "stats")
-        yield SliceBar(id="slice")
+        yield SliceBar()
         yield ElementsPane(self.work)
 
     def on_mount(self) -> None:

@@ -69,8 +69,8 @@ class SliceBar(Vertical):
     class Ended(Message):
         """Editing ended: the focus goes back to the values."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's own parameter name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__(id="slice")
         self.view: Slice | None = None
         self._shape: tuple[int, ...] = ()
         self._dimension = 0
@@ -222,8 +222,8 @@ class TableOrMap(Vertical):
         self._work = work
 
     def compose(self) -> Iterable[Widget]:
-        yield ValueGrid(id="grid")
-        yield HeatMap(self._work, id="map")
+        yield ValueGrid()
+        yield HeatMap(self._work)
         yield from plain_lines("legend", "cell")
 
     @property

@@ -27,7 +27,7 @@ from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_actio
 from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
-from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges, ViewHost
+from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges
 from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 
 FINDINGS: tuple[TableColumn, ...] = (
@@ -81,11 +81,9 @@ class AuditView(View):
         *(("?", "keys"), ("Esc", "back")),
     )
 
-    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        super().__init__(host, about)
-        self.report: AuditReport | None = None
-        self.kind = ""
-        self._findings: tuple[AuditFinding, ...] = ()
+    report: AuditReport | None = None
+    kind = ""
+    _findings: tuple[AuditFinding, ...] = ()
 
     def body(self) -> Iterable[Widget]:
         yield from plain_lines("here", "answer")
@@ -105,7 +103,7 @@ class AuditView(View):
     def on_mount(self) -> None:
         self.findings.focus()
         if self.about.row < 0:
-            self._audit()
+            self.look_again()
             return
         key = self.about.key
         job = partial(check_operator, self.session, key.rank, key.step, self.about.row, round=key.round)
@@ -114,12 +112,9 @@ class AuditView(View):
     def _show_here(self, text: str) -> None:
         key = self.about.key
         self.show_line("here", f"{key.node.rpartition('/')[2] or key.node} at step {key.step}: {text}")
-        self._audit()
+        self.look_again()
 
     def look_again(self) -> None:
-        self._audit()
-
-    def _audit(self) -> None:
         session = self.session
 
         def job(progress: ProgressFn) -> AuditReport:

@@ -427,8 +427,8 @@ class CompareView(WindowView):
         other = self.other.key if self.other is not None and not self.other.path else None
         if other is None or self.table.shown is not CellContent.THERE:
             return self.about
-        row = self.session.nodes(other.rank).find(other.node, other.graph)
-        return ViewTarget(other, row) if row >= 0 else self.about
+        target = self.target_of(other)
+        return target if target.row >= 0 else self.about
 
     # -- reading and comparing ---------------------------------------------------------------------
 

@@ -179,7 +179,7 @@ class CompareTable(TableOrMap):
         self._going: Index | None = None
 
     def compose(self) -> Iterable[Widget]:
-        yield SliceBar(id="slice")
+        yield SliceBar()
         yield from super().compose()
 
     @property

@@ -161,8 +161,8 @@ class Chart(PaintedLines, can_focus=True):
     class CursorMoved(Message):
         """The cursor came to another bin, or the bins were replaced."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__(id="chart")
         self._layers: tuple[HistogramLayer, ...] = ()
         self._log_counts = False
         self._text = ""
@@ -398,7 +398,7 @@ class DistributionView(ValuesView):
         for name in _NUMBERS:
             yield PlainLine(id=name, classes="-empty")
         yield PlainLine(id="mode")
-        yield Chart(id="chart")
+        yield Chart()
         yield PlainLine(id="bin")
 
     def on_mount(self) -> None:
@@ -631,9 +631,6 @@ class DistributionView(ValuesView):
             self._known[self.about.key] = known
             self._histograms = replace(self._histograms, distributions=(known, *self._histograms.distributions[1:]))
             self._show_numbers()
-
-    def action_values(self) -> None:
-        self.host.open("values", self.about)
 
     # -- what can be handed out --------------------------------------------------------------------
 

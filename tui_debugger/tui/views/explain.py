@@ -11,7 +11,7 @@ from textual.widget import Widget
 
 from tui_debugger.diagnose.explain.explain import explain
 from tui_debugger.diagnose.explain.guidance import Advice, Guidance, GuidanceLine, LineKind, lines
-from tui_debugger.model import Hit, TensorKey
+from tui_debugger.model import Hit
 from tui_debugger.text.phrases import tail
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
@@ -140,7 +140,7 @@ class ExplainView(View):
         if advice is None:
             self.say("no advice from here on that opens a view", note=True)
             return
-        target = self.about if advice.about is None else self._target(advice.about)
+        target = self.about if advice.about is None else self.target_of(advice.about)
         if target.row < 0:
             self.say("the run has no such node any more")
         else:
@@ -152,14 +152,11 @@ class ExplainView(View):
         if not (self.working or isinstance(event, VirtualTable.RowSelected)):
             self.say("")
 
-    def _target(self, key: TensorKey) -> ViewTarget:
-        return ViewTarget(key, self.session.nodes(key.rank).find(key.node, key.graph))
-
     @property
     def target_here(self) -> ViewTarget:
         """The tensor of the advice under the cursor, else the view's own."""
         advice = self._advice.get(self.query_one(VirtualTable).cursor_row)
-        return self.about if advice is None or advice.about is None else self._target(advice.about)
+        return self.about if advice is None or advice.about is None else self.target_of(advice.about)
 
     # -- handing out -------------------------------------------------------------------------------
 

@@ -29,7 +29,6 @@ from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.heat_map import GridRows, HeatGrid, HeatMapView, map_actions
 from tui_debugger.tui.views.registry import ViewTarget
-from tui_debugger.tui.views.view import ViewHost
 from tui_debugger.tui.widgets.text import shorten
 
 if TYPE_CHECKING:
@@ -41,10 +40,10 @@ if TYPE_CHECKING:
 ACTIONS: Final = map_actions(
     "Health map",
     ("check", "r", "Check", "Checks what was not checked yet, with the enabled watchpoints (none: NaN, Inf)."),
-    ("deeper", "+ =", "Deeper", "Opens the scopes one level deeper."),
-    ("shallower", "-", "Less deep", "Closes the deepest level of scopes."),
-    ("rank_back", "<", "Previous rank", "One rank back; before the first one come all, merged."),
-    ("rank_on", ">", "Next rank", "One rank on."),
+    ("level(1)", "+ =", "Deeper", "Opens the scopes one level deeper."),
+    ("level(-1)", "-", "Less deep", "Closes the deepest level of scopes."),
+    ("rank(-1)", "<", "Previous rank", "One rank back; before the first one come all, merged."),
+    ("rank(1)", ">", "Next rank", "One rank on."),
     across="step",
     found="in which something was found or could not be judged",
     pages=("{ [", "} ]"),
@@ -80,17 +79,15 @@ class HealthView(HeatMapView):
     heading = "Health map"
     hints = HINTS
 
-    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        super().__init__(host, about)
-        self.ranks: tuple[int, ...] = ()
-        self._cell: Cell | None = None
-        self._cell_text = CellText("", "", "")
+    ranks: tuple[int, ...] = ()
+    _cell: Cell | None = None
+    _cell_text = CellText("", "", "")
 
     # -- contents ----------------------------------------------------------------------------------
 
     def body(self) -> Iterable[Widget]:
         yield PlainLine(id="where")
-        yield HeatGrid(id="grid")
+        yield HeatGrid()
         yield from plain_lines("cell", "worst", "legend", "covered")
 
     def on_mount(self) -> None:
@@ -205,13 +202,7 @@ class HealthView(HeatMapView):
 
     # -- keys --------------------------------------------------------------------------------------
 
-    def action_deeper(self) -> None:
-        self._to_level(1)
-
-    def action_shallower(self) -> None:
-        self._to_level(-1)
-
-    def _to_level(self, by: int) -> None:
+    def action_level(self, by: int) -> None:
         map_, tree = self.map, self._tree
         if map_ is None or tree is None or self.flat:
             return
@@ -223,13 +214,7 @@ class HealthView(HeatMapView):
         self._arrange()
         self.grid.move_to_key(at)
 
-    def action_rank_back(self) -> None:
-        self._turn(-1)
-
-    def action_rank_on(self) -> None:
-        self._turn(1)
-
-    def _turn(self, by: int) -> None:
+    def action_rank(self, by: int) -> None:
         if self.map is None or len(self.map.ranks) < 2:
             self.say("there is one rank only", note=True)
             return

@@ -45,8 +45,8 @@ def map_actions(group: str, *own: ActionRow, across: str, found: str, pages: tup
         ("findings", "x", "Findings only", f"Only rows {found}."),
         ("nodes", "t", "Nodes", "A row per node in execution order, or scopes again."),
         ("fit", "f", "Fit", f"All {across}s at once, several in a column, or one in each."),
-        ("next", "n", "Next that stands out", f"To the next {across} of this row that stands out."),
-        ("previous", "N", "The one before", f"To the {across} before that stands out in this row."),
+        ("next(1)", "n", "Next that stands out", f"To the next {across} of this row that stands out."),
+        ("next(-1)", "N", "The one before", f"To the {across} before that stands out in this row."),
         ("page(-1)", back, "Page back", f"A screenful of {across}s back."),
         ("page(1)", on, "Page on", f"A screenful of {across}s on."),
     )
@@ -102,8 +102,8 @@ class HeatGrid(VirtualTable):
     class CellMoved(Message):
         """The cursor came to another cell, or the cell changed."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own parameter name
-        super().__init__((TableColumn("", _LEAST_NAME, elastic=1),), empty="nothing to show", id=id)
+    def __init__(self) -> None:
+        super().__init__((TableColumn("", _LEAST_NAME, elastic=1),), empty="nothing to show", id="grid")
         self.columns_shown = StepColumns.laid_out((), 1, fit=False)
         self.column = 0
         self._grid: GridRows | None = None
@@ -444,13 +444,7 @@ class HeatMapView(View):
         self.fit_all = not self.fit_all
         self._arrange()
 
-    def action_next(self) -> None:
-        self._next(1)
-
-    def action_previous(self) -> None:
-        self._next(-1)
-
-    def _next(self, by: int) -> None:
+    def action_next(self, by: int) -> None:
         if not self.grid.next_finding(by, self._worth()):
             side = "after" if by > 0 else "before"
             self.say(f"no {self.grid.across} {side} this one stands out in this row", note=True)

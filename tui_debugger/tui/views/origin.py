@@ -474,8 +474,7 @@ class OriginView(View):
             return self.about
         if self.tensors.has_focus and line.hop is not None and self.tensors.row_count:
             row, _ = tensors_of(line.hop)[self.tensors.cursor_row]
-            at = self.session.nodes(row.key.rank).find(row.key.node, row.key.graph)
-            return ViewTarget(row.key, at)
+            return self.target_of(row.key)
         if line.tensor.key == self.about.key:
             return self.about
         return ViewTarget(line.tensor.key, line.row)
@@ -483,9 +482,6 @@ class OriginView(View):
     @on(VirtualTable.RowSelected)
     def _chosen(self) -> None:
         self.host.go_to(self.target_here)
-
-    def action_values(self) -> None:
-        self.host.open("values", self.target_here)
 
     def action_question(self) -> None:
         answer = self._answer

@@ -87,8 +87,8 @@ class RankGrid(HeatGrid):
 
     across: ClassVar[str] = "rank"
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own parameter name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self.codes: CodesOf = _nothing
         self.glyphs: Sequence[tuple[str, Style]] = ((" ", theme.NORMAL),)
 
@@ -183,7 +183,7 @@ class RanksView(HeatMapView):
 
     def body(self) -> Iterable[Widget]:
         yield from plain_lines("found", "where")
-        yield RankGrid(id="grid")
+        yield RankGrid()
         yield from plain_lines("cell", "more", "legend")
 
     def on_mount(self) -> None:

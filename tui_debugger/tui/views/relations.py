@@ -409,7 +409,7 @@ class RelationsView(View):
             yield RelatedList("made from", "", id="producers")
             yield RelatedList("tensor", "", id="centre")
             yield RelatedList("used by", "", id="consumers")
-        yield GraphSketch(id="sketch")
+        yield GraphSketch()
         yield from plain_lines("detail", "source")
 
     def on_mount(self) -> None:
@@ -692,9 +692,6 @@ class RelationsView(View):
             return self.about
         row = related.row if key == related.key else self.session.nodes(key.rank).find(key.node, key.graph)
         return ViewTarget(key, row, related.hit)
-
-    def action_values(self) -> None:
-        self.host.open("values", self.target_here)
 
     def action_main(self) -> None:
         self.host.go_to(self.target_here)

@@ -50,8 +50,8 @@ class GraphSketch(PaintedLines, can_focus=True):
     class Chosen(Message):
         """Enter on a box."""
 
-    def __init__(self, id: str) -> None:  # noqa: A002 - Textual's own name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__(id="sketch")
         self._found: Neighbourhood | None = None
         self._row: Callable[[Related], TensorRow] = lambda related: related.tensor
         self._cursor = 0

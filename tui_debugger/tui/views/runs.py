@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final, overload
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from rich.style import Style
@@ -15,7 +15,7 @@ from textual.widget import Widget
 
 from tui_debugger.arrays import Mask
 from tui_debugger.diagnose.compare import ComparedTensor
-from tui_debugger.diagnose.runs.results import DiffFinding, JudgedNode, OneSided, RunsReport, StepPlace, StepReport
+from tui_debugger.diagnose.runs.results import DiffFinding, JudgedNode, OneSided, RunsReport, StepPlace
 from tui_debugger.diagnose.runs.text import (
     ROW_TITLES,
     counts_text,
@@ -39,7 +39,7 @@ from tui_debugger.text.tensors import index_text, place_text, shape_text, slot_t
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_actions
 from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
-from tui_debugger.tui.export import Extract
+from tui_debugger.tui.export import Extract, RowsOnDemand
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges
 from tui_debugger.tui.widgets.open_tree import OpenTree, Visible, same_entry
@@ -583,7 +583,7 @@ class RunsView(View):
         key = both.keys(row, self.finding_here)[0] if both is not None and row >= 0 else None
         if key is None:
             return self.about
-        return ViewTarget(key, self.session.nodes(key.rank).find(key.node, key.graph))
+        return self.target_of(key)
 
     @on(VirtualTable.RowSelected)
     def _selected(self) -> None:
@@ -717,7 +717,7 @@ class RunsView(View):
         kinds = comparison.kinds or [("", "")] * len(report.findings)
         text = list(markdown_lines(report, kinds, (self.session.info.path, comparison.path)))
         one = self._names(self._both, self.row) if self._both is not None and self.row >= 0 else ""
-        return Extract("tdbg-diff", "\n".join(text) + "\n", clean(one), ROW_TITLES, _NodeRows(report), markdown=True)
+        return Extract("tdbg-diff", "\n".join(text) + "\n", clean(one), ROW_TITLES, _node_rows(report), markdown=True)
 
 
 def _hop_cells(both: StepTree, numbered: tuple[int, TreeHop]) -> Sequence[Cell]:
@@ -731,27 +731,14 @@ def _hop_cells(both: StepTree, numbered: tuple[int, TreeHop]) -> Sequence[Cell]:
     return [mark, path, *_numbers(both.items[hop.row], style), Text(more, theme.DIM)]
 
 
-class _NodeRows(Sequence[Sequence[object]]):
-    """A row for every pair of nodes and step, made when it is written."""
+def _node_rows(report: RunsReport) -> RowsOnDemand:
+    """Returns a row for every pair of nodes and step."""
+    pairs = [(step, judged) for step in report.steps for judged in step.judged]
 
-    def __init__(self, report: RunsReport) -> None:
-        self._report = report
-
-    @cached_property
-    def _pairs(self) -> list[tuple[StepReport, JudgedNode]]:
-        return [(step, judged) for step in self._report.steps for judged in step.judged]
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    @overload
-    def __getitem__(self, index: int) -> Sequence[object]: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Sequence[object]]: ...
-    def __getitem__(self, index: int | slice) -> Sequence[object] | Sequence[Sequence[object]]:
-        if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(len(self)))]
-        step, judged = self._pairs[index]
-        runs = zip(self._report.runs, step.place[:2], (judged.match.a, judged.match.b), strict=True)
+    def row(at: int) -> Sequence[object]:
+        step, judged = pairs[at]
+        runs = zip(report.runs, step.place[:2], (judged.match.a, judged.match.b), strict=True)
         one, other = (run.nodes(rank).names[row] for run, rank, row in runs)
         return node_cells(step, judged, (one, other))
+
+    return RowsOnDemand(len(pairs), row)

@@ -82,7 +82,7 @@ class RunsMapView(View):
 
     def body(self) -> Iterable[Widget]:
         yield PlainLine(id="where")
-        yield HeatMap(self.work, id="map")
+        yield HeatMap(self.work)
         yield from plain_lines("cell", "legend")
 
     def on_mount(self) -> None:

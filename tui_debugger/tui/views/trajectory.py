@@ -34,7 +34,7 @@ from tui_debugger.tui.actions import LOOK_AGAIN, SEARCH_VIEW, Action, view_actio
 from tui_debugger.tui.dialogs.modal import PlainLine, plain_lines
 from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
-from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges, ViewHost
+from tui_debugger.tui.views.view import RUN_CHANGED, View, ViewChanges
 from tui_debugger.tui.widgets.virtual_table import ListRows, TableColumn, VirtualTable
 
 _SHOWN: Final = ("weight", "steps", "growth", "update", "remarks", "last norm", "last update", "cosine", "eff. rank")
@@ -72,12 +72,10 @@ class TrajectoryView(View):
         *(("?", "keys"), ("Esc", "back")),
     )
 
-    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        super().__init__(host, about)
-        self.found: Trajectory | None = None
-        self.remarks_only = False
-        self.most_first = False
-        self._placed = False
+    found: Trajectory | None = None
+    remarks_only = False
+    most_first = False
+    _placed = False
 
     def body(self) -> Iterable[Widget]:
         yield PlainLine(id="answer")

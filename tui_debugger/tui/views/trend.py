@@ -354,7 +354,7 @@ class TrendView(View):
     def body(self) -> Iterable[Widget]:
         yield PlainLine(id="legend")
         with Container(id="both"):
-            yield Plots(id="plots")
+            yield Plots()
             yield TrendTable(COLUMNS, empty="nothing was read yet", id="steps")
         yield from plain_lines("here", "facts")
 

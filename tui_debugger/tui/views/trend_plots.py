@@ -68,8 +68,8 @@ class Plots(PaintedLines):
 
         step: float
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own parameter name
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__(id="plots")
         self.drawings: tuple[TrendPlot, ...] = ()
         self._series: Sequence[Series] = ()
         self._groups: Sequence[Group] = ()

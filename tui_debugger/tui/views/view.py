@@ -28,6 +28,7 @@ from tui_debugger.tui.export import (
     svg_of,
     write_picture,
 )
+from tui_debugger.tui.views.registry import ViewTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from tui_debugger.session.following import FileState
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.actions import Action
-    from tui_debugger.tui.views.registry import ViewTarget
     from tui_debugger.tui.widgets.search import ListSearch, SearchBar
 
 
@@ -191,6 +191,9 @@ class View(Modal[None]):
     def target_here(self) -> ViewTarget:
         """The tensor under the cursor, on which other views open; by default ``about``."""
         return self.about
+
+    def target_of(self, key: TensorKey) -> ViewTarget:
+        return ViewTarget(key, self.session.nodes(key.rank).find(key.node, key.graph))
 
     def graph_words(self, key: TensorKey) -> str:
         """Returns the graph's name after two blanks if the tensor's rank has several graphs, else an empty string."""
@@ -399,6 +402,9 @@ class View(Modal[None]):
 
     def action_open(self, view: str) -> None:
         self.host.open(view, self.target_here)
+
+    def action_values(self) -> None:
+        self.host.open("values", self.target_here)
 
     def action_keys(self) -> None:
         from tui_debugger.tui.actions import view_help_actions

@@ -168,7 +168,7 @@ PAN_STEP = 8
 class VirtualTable(LineWindow, can_focus=True):
     """Rows with a cursor, drawn on demand; call ``redraw`` if only the contents of cells changed.
 
-    ``moved_to`` is called with the row instead of ``RowHighlighted``: at once after a key, so that it draws in the same
+    ``moved_to`` is called instead of ``RowHighlighted``: at once after a key, so that it draws in the same
     frame. ``emptied`` is called when the table has no row any more.
     """
 
@@ -212,7 +212,7 @@ class VirtualTable(LineWindow, can_focus=True):
         self._key: Hashable = None
         self._keyed = False
         self.search: TableSearch | None = None
-        self.moved_to: Callable[[int], None] | None = None
+        self.moved_to: Callable[[], None] | None = None
         self.emptied: Callable[[], None] | None = None
         self._telling = False
         self._pattern: SearchPattern | None = None
@@ -293,7 +293,7 @@ class VirtualTable(LineWindow, can_focus=True):
         if force or not self._keyed or key != self._key:
             self._keyed, self._key = True, key
             if force and self.moved_to is not None:
-                self.moved_to(self.cursor_row)
+                self.moved_to()
             elif self.moved_to is not None:
                 if not self._telling:
                     self._telling = True
@@ -306,7 +306,7 @@ class VirtualTable(LineWindow, can_focus=True):
     def _tell(self) -> None:
         self._telling = False
         if self.moved_to is not None and self.row_count:
-            self.moved_to(self.cursor_row)
+            self.moved_to()
 
     # -- moving ----------------------------------------------------------------------------------
 
