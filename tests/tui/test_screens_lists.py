@@ -430,11 +430,11 @@ class TestSource:
             assert "no frame outside the framework" in view.text
 
     async def test_starts_where_the_caller_was(self) -> None:
-        async with opened(SourceScreen("x", FRAMES, excerpt, focus=2)) as view:
+        async with opened(SourceScreen("x", FRAMES, excerpt, focus=2, run=run_here)) as view:
             assert "/here/net.py:12" in view.text
 
     async def test_no_stack(self) -> None:
-        async with opened(SourceScreen("x", (), excerpt)) as view:
+        async with opened(SourceScreen("x", (), excerpt, run=run_here)) as view:
             await view.press("n", "down")
             assert "this node has no source stack" in view.text
             await view.press("escape")
@@ -444,7 +444,7 @@ class TestSource:
         def broken(frame: Frame, context: int) -> SourceExcerpt | None:
             raise OSError(frame.path, context)
 
-        async with opened(SourceScreen("x", FRAMES, broken)) as view:
+        async with opened(SourceScreen("x", FRAMES, broken, run=run_here)) as view:
             assert "This file is not on this machine" in view.text
 
     async def test_a_late_answer_for_another_frame_is_dropped(self) -> None:
@@ -466,7 +466,7 @@ class TestSource:
         def read(frame: Frame, context: int) -> SourceExcerpt:
             return SourceExcerpt(frame.path, 1, (frame.code,) * context, 1)
 
-        async with opened(SourceScreen(HOSTILE[1], frames, read), size) as view:
+        async with opened(SourceScreen(HOSTILE[1], frames, read, run=run_here), size) as view:
             for _ in HOSTILE:
                 view.check_clean()
                 await view.press("down")

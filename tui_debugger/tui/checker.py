@@ -115,23 +115,6 @@ class CheckController(Controller):
         self._in_order = live is not None
         """Whether the session knows the order in which the steps ran."""
 
-    def handlers(self) -> dict[str, Callable[[], None]]:
-        return {
-            "recheck": self.recheck,
-            "recheck_all": self.recheck_all,
-            "continue": self.continue_to_hit,
-            "forward": self.ask_forward,
-            "filter_hits": self.ask_filter,
-            "clear_hit_filter": self.clear_filter,
-            "show_quiet": self.toggle_quiet,
-            "this_step_only": self.toggle_here,
-            "origins_only": self.toggle_origins,
-            "scope_only": self.toggle_scope,
-            "sort_hits": self.sort,
-            "unfold_hit": self.unfold,
-            "unfold_hits": self.unfold_all,
-        }
-
     def _pairs(self) -> tuple[Pair, ...]:
         """Returns the current step on every rank that has it; for trainings at their newest stop, each rank's stop."""
         if self._live is not None and self._live.at_newest:
@@ -240,7 +223,7 @@ class CheckController(Controller):
         else:
             self._check_if_quick([pairs])
 
-    def recheck(self) -> None:
+    def act_recheck(self) -> None:
         """Checks this step, whatever it costs; at their newest stop, the trainings that wait do the check."""
         self._when_in_order(self._recheck)
 
@@ -260,7 +243,7 @@ class CheckController(Controller):
 
         self._run(work, by_key=True)
 
-    def recheck_all(self) -> None:
+    def act_recheck_all(self) -> None:
         self._when_in_order(lambda: self._check(self.session.pairs()))
 
     def _check(self, pairs: Sequence[Pair]) -> None:
@@ -273,11 +256,11 @@ class CheckController(Controller):
             self.state.too_large = 0
             self._run(lambda report: known(session, check_parts(session, pairs, report)), pairs, by_key=True)
 
-    def continue_to_hit(self) -> None:
+    def act_continue(self) -> None:
         """Goes to the next step with a hit, or to the last step if there is none."""
         self._when_in_order(lambda: self._search(None))
 
-    def ask_forward(self) -> None:
+    def act_forward(self) -> None:
         self._when_in_order(self._ask_forward)
 
     def _ask_forward(self) -> None:
@@ -556,7 +539,7 @@ class CheckController(Controller):
 
     # -- filters of the hit list -----------------------------------------------------------------
 
-    def ask_filter(self) -> None:
+    def act_filter_hits(self) -> None:
         from tui_debugger.tui.dialogs.filters import HitFilterScreen
 
         nodes = self._context.nodes_pane.nodes
@@ -592,7 +575,7 @@ class CheckController(Controller):
 
         self.work.run("hits", work, done)
 
-    def clear_filter(self) -> None:
+    def act_clear_hit_filter(self) -> None:
         """Shows all findings again, and all graphs in the node list if both lists had the same graphs."""
         query = self.state.query
         if query.graphs and query.graphs == self._context.hits_pane.filter.graphs:
@@ -600,16 +583,16 @@ class CheckController(Controller):
         self._context.hits_pane.clear_search()
         self._set_filter(HitFilter(quiet=self._context.hits_pane.filter.quiet))
 
-    def toggle_here(self) -> None:
+    def act_this_step_only(self) -> None:
         here = self._toggle("here")
         self._show_state()
         self.say(f"hits of this step only: {key_of('this_step_only')} shows all steps" if here else "hits of all steps")
 
-    def toggle_origins(self) -> None:
+    def act_origins_only(self) -> None:
         only = f"origins only: {key_of('origins_only')} shows every hit"
         self.say(only if self._toggle("origins") else "every hit, not origins only")
 
-    def toggle_quiet(self) -> None:
+    def act_show_quiet(self) -> None:
         self.say(f"rows where nothing could be compared are {'shown' if self._toggle('quiet') else 'hidden'}")
 
     def _toggle(self, switch: str) -> bool:
@@ -619,7 +602,7 @@ class CheckController(Controller):
         self._set_filter(replace(current, **turned))
         return bool(turned[switch])
 
-    def toggle_scope(self) -> None:
+    def act_scope_only(self) -> None:
         pane, scope = self._context.hits_pane, self._scope_here()
         if not scope and not pane.filter.scope:
             self.say("no scope under the cursor of the node list", bad=True)
@@ -635,16 +618,16 @@ class CheckController(Controller):
         path = pane.scopes.path(pane.current)
         return path if pane.scopes.is_scope(pane.current) else path.rpartition("/")[0] or path
 
-    def sort(self) -> None:
+    def act_sort_hits(self) -> None:
         pane = self._context.hits_pane
         pane.sort(pane.order.next)
         self.say(f"hits by {pane.order.value}: {key_of('sort_hits')} sorts by {pane.order.next.value}")
 
-    def unfold(self) -> None:
+    def act_unfold_hit(self) -> None:
         if not self._context.hits_pane.unfold():
             self.say("this row stands for one rank", bad=True)
 
-    def unfold_all(self) -> None:
+    def act_unfold_hits(self) -> None:
         if not self._context.hits_pane.unfold_all():
             self.say("every row stands for one rank", bad=True)
 

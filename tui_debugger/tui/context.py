@@ -160,15 +160,17 @@ class Controller:
     def work(self) -> JobRunner:
         return self._context.work
 
+    def handlers(self) -> dict[str, Callable[[], None]]:
+        """Returns the methods that keys call, by the action's id: ``act_undo`` is the method of the action ``undo``."""
+        names = [name for name in dir(type(self)) if name.startswith("act_")]
+        return {name.removeprefix("act_"): getattr(self, name) for name in names}
+
     def say(self, text: str, *, bad: bool = False) -> None:
         self._context.say(text, bad=bad)
 
 
 class NodeFilter(Controller):
     """Changes the query and has the node list show what it keeps."""
-
-    def handlers(self) -> dict[str, Callable[[], None]]:
-        return {"filter_nodes": self.ask_filter, "clear_filter": self.clear_filter}
 
     def set_query(self, query: NodeQuery) -> None:
         named, self.state.query = self.state.query.graphs, query
@@ -189,7 +191,7 @@ class NodeFilter(Controller):
         if not same:
             self.say(f"nodes of {path.rpartition('/')[2]}:{line}; Backspace in the node list clears")
 
-    def clear_filter(self) -> None:
+    def act_clear_filter(self) -> None:
         """Shows all nodes again, and in the hit list all graphs if both lists were restricted to the same graphs."""
         if self.state.query.graphs == self._context.hits_pane.filter.graphs:
             self.show_graphs_of_hits(frozenset())
@@ -227,7 +229,7 @@ class NodeFilter(Controller):
         self._context.nodes_pane.search_failed()
         self.say(str(getattr(error, "what", error)), bad=True)
 
-    def ask_filter(self) -> None:
+    def act_filter_nodes(self) -> None:
         from tui_debugger.tui.dialogs.filters import FilterScreen
 
         nodes = self._context.nodes_pane.nodes

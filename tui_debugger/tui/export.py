@@ -198,10 +198,7 @@ def write_picture(picture: str, path: Path, dump: Path) -> Path:
 class Copier(Controller):
     """Copies from any pane, with whole names."""
 
-    def handlers(self) -> dict[str, Callable[[], None]]:
-        return {"copy_here": self.copy, "screenshot": self.screenshot}
-
-    def copy(self) -> None:
+    def act_copy_here(self) -> None:
         text = self.text_here()
         if not text:
             self.say("nothing under the cursor", bad=True)
@@ -211,7 +208,7 @@ class Copier(Controller):
         except TdbgError as error:
             self.say(error.what, bad=True)
 
-    def screenshot(self) -> None:
+    def act_screenshot(self) -> None:
         context = self._context
         dump = Path(context.session.info.path)
         screenshot(context.app, context.current_pane(), dump, context.say, lambda text: context.say(text, bad=True))
@@ -286,10 +283,7 @@ class ReportExporter(Controller):
         super().__init__(context)
         self._typed = typed
 
-    def handlers(self) -> dict[str, Callable[[], None]]:
-        return {"report": self.ask}
-
-    def ask(self) -> None:
+    def act_report(self) -> None:
         result = self.state.result
         if result is None or not result.pairs or not result.watchpoints:
             self.say(

@@ -130,11 +130,8 @@ class Inspector(Controller):
         self.wanted_slot: tuple[str, int, int] | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        return {
+        return super().handlers() | {
             "stack_mode": self._context.stack_pane.toggle_mode,
-            "source": self.show_source,
-            "export": self.export_tensor,
-            "export_hit": self.export_hit,
         }
 
     # -- tensors and stack -----------------------------------------------------------------------
@@ -249,14 +246,14 @@ class Inspector(Controller):
 
     # -- export ----------------------------------------------------------------------------------
 
-    def export_tensor(self) -> None:
+    def act_export(self) -> None:
         row = self._context.tensors_pane.current
         if row is None or not row.has_value:
             self.say("no values to write here", bad=True)
         else:
             self._export(row.key)
 
-    def export_hit(self) -> None:
+    def act_export_hit(self) -> None:
         hit = self._context.hits_pane.current
         if hit is not None:
             self._export(hit.key)
@@ -316,7 +313,7 @@ class Inspector(Controller):
 
         context.work.run("line hits", work, done, in_header=False)
 
-    def show_source(self) -> None:
+    def act_source(self) -> None:
         from tui_debugger.tui.dialogs.pages import SourceScreen
 
         context, pane, session = self._context, self._context.stack_pane, self.session

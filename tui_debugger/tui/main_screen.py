@@ -555,7 +555,7 @@ class MainScreen(PanesScreen):
     def on_watchpoints_pane_watchpoint_highlighted(self, event: WatchpointsPane.WatchpointHighlighted) -> None:
         self.watcher.selected(event.watchpoint)
         if event.opened:
-            self.watcher.edit()
+            self.watcher.act_edit_watchpoint()
 
     def _preview(self, hit: Hit) -> None:
         if self.current_pane == "hits":

@@ -59,21 +59,15 @@ class Navigator(Controller):
         self._shape: tuple[bool, dict[str, str]] = (False, {})
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        return {
-            "step": self.ask_step,
+        return super().handlers() | {
             "step_back": lambda: self.step_by(-1),
             "step_forward": lambda: self.step_by(1),
             "rank_back": lambda: self.rank_by(-1),
             "rank_forward": lambda: self.rank_by(1),
             "graph_back": lambda: self.graph_by(-1),
             "graph_forward": lambda: self.graph_by(1),
-            "history": self.show_history,
             "next_hit": lambda: self.hit_by(1),
             "previous_hit": lambda: self.hit_by(-1),
-            "next_origin": self.next_origin,
-            "producer": self.go_to_producer,
-            "consumers": self.go_to_consumer,
-            "notices": self.show_notices,
         }
 
     # -- opening and growing ---------------------------------------------------------------------
@@ -219,7 +213,7 @@ class Navigator(Controller):
         self._node_filter.show_graphs_of_hits(chosen)
         self.say(f"graph {clean(names[index - 1])}; Backspace shows all" if index else "all graphs")
 
-    def ask_step(self) -> None:
+    def act_step(self) -> None:
         state, session = self.state, self.session
         steps = session.steps(state.rank)
         if not steps or state.step is None:
@@ -227,7 +221,7 @@ class Navigator(Controller):
             return
         StepPrompt(steps, state.step, session.history(state.rank)).ask(self._context.app, self.set_step)
 
-    def show_history(self) -> None:
+    def act_history(self) -> None:
         from tui_debugger.tui.dialogs.pages import HistoryScreen
 
         state = self.state
@@ -244,7 +238,7 @@ class Navigator(Controller):
         )
         HistoryScreen(runs, state.step or 0, closed).ask(self._context.app, go)
 
-    def show_notices(self) -> None:
+    def act_notices(self) -> None:
         from tui_debugger.tui.dialogs.pages import NoticesScreen
 
         parts = self.session.unreadable()
@@ -346,7 +340,7 @@ class Navigator(Controller):
         rows = self._context.hits_pane.rows
         self._walk(by, rows.findings if rows is not None else (), "hit")
 
-    def next_origin(self) -> None:
+    def act_next_origin(self) -> None:
         """Goes to the next origin; after the last origin, to the first."""
         rows = self._context.hits_pane.rows
         self._walk(1, rows.origins if rows is not None else (), "origin", around=True)
@@ -381,7 +375,7 @@ class Navigator(Controller):
 
     # -- the data flow ----------------------------------------------------------------------------------
 
-    def go_to_producer(self) -> None:
+    def act_producer(self) -> None:
         context, row = self._context, self._context.tensors_pane.current
         if row is None or row.role == "out":
             context.say("put the cursor on an input", bad=True)
@@ -394,7 +388,7 @@ class Navigator(Controller):
         self._inspector.wanted_slot = (Side.OUTPUT.label, slot, 0)
         self.go_to_row(producer)
 
-    def go_to_consumer(self) -> None:
+    def act_consumers(self) -> None:
         """Goes to a node that uses the outputs of this node; asks which if there are several."""
         context, nodes = self._context, self._context.nodes_pane.nodes
         if nodes is None or context.state.row < 0:

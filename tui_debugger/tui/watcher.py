@@ -187,19 +187,8 @@ class Watcher(Controller):
         self._follower = CursorFollower(context, self.mark)
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        return {
+        return super().handlers() | {
             "new_watchpoint": lambda: self.create(self._under_cursor()),
-            "add_recommended": self.add_recommended,
-            "edit_watchpoint": self.edit,
-            "toggle_enabled": self.toggle_enabled,
-            "delete_watchpoint": self.delete,
-            "undo": self.undo,
-            "redo": self.redo,
-            "clear_watchpoints": self.clear,
-            "show_covered": self.show_covered,
-            "save_watchpoints": self.save,
-            "load_watchpoints": self.load,
-            "toggle_watch": self.toggle_watch,
         }
 
     @property
@@ -253,7 +242,7 @@ class Watcher(Controller):
         some = any(len(session.steps(rank)) > 1 for rank in session.ranks()[:1])
         return some and not session.capabilities & Capability.GRAPH
 
-    def add_recommended(self) -> None:
+    def act_add_recommended(self) -> None:
         if self.session.add_recommended():
             self._changed()
         else:
@@ -269,7 +258,7 @@ class Watcher(Controller):
 
         self._form(None, suggestion, done)
 
-    def edit(self) -> None:
+    def act_edit_watchpoint(self) -> None:
         current = self._current
         if current is None:
             self.create(self._under_cursor())
@@ -291,24 +280,24 @@ class Watcher(Controller):
         selecting, index = self._selecting(), self._context.nodes_pane.current
         return None if selecting is None or index < 0 else selecting.named(index)
 
-    def toggle_enabled(self) -> None:
+    def act_toggle_enabled(self) -> None:
         current = self._current
         if current is not None:
             self.session.watchpoints.set_enabled(current.id, not current.enabled)
             self._changed()
 
-    def delete(self) -> None:
+    def act_delete_watchpoint(self) -> None:
         current = self._current
         if current is not None:
             self.session.watchpoints.delete(current.id)
             self._changed()
 
-    def clear(self) -> None:
+    def act_clear_watchpoints(self) -> None:
         if self.session.watchpoints.items():
             self.session.watchpoints.clear()
             self._changed()
 
-    def undo(self) -> None:
+    def act_undo(self) -> None:
         """Undoes the last change of the list, including changes not made in the pane."""
         change = self.session.watchpoints.undo()
         if change is None:
@@ -316,7 +305,7 @@ class Watcher(Controller):
         else:
             self._show_change(f"undone: {change.words}; {key_of('redo')} redoes", change.after, change.before)
 
-    def redo(self) -> None:
+    def act_redo(self) -> None:
         change = self.session.watchpoints.redo()
         if change is None:
             self.say("nothing to do again: nothing was undone since the last change")
@@ -330,7 +319,7 @@ class Watcher(Controller):
 
     # -- files -----------------------------------------------------------------------------------
 
-    def save(self) -> None:
+    def act_save_watchpoints(self) -> None:
         items, dump = self.session.watchpoints.items(), Path(self.session.info.path)
         if not items:
             self.say("there is no watchpoint to save", bad=True)
@@ -346,7 +335,7 @@ class Watcher(Controller):
 
         TextPrompt("Save watchpoints as", FILE, check_path).ask(self._context.app, write)
 
-    def load(self) -> None:
+    def act_load_watchpoints(self) -> None:
         def read(text: str) -> None:
             from tui_debugger.session.watchpoints import read_watch_file
 
@@ -378,7 +367,7 @@ class Watcher(Controller):
             None if pane.nodes is None or pane.scopes is None else SelectionEditor(pane.nodes, pane.scopes, pane.shown)
         )
 
-    def toggle_watch(self) -> None:
+    def act_toggle_watch(self) -> None:
         """Handles Space: adds the node or scope under the cursor to the selected watchpoint, or removes it.
 
         If a search or filter hides a part of the scope, only the nodes that are shown change.
@@ -422,7 +411,7 @@ class Watcher(Controller):
         )
         self._context.app.push_screen(screen, lambda answer: yes() if answer == "yes" else None)
 
-    def show_covered(self) -> None:
+    def act_show_covered(self) -> None:
         current, state = self._current, self.state
         if current is not None:
             same = state.query.watched == current.id

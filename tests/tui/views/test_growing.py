@@ -105,7 +105,7 @@ async def test_the_map_fills_while_the_main_screen_checks(tmp_path: Path) -> Non
         view = await look(screen, HealthView, "health")
         assert view.map is not None
         assert len(view.map.missing) == 69
-        screen.main.checker.recheck_all()
+        screen.main.checker.act_recheck_all()
         await screen.settled()
         await screen.until(lambda: view.map is not None and not view.map.missing)
         assert "r checks what is missing" not in screen.text
