@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from string import ascii_lowercase
 
@@ -319,6 +319,12 @@ def bindings_for(where: str) -> Iterator[Binding]:
 def _binding(action: Action, call: str) -> Binding:
     """Returns the binding of the usual keys; Textual finds the chosen keys by the binding's id."""
     return Binding(",".join(action.usual_keys), call, action.title, show=False, id=action.setting or None)
+
+
+def methods_of_keys(owner: object) -> dict[str, Callable[[], None]]:
+    """Returns the methods that keys call, by the action's id: ``act_undo`` is the method of the action ``undo``."""
+    names = [name for name in dir(type(owner)) if name.startswith("act_")]
+    return {name.removeprefix("act_"): getattr(owner, name) for name in names}
 
 
 def key_of(setting: str) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tui_debugger.graph.search import NodeQuery
+from tui_debugger.tui.actions import methods_of_keys
+from tui_debugger.tui.dialogs.prompts import TextPrompt, typed_path
 from tui_debugger.tui.work import JobProgress
 
 if TYPE_CHECKING:
@@ -161,9 +164,16 @@ class Controller:
         return self._context.work
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Returns the methods that keys call, by the action's id: ``act_undo`` is the method of the action ``undo``."""
-        names = [name for name in dir(type(self)) if name.startswith("act_")]
-        return {name.removeprefix("act_"): getattr(self, name) for name in names}
+        return methods_of_keys(self)
+
+    def ask_and_write(self, prompt: TextPrompt, write: Callable[[Path], object]) -> None:
+        """Asks for a path and writes there, in a worker."""
+
+        def given(text: str) -> None:
+            path = typed_path(text)
+            self.work.run("save", lambda _: write(path), lambda written: self.say(f"wrote {written}"))
+
+        prompt.ask(self._context.app, given)
 
     def say(self, text: str, *, bad: bool = False) -> None:
         self._context.say(text, bad=bad)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tui_debugger.model import TensorKey
 from tui_debugger.text.tensors import short_names, step_text
 from tui_debugger.tui.context import Context, Controller
-from tui_debugger.tui.dialogs.prompts import TextPrompt, typed_path
+from tui_debugger.tui.dialogs.prompts import TextPrompt
 from tui_debugger.tui.export import check_path, file_stem
 from tui_debugger.tui.work import JobProgress
 
@@ -260,12 +260,8 @@ class Inspector(Controller):
 
     def _export(self, key: TensorKey) -> None:
         session = self.session
-
-        def save(text: str) -> None:
-            path = typed_path(text)
-            self.work.run("save", lambda _: session.save_npy(key, path), lambda written: self.say(f"wrote {written}"))
-
-        TextPrompt("Write as .npy", f"{file_stem(key)}.npy", check_path).ask(self._context.app, save)
+        prompt = TextPrompt("Write as .npy", f"{file_stem(key)}.npy", check_path)
+        self.ask_and_write(prompt, lambda path: session.save_npy(key, path))
 
     # -- source ----------------------------------------------------------------------------------
 

@@ -423,20 +423,14 @@ class MainScreen(PanesScreen):
 
     def _own_handlers(self) -> dict[str, Handler]:
         panes: dict[str, Handler] = {f"pane_{name}": partial(self.focus_pane, name) for name in TITLES}
-        return panes | {
-            "next_pane": lambda: self._neighbour(1),
-            "previous_pane": lambda: self._neighbour(-1),
-            "zoom": self._zoom,
-            "search": self._search,
-            "back": self._back,
-            "pause": self._pause,
-            "help": self._help,
-            "palette": self._palette,
-            "redraw": self._redraw,
-            "suspend": self._suspend,
-            "quit": self._quit,
-            "whole_run": self._whole_run,
-        }
+        return (
+            panes
+            | actions.methods_of_keys(self)
+            | {
+                "next_pane": lambda: self._neighbour(1),
+                "previous_pane": lambda: self._neighbour(-1),
+            }
+        )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Switches off the keys that drive trainings if the screen shows a dump."""
@@ -464,7 +458,7 @@ class MainScreen(PanesScreen):
         if self.session is not None:
             self.state.touched = True
 
-    def _pause(self) -> None:
+    def act_pause(self) -> None:
         if not self.work.cancel_shown():
             self.say("nothing is running")
 
@@ -472,27 +466,27 @@ class MainScreen(PanesScreen):
         names = list(TITLES)
         self.focus_pane(names[(names.index(self.current_pane) + by) % len(names)])
 
-    def _zoom(self) -> None:
+    def act_zoom(self) -> None:
         self.zoomed = not self.zoomed
         self._lay_out(self.size)
 
-    def _search(self) -> None:
+    def act_search(self) -> None:
         self.pane.open_search()
 
-    def _palette(self) -> None:
+    def act_palette(self) -> None:
         self.app.action_command_palette()
 
-    def _redraw(self) -> None:
+    def act_redraw(self) -> None:
         self._forget()
         self.refresh(repaint=True, layout=True)
 
-    def _suspend(self) -> None:
+    def act_suspend(self) -> None:
         self.app.action_suspend_process()
 
-    def _quit(self) -> None:
+    def act_quit(self) -> None:
         self.app.exit()
 
-    def _whole_run(self) -> None:
+    def act_whole_run(self) -> None:
         """Ends the program's screen with the directory of the whole run, which ``run_app`` opens instead."""
         scope = None if self.session is None else self.session.scope
         if scope is None or scope.whole:
@@ -502,15 +496,15 @@ class MainScreen(PanesScreen):
         else:
             self.app.exit(Path(scope.root))
 
-    def _back(self) -> None:
+    def act_back(self) -> None:
         if self.work.cancel_shown():
             return
         if self.pane.clear_search(back=True):
             return
         if self.zoomed:
-            self._zoom()
+            self.act_zoom()
 
-    def _help(self) -> None:
+    def act_help(self) -> None:
         from tui_debugger.tui.dialogs.pages import HelpScreen
 
         listed = actions.help_actions(self.current_pane, live=self.live is not None, search=self.pane.search_keys)

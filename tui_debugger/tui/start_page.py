@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -20,7 +21,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import age, plural
 from tui_debugger.text.tensors import steps_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.actions import START, START_ACTIONS, start_actions, start_bindings, start_footer
+from tui_debugger.tui.actions import START, START_ACTIONS, methods_of_keys, start_actions, start_bindings, start_footer
 from tui_debugger.tui.panes.pane import Pane, PanesScreen
 from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
 from tui_debugger.tui.widgets.virtual_table import LazyRows, TableColumn, VirtualTable
@@ -203,16 +204,7 @@ class StartPage(PanesScreen):
         self._forgotten: set[str] = set()
         self.dumps_pane = DumpsPane(self._directory)
         self.dumps_pane.detail_changed = lambda: self.footer.show_detail(self.dumps_pane.detail)
-        self.handlers: dict[str, Callable[[], None]] = {
-            "open_path": self._ask_path,
-            "look_for_dumps": self.look,
-            "forget_dump": self._forget,
-            "leave_start": self._leave,
-            "search": self.dumps_pane.open_search,
-            "redraw": self._redraw,
-            "help": self._help,
-            "quit": self.app_exit,
-        }
+        self.handlers = methods_of_keys(self) | {"look_for_dumps": self.look, "search": self.dumps_pane.open_search}
 
     @property
     def pane(self) -> Pane:
@@ -370,16 +362,18 @@ class StartPage(PanesScreen):
         self.dumps_pane.show(())
         self.look()
 
-    def _ask_path(self) -> None:
-        from tui_debugger.tui.dialogs.prompts import PathPrompt
+    def act_open_path(self) -> None:
+        from tui_debugger.tui.dialogs.prompts import PathPrompt, text_problem
 
         def given(text: str) -> None:
             self.open(self._directory / os.path.expanduser(text.strip()))  # noqa: PTH111 - the ~name of an unknown user stays
 
         note = "a dump, a directory in or above one, or one with several below it"
-        PathPrompt("Open which path?", _path_problem, suffix="/", note=note).ask(self.app, given)
+        PathPrompt("Open which path?", partial(text_problem, needed="type a path"), suffix="/", note=note).ask(
+            self.app, given
+        )
 
-    def _forget(self) -> None:
+    def act_forget_dump(self) -> None:
         dump = self.dumps_pane.current
         if dump is None or dump.recent is None:
             self.footer.say("it is not one of the recent dumps", bad=True)
@@ -400,19 +394,19 @@ class StartPage(PanesScreen):
         self._show_dumps()
         self.work.run(f"forget {path}", work, done, progressed=lambda _: None)
 
-    def _leave(self) -> None:
+    def act_leave_start(self) -> None:
         if self.overview is not None and self._looking and self.work.cancel("dumps"):
             return
         if not self.dumps_pane.clear_search(back=True):
-            self.app_exit()
+            self.act_quit()
 
-    def app_exit(self) -> None:
+    def act_quit(self) -> None:
         self.app.exit()
 
-    def _redraw(self) -> None:
+    def act_redraw(self) -> None:
         self.refresh(repaint=True, layout=True)
 
-    def _help(self) -> None:
+    def act_help(self) -> None:
         from tui_debugger.tui.actions import ACTIONS, SEARCH, SEARCH_BOX
         from tui_debugger.tui.dialogs.pages import HelpScreen
 
@@ -434,9 +428,3 @@ class StartPage(PanesScreen):
         shown = start_footer(self.dumps_pane.search_keys)
         self.footer.show([(action.main_key, action.title, action.id) for action in shown])
         self.footer.show_detail(self.dumps_pane.detail)
-
-
-def _path_problem(text: str) -> str | None:
-    if not text.strip():
-        return "type a path"
-    return "no path has a zero byte" if "\0" in text else None

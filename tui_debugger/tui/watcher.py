@@ -325,15 +325,10 @@ class Watcher(Controller):
             self.say("there is no watchpoint to save", bad=True)
             return
 
-        def write(text: str) -> None:
-            from tui_debugger.session.watchpoints import write_watch_file
+        from tui_debugger.session.watchpoints import write_watch_file
 
-            path = typed_path(text)
-            self.work.run(
-                "save", lambda _: write_watch_file(items, path, dump), lambda written: self.say(f"wrote {written}")
-            )
-
-        TextPrompt("Save watchpoints as", FILE, check_path).ask(self._context.app, write)
+        prompt = TextPrompt("Save watchpoints as", FILE, check_path)
+        self.ask_and_write(prompt, lambda path: write_watch_file(items, path, dump))
 
     def act_load_watchpoints(self) -> None:
         def read(text: str) -> None:
@@ -385,7 +380,8 @@ class Watcher(Controller):
         if not count:
             excluded = bool(target.excluded[rows].any())
             self.say(
-                f"nothing here can be added: a category or an expression of {target.name} leaves it out; W edits"
+                f"nothing here can be added: a category or an expression of {target.name} leaves it out; "
+                f"{key_of('edit_watchpoint')} edits"
                 if excluded
                 else "nothing here can be watched: constants have no values that change",
                 bad=True,

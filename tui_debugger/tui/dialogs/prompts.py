@@ -474,7 +474,7 @@ class RunPrompt(PathPrompt):
 
     def __init__(self, this: str) -> None:
         """``this`` is the path of the open run, which is not offered."""
-        super().__init__("Compare with which run?", _wrong_run, suffix="/", note=OTHER_RUNS)
+        super().__init__("Compare with which run?", text_problem, suffix="/", note=OTHER_RUNS)
         self._this = os.path.realpath(this)
         self._dumps: tuple[KnownDump, ...] = ()
         self._shown: tuple[KnownDump, ...] = ()
@@ -536,7 +536,7 @@ class RunPrompt(PathPrompt):
         if not named and self._shown:  # a part of a listed path
             self.dismiss(self._shown[self.table.cursor_row].path)
             return
-        wrong = _wrong_run(text)
+        wrong = text_problem(text)
         if wrong:
             self.say(wrong)
         else:
@@ -569,7 +569,7 @@ def _dump_cells(dump: KnownDump) -> Sequence[Cell]:
     return [path, Text(clean(verdict), DIM), steps_text(facts.steps), clean(facts.layout)]
 
 
-def _wrong_run(text: str) -> str | None:
+def text_problem(text: str, needed: str = "type a path, or pick a dump with ↑ and ↓") -> str | None:
     if not text.strip():
-        return "type a path, or pick a dump with ↑ and ↓"
+        return needed
     return "no path has a zero byte" if "\0" in text else None

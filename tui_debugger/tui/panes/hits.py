@@ -155,13 +155,13 @@ class HitsPane(Pane):
 
     def set_filter(self, hit_filter: HitFilter, names: dict[int, str]) -> None:
         self._filter = hit_filter
-        parts = [("this step", "0")] if hit_filter.here else []
-        parts += [("origins", "x")] if hit_filter.origins else []
-        parts += [(shorten(hit_filter.scope, _SCOPE_WIDTH), "i")] if hit_filter.scope else []
-        parts += [(names.get(number, f"watchpoint {number}"), "f") for number in sorted(hit_filter.watchpoints)]
-        parts += [(graph, "f") for graph in sorted(hit_filter.graphs)]
-        parts += [(f"rank {rank}", "f") for rank in sorted(hit_filter.ranks)]
-        text = Text(" ", no_wrap=True, overflow="ellipsis").append("⌫ clears ", theme.DIM)
+        parts = [("this step", key_of("this_step_only"))] if hit_filter.here else []
+        parts += [("origins", key_of("origins_only"))] if hit_filter.origins else []
+        parts += [(shorten(hit_filter.scope, _SCOPE_WIDTH), key_of("scope_only"))] if hit_filter.scope else []
+        listed = [names.get(number, f"watchpoint {number}") for number in sorted(hit_filter.watchpoints)]
+        listed += [*sorted(hit_filter.graphs), *(f"rank {rank}" for rank in sorted(hit_filter.ranks))]
+        parts += [(text, key_of("filter_hits")) for text in listed]
+        text = Text(" ", no_wrap=True, overflow="ellipsis").append(f"{key_of('clear_hit_filter')} clears ", theme.DIM)
         for part, key in parts:
             text.append(f" {clean(part)} ", theme.CHIP).append(f" {key}  ", theme.DIM)
         self.set_filters(text if parts else None)
@@ -207,9 +207,12 @@ class HitsPane(Pane):
         """Sets the line of an empty list; if filters or search hide everything, it says how to clear them."""
         findings = self._result.hits.findings if self._result is not None else 0
         if findings and self.filter.here and self.filter.only_here:
-            self.table.set_empty(f"no hit at this step, {findings:,} in the run: 0 shows all steps")
+            self.table.set_empty(
+                f"no hit at this step, {findings:,} in the run: {key_of('this_step_only')} shows all steps"
+            )
         elif findings and (self.filter or self.search_text):
-            self.table.set_empty(f"nothing in the list, {findings:,} findings in the run: ⌫ clears filters and search")
+            clears = f"{key_of('clear_hit_filter')} clears filters and search"
+            self.table.set_empty(f"nothing in the list, {findings:,} findings in the run: {clears}")
         else:
             self.table.set_empty(self._empty)
 

@@ -28,6 +28,7 @@ from tui_debugger.errors import CancelledError
 from tui_debugger.model import ProgressFn, TensorKey
 from tui_debugger.session import Session
 from tui_debugger.stats.distribution import Bin
+from tui_debugger.stats.quantiles import Quantiles
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import (
     bin_text,
@@ -622,11 +623,9 @@ class DistributionView(ValuesView):
             self._wanted = self._shown
             self.work("percentiles", lambda progress: percentiles(session, distribution, progress=progress), self._have)
 
-    def _have(self, found: object) -> None:
-        from tui_debugger.stats.quantiles import Quantiles
-
+    def _have(self, found: Quantiles) -> None:
         distribution = self._distribution
-        if distribution is not None and self._histograms is not None and isinstance(found, Quantiles):
+        if distribution is not None and self._histograms is not None:
             known = replace(distribution, quantiles=found)
             self._known[self.about.key] = known
             self._histograms = replace(self._histograms, distributions=(known, *self._histograms.distributions[1:]))
@@ -679,8 +678,7 @@ def _middle(found: Histograms | None, at: int) -> float | None:
 
 
 def _run(distribution: TensorDistribution) -> str:
-    key = distribution.row.key
-    return f"step {run_text(key)}"
+    return f"step {run_text(distribution.row.key)}"
 
 
 def _amount(bars: HistogramBars, distribution: TensorDistribution) -> str:

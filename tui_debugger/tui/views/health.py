@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from textual import on
 from textual.content import Content
 from textual.widget import Widget
 
@@ -133,10 +132,10 @@ class HealthView(HeatMapView):
         shown = map_.noteworthy(self.ranks) if self.findings_only else map_.shown
         self.grid.set_empty("nothing was found in what was checked" if self.findings_only else "nothing was dumped")
         self._show_rows(map_, shown, self.ranks)
-        self._show_scope()
+        self._show_where()
         self._show_cell()
 
-    def _show_scope(self) -> None:
+    def _show_where(self) -> None:
         map_ = self.map
         if map_ is None:
             return
@@ -147,23 +146,13 @@ class HealthView(HeatMapView):
             )
         if self.fit_all and self.grid.columns_shown.most > 1:
             words.append(f"up to {self.grid.columns_shown.most:,} steps a column, the worst is shown")
-        words += ["rows with findings only"] if self.findings_only else []
-        words += ["nodes in execution order"] if self.flat else []
+        words += self._row_words()
         single = map_.by_default or len(map_.watchpoints) == 1
         words += watched_lines(map_) if single else [f"checked with {len(map_.watchpoints)} watchpoints"]
         self.put_line("where", "  ·  ".join(words))
         missing = len(map_.missing)
         hint = "   r checks what is missing" if missing and not self.working else ""
         self.put_line("covered", Content.assemble(map_.covered_text(), (hint, "bold")))
-
-    @on(HeatGrid.CellMoved)
-    def _cell_moved(self, event: HeatGrid.CellMoved) -> None:
-        event.stop()
-        if not self._placed and self.map is not None:  # the columns are laid out only now
-            self._placed = True
-            self._to_start()
-        self._show_scope()
-        self._show_cell()
 
     def _show_cell(self) -> None:
         map_, grid = self.map, self.grid

@@ -338,6 +338,8 @@ class HeatMapView(View):
         self._tree: OpenTree | None = None
         self._placed = False
         """Whether the cursor was moved to its first place."""
+        self._complete = True
+        """Whether the map has all of its columns."""
 
     @property
     def grid(self) -> HeatGrid:
@@ -350,6 +352,27 @@ class HeatMapView(View):
     def _show_cell(self) -> None:
         """Describes the cell under the cursor."""
         raise NotImplementedError
+
+    def _show_where(self) -> None:
+        """Describes what the rows and columns are."""
+        raise NotImplementedError
+
+    def _to_start(self) -> None:
+        """Moves the cursor to its first place."""
+        raise NotImplementedError
+
+    @on(HeatGrid.CellMoved)
+    def _cell_moved(self, event: HeatGrid.CellMoved) -> None:
+        event.stop()
+        if self._complete and self.map is not None and not self._placed:  # the columns are laid out only now
+            self._placed = True
+            self._to_start()
+        self._show_where()
+        self._show_cell()
+
+    def _row_words(self) -> list[str]:
+        words = ["rows with findings only"] if self.findings_only else []
+        return [*words, "nodes in execution order"] if self.flat else words
 
     def _legend(self) -> str:
         """Returns the meaning of the glyphs."""

@@ -8,7 +8,6 @@ from typing import ClassVar, Final
 
 import numpy as np
 from rich.style import Style
-from textual import on
 from textual.widget import Widget
 
 from tui_debugger.arrays import Int64
@@ -369,8 +368,7 @@ class RanksView(HeatMapView):
             room = self.size.width - 4 - sum(len(each) + 5 for each in words)
             layout = self.replicas.layout
             words.append(str(layout) if len(str(layout)) <= room else layout.brief)
-        words += ["rows with findings only"] if self.findings_only else []
-        words += ["nodes in execution order"] if self.flat else []
+        words += self._row_words()
         if self.shown == VERDICT:
             words += watched_lines(map_) if map_.by_default else []
             words += [f"{len(map_.missing):,} steps not checked: r checks"] if map_.missing else []
@@ -391,15 +389,6 @@ class RanksView(HeatMapView):
         if not sum(replicas.compared.values()):
             return f"Nothing to compare between ranks: {replicas.layout.why or 'no tensor must be equal'}"
         return f"No difference: {compared_text(replicas)}"
-
-    @on(HeatGrid.CellMoved)
-    def _cell_moved(self, event: HeatGrid.CellMoved) -> None:
-        event.stop()
-        if self._complete and not self._placed:  # the columns are laid out only now
-            self._placed = True
-            self._to_start()
-        self._show_where()
-        self._show_cell()
 
     @property
     def rank_here(self) -> int:

@@ -301,10 +301,6 @@ def _keys_of(
     return find(session, related.key, progress)
 
 
-def measured(session: Session, rows: Sequence[TensorRow], progress: ProgressFn) -> tuple[TensorRow, ...]:
-    return session.measure(rows, progress)
-
-
 def with_rows(found: Relations, row: Callable[[Related], TensorRow]) -> Relations:
     """Returns the relations with the rows that ``row`` returns (measured ones)."""
 
@@ -668,7 +664,7 @@ class RelationsView(View):
             return
         rows = self._in_sight()
         if rows:
-            self.work("statistics", partial(measured, self.session, rows), self._take_statistics)
+            self.work("statistics", partial(self.session.measure, rows), self._take_statistics)
 
     def _take_statistics(self, rows: tuple[TensorRow, ...]) -> None:
         self._measured.update((row.key, row) for row in rows)

@@ -136,10 +136,6 @@ def _quiet(both: StepTree) -> Mask | None:
     return None if quiet.all() else quiet
 
 
-def _opened(both: StepTree) -> OpenTree:
-    return OpenTree.fresh(both.tree, _quiet(both))
-
-
 class TreeRows(Visible):
     """Entries of a tree as rows; only visible ones are made."""
 
@@ -392,7 +388,8 @@ class RunsView(View):
         if both is not old:
             entry = self.table.cursor_key
             before = self._opened
-            self._opened = _opened(both) if before is None else before.carried_to(both.tree, _quiet(both))
+            quiet = _quiet(both)
+            self._opened = OpenTree.fresh(both.tree, quiet) if before is None else before.carried_to(both.tree, quiet)
             self._both, self.at = both, place
             self._arrange()
             if old is not None and isinstance(entry, int) and 0 <= entry < len(old.tree):

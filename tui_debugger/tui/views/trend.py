@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -92,12 +91,8 @@ HINTS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A tensor that can be added."""
-
-    text: str
-    key: TensorKey
+Offers = Mapping[TensorKey, str]
+"""The tensors that can be added, with their texts."""
 
 
 def _short(key: TensorKey, *, with_graph: bool = False) -> str:
@@ -106,19 +101,19 @@ def _short(key: TensorKey, *, with_graph: bool = False) -> str:
     return f"{leaf}  {scope}" if scope else leaf
 
 
-def any_node(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
+def any_node(session: Session, key: TensorKey, _row: int) -> Offers:
     """Returns the first output of every node of the rank, in execution order."""
     nodes = session.nodes(key.rank)
     rows = np.flatnonzero(nodes.watchable)
     several = len(nodes.graphs) > 1
-    offers = []
+    offers = {}
     for row in rows[np.argsort(nodes.order[rows], kind="stable")].tolist():
         found = TensorKey(key.rank, nodes.graph_of(row).name, nodes.names[row], Side.OUTPUT, 0, key.step)
-        offers.append(Offer(_short(found, with_graph=several), found))
+        offers[found] = _short(found, with_graph=several)
     return offers
 
 
-def same_node(session: Session, key: TensorKey, row: int) -> Sequence[Offer]:
+def same_node(session: Session, key: TensorKey, row: int) -> Offers:
     """Returns the stored inputs, outputs and parameters of the node at a step."""
     rows = session.tensor_rows(key.rank, key.step, row)
     found: dict[TensorKey, str] = {}
@@ -126,20 +121,20 @@ def same_node(session: Session, key: TensorKey, row: int) -> Sequence[Offer]:
         if each.index >= 0:
             words = f"{each.role}:{each.slot}"
             found.setdefault(each.key.at_step(key.step), f"{words:<8} {_short(each.key)}")
-    return [Offer(text, tensor) for tensor, text in found.items()]
+    return found
 
 
-def relatives_of(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
+def relatives_of(session: Session, key: TensorKey, _row: int) -> Offers:
     """Returns the tensor's weight, gradient and optimizer state."""
-    return [Offer(f"{word:<9} {_short(tensor)}", tensor) for word, tensor in related(session, key)]
+    return {tensor: f"{word:<9} {_short(tensor)}" for word, tensor in related(session, key)}
 
 
-def other_ranks(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
-    return [
-        Offer(f"rank {rank}", dataclasses.replace(key, rank=rank))
+def other_ranks(session: Session, key: TensorKey, _row: int) -> Offers:
+    return {
+        replace(key, rank=rank): f"rank {rank}"
         for rank in session.ranks()
         if rank != key.rank and session.nodes(rank).find(key.node, key.graph) >= 0
-    ]
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +146,7 @@ class TensorSwitch:
     """
 
     title: str
-    offers: Callable[[Session, TensorKey, int], Sequence[Offer]]
+    offers: Callable[[Session, TensorKey, int], Offers]
     nothing: str = "there is no other one"
 
 
@@ -582,16 +577,16 @@ class TrendView(View):
     def action_over(self, which: str) -> None:
         kind, target = KINDS[which], self.target_here
         offers = kind.offers(self.session, target.key, target.row)
-        new = [offer for offer in offers if not self.overlay.has(offer.key)]
+        new = [key for key in offers if not self.overlay.has(key)]
         if not new:
             self.say(kind.nothing if not offers else "all of these are shown already", note=True)
         elif len(self.overlay.keys) >= MOST:
             self.say(f"{MOST} tensors are as many as can be told apart: x takes one away", note=True)
         elif len(new) == 1:
-            self._add(new[0].key)
+            self._add(new[0])
         else:
-            screen = ChoiceScreen(kind.title, [offer.text for offer in new])
-            screen.ask(self.app, lambda index: self._add(new[index].key))
+            screen = ChoiceScreen(kind.title, [offers[key] for key in new])
+            screen.ask(self.app, lambda index: self._add(new[index]))
 
     def _add(self, key: TensorKey) -> None:
         self.overlay.add(key)
