@@ -214,7 +214,9 @@ async def test_a_path_can_be_typed(runs: Path) -> None:
         page.app.screen.query_one(InputLine).value = "healthy/rank_0"
         await page.pilot.press("enter")
         await page.opened()
-        assert page.app.main.opened_session.info.path == str(runs / "healthy")
+        session = page.app.main.session
+        assert session is not None
+        assert session.info.path == str(runs / "healthy")
 
 
 async def test_a_path_with_several_dumps_is_listed(runs: Path) -> None:

@@ -69,9 +69,9 @@ class CheckState:
         edition: the session's ``results_edition`` that this state shows; None: the current one.
     """
 
-    result: CheckResult | None
-    tally: ResultCounts | None
-    headline: Headline | None
+    result: CheckResult | None = None
+    tally: ResultCounts | None = None
+    headline: Headline | None = None
     checked: CheckResult | None = None
     final: bool = True
     too_large: int = 0
@@ -196,7 +196,7 @@ class CheckController(Controller):
         """Shows the results of trainings that stopped; ``announce`` also says their number in the footer."""
         session, pairs = self.session, self._pairs()
         if not pairs:
-            self._show(CheckState(None, None, None))
+            self._show(CheckState())
             return
         self._announced = not announce
 
@@ -211,7 +211,7 @@ class CheckController(Controller):
             return
         pairs = self._pairs()
         if not pairs or self._nothing_to_check:
-            self._show(CheckState(None, None, None))
+            self._show(CheckState())
         elif self.work.busy("check") and self._asked.issuperset(pairs):
             self._postponed = True  # the running check covers this step, unless it turns out too large
         elif session.fresh(pairs):
@@ -381,7 +381,7 @@ class CheckController(Controller):
         self._show_state()
         if self._nothing_to_check:
             self.work.cancel("check")
-            self._show(CheckState(None, None, None))
+            self._show(CheckState())
             return
         if result is None and self._live is None:
             self.opened()
@@ -659,7 +659,7 @@ def known(
     edition = session.results_edition
     result = session.so_far()
     if result is None:
-        return CheckState(None, None, None, checked, final, too_large, edition=edition)
+        return CheckState(checked=checked, final=final, too_large=too_large, edition=edition)
     result.hits.across_ranks()  # for the rows of the hit list; slow with many hits, so not on the event loop
     run = session.pairs()
     unchecked = len({step for _, step in result.not_checked(run)})

@@ -258,14 +258,6 @@ class MainScreen(PanesScreen):
         self._run_cell = None  # the nodes may bring the network's name
         self.app.call_later(self._settled)
 
-    @property
-    def opened_session(self) -> Session:
-        """The session; raises RuntimeError before one is open."""
-        if self.session is None:
-            msg = "no session is open"
-            raise RuntimeError(msg)
-        return self.session
-
     def refreshed(self, changes: Changes) -> None:
         from tui_debugger.tui.views.view import ViewChanges, notify_views
 

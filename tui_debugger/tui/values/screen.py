@@ -98,12 +98,6 @@ def facts_line(row: TensorRow, array: Array | None, *, previous: bool) -> Conten
     return Content.assemble("  ".join(filter(None, words)), *step)
 
 
-def statistics_line(row: TensorRow, *, previous: bool) -> Content:
-    if previous:
-        return Content.styled("statistics are those of the current step: p", GREY)
-    return Content(stats_text(row))
-
-
 def count_of(stats: TensorStats, kind: str) -> int:
     return {"NaN": stats.nan, "Inf": stats.inf}.get(kind, stats.nan + stats.inf)
 
@@ -136,10 +130,6 @@ def cell_line(value_table: ValueTable, heat: HeatMap) -> tuple[Content, Any]:
         text, where = exact_text(value), f" at {index_text(index)}"
     shown = f"{value_table.rectangle_text(rows, columns)} shows {text}{where}"
     return Content.assemble(shown, (f"   {counts_text(picture, place)}", f"not bold {GREY}")), value
-
-
-def bits_line(value: Any) -> str:
-    return "no single element is looked at: zoom in" if value is None else bits_text(value)
 
 
 class ElementsPane(TableOrMap):
@@ -200,7 +190,8 @@ class ElementsPane(TableOrMap):
 
     def _show_bits(self, value: Any) -> None:
         if self.has_class("-bits"):
-            self.line("bits").show(Content.styled(bits_line(value), GREY))
+            text = "no single element is looked at: zoom in" if value is None else bits_text(value)
+            self.line("bits").show(Content.styled(text, GREY))
 
     def lines_text(self) -> list[str]:
         """Returns the lines below the values as text, after the heat map in glyphs if that is shown."""
@@ -423,9 +414,10 @@ class ValuesScreen(WindowView):
         self.elements.show(array, view)
 
     def _show_facts(self) -> None:
-        shown = self._array if self._array is not None else None
-        self.show_line("facts", facts_line(self.row, shown, previous=self._showing_previous))
-        self.show_line("stats", statistics_line(self.row, previous=self._showing_previous))
+        previous = self._showing_previous
+        self.show_line("facts", facts_line(self.row, self._array, previous=previous))
+        elsewhere = Content.styled("statistics are those of the current step: p", GREY)
+        self.show_line("stats", elsewhere if previous else Content(stats_text(self.row)))
 
     # -- keys --------------------------------------------------------------------------------------
 

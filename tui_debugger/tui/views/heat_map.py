@@ -474,7 +474,3 @@ class HeatMapView(View):
 
     def action_page(self, by: int) -> None:
         self.grid.page_columns(by)
-
-    @property
-    def row_name(self) -> str:
-        return entry_name(self.map, self.grid.entry, flat=self.flat) if self.map is not None else ""
