@@ -9,13 +9,10 @@ How data flows (imports point one way; CI checks that)::
                            ▼          ▼
                         cache/    watch/, stats/ (numpy only)   graph/ (node table, stacks)
 
-``live/`` and ``torch/`` are also what runs inside a training process.
-``cache/`` remembers statistics between runs. ``opener`` is the one way to list and open the files of a dump;
-``mounts/`` answers it for those in a tar or at a URL.
-``text/`` is how results read, for the screen and the commands alike.
-``from tui_debugger import DumpAnalyzer, Watchpoint, ...`` is the Python API (``api/``), loaded when first asked for.
-``config`` reads the user's configuration, for the front ends.
-``model`` holds the frozen dataclasses that cross a seam, ``errors`` the one exception tree.
+``live/`` and ``torch/`` also run inside a training process. ``cache/`` keeps statistics between runs. ``opener`` lists
+and opens the files of a dump, with ``mounts/`` for a tar or a URL. ``text/`` words results for screen and commands.
+``config`` reads the user's configuration. ``model`` holds shared frozen dataclasses, ``errors`` the exceptions. The
+Python API (``from tui_debugger import DumpAnalyzer, Watchpoint, ...``) is loaded when first used.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from __future__ import annotations
 from tui_debugger.version import __version__
 
 TYPE_CHECKING = False
-"""Checkers take it for true. ``typing`` would be read before ``cli.start`` can answer Ctrl-C."""
+"""Checkers take it for true. Importing ``typing`` would delay ``cli.start`` before it can answer Ctrl-C."""
 
 if TYPE_CHECKING:
     from tui_debugger.api import (
@@ -72,7 +69,7 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would take any name for an attribute
 
     def __getattr__(name: str) -> object:
-        """Loads the Python API when one of its names is first asked for: the program itself starts without NumPy."""
+        """Loads the Python API when first used: the program itself starts without numpy."""
         if name not in __all__:
             msg = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(msg)
@@ -83,5 +80,4 @@ if not TYPE_CHECKING:  # a type checker would take any name for an attribute
 
 
 def __dir__() -> list[str]:
-    """The public names, loaded or not."""
     return sorted({*globals(), *__all__})

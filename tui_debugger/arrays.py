@@ -1,4 +1,4 @@
-"""Names for the types of arrays, for annotations: what their elements are."""
+"""Names for array types by element type, for annotations."""
 
 from __future__ import annotations
 

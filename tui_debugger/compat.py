@@ -7,9 +7,8 @@
     'tui_debugger.api.dump_analyzer'
     >>> tui_debugger.compat.uninstall()
 
-Nothing of that name is installed on disk: the modules live in ``sys.modules`` of this process. Where a real
-MindInsight is installed, only ``mindinsight.debugger`` and its ``api`` modules are replaced; everything else of it,
-below ``mindinsight.debugger`` too, is still found on disk.
+The modules live in ``sys.modules`` of this process only. Of an installed MindInsight, ``mindinsight.debugger`` and its
+``api`` modules are replaced; other modules are still found on disk.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _ALWAYS = {
     f"{_API}.node": "tui_debugger.api.nodes_and_tensors",
     f"{_API}.statistic": "tui_debugger.api.statistic",
 }
-"""The modules that public names come from; ours replace these modules of a real MindInsight, too."""
+"""Sources of the public names by module; these modules replace those of an installed MindInsight, too."""
 _ALONE = {
     _TOP: "",
     f"{_TOP}.debugger.common": "",
@@ -50,9 +49,9 @@ _ALONE = {
     f"{_TOP}.utils": "",
     f"{_TOP}.utils.exceptions": "tui_debugger.errors",
 }
-"""The same for modules that a real MindInsight keeps: other parts of it need what else is in them."""
+"""The same for modules that an installed MindInsight keeps, because its other parts need them."""
 _RENAMED = {"MindInsightException": "TdbgError", "RankDirNotFound": "NotADumpError"}
-"""Errors that are called otherwise here."""
+"""Errors with another name here."""
 _NEVER_RAISED = (
     *("DebuggerCreateWatchPointError", "DebuggerUpdateWatchPointError", "DebuggerDeleteWatchPointError"),
     *("DebuggerRecheckError", "DebuggerCompareTensorError", "DebuggerContinueError", "DebuggerPauseError"),
@@ -63,13 +62,13 @@ _NEVER_RAISED = (
     *("DebuggerOnlineSessionUnavailable", "DebuggerDownloadOverQueue", "DebuggerDownloadTensorNotExist"),
     "DebuggerJsonFileParseError",
 )
-"""MindInsight's other debugger errors, most of them its server's: only so that a program may name them."""
+"""MindInsight's other debugger errors, most of them its server's, so that programs can name them."""
 _EXTRA = {
     f"{_API}.conditions": ("tui_debugger.api.hits", "tui_debugger.api.hits"),
 }
 
 _OURS = frozenset({"ExpressionCondition"})
-"""Names that MindInsight never had: a program that imports everything finds what it always found."""
+"""Names that MindInsight never had; ``import *`` must not add them."""
 
 _undo: list[Callable[[], None]] = []
 
@@ -89,20 +88,20 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Takes back what ``install`` did; modules that were imported before are there again. Idempotent."""
+    """Undoes ``install``; modules that were imported before are restored. Idempotent."""
     while _undo:
         _undo.pop()()
 
 
 def _real_package() -> ModuleType | None:
-    """MindInsight itself, when it is installed; a mere directory of that name is not it."""
+    """Returns MindInsight itself if installed; a mere directory of that name does not count."""
     loaded = sys.modules.get(_TOP)
     spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec(_TOP)
     return importlib.import_module(_TOP) if spec is not None and spec.origin is not None else None
 
 
 def _module(name: str, source: str, real: ModuleType | None) -> ModuleType:
-    """A module with the public names of ours; a package still finds the other modules of the real one."""
+    """Returns a module with our public names; a package still finds the other modules of the real one."""
     module = ModuleType(name, f"The part of {_TOP} that tui_debugger stands in for.")
     package = any(other.startswith(f"{name}.") for other in (*_ALWAYS, *_ALONE))
     module.__spec__ = ModuleSpec(name, None, origin="tui_debugger", is_package=package)
@@ -129,8 +128,6 @@ def _public(module: ModuleType) -> dict[str, Any]:
 
 
 def _forget_others(before: frozenset[str]) -> Callable[[], None]:
-    """Lets modules of a real MindInsight be imported anew that were imported below a module of ours."""
-
     def undo() -> None:
         for name in [name for name in sys.modules if name.startswith(f"{_TOP}.debugger.") and name not in before]:
             del sys.modules[name]
@@ -139,7 +136,6 @@ def _forget_others(before: frozenset[str]) -> Callable[[], None]:
 
 
 def _put(module: ModuleType) -> None:
-    """Enters a module, and remembers how to take it back."""
     name, before = module.__name__, sys.modules.get(module.__name__)
 
     def undo() -> None:
@@ -153,7 +149,6 @@ def _put(module: ModuleType) -> None:
 
 
 def _set(parent: ModuleType, leaf: str, module: ModuleType) -> None:
-    """Sets an attribute of a package, as an import does, and remembers how to take it back."""
     before = vars(parent).get(leaf)
 
     def undo() -> None:

@@ -1,11 +1,8 @@
-r"""The user's configuration: one TOML file, read whole or not at all.
+"""The user's configuration: one TOML file, read whole or not at all.
 
-``~/.config/tdbg/config.toml`` (``$XDG_CONFIG_HOME``; ``$TDBG_CONFIG`` names another file, or none when it is empty).
-A mistake in it is an error with its line, never a silent default: a check with another recommended set than the one
-that was asked for must not say "clean". ``--no-config`` leaves the file out.
-
-Keys by id are looked up on screen (``tui.settings``), because only the screen knows its actions; everything else is
-checked here.
+``~/.config/tdbg/config.toml`` (``$XDG_CONFIG_HOME``; ``$TDBG_CONFIG`` names another file, or none when it is empty). A
+mistake is an error with its line, never a silent default: a check with other watchpoints than requested must not say
+"clean". ``--no-config`` ignores the file. Ids of keys are checked by ``tui.settings``, which knows the actions.
 """
 
 from __future__ import annotations
@@ -41,13 +38,7 @@ THEMES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table whose columns can be chosen.
-
-    Attributes:
-        help: where one sees it.
-        default: the statistics that it shows.
-        known: those that it can show, by the names that the configuration gives them.
-    """
+    """A table whose columns can be chosen: where it is shown, its default columns, and all columns by name."""
 
     help: str
     default: tuple[StatisticField, ...]
@@ -56,7 +47,7 @@ class Table:
 
 @cache
 def tables() -> Mapping[str, Table]:
-    """Returns the tables whose columns can be chosen, by name. The first frame waits for no statistics."""
+    """Returns the tables whose columns can be chosen; imported here, because the first frame needs no statistics."""
     from tui_debugger.stats.fields import FIELDS, STAT_TABLE, TENSOR_TABLE
 
     shown = {each.column or each.name: each for each in FIELDS if each.title}
@@ -67,7 +58,6 @@ def tables() -> Mapping[str, Table]:
 
 
 def column_names(fields: Sequence[StatisticField]) -> list[str]:
-    """Returns the names of statistics in the configuration."""
     return [each.column or each.name for each in fields]
 
 
@@ -95,16 +85,13 @@ class Config:
     """The user's choices; defaults where there is no file to read.
 
     Attributes:
-        path: where the file lies or would lie; None when none was to be read.
-        found: whether it is there.
-        theme: one of ``THEMES``.
-        mouse: whether the screen takes the mouse.
-        keys: keys by the id of their action, as Textual spells them.
-        columns: statistics by the name of their table, both of ``tables``; defaults are left out.
-        recommended: what differs from the recommended watchpoints; None for nothing.
+        path: the file's place, even if it does not exist; None when none was to be read.
+        keys: keys by the id of their action, in Textual's spelling.
+        columns: statistics by table, without defaults.
+        recommended: changes to the recommended watchpoints, if any.
         asks: whether the screen asks before it adds the recommended watchpoints.
-        ignore: globs of files and directories that no command looks at.
-        lines: where each setting stands, by ``theme``, ``keys.recheck``.
+        ignore: globs of files and directories that every command ignores.
+        lines: line of each setting, by ``theme``, ``keys.recheck``.
     """
 
     path: Path | None = None
@@ -119,11 +106,9 @@ class Config:
     lines: Mapping[str, int] = field(default_factory=dict)
 
     def where(self, name: str) -> str:
-        """Returns where a setting stands, for errors: the file and the line."""
         return _place(self.path, self.lines, name)
 
     def table(self, name: str) -> tuple[StatisticField, ...]:
-        """Returns the statistics that a table shows, in their order."""
         return self.columns.get(name) or tables()[name].default
 
 
@@ -131,33 +116,27 @@ _screen = Config()
 
 
 def use(config: Config) -> None:
-    """Makes a configuration that of the screen of this process: a process has one screen."""
     global _screen  # noqa: PLW0603 - what is drawn asks for it everywhere, as for the terminal
     _screen = config
 
 
 def in_use() -> Config:
-    """Returns the configuration of the screen of this process."""
     return _screen
 
 
 def config_path() -> Path | None:
-    """Returns where the file lies or would lie; None when the environment says that there is none."""
+    """Returns the file's place, even if it does not exist; None when the environment says that there is none."""
     named = os.environ.get(VARIABLE)
     if named is not None:
         return Path(named).expanduser() if named else None
     try:
         return user_directory("XDG_CONFIG_HOME", ".config") / NAME
-    except RuntimeError:  # it is not known where this user is at home
+    except RuntimeError:  # the user's home is unknown
         return None
 
 
 def load(path: Path | None) -> Config:
-    """Reads the file; without one every setting has its default.
-
-    Raises:
-        ConfigError: it cannot be read, is no TOML, or a setting is wrong; with the line.
-    """
+    """Reads the file, or raises ConfigError with the line; without a file every setting has its default."""
     if path is None:
         return Config()
     try:
@@ -172,11 +151,6 @@ def load(path: Path | None) -> Config:
 
 
 def parse(data: bytes, path: Path | None) -> Config:
-    """Returns what a file says.
-
-    Raises:
-        ConfigError: see ``load``.
-    """
     # Loaded where it is used: starting the program needs no parser. tomli is the same module for Python 3.10.
     toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
@@ -195,8 +169,6 @@ def parse(data: bytes, path: Path | None) -> Config:
 
 
 class _ConfigReader:
-    """Turns a TOML document into a ``Config``."""
-
     def __init__(self, path: Path | None, document: Mapping[str, Any], lines: Mapping[str, int]) -> None:
         self._path = path
         self._document = document
@@ -341,7 +313,6 @@ class _ConfigReader:
         return given
 
     def _valid(self, read: Callable[[], object], name: str, text: str = "") -> None:
-        """Reads a watchpoint; the error for a mistake names its place in the file."""
         try:
             read()
         except BadWatchpointError as error:
@@ -350,7 +321,6 @@ class _ConfigReader:
 
 
 def near(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
-    """Returns what to do about a name that is none: names that are spelled alike, and where they stand, or all."""
     if question := did_you_mean(name, known):
         return f"{question} `tdbg help configuration` lists them all"
     return "one of " + ", ".join(known) if len(known) <= 20 else "`tdbg help configuration` lists them all"
@@ -381,7 +351,7 @@ _PART: Final = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 
 
 def _lines_of(text: str) -> dict[str, int]:
-    """Returns the line of each setting, as far as one sees it without a parser; for errors only."""
+    """Returns the line of each setting, found without a parser; for errors only."""
     found: dict[str, int] = {}
     table = ""
     for number, line in enumerate(text.splitlines(), 1):

@@ -1,4 +1,4 @@
-"""Reads environment variables. One that makes no sense counts as not set; for our own the user is told so."""
+"""Reads environment variables. An invalid one counts as not set; ``wrong`` texts tell the user."""
 
 from __future__ import annotations
 
@@ -12,26 +12,21 @@ _UNITS: Final = " kmgt"
 
 
 class Size(NamedTuple):
-    """A number of bytes, and what is wrong with the variable that says it, if anything."""
+    """A number of bytes, and the error in its variable, if any."""
 
     bytes: int
     wrong: str = ""
 
 
 class EnvironmentSwitch(NamedTuple):
-    """Tells whether something is off, and what is wrong with the variable that says it, if anything."""
+    """Whether something is off, and the error in its variable, if any."""
 
     off: bool
     wrong: str = ""
 
 
 def size_of(variable: str, default: int) -> Size:
-    """Reads a number of bytes such as ``500M`` or ``2 GiB``.
-
-    Args:
-        variable: the name of the variable.
-        default: what counts where it is not set, or no size.
-    """
+    """Reads a number of bytes such as ``500M`` or ``2 GiB``."""
     text = os.environ.get(variable, "").strip()
     if not text:
         return Size(default)
@@ -45,7 +40,6 @@ def size_of(variable: str, default: int) -> Size:
 
 
 def switch_of(variable: str) -> EnvironmentSwitch:
-    """Reads ``on`` or ``off``; on is what counts where it is not set."""
     text = os.environ.get(variable, "").strip()
     if text.lower() in {"", "on", "off"}:
         return EnvironmentSwitch(text.lower() == "off")
@@ -55,15 +49,14 @@ def switch_of(variable: str) -> EnvironmentSwitch:
 
 
 class Command(NamedTuple):
-    """A program with its options, and what is wrong with the variable that says it, if anything."""
+    """A program with its options, and the error in its variable, if any."""
 
     words: list[str]
     wrong: str = ""
 
 
 def command_of(variable: str, default: str) -> Command:
-    """Reads the name of a program with options, quoted as in a shell."""
-    import shlex  # for few commands
+    import shlex  # only few commands need it
 
     text = os.environ.get(variable, default)
     try:
@@ -74,16 +67,9 @@ def command_of(variable: str, default: str) -> Command:
 
 
 def user_directory(variable: str, below_home: str) -> Path:
-    """Returns the directory of this program of one of the kinds that XDG names.
+    """Returns this program's directory below an XDG variable, or below home; RuntimeError: home is unknown.
 
-    A relative one is to be ignored, says the XDG specification: the place must not move with the working directory.
-
-    Args:
-        variable: ``XDG_CACHE_HOME`` ...
-        below_home: what counts where it is not set.
-
-    Raises:
-        RuntimeError: it is not known where this user is at home.
+    A relative XDG path is ignored, as the specification demands: the place must not move with the working directory.
     """
     named = Path(os.environ.get(variable) or "")
     return (named if named.is_absolute() else Path.home() / below_home) / "tdbg"

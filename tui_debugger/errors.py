@@ -7,16 +7,11 @@ from pathlib import Path
 from typing import Final
 
 _NAMED: Final = 8
-"""Dumps that are named where there are several."""
+"""Most dumps that are named in an error."""
 
 
 def reason_of(error: BaseException, *, within: bool = False) -> str:
-    """Returns what happened, as the system or a library says it; the kind of the error where it says nothing.
-
-    Args:
-        error: what was raised.
-        within: begin with a small letter, as a part of a sentence.
-    """
+    """Returns the message of the system or library, else the error's class; ``within`` a sentence in lower case."""
     said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if within:
         said = said[:1].lower() + said[1:]
@@ -42,7 +37,6 @@ class TdbgError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """The three parts on one to three lines."""
         return "\n".join(
             part
             for part in (
@@ -55,7 +49,7 @@ class TdbgError(Exception):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns ``did you mean max or mean?``: the known names that are spelled like one that is none; "" without any."""
+    """Returns ``did you mean max or mean?`` with similar known names, or ""."""
     import difflib
 
     alike = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
@@ -67,14 +61,9 @@ class NotADumpError(TdbgError):
 
 
 class SeveralDumpsError(NotADumpError):
-    """A directory with several dumps below it, none of which was named.
-
-    Attributes:
-        dumps: where they are.
-    """
+    """A directory with several ``dumps`` below it, none of which was named."""
 
     def __init__(self, directory: Path, dumps: Sequence[Path]) -> None:
-        """``dumps`` lie below ``directory``; the first ones are named."""
         names = [str(dump.relative_to(directory)) for dump in dumps[:_NAMED]] + ["…"] * (len(dumps) > _NAMED)
         super().__init__(f"Several dumps here: {', '.join(names)}", where=str(directory), hint="name one of them")
         self.dumps = tuple(dumps)
@@ -89,19 +78,19 @@ class BadGraphError(TdbgError):
 
 
 class RenumberedError(TdbgError):
-    """A rank's nodes were read anew in the middle of a question about them: ask again."""
+    """A rank's nodes were reread during a query about them: ask again."""
 
 
 class LostError(TdbgError):
-    """A training went away in the middle of a question."""
+    """A training went away during a query."""
 
 
 class NotStoppedError(TdbgError):
-    """A training was asked for something that it can do only while it waits at a stop."""
+    """The training can do this only while it waits at a stop."""
 
 
 class UnsupportedError(TdbgError):
-    """Something that this training's side of the protocol cannot do."""
+    """This training's side of the protocol cannot do this."""
 
 
 class BadWatchpointError(TdbgError, ValueError):
@@ -121,33 +110,22 @@ class BadQueryError(TdbgError, ValueError):
 
 
 class DebuggerParamTypeError(TdbgError, TypeError):
-    """An argument of the Python API has the wrong type.
-
-    Attributes:
-        error_code: MindInsight's number for it.
-    """
+    """An argument of the Python API has the wrong type; ``error_code`` is MindInsight's."""
 
     error_code = "5054B080"
 
 
 class DebuggerParamValueError(TdbgError, ValueError):
-    """An argument of the Python API is of the right type, but not among the allowed values.
-
-    Attributes:
-        error_code: MindInsight's number for it.
-    """
+    """An argument of the Python API has a value that is not allowed; ``error_code`` is MindInsight's."""
 
     error_code = "5054B081"
 
 
 class VersionNotMatchError(TdbgError):
-    """Two versions that do not fit together. Never raised here: dumps of every version are read.
-
-    It exists so that scripts that catch it go on working.
-    """
+    """Exists only for scripts that catch it: dumps of every version are read."""
 
 
 class CancelledError(TdbgError):
-    """The user pressed Esc or Ctrl-C, or a signal ended the process; what was done so far stands."""
+    """The user pressed Esc or Ctrl-C, or a signal ended the process; finished work stays."""
 
     exit_code = 130

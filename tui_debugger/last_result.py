@@ -1,4 +1,4 @@
-"""Remembers what was made of columns last: steps and ranks of a run have the same names, slots and order."""
+"""Remembers the last result for columns: steps and ranks of a run have the same names, slots and order."""
 
 from __future__ import annotations
 
@@ -11,18 +11,13 @@ T = TypeVar("T")
 
 
 class LastResult(Generic[T]):
-    """Remembers one answer with the columns that it follows from. Safe to call from any thread."""
+    """Remembers one result with its input columns. Thread-safe."""
 
     def __init__(self) -> None:
         self._latest: tuple[tuple[object, ...], T] | None = None
 
     def of(self, *columns: object, make: Callable[[], T]) -> T:
-        """Returns the answer for some columns; recomputes it when its inputs changed.
-
-        Args:
-            columns: arrays that are never written to, and other values: all inputs of the answer.
-            make: makes the answer, which is never changed.
-        """
+        """Returns the result for all its inputs, made anew when they changed; neither may be modified in place."""
         latest = self._latest
         if latest is not None and len(latest[0]) == len(columns) and all(map(_same, latest[0], columns)):
             return latest[1]

@@ -1,7 +1,6 @@
-"""The immutable values that cross the seams between sources, session and front ends.
+"""The immutable values exchanged between sources, session and front ends: keys, records, watchpoints, hits.
 
-Big things are columns (see ``graph.table`` and ``sources.base``); what is here is small: keys,
-records of one tensor, watchpoints and hits. Everything is picklable.
+Everything here is small and picklable; big things are columns (see ``graph.table`` and ``sources.base``).
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ class Side(IntEnum):
 
     @property
     def label(self) -> str:
-        """``in`` or ``out``, as shown in tables."""
         return "in" if self is Side.INPUT else "out"
 
 
@@ -39,7 +37,7 @@ class Category(IntEnum):
     ACTIVATION = 5
     CONSTANT = 6
     NORM = 7
-    """Scale or shift of a normalisation (gamma, beta): trained like a weight, but counted apart from weights."""
+    """Scale or shift of a normalisation (gamma, beta): trained like a weight, but counted separately."""
 
 
 PARAMETERS = frozenset({Category.WEIGHT, Category.NORM, Category.OPTIMIZER_STATE, Category.PARAMETER})
@@ -52,31 +50,27 @@ CATEGORY_WORDS: Mapping[str, frozenset[Category]] = {
     **{category.name.lower(): frozenset({category}) for category in Category},
     "parameter": PARAMETERS,
 }
-"""Words for categories in a selection, and what they stand for: every category by its own name, but ``tensor`` is
-every node that can be watched, ``trainable`` weights and normalisations, and ``parameter`` any kind of parameter."""
+"""Words for categories in a selection: each category by name; ``tensor`` is every watchable node."""
 BIAS = r"(^|[._/])(bias|beta|bias_[ih]h\w*)$"
-"""Parameter names that are biases: of MindSpore's and PyTorch's layers, LayerNorm's beta, recurrent layers."""
+"""Names of bias parameters: of MindSpore's and PyTorch's layers, LayerNorm's beta, recurrent layers."""
 WEIGHT_GRADIENT = "weight_gradient"
-"""The gradients that optimizers use, those of biases left out: see ``graph.categories.weight_gradients``."""
+"""The gradients that optimizers use, without biases: see ``graph.categories.weight_gradients``."""
 SEARCHED_WEIGHT = "searched_weight"
-"""The weights of an optimizer that searches the size of its steps: see ``graph.categories.searched_weights``."""
+"""Weights of an optimizer that searches its step size: see ``graph.categories.searched_weights``."""
 SELECTION_WORDS = (*CATEGORY_WORDS, WEIGHT_GRADIENT, SEARCHED_WEIGHT)
 """Words for categories in a watchpoint's selection."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TensorKey:
-    """The handle of one tensor: what crosses seams instead of an array.
+    """The handle of one tensor.
 
     Attributes:
-        rank: process number in the run.
-        graph: graph name, for example ``kernel_graph_0``.
         node: canonical node id (full name of an operator, bare name of a parameter, ``cst1``).
-        side: input or output of that node.
         slot: index of the input or output.
         step: 0-based, as on disk.
-        round: which writing of the step, from 1 in the order of time, where its graph ran several times within the
-            step (a loop, two runs of one number); 0 where it was written once, and to look up the newest one.
+            round: which dump of the step, from 1 in order of time, if its graph ran several times within the step (a
+                loop, two runs of one number); 0 if there is only one, and to look up the newest.
     """
 
     rank: int
@@ -88,7 +82,6 @@ class TensorKey:
     round: int = 0
 
     def at_step(self, step: int) -> TensorKey:
-        """The same tensor at another step, there its newest round."""
         return self if step == self.step else replace(self, step=step, round=0)
 
 
@@ -97,15 +90,13 @@ class ReadSpec:
     """Instructions to read one tensor anywhere: on this machine, in a worker process, on another host.
 
     Attributes:
-        path: file that holds the bytes.
-        format: ``npy`` (header in the file), ``npz`` (the same, as ``member`` of an archive), ``raw`` (``dtype`` and
-            ``shape`` given here), or any other that ``stats.npy.FORMATS`` names.
-        dtype: for ``raw`` the element type. For ``npy`` the *declared* element type when the file
-            name states one, else empty: bfloat16 travels as float32 or as raw ``<E2``.
-        shape: only for ``raw``.
-        offset: bytes before the first element for ``raw``; before what is read where that is a part of the file.
-        member: the tensor in a file of several: its key in an archive, its place in what torch saved.
-        length: bytes of what is read where that is a part of the file; 0: up to its end.
+            format: ``npy``, ``npz`` (``member`` of an archive), ``raw`` (``dtype`` and ``shape`` given here), or
+                another key of ``stats.npy.FORMATS``.
+            dtype: for ``raw`` the element type; for ``npy`` the *declared* element type if the file name has one
+                (bfloat16 is stored as float32 or as raw ``<E2``).
+        offset: bytes before the first element for ``raw``; else before the part of the file that is read.
+        member: the tensor in a file of several: key in an archive, place in a torch file.
+        length: bytes of the part of the file that is read; 0: up to its end.
     """
 
     path: str
@@ -124,7 +115,7 @@ class ReadSpec:
 
 @dataclass(frozen=True, slots=True)
 class TensorMeta:
-    """The facts in a header, known without reading values: element type by name, shape, bytes of the values."""
+    """The facts in a header: element type by name, shape, bytes of the values."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -132,41 +123,33 @@ class TensorMeta:
 
 
 class AtLeast(IntFlag):
-    """The counts of a tensor that are lower bounds, because its recorder wrote less than all of them."""
+    """Counts of a tensor that are only lower bounds, because its recorder did not write them all."""
 
     NONE = 0
     COUNT = 1
-    """The number of elements is not known; nor are the counts that follow from it."""
+    """The number of elements is unknown, and so are the counts that follow from it."""
     NAN = 2
-    """A flag or a sum says that there is NaN, and not how many."""
+    """A flag or a sum shows NaN, but not how many."""
     INF = 4
-    """The same of Inf of either sign; or NaN hides how many there are."""
+    """The same for Inf of either sign; or NaN hides their number."""
 
 
 class OperandState(IntEnum):
-    """What a training says of a value as it was when a node read it."""
+    """What a training said about a value at the time when a node read it."""
 
     CLEAN = 1
     NAN = 2
     INFINITE = 3
-    """Inf, and no NaN: it may be there by design."""
+    """Inf without NaN; it may be there by design."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorStats:
-    """One pass over one tensor. Means and sums are over finite elements only, in float64.
+    """Statistics of one tensor. Means and sums are over finite elements only, in float64.
 
-    ``minimum``, ``maximum``, ``mean``, ``abs_mean`` and ``variance`` are None when there is no finite
-    element (empty, all NaN ...): the screen shows ``–``, never ±1.8e308.
-
-    Attributes:
-        count: all elements.
-        nan, pos_inf, neg_inf: elements of that kind.
-        zero: elements equal to 0 (−0 counts).
-        negative, positive: finite elements below, above 0.
-        sum_squares: over finite elements.
-        variance: population variance (divisor n) over finite elements.
-        at_least: which counts are lower bounds; ``is_lower_bound`` tells it of one.
+    ``minimum``, ``maximum``, ``mean``, ``abs_mean`` and ``variance`` (divisor n) are None without a finite element: the
+    screen shows ``–``, never ±1.8e308. ``zero`` includes −0; ``negative`` and ``positive`` count finite elements.
+    ``at_least`` marks counts that are lower bounds; see ``is_lower_bound``.
     """
 
     count: int
@@ -186,21 +169,19 @@ class TensorStats:
 
     @property
     def finite(self) -> int:
-        """Number of finite elements."""
         return self.count - self.nan - self.pos_inf - self.neg_inf
 
     @property
     def inf(self) -> int:
-        """Number of infinite elements."""
         return self.pos_inf + self.neg_inf
 
     @property
     def counted(self) -> bool:
-        """False where a dump recorded less: of a count only whether there are such elements, or nothing."""
+        """False where a dump did not record all counts."""
         return self.zero + self.negative + self.positive == self.finite
 
     def is_lower_bound(self, name: str) -> bool:
-        """Tells whether of a count, by its name, only a lower bound is known: there may be more, also where it is 0."""
+        """Tells whether a count is only a lower bound: there may be more, even where it is 0."""
         of = {"count": AtLeast.COUNT, "nan": AtLeast.NAN}.get(name, AtLeast.INF)
         if name in {"zero", "negative", "positive"}:
             return not self.counted or (not self.sized and bool(getattr(self, name) or not self.finite))
@@ -208,17 +189,16 @@ class TensorStats:
 
     @property
     def sized(self) -> bool:
-        """False where the number of elements is not known: then ``count`` is not to be shown."""
+        """False where the number of elements is unknown: then ``count`` must not be shown."""
         return not self.at_least & AtLeast.COUNT
 
     @property
     def bad(self) -> bool:
-        """Tells whether any element is NaN or infinite."""
         return bool(self.nan or self.pos_inf or self.neg_inf)
 
     @property
     def norm(self) -> float | None:
-        """Root of ``sum_squares``; None without a finite element, and where a dump recorded everything but that."""
+        """Root of ``sum_squares``; None without a finite element, or if a dump did not record the sum."""
         if not self.finite or math.isnan(self.sum_squares):
             return None
         if not self.sum_squares and not self.minimum == self.maximum == 0:
@@ -227,12 +207,11 @@ class TensorStats:
 
     @property
     def zero_percentage(self) -> float:
-        """100 · zeros / elements; 0 for an empty tensor."""
         return 100.0 * self.zero / self.count if self.count else 0.0
 
 
 class NodeKind(Enum):
-    """The way in which a selection names nodes."""
+    """How a selector names nodes."""
 
     CATEGORY = "category"
     REGEX = "regex"
@@ -245,11 +224,8 @@ class NodeKind(Enum):
 class NodeSelector:
     """One clause of a selection, for example category=weight or scope=Default/network.
 
-    Attributes:
-        kind: how ``text`` is meant.
-        text: one of ``SELECTION_WORDS``, regular expression (``re.search`` on the canonical id), exact node id,
-            scope path (without a trailing slash; matches everything below in the displayed tree) or operator
-            type (case-insensitive).
+    ``text`` is one of ``SELECTION_WORDS``, a regular expression (``re.search`` on the canonical id), an exact node id,
+    a scope path (matches everything below in the displayed tree) or an operator type (case-insensitive).
     """
 
     kind: NodeKind
@@ -265,20 +241,15 @@ class NodeSelection:
 
 
 ParamValue = float | bool | str
-"""The value of a parameter of a condition; a text is an expression."""
+"""The value of a condition's parameter; a text is an expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watchpoint:
-    """A condition with its parameters, on a set of nodes.
+    """A condition with its parameters, on a set of nodes. A disabled watchpoint is kept but not checked.
 
-    Attributes:
-        id: from 1, increasing, never reused within a session.
-        condition: id of the condition table, for example ``tensor_too_large``.
-        params: (name, value) of the parameters the user set, in definition order.
-        selection: the nodes.
-        enabled: a disabled watchpoint is kept but not checked.
-        name: free text; the recommended ones carry their recommended name.
+    ``id`` starts at 1, increases, and is never reused within a session. ``condition`` is an id of the condition table.
+    ``params`` has (name, value) of the parameters the user set, in definition order.
     """
 
     id: int
@@ -290,7 +261,7 @@ class Watchpoint:
 
 
 class ErrorBits(IntFlag):
-    """The reasons why nothing could be compared. Values 1 to 32 are MindInsight's; the rest are ours."""
+    """The reasons why a condition could not be judged. Values 1 to 32 are MindInsight's; the rest are ours."""
 
     NONE = 0
     NAN = 1
@@ -309,25 +280,20 @@ class Verdict(IntEnum):
     NOT_COMPARABLE = 0
     """No previous step at the first dumped step: counted in the coverage, no finding."""
     BY_DESIGN = 1
-    """An Inf that its operator was told to write and that every consumer absorbed: counted apart, no finding."""
+    """An Inf that its operator writes on purpose and that every consumer absorbs: counted separately, no finding."""
     CANNOT_JUDGE = 2
     """A missing previous step later on, or an unreadable tensor."""
     BLOCKED = 3
-    """NaN or Inf kept the condition from being judged: no hit of it, but the tensor is a finding, as what it is."""
+    """NaN or Inf prevented the comparison: no hit of the condition, but the tensor itself is a finding."""
     FINDING = 4
     """The condition holds, or the shape changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParamResult:
-    """One parameter of a checked watchpoint.
+    """One parameter of a checked watchpoint; ``actual`` is None when it was not evaluated.
 
-    Attributes:
-        name: parameter name.
-        value: the set value.
-        hit: whether this parameter's inequality held.
-        actual: the value found, or None when it was not evaluated.
-        quantities: of an expression what each name in it stood for, None where that is not known.
+    ``quantities`` are the values of an expression's names, None if unknown.
     """
 
     name: str
@@ -339,7 +305,7 @@ class ParamResult:
 
 @dataclass(frozen=True, slots=True)
 class WatchResult:
-    """The outcome of one watchpoint on one tensor (only outcomes worth a row are kept)."""
+    """The outcome of one watchpoint on one tensor; outcomes without anything to report are not kept."""
 
     watchpoint: int
     condition: str
@@ -350,19 +316,15 @@ class WatchResult:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One row of the hit list: a tensor with everything that hit on it.
+    """One row of the hit list: a tensor with all its results.
 
     Attributes:
-        key: the tensor.
-        row: node row in that rank's node table.
-        results: one per watchpoint that has something to say, in watchpoint id order.
-        order: (turn of the run, position in execution order) for sorting: see ``GraphRun.turn`` and
-            ``sources.base.TensorTable.order``.
+        results: one per watchpoint with something to report, in watchpoint id order.
+        order: sort key (``GraphRun.turn``, ``sources.base.TensorTable.order``).
         stats: statistics of the tensor, None when it could not be read.
-        origin: True when this tensor is bad (NaN/Inf) while every input of its node is clean.
+        origin: the tensor has NaN or Inf while every input of its node is clean.
         detail: extra text for the row, for example why the file could not be read.
-        overflow: what the device recorded of an overflow of its operator, whatever hit; a part of ``detail``, unless
-            that says why it does not matter. Empty where it recorded nothing.
+        overflow: the device's record of an overflow of the operator, if any; usually a part of ``detail``.
     """
 
     key: TensorKey
@@ -376,25 +338,23 @@ class Hit:
 
     @property
     def verdict(self) -> Verdict:
-        """The strongest verdict among the results; a blocked condition means that the tensor itself is a finding."""
+        """The strongest verdict among the results; a blocked condition makes the tensor itself a finding."""
         strongest = max((result.verdict for result in self.results), default=Verdict.NOT_COMPARABLE)
         return Verdict.FINDING if strongest is Verdict.BLOCKED else strongest
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class UnreadablePart:
-    """A part of a run that could not be looked at: it is not known what it holds, so nothing that covers it is clean.
+    """A part of a run that could not be read: its content is unknown, so nothing that covers it is clean.
 
     Attributes:
         where: its path, relative to the run's directory.
         why: a few words, for example ``permission denied`` or ``a FIFO in place of a directory``.
-        rank: the rank that it belongs to; None when that is not known.
-        step: the step that it belongs to; None when it may hold several, or that is not known.
-        graph: it says what nodes there are, or in which order they ran: no tensor is lost with it, but nobody knows
-            which nodes have a name, a category or a type.
-        unrecorded: it is no part of a dump but something that a live training ran and nobody judged.
-        incomplete: what is there of the step was looked at, but tensors that other steps have are not there.
-        unclaimed: no reader looked at it: a file that holds tensors, or another dump.
+        rank, step: None when unknown, or when it may hold several steps.
+        graph: it describes nodes or their order: no tensor is lost, but names, categories or types may be.
+        unrecorded: something that a live training ran without being judged, not a part of a dump.
+        incomplete: the step lacks tensors that other steps have; the rest was judged.
+        unclaimed: no reader reads it: a file with tensors, or another dump.
     """
 
     where: str
@@ -412,16 +372,14 @@ class Coverage:
     """The extent of a check. "Clean" must always be read together with this.
 
     Attributes:
-        checked: tensors read and judged by at least one watchpoint.
-        unreadable: tensors under a watchpoint that could not be read.
         not_comparable: tensors for which some watchpoint had no previous step at the first dumped step.
-        skipped: files under no enabled watchpoint, or the copy of a tensor that was already judged.
-        steps: (rank, step) pairs in which there was a tensor to look at.
-        watched: (watchpoint id, tensors it looked at), by id: a watchpoint that looked at none says nothing.
-        parts: parts of the run that belong to what was asked for and could not be listed.
+        skipped: files under no enabled watchpoint, or copies of a judged tensor.
+        steps: (rank, step) pairs with a tensor to check.
+        watched: (watchpoint id, tensors it checked), by id: a watchpoint that checked none says nothing.
+        parts: parts of the requested run that could not be listed.
         blocked: (watchpoint id, tensors it could not judge because of their NaN or Inf), by id.
-        by_design: tensors whose Inf was written by intent and absorbed: see ``Verdict.BY_DESIGN``.
-        constants: input files that hold a graph constant and that no watchpoint named: judged for overflow only.
+        by_design: tensors with Inf by design: see ``Verdict.BY_DESIGN``.
+        constants: input files with a graph constant that no watchpoint named: judged for overflow only.
     """
 
     checked: int = 0
@@ -443,18 +401,11 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One entry of a node's source stack.
+    """One entry of a node's source stack; ``line`` and ``end_line`` are 1-based, equal for one statement.
 
-    Attributes:
-        path: source file as the training process saw it.
-        line: first line, 1-based.
-        code: text of the line.
-        end_line: last line of the entry (equal to ``line`` for one statement).
-        depth: 0 for an outer frame, more for frames nested below it in the text.
-        substack: marked as a sub-stack entry.
-        forward: belongs to the forward node of a backward node.
-        context: an enclosing-function entry that spans lines: context, not a statement.
-        framework: lives inside an installed framework (site-packages, mindspore, torch ...).
+    ``path`` is as the training process saw it. ``depth`` is 0 for an outer frame. ``forward``: it belongs to the
+    forward node of a backward node. ``context``: an enclosing function that spans lines, not a statement.
+    ``framework``: it is in an installed framework (site-packages, mindspore, torch ...).
     """
 
     path: str
@@ -470,16 +421,11 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class GraphRun:
-    """One run of a graph that has files of its own, at one step.
+    """One run, at one step, of a graph that has its own files; several runs can have the same step.
 
-    Attributes:
-        step: as on disk; several runs can have the same one.
-        root_graph: number of the graph, as its directory is called.
-        graph: its name.
-        has_data: whether it was dumped.
-        round: which run of this graph within the step, from 1; 0 when there is only one.
-        began: first time stamp of its operators, microseconds since the epoch; 0 when unknown.
-        turn: sorts the runs of a rank in the order in which they ran: see ``turns``.
+    ``root_graph`` is the number of the graph, the name of its directory. ``round`` numbers the graph's runs within the
+    step from 1, or is 0 for a single run. ``began`` is the first time stamp in microseconds since the epoch, 0 when
+    unknown. ``turn`` is a sort key for the order of a rank's runs: see ``turns``.
     """
 
     step: int
@@ -495,15 +441,14 @@ _TURN_BITS = 20
 
 
 def turn_of(step: int) -> int:
-    """The turn of a step that is one run, in ascending order: see ``turns``."""
     return step << _TURN_BITS
 
 
 def turns(steps: Sequence[int]) -> list[int]:
-    """One sort key for each run, given the steps of the runs in the order in which they ran.
+    """Returns a sort key for each run, given the runs' steps in execution order.
 
-    The key is the highest step number reached so far, then the place among the runs that share it. Where every step
-    is one run, in ascending order, it depends on the step alone: that makes ranks and runs comparable.
+    The key is the highest step so far, then the place among the runs that share it. If every step is one run, in
+    ascending order, it depends on the step alone, which makes ranks and runs comparable.
     """
     found: list[int] = []
     highest, place = -1, 0
@@ -516,20 +461,16 @@ def turns(steps: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """The facts about the run at the given path, for the header.
+    """The facts about a run, for the header; unknown texts are empty.
 
     Attributes:
-        path: the run's top directory.
         layout: for people, for example ``MindSpore 2.10 dump``.
         title: net name.
-        framework_version: ``2.10.0`` or empty.
         device: ``CPU``, ``GPU``, ``Ascend`` or empty.
         notices: degradations, one sentence each (no graph, no history ...).
-        framework: what ran the training, ``MindSpore 2.10.0``, or empty.
-        limits: what no verdict on it can tell, by its layout, one sentence each ("no edges: ...").
-        recorded_in: where statistics without values stand, ``statistic.csv``; empty: not known.
-        values_advice, tensors_advice: what makes its recorder write values, and more inputs and outputs of nodes;
-            empty: not known.
+        limits: what verdicts on this layout cannot tell, one sentence each ("no edges: ...").
+        recorded_in: file of statistics without values, ``statistic.csv``.
+        values_advice, tensors_advice: how to make its recorder write values, and more inputs and outputs.
     """
 
     path: str
@@ -547,7 +488,7 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A snapshot of long work; ``total`` 0 means unknown. Later ones replace earlier ones."""
+    """A snapshot of long work; ``total`` 0 means unknown. Later snapshots replace earlier ones."""
 
     done: int
     total: int
@@ -555,7 +496,6 @@ class Progress:
 
     @property
     def part(self) -> float | None:
-        """From 0 to 1; None when it is unknown."""
         return min(self.done / self.total, 1.0) if self.total else None
 
 

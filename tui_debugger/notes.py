@@ -1,11 +1,10 @@
-"""Notes: the scalars that a program says of its own steps (loss, learning rate, batch), by step and name.
+"""Notes: scalars that a program logs for its own steps (loss, learning rate, batch), by step and name.
 
-One rule for all who handle them: which values there are, how long names and texts may be, how many a step may have, and
-the file of a dump that holds them: ``notes.jsonl`` in the directory of a rank, a line for each step::
+This module defines the allowed values, the limits, and the file ``notes.jsonl`` in a rank's directory, a line a step::
 
     {"step": 3, "notes": {"loss": {"float": "nan"}, "lr": 0.0001, "batch": 7, "phase": "warm-up", "amp": true}}
 
-Names and texts are whatever the program says: who shows them cleans them.
+Names and texts are the program's: code that shows them must clean them.
 """
 
 from __future__ import annotations
@@ -25,24 +24,24 @@ Notes = Mapping[str, Note]
 """The notes of one step by name, in the order in which they were made."""
 
 MOST_NOTES: Final = 64
-"""Notes of one step; further names are left out."""
+"""Most notes of one step; further names are dropped."""
 LONGEST_NAME: Final = 40
 LONGEST_TEXT: Final = 100
-"""Characters; what is longer is cut."""
+"""Characters; longer texts are cut."""
 MOST_KEPT: Final = 1 << 20
-"""Notes of a rank that are kept in memory; those of the steps that came first go first."""
+"""Most notes of a rank in memory; the oldest steps are dropped first."""
 NOTES_FILE: Final = "notes.jsonl"
 _LARGEST_INTEGER: Final = 1 << 63
 _SPELLED: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def text_note(text: str, most: int) -> str:
-    """Returns the beginning of a text; halves of characters, which no file and no message can hold, become ``?``."""
+    """Returns the beginning of a text; lone surrogates, which no file can hold, become ``?``."""
     return text[:most].encode("utf-8", "replace").decode("utf-8")
 
 
 def plain_note(value: object) -> Note | None:
-    """Returns a plain number, bool or text as a note; None where it is none."""
+    """Returns a plain number, bool or text as a note; None for other values."""
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -61,7 +60,7 @@ def _real(value: int) -> float:
 
 
 def limited(notes: Iterable[tuple[str, object]]) -> dict[str, Note]:
-    """Returns the notes of one step within the limits: what is no note is left out, names and texts are cut."""
+    """Returns the notes of one step within the limits: other values are dropped, names and texts are cut."""
     found: dict[str, Note] = {}
     for name, value in notes:
         note = plain_note(value)
@@ -72,7 +71,6 @@ def limited(notes: Iterable[tuple[str, object]]) -> dict[str, Note]:
 
 
 def notes_line(step: int, notes: Notes) -> str:
-    """Returns the line of a step in the file of notes, with its line break."""
     spelled = {name: _spelled(note) for name, note in notes.items()}
     return json.dumps({"step": step, "notes": spelled}, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -84,7 +82,6 @@ def _spelled(note: Note) -> Note | dict[str, str]:
 
 
 def notes_of_line(line: bytes) -> tuple[int, dict[str, Note]] | None:
-    """Reads one line of the file; None where it is no such line."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -103,11 +100,7 @@ def _read(value: object) -> object:
 
 
 class RunNotes:
-    """The notes of one rank by step. May grow in one thread while others read.
-
-    Attributes:
-        edition: another number whenever something was added.
-    """
+    """The notes of one rank by step. One thread may add while others read; ``edition`` changes with every addition."""
 
     def __init__(self, notes: Iterable[tuple[int, Notes]] = ()) -> None:
         self.edition = 0
@@ -117,11 +110,10 @@ class RunNotes:
         self.add(notes)
 
     def __len__(self) -> int:
-        """Number of steps with notes."""
         return len(self._steps)
 
     def add(self, notes: Iterable[tuple[int, Notes]]) -> None:
-        """Takes notes of steps; what has the name of an earlier note of its step replaces it."""
+        """Adds notes; a note replaces an earlier one of its name and step."""
         with self._lock:
             for step, of_step in notes:
                 before = self._steps.get(step, {})
@@ -135,26 +127,22 @@ class RunNotes:
                     self._count -= len(self._steps.pop(next(iter(self._steps))))
 
     def at(self, step: int) -> Notes:
-        """The notes of a step; none is an empty mapping."""
         return self._steps.get(step, {})
 
     def all(self) -> Sequence[tuple[int, Notes]]:
-        """Every step that has notes, ascending."""
         with self._lock:
             return sorted(self._steps.items(), key=lambda each: each[0])
 
     def names(self) -> list[str]:
-        """Every name, in the order in which they came up."""
         return list(dict.fromkeys(name for _, notes in self.all() for name in notes))
 
     def curve(self, name: str) -> tuple[list[int], list[float]]:
-        """The steps at which a name was noted with a number, ascending, and the numbers; bools count as 0 and 1."""
+        """Returns the steps at which a name has a number, ascending, and the numbers; bools count as 0 and 1."""
         points = [(step, notes[name]) for step, notes in self.all() if name in notes]
         found = [(step, float(note)) for step, note in points if not isinstance(note, str)]
         return [step for step, _ in found], [value for _, value in found]
 
     def curves(self) -> list[str]:
-        """The names that have a number at any step."""
         return [name for name in self.names() if self.curve(name)[0]]
 
 
@@ -162,11 +150,7 @@ NO_NOTES: Final = RunNotes()
 
 
 def read_notes(path: Path) -> tuple[RunNotes, int]:
-    """Reads the file of notes of a rank; returns also how many of its lines are none.
-
-    Raises:
-        OSError: it cannot be read; see ``opener.read_lines``.
-    """
+    """Reads a rank's file of notes (raises OSError as ``opener.read_lines``); returns also its number of bad lines."""
     wrong = 0
 
     def lines() -> Iterator[tuple[int, dict[str, Note]]]:
@@ -183,14 +167,7 @@ def read_notes(path: Path) -> tuple[RunNotes, int]:
 
 @dataclass(frozen=True, slots=True)
 class ShownNote:
-    """A note as it is shown.
-
-    Attributes:
-        name: what it is called.
-        value: the value.
-        node: the node whose output it is, where the program said nothing and a dump has it: it was recognised; else
-            empty.
-    """
+    """A note for display; ``node`` is the node it was recognised from, if the program did not log it."""
 
     name: str
     value: Note
@@ -198,5 +175,4 @@ class ShownNote:
 
     @property
     def recognised(self) -> bool:
-        """Tells whether it was found in the dump: the program did not name it."""
         return bool(self.node)

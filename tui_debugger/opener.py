@@ -1,12 +1,9 @@
-"""The one way to list, look at and open the files of a dump, and what is said about whatever cannot be looked at.
+"""The one way to list, stat and open the files of a dump, and to explain why a path cannot be read.
 
-A dump may hold anything in place of a file: a pipe that is never written to, a link to a device that never ends, a file
-of a size that no such file has. So only regular files are opened, none of them waits, and what is no tensor is read up
-to a size that is plausible for its kind.
-
-A dump may also lie where the operating system has no directories: in a tar, or at a URL. ``mounts`` registers a
-``Mount`` for such a place, under a path that no file has, and whatever is asked here about a path below it is answered
-by that. A file of a mount has a negative number as its descriptor; only the functions here take one.
+A dump may hold anything in place of a file: a pipe without a writer, a link to an endless device, an absurd size. Only
+regular files are opened, none of them blocks, and files without tensors are read up to a plausible size. Below the path
+of a registered ``Mount`` (a tar, a URL; see ``mounts``) these functions ask the mount. A file of a mount has a negative
+descriptor, which only the functions here accept.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
 OPEN_FLAGS: Final = (
     os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 )
-"""Non-blocking, because opening a named pipe would wait for a writer for ever."""
+"""Non-blocking, because opening a named pipe would wait for a writer forever."""
 _KINDS: Final = (
     (modes.S_ISREG, "a file"),
     (modes.S_ISDIR, "a directory"),
@@ -43,19 +40,19 @@ _KINDS: Final = (
 
 
 METADATA_LIMIT: Final = 1 << 24
-"""Bytes that a file about a run may have: settings, versions, a table of devices."""
+"""Most bytes of a file about a run: settings, versions, a table of devices."""
 GRAPH_LIMIT: Final = 1 << 29
-"""Bytes that a graph file may have: a hundred times those of a graph of 100,000 nodes with the stack of each."""
+"""Most bytes of a graph file: a hundred times those of 100,000 nodes with stacks."""
 LINE_LIMIT: Final = 1 << 16
-"""Bytes that a line of a table may have."""
+"""Most bytes of a line of a table."""
 
 
 class NotRegularError(OSError):
-    """The thing at a path is no regular file; ``strerror`` says what it is."""
+    """The path is no regular file; ``strerror`` says what it is."""
 
 
 class FileTooLargeError(OSError):
-    """A file is larger than any of its kind; ``strerror`` says how large it is."""
+    """A file is larger than plausible for its kind; ``strerror`` has its size."""
 
 
 AnyPath = str | bytes | Path
@@ -63,7 +60,7 @@ AnyPath = str | bytes | Path
 
 
 class MountedFile(Protocol):
-    """An open file of a mount. Safe to use from several threads."""
+    """An open file of a mount. Thread-safe."""
 
     @property
     def status(self) -> os.stat_result:
@@ -71,69 +68,45 @@ class MountedFile(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Tells whether reading waits for a network, so that no more should be read than is wanted."""
+        """Tells whether reading waits for a network, so that only wanted bytes should be read."""
 
     def read(self, first: int, size: int) -> bytes:
-        """Returns bytes from a place on: all that are asked for, fewer only where the file ends.
-
-        Raises:
-            OSError: they cannot be had.
-        """
+        """Returns ``size`` bytes from ``first`` on, fewer only at the end of the file; or raises OSError."""
 
     def mapped(self, first: int, size: int) -> tuple[mmap.mmap, int]:
-        """Returns a map of a stretch, and where this begins in it.
-
-        Raises:
-            OSError, ValueError: it cannot be had.
-        """
+        """Returns a memory map and the stretch's offset in it; or raises OSError or ValueError."""
 
     def close(self) -> None:
-        """Lets go of it."""
+        """Closes it."""
 
 
 class Mount(Protocol):
-    """Answers for the paths below one, relative to it and without ``.`` and ``..``; the empty path is itself.
-
-    Attributes:
-        waits: whether reading waits for a network, so that many files are best read at the same time.
-    """
+    """Answers for the paths below its own, relative to it, without ``.`` and ``..``; the empty path is itself."""
 
     @property
     def waits(self) -> bool:
-        """Tells whether reading waits for a network."""
+        """Tells whether reading waits for a network, so that files are best read in parallel."""
 
     def stat(self, path: str) -> os.stat_result:
-        """Returns what lies at a path. Links are followed, within the mount.
-
-        Raises:
-            OSError: nothing does, or that cannot be told.
-        """
+        """Returns the status of a path, following links within the mount; or raises OSError."""
 
     def entries(self, path: str) -> Sequence[tuple[str, bool]]:
-        """Returns the names in a directory, and whether each is a directory.
-
-        Raises:
-            OSError: it is none, or cannot be listed.
-        """
+        """Returns (name, is a directory) of a directory's entries; or raises OSError."""
 
     def open(self, path: str) -> MountedFile:
-        """Opens a regular file.
-
-        Raises:
-            OSError: there is none, or it cannot be read.
-        """
+        """Opens a regular file; or raises OSError."""
 
 
 _NOTHING_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
-"""Errors that say that a path leads nowhere, rather than that it cannot be told what lies there."""
+"""Errors that mean that a path leads nowhere; other errors leave it open."""
 
 _refusals = 0
 
 
 def refusals() -> int:
-    """Returns how often the system could not tell what lies at a path, or list a directory, since the program began.
+    """Returns how often the system refused to stat a path or list a directory, since the program began.
 
-    The functions here that never raise say False then: a search that meets such a refusal has not looked everywhere.
+    The functions here that never raise then return False: a search that meets a refusal has not seen everything.
     """
     return _refusals
 
@@ -149,7 +122,7 @@ _numbers: Final = count(-2, -1)
 
 
 class _Nothing:
-    """Answers for what lies above a mount: nothing does."""
+    """Answers for paths that lead out of a mount: nothing is there."""
 
     waits = False
 
@@ -167,33 +140,27 @@ _NOTHING: Final = _Nothing()
 
 
 def register(point: str, mount: Mount) -> None:
-    """Has a mount answer for a path and those below it; replaces the one that did."""
     _mounts[point] = mount
 
 
 def forget(point: str) -> None:
-    """Has the operating system answer again for a path."""
     _mounts.pop(point, None)
 
 
 def mount_at(point: str) -> Mount | None:
-    """Returns the mount that was registered for a path."""
     return _mounts.get(point)
 
 
 def mount_of(path: AnyPath) -> Mount | None:
-    """Returns the mount that answers for a path."""
     found = _found(path) if _mounts else None
     return found[0] if found is not None else None
 
 
 def is_mounted(path: AnyPath) -> bool:
-    """Tells whether a mount answers for a path."""
     return bool(_mounts) and _found(path) is not None
 
 
 def is_any_mounted(paths: Iterable[AnyPath]) -> bool:
-    """Tells whether a mount answers for one of some paths."""
     return bool(_mounts) and any(map(is_mounted, paths))
 
 
@@ -202,7 +169,7 @@ def _found(path: AnyPath | int) -> tuple[Mount, str] | None:
         return None
     text = os.fsdecode(path)
     if not text.startswith("/"):
-        return None  # whoever registers a mount hands out absolute paths
+        return None  # mounts have absolute paths only
     for point, mount in _mounts.items():
         if text.startswith(point) and text[len(point) : len(point) + 1] in {"", "/"}:
             inside = text[len(point) + 1 :].rstrip("/")
@@ -219,18 +186,17 @@ _hidden: Final[set[str]] = set()
 
 
 def hide(globs: Iterable[str]) -> None:
-    """Leaves entries out of every listing from now on, by the user's own word. ``PurePath.match`` matches the globs."""
+    """Hides entries that match a glob (``PurePath.match``) from every later listing, as the user asked."""
     _globs[:] = globs
     _hidden.clear()
 
 
 def hidden_entries() -> list[str]:
-    """Returns the paths that were left out of listings so far."""
     return sorted(_hidden)
 
 
 def is_hidden(path: str) -> bool:
-    """Tells whether a path, or a directory above it, is left out; a relative path is best, since PATH itself counts."""
+    """Tells whether a path or a directory above it is hidden; pass a relative path, because all its parts count."""
     return bool(_globs) and any(_matches(each) for each in (PurePath(path), *PurePath(path).parents))
 
 
@@ -239,22 +205,14 @@ def _matches(path: PurePath) -> bool:
 
 
 def stat(path: AnyPath) -> os.stat_result:
-    """Returns what lies at a path; links are followed.
-
-    Raises:
-        OSError: nothing does, or that cannot be told.
-    """
+    """Returns the status of a path, following links; or raises OSError."""
     if _mounts and (found := _found(path)) is not None:
         return found[0].stat(found[1])
     return os.stat(path)  # noqa: PTH116 - a path of bytes
 
 
 def scandir(path: AnyStr | os.PathLike[AnyStr]) -> AbstractContextManager[Iterator[os.DirEntry[AnyStr]]]:
-    """Lists a directory, as ``os.scandir`` does, without what ``hide`` leaves out.
-
-    Raises:
-        OSError: it cannot be listed.
-    """
+    """Lists a directory as ``os.scandir`` does, without hidden entries; or raises OSError."""
     return _VisibleEntries(_listed(path)) if _globs else _listed(path)
 
 
@@ -274,11 +232,6 @@ def _listed(path: AnyStr | os.PathLike[AnyStr]) -> AbstractContextManager[Iterat
 
 
 def listdir(path: AnyStr | os.PathLike[AnyStr]) -> list[AnyStr]:
-    """Returns the names in a directory.
-
-    Raises:
-        OSError: it cannot be listed.
-    """
     if not _mounts and not _globs:
         return os.listdir(path)  # noqa: PTH208 - names are wanted
     with scandir(path) as entries:
@@ -286,14 +239,13 @@ def listdir(path: AnyStr | os.PathLike[AnyStr]) -> list[AnyStr]:
 
 
 def exists(path: AnyPath) -> bool:
-    """Tells whether something lies at a path; never raises."""
     return _has(path)
 
 
 def lexists(path: AnyPath) -> bool:
-    """Tells whether something lies at a path, or a link that leads nowhere; never raises.
+    """Tells whether something, even a dangling link, is at a path; never raises.
 
-    A path that the system refuses to tell about counts as there: opening it says why it cannot be read.
+    A path that the system refuses to stat counts as there: opening it says why it cannot be read.
     """
     if is_mounted(path):
         return _has(path)
@@ -309,22 +261,19 @@ def lexists(path: AnyPath) -> bool:
 
 
 def isdir(path: AnyPath) -> bool:
-    """Tells whether a directory lies at a path; never raises."""
     return _has(path, modes.S_ISDIR)
 
 
 def isfile(path: AnyPath) -> bool:
-    """Tells whether a file lies at a path; never raises."""
     return _has(path, modes.S_ISREG)
 
 
 def islink(path: AnyPath) -> bool:
-    """Tells whether a link lies at a path; those of a mount are followed before anybody asks. Never raises."""
+    """Tells whether a path is a link; mounts resolve their links. Never raises."""
     return not is_mounted(path) and os.path.islink(path)  # noqa: PTH114 - never raises
 
 
 def may_list(path: AnyPath) -> bool:
-    """Tells whether a directory's entries may be seen, as far as rights tell; never raises."""
     return is_mounted(path) or os.access(path, os.R_OK | os.X_OK)
 
 
@@ -333,7 +282,7 @@ def _has(path: AnyPath, is_kind: Any = None) -> bool:
         status = stat(path)
     except ValueError:  # a path that no file can have
         return False
-    except OSError as error:  # what is listed is there, although more about it cannot be had
+    except OSError as error:  # a listed entry exists, although its status cannot be read
         if error.errno in _NOTHING_THERE:
             return False
         _refused()
@@ -348,7 +297,7 @@ def _has(path: AnyPath, is_kind: Any = None) -> bool:
 
 
 class _DirectoryListing(Generic[AnyStr]):
-    """The entries of a directory of the operating system; a refusal in the middle is noted."""
+    """The entries of a directory of the operating system; counts a refusal in the middle."""
 
     __slots__ = ("_entries", "_listing")
 
@@ -385,7 +334,7 @@ class _DirectoryListing(Generic[AnyStr]):
 
 
 class _VisibleEntries(Generic[AnyStr]):
-    """The entries of a listing that ``hide`` does not leave out."""
+    """The entries of a listing that are not hidden."""
 
     def __init__(self, listing: AbstractContextManager[Iterator[os.DirEntry[AnyStr]]]) -> None:
         self._listing: AbstractContextManager[Iterator[os.DirEntry[AnyStr]]] = listing
@@ -409,8 +358,6 @@ class _VisibleEntries(Generic[AnyStr]):
 
 
 class _Scan:
-    """The entries of a directory of a mount, as ``os.scandir`` hands them out."""
-
     def __init__(self, entries: Iterator[_MountEntry[Any]]) -> None:
         self._entries = entries
 
@@ -433,8 +380,6 @@ class _Scan:
 
 
 class _MountEntry(Generic[AnyStr]):
-    """An entry of a directory of a mount, as ``os.DirEntry`` is one of the operating system."""
-
     __slots__ = ("_directory", "_folder", "_inside", "_mount", "name")
 
     def __init__(self, mount: Mount, folder: AnyStr, inside: str, name: str, directory: bool) -> None:
@@ -464,24 +409,20 @@ class _MountEntry(Generic[AnyStr]):
 
 
 SETTLED: Final = 2_000_000_000
-"""Nanoseconds after which a file that is written again has another time, whatever the file system."""
+"""Nanoseconds after which a rewritten file has another time on any file system."""
 _TIMES_BEGIN: Final = 315_619_200_000_000_000
-"""1980-01-02 in ns: stores that keep no times say 0, 1, or the first day of a ZIP's calendar."""
+"""1980-01-02 in ns: stores without times say 0, 1, or the first day of a ZIP's calendar."""
 _SECOND: Final = 1_000_000_000
 _STATE_BITS: Final = (1 << 62) - 1
 _FACTOR: Final = 0x1E3779B97F4A7C15
-"""Odd, below 2⁶²: every bit of what is multiplied by it reaches the bits above."""
+"""Odd, below 2⁶²: in a product every bit affects the bits above it."""
 
 
 def state_of(status: os.stat_result, now: int | None = None) -> int:
-    """Returns a number for what a file is: another one when it was written again, or another one is in its place.
+    """Returns a number that changes when a file is rewritten or replaced; compare the size, too.
 
-    It stands for the times of modification and of change and for the number of the file; compare its size, too. 0 where
-    nothing can be relied on later: it was written a moment ago, or what it lies on keeps no times.
-
-    Args:
-        status: of the file, from before it was read.
-        now: ``time.time_ns()``, if known.
+    It mixes the times of modification and change, and the inode. 0: not reliable, because the file was just written or
+    its file system keeps no times. ``status`` must be from before the read; ``now`` is ``time.time_ns()``.
     """
     return state_of_times(status.st_mtime_ns, status.st_ctime_ns, status.st_ino, time.time_ns() if now is None else now)
 
@@ -490,7 +431,7 @@ Numbers = TypeVar("Numbers", int, "npt.NDArray[np.int64]")
 
 
 def state_of_times(modified: Numbers, changed: Numbers, number: Numbers, now: int) -> Numbers:
-    """Returns ``state_of`` a file with these times (ns) and this number; columns of many files give a column."""
+    """Returns ``state_of`` for times in ns and inodes, also for columns of files."""
     relied = (modified <= now - SETTLED) & ((modified >= _TIMES_BEGIN) | (changed >= _TIMES_BEGIN))
     mixed = _mixed(_mixed(_mixed(modified) ^ changed) ^ number)
     state: Numbers = (mixed | (mixed == 0)) * relied
@@ -498,26 +439,21 @@ def state_of_times(modified: Numbers, changed: Numbers, number: Numbers, now: in
 
 
 def _mixed(value: Numbers) -> Numbers:
-    """Returns another number for every number of 62 bits; what is beyond them does not count."""
+    """Returns a different number for every 62-bit number; higher bits are ignored."""
     mixed = (value * _FACTOR) & _STATE_BITS
     return mixed ^ (mixed >> 31)
 
 
 def made_up(modified: int, changed: int) -> bool:
-    """Tells whether times (ns) look as those of a store that makes them up: a whole second, the same for both."""
+    """Tells whether times (ns) look invented by a store: a whole second, the same for both."""
     return modified < _TIMES_BEGIN or (modified == changed and not modified % _SECOND)
 
 
 def open_regular(path: AnyPath) -> tuple[int, os.stat_result]:
-    """Opens a regular file for reading; the caller closes the descriptor. Never waits for a writer.
+    """Opens a regular file for reading, never waiting for a writer; the caller closes the descriptor.
 
-    Returns:
-        A descriptor for ``pread``, ``close`` and the other functions here, negative in a mount, and the file's state.
-
-    Raises:
-        OSError: it cannot be opened.
-        NotRegularError: it is no regular file.
-        ValueError: the path has a character that no path can have.
+    The descriptor (negative in a mount) is for the functions here. Raises OSError, NotRegularError, or ValueError for a
+    character that no path can have.
     """
     if _mounts and (found := _found(path)) is not None:
         mount, inside = found
@@ -543,11 +479,7 @@ def _require_regular(status: os.stat_result) -> None:
 
 
 def pread(descriptor: int, size: int, first: int) -> bytes:
-    """Returns bytes of an open file from a place on; fewer where it ends.
-
-    Raises:
-        OSError: they cannot be had.
-    """
+    """Returns bytes of an open file, fewer only at its end; or raises OSError."""
     if descriptor < 0:
         return _files[descriptor].read(first, size)
     found = os.pread(descriptor, size, first)
@@ -560,12 +492,11 @@ def pread(descriptor: int, size: int, first: int) -> bytes:
 
 
 def waits(descriptor: int) -> bool:
-    """Tells whether reading an open file waits for a network, so that no more should be read than is wanted."""
+    """Tells whether reading an open file waits for a network, so that only wanted bytes should be read."""
     return descriptor < -1 and _files[descriptor].waits
 
 
 def close(descriptor: int) -> None:
-    """Closes what ``open_regular`` opened."""
     if descriptor >= 0:
         os.close(descriptor)
     else:
@@ -573,11 +504,7 @@ def close(descriptor: int) -> None:
 
 
 def mapped(descriptor: int, first: int, size: int) -> tuple[mmap.mmap, int]:
-    """Returns a map of a stretch of an open file, and where the stretch begins in it.
-
-    Raises:
-        OSError, ValueError: it cannot be had.
-    """
+    """Returns a memory map and the stretch's offset in it; or raises OSError or ValueError."""
     if descriptor < 0:
         return _files[descriptor].mapped(first, size)
     begin = first - first % mmap.ALLOCATIONGRANULARITY
@@ -585,18 +512,16 @@ def mapped(descriptor: int, first: int, size: int) -> tuple[mmap.mmap, int]:
 
 
 def raw(descriptor: int) -> io.RawIOBase:
-    """Returns an open file as a stream without a buffer, whose end leaves it open."""
+    """Returns an open file as an unbuffered stream; closing the stream leaves the file open."""
     return io.FileIO(descriptor, closefd=False) if descriptor >= 0 else _Raw(descriptor, False)
 
 
 def stream(descriptor: int) -> IO[bytes]:
-    """Returns an open file as a stream whose end closes it."""
+    """Returns an open file as a stream; closing the stream closes the file."""
     return os.fdopen(descriptor, "rb") if descriptor >= 0 else io.BufferedReader(_Raw(descriptor, True))
 
 
 class _Raw(io.RawIOBase):
-    """An open file of a mount as a stream."""
-
     def __init__(self, descriptor: int, closes: bool) -> None:
         super().__init__()
         self._descriptor, self._closes, self._at = descriptor, closes, 0
@@ -629,16 +554,7 @@ class _Raw(io.RawIOBase):
 
 
 def read_regular(path: AnyPath, limit: int) -> bytes:
-    """Returns all bytes of a regular file.
-
-    Args:
-        path: the file.
-        limit: bytes that it may have.
-
-    Raises:
-        OSError: see ``open_regular``.
-        TooLargeError: it has more; nothing is read then.
-    """
+    """Returns all bytes of a regular file; raises as ``open_regular``, or FileTooLargeError beyond ``limit``."""
     descriptor, status = open_regular(path)
     with stream(descriptor) as file:
         if status.st_size > limit:
@@ -652,14 +568,8 @@ def read_regular(path: AnyPath, limit: int) -> bytes:
 def read_given(path: AnyPath, limit: int) -> bytes:
     """Returns all bytes of a file that the user named, which may be a pipe: ``<(program)``, ``/dev/stdin``.
 
-    Args:
-        path: the file; one of a dump is read by ``read_regular``, which never waits.
-        limit: bytes that it may have.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: a path that no file can have.
-        TooLargeError: it has more, such as a device that never ends.
+    Files of a dump need ``read_regular``, which never blocks. Raises OSError, ValueError (impossible path), or
+    FileTooLargeError beyond ``limit`` bytes.
     """
     with open(path, "rb") as file:  # noqa: PTH123 - as Path.open
         content = file.read(limit + 1)
@@ -669,16 +579,10 @@ def read_given(path: AnyPath, limit: int) -> bytes:
 
 
 def read_lines(path: AnyPath, *, cut: bool = False, ends: bool = False) -> Iterator[bytes]:
-    """Yields the lines of a regular file of any size; reads it in pieces.
+    """Yields the lines of a regular file of any size, with their ends if ``ends``.
 
-    Args:
-        path: the file.
-        cut: of a line of more than ``LINE_LIMIT`` bytes the first ones are yielded, for who counts what makes no sense.
-        ends: with their ends: a last line without one was cut, or is being written.
-
-    Raises:
-        OSError: see ``open_regular``.
-        TooLargeError: a line has more than ``LINE_LIMIT`` bytes, and is not to be cut.
+    With ``cut`` a line beyond ``LINE_LIMIT`` is truncated, for callers that count bad lines; else it raises
+    FileTooLargeError. Other errors as ``open_regular``.
     """
     descriptor, _ = open_regular(path)
     with stream(descriptor) as file:
@@ -692,17 +596,14 @@ def read_lines(path: AnyPath, *, cut: bool = False, ends: bool = False) -> Itera
 
 
 def kind_of(mode: int) -> str:
-    """``a FIFO``: what lies at a path, by its ``st_mode``."""
+    """Returns the kind of a file by its ``st_mode``: ``a FIFO``."""
     return next((name for is_kind, name in _KINDS if is_kind(mode)), "a device")
 
 
 def why_not(path: AnyPath, error: OSError | None = None, *, wanted: str = "a directory") -> str:
-    """In a few words why a path cannot be looked at: ``permission denied``, ``a FIFO in place of a directory``.
+    """Says in a few words why a path cannot be read: ``permission denied``, ``a FIFO in place of a directory``.
 
-    Args:
-        path: the path.
-        error: what the system said; None: only that it is not what was wanted.
-        wanted: what should be there.
+    ``error`` is the system's error, if any; ``wanted`` is the expected kind.
     """
     if isinstance(error, NotRegularError):
         return str(error.strerror)

@@ -1,14 +1,14 @@
-"""What a training said beside values: what nodes read, which infinities were by design, and what it could not record.
+"""Facts that a training told beside values: operand states, infinities by design, values it could not record.
 
-The debugger was told so, or found it out, while the training stood there to be asked. A dump that is saved of it keeps
-that in ``said.jsonl`` in the directory of a rank, a line for each::
+The debugger learns them while the training can be asked. A saved dump has them in ``said.jsonl`` in a rank's
+directory::
 
     {"step": 3, "graph": "kernel_graph_0", "node": "Sub", "slot": 1, "read": "nan"}
     {"step": 3, "graph": "kernel_graph_0", "node": "Add", "slot": 0, "by_design": ["Softmax"]}
     {"step": 3, "graph": "kernel_graph_0", "node": "Mul", "inputs": "unknown"}
     {"not_recorded": "rank 0: tensors without plain values", "why": "3, first inputs.input at step 0"}
 
-An empty ``by_design`` says of an Inf that it is not meant.
+An empty ``by_design`` says that an Inf is not by design.
 """
 
 from __future__ import annotations
@@ -20,28 +20,27 @@ from pathlib import Path
 from typing import Final, TypeGuard
 
 from tui_debugger.model import OperandState, UnreadablePart
-from tui_debugger.opener import read_lines
+from tui_debugger.opener import lexists, read_lines, why_not
 
 SAID_FILE: Final = "said.jsonl"
 _LARGEST_STEP: Final = 1 << 63
 _MOST_SLOTS: Final = 1 << 16
 
 Name = tuple[str, str]
-"""The name of a node, and that of its graph."""
+"""The name of a node, and the name of its graph."""
 Place = tuple[int, int]
 """The row of a node, and the number of an input or output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What was said of the nodes of a step, by row. See ``sources.base.TensorTable``."""
+    """The facts about the nodes of a step, by row. See ``sources.base.TensorTable``."""
 
     inputs_unknown: frozenset[int] = frozenset()
     operands: Mapping[Place, OperandState] = field(default_factory=dict)
     by_design: Mapping[Place, frozenset[str]] = field(default_factory=dict)
 
     def lines(self, step: int, name: Callable[[int], Name]) -> Iterator[str]:
-        """Yields the lines of the file, with their line breaks; ``name`` tells what a row is called."""
         for row in sorted(self.inputs_unknown):
             yield _line(step, name(row), inputs="unknown")
         for (row, slot), state in sorted(self.operands.items()):
@@ -51,7 +50,6 @@ class Said:
 
 
 def doubt_line(part: UnreadablePart) -> str:
-    """The line of something that a training ran and nobody judged."""
     return json.dumps({"not_recorded": part.where, "why": part.why}) + "\n"
 
 
@@ -61,12 +59,7 @@ def _line(step: int, node: Name, **what: object) -> str:
 
 @dataclass(slots=True)
 class SaidOfRank:
-    """What the file of a rank says, by step and by the names of nodes.
-
-    Attributes:
-        not_recorded: what the training ran and nobody judged, and why.
-        wrong: lines that make no sense.
-    """
+    """The facts in a rank's file, by step and node name; ``wrong`` counts invalid lines."""
 
     inputs_unknown: dict[int, set[Name]] = field(default_factory=dict)
     operands: dict[int, dict[tuple[Name, int], OperandState]] = field(default_factory=dict)
@@ -75,19 +68,31 @@ class SaidOfRank:
     wrong: int = 0
 
     @classmethod
-    def read(cls, path: Path) -> SaidOfRank:
-        """Reads the file.
+    def looked_at(cls, path: Path) -> tuple[SaidOfRank, str]:
+        """Reads the file of a rank, where there is one, and tells what is wrong with the file."""
+        said = cls()
+        try:
+            said = cls.read(path) if lexists(path) else said
+        except OSError as error:
+            return said, why_not(path, error, wanted="a file")
+        lines = "1 line" if said.wrong == 1 else f"{said.wrong:,} lines"
+        return said, f"{lines} without sense" if said.wrong else ""
 
-        Raises:
-            OSError: it cannot be read; see ``opener.read_lines``.
-        """
+    @property
+    def doubts(self) -> list[UnreadablePart]:
+        """What the training ran and nobody judged, as parts of the dump."""
+        return [UnreadablePart(*each, unrecorded=True) for each in self.not_recorded]
+
+    @classmethod
+    def read(cls, path: Path) -> SaidOfRank:
+        """Reads the file; raises OSError as ``opener.read_lines``."""
         said = cls()
         for line in read_lines(path, cut=True):
             said.wrong += bool(line.strip()) and not said._take(line)
         return said
 
     def of(self, step: int, find: Callable[[str, str], int]) -> Said:
-        """What is said of a step; ``find`` tells the row of a node by its name and its graph, -1 for none."""
+        """Returns the facts of a step; ``find`` returns a node's row by name and graph, -1 for none."""
         operands = {(find(*name), slot): state for (name, slot), state in self.operands.get(step, {}).items()}
         designs = {(find(*name), slot): types for (name, slot), types in self.by_design.get(step, {}).items()}
         unknown = frozenset(find(*name) for name in self.inputs_unknown.get(step, ()))
@@ -98,7 +103,6 @@ class SaidOfRank:
         )
 
     def _take(self, line: bytes) -> bool:
-        """Takes a line in; tells whether it makes sense."""
         try:
             found = json.loads(line)
         except (ValueError, RecursionError):

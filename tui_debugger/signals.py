@@ -1,6 +1,6 @@
-"""Signals that end a process from outside: a command ends as after Ctrl-C, a screen as after ``q``, both with 128 + n.
+"""Ends a process by a signal in an orderly way: a command as after Ctrl-C, a screen as after ``q``, code 128 + n.
 
-So whatever cleans up does so: the terminal is given back, unfinished files and spools go, trainings are let go.
+So the clean-up runs: the terminal is restored, unfinished files and spools are removed, trainings are released.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "S
 
 
 def exit_code(number: int) -> int:
-    """Returns what a shell says of a process that a signal ended."""
     return 128 + number
 
 
 @contextmanager
 def as_ctrl_c() -> Iterator[None]:
-    """Lets every ending signal do what Ctrl-C does at that moment, whoever handles it then, with its own exit code."""
+    """Makes every ending signal act as Ctrl-C does at that moment, with its own exit code."""
     usual = CancelledError.exit_code
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -32,13 +31,13 @@ def as_ctrl_c() -> Iterator[None]:
         handler = signal.getsignal(signal.SIGINT)
         if callable(handler):
             handler(signal.SIGINT, frame)
-        else:  # ignored, as of a job in the background of a script
+        else:  # SIGINT is ignored, as in a background job of a script
             raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    # One that is ignored stays so: nohup asks for that.
+    # An ignored signal stays ignored: nohup asks for that.
     before = {number: signal.getsignal(number) for number in ENDING}
     mine = [number for number in ENDING if before[number] == signal.SIG_DFL]
     for number in mine:

@@ -1,4 +1,4 @@
-"""Checks what callers of the API pass, by MindInsight's rules."""
+"""The conditions of watchpoints, and checks of arguments, by MindInsight's rules."""
 
 from __future__ import annotations
 
@@ -34,22 +34,16 @@ T = TypeVar("T")
 LEAST_MB, MOST_MB = 2 * 1024, 2**31 - 1
 
 Numbers = int | list[int] | set[int] | None
-"""Iterations or ranks: one, several, or (None) all."""
+"""Iterations or ranks: one number, several, or None for all."""
 
 
 def checked(value: object, name: str, kind: type[T], text: str) -> T:
-    """The value, if it is of a kind.
-
-    Raises:
-        DebuggerParamTypeError: it is of another one.
-    """
     if isinstance(value, kind):
         return value
     raise wrong_type(value, name, text)
 
 
 def wrong_type(value: object, name: str, text: str) -> DebuggerParamTypeError:
-    """The error for a value of a wrong type: ``text`` says what was expected."""
     found = type(value).__name__
     listed = "list" in text and isinstance(value, Iterable) and not isinstance(value, str | bytes)
     hint = f"list(...) makes a list of a {found}" if listed else f"pass {text}"
@@ -57,12 +51,7 @@ def wrong_type(value: object, name: str, text: str) -> DebuggerParamTypeError:
 
 
 def number(value: object, name: str) -> float:
-    """A threshold as float; MindInsight takes an int or float of any size.
-
-    Raises:
-        DebuggerParamTypeError: it is neither.
-        DebuggerParamValueError: nothing compares with it: NaN, or an int beyond every float.
-    """
+    """Returns a threshold as float; DebuggerParamTypeError: no number, DebuggerParamValueError: NaN or too large."""
     if not isinstance(value, Real):  # NumPy's numbers are registered as such; so is bool, a kind of int
         raise wrong_type(value, name, "a number")
     try:
@@ -75,17 +64,9 @@ def number(value: object, name: str) -> float:
 
 
 def numbers(value: Numbers, name: str, there: Collection[int], *, strict: bool = True) -> list[int]:
-    """Iterations or ranks as a list, in the order given.
+    """Returns iterations or ranks as a list, in the order given.
 
-    Args:
-        value: one number, a list or set of them, or None for all.
-        name: how the parameter is called.
-        there: what there is; when that is nothing, everything is let through.
-        strict: refuse what is not there instead of leaving it out.
-
-    Raises:
-        DebuggerParamTypeError: something is no int.
-        DebuggerParamValueError: something is not there.
+    A number not in ``there`` raises DebuggerParamValueError, or is dropped if not ``strict``; no ``there``: all stay.
     """
     if value is None:
         return list(there)
@@ -104,11 +85,6 @@ def numbers(value: Numbers, name: str, there: Collection[int], *, strict: bool =
 
 
 def slot_numbers(value: list[int] | None) -> list[int] | None:
-    """Slots as they were given.
-
-    Raises:
-        DebuggerParamTypeError: neither None nor a list of ints.
-    """
     if value is None:
         return None
     given: list[object] = list(checked(value, "slots", list, "a list of ints or None"))
@@ -119,12 +95,7 @@ def slot_numbers(value: list[int] | None) -> list[int] | None:
 
 
 def memory_limit(value: object) -> int | None:
-    """A limit in MB that MindInsight takes, or None; 0 means none there.
-
-    Raises:
-        DebuggerParamTypeError: no int.
-        DebuggerParamValueError: outside the range.
-    """
+    """Returns a limit in MB that MindInsight accepts, or None; 0 means no limit there."""
     if value is None:
         return None
     limit = checked(value, "mem_limit", int, "an int or None")
@@ -136,8 +107,7 @@ def memory_limit(value: object) -> int | None:
 class ConditionBase:
     """The condition of a watchpoint. With several parameters, each that holds makes a hit.
 
-    A NaN or an infinite element prevents every comparison but that of ``TensorOverflowCondition``: such a tensor is
-    reported with an error code instead.
+    NaN or Inf prevents every comparison except ``TensorOverflowCondition``: the tensor gets an error code instead.
 
     Examples:
         >>> from tui_debugger import TensorTooLargeCondition
@@ -148,7 +118,6 @@ class ConditionBase:
 
     @property
     def name(self) -> str:
-        """Name of the condition, for example ``TensorTooLarge``."""
         raise NotImplementedError
 
     @property
@@ -158,30 +127,23 @@ class ConditionBase:
 
     @property
     def param_dict(self) -> Mapping[str, float | str]:
-        """The parameters that are set, by name."""
         return {}
 
     @property
     def param_names(self) -> list[str]:
-        """Every parameter that the condition knows, in its order on the wire."""
+        """All parameters of the condition, in wire order."""
         raise NotImplementedError
 
     def __str__(self) -> str:
-        """The parameters, as a dict prints."""
         return str(dict(self.param_dict))
 
 
 class TableCondition(ConditionBase):
-    """A condition of the condition table. ``row`` is its row there; instances differ in their parameters only."""
+    """A condition of the condition table; ``row`` is its row there."""
 
     row: ClassVar[Condition]
 
     def __init__(self, **values: float | None) -> None:
-        """Keeps what is set; no value is None for a parameter that has to be set.
-
-        Raises:
-            DebuggerParamTypeError: a value is no number.
-        """
         given = {name: number(value, name) for name, value in values.items() if value is not None}
         self._params: dict[str, float | str] = {
             spec.name: given[spec.name] for spec in self.row.params if spec.name in given
@@ -189,30 +151,24 @@ class TableCondition(ConditionBase):
 
     @property
     def name(self) -> str:
-        """Name of the class without ``Condition``."""
         return type(self).__name__.removesuffix("Condition")
 
     @property
     def condition_id(self) -> int:
-        """Number of the condition on MindInsight's wire."""
         return self.row.wire
 
     @property
     def param_dict(self) -> dict[str, float | str]:
-        """The parameters that are set, by name, in their order on the wire."""
         return dict(self._params)
 
     @property
     def param_names(self) -> list[str]:
-        """Every parameter that the condition knows, in its order on the wire."""
         return [spec.name for spec in self.row.params if spec.name != IN_A_ROW]
 
     def __repr__(self) -> str:
-        """Returns the expression that makes the condition."""
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._params.items())})"
 
     def demand_any(self) -> None:
-        """Refuses a condition that could never hit."""
         deciding = [spec.name for spec in self.row.params if spec.check]
         if not any(name in self._params for name in deciding):
             raise DebuggerParamValueError(
@@ -221,24 +177,13 @@ class TableCondition(ConditionBase):
 
 
 def required(value: Any, name: str) -> float:
-    """A parameter without which the condition means nothing."""
     if value is None:
         raise wrong_type(value, name, "a number")
     return number(value, name)
 
 
 class TensorTooLargeCondition(TableCondition):
-    """Hits tensors with large values. At least one parameter has to be set.
-
-    Args:
-        abs_mean_gt: hits when the mean magnitude is above this.
-        max_gt: hits when the largest element is above this.
-        min_gt: hits when the smallest element is above this.
-        mean_gt: hits when the mean is above this.
-
-    Raises:
-        DebuggerParamTypeError: a value is no number.
-        DebuggerParamValueError: nothing is set.
+    """Hits when the mean magnitude, largest element, smallest element or mean is above its threshold (one is required).
 
     Examples:
         >>> from tui_debugger import TensorTooLargeCondition
@@ -260,17 +205,7 @@ class TensorTooLargeCondition(TableCondition):
 
 
 class TensorTooSmallCondition(TableCondition):
-    """Hits tensors with small values. At least one parameter has to be set.
-
-    Args:
-        abs_mean_lt: hits when the mean magnitude is below this.
-        max_lt: hits when the largest element is below this.
-        min_lt: hits when the smallest element is below this.
-        mean_lt: hits when the mean is below this.
-
-    Raises:
-        DebuggerParamTypeError: a value is no number.
-        DebuggerParamValueError: nothing is set.
+    """Hits when the mean magnitude, largest element, smallest element or mean is below its threshold (one is required).
 
     Examples:
         >>> from tui_debugger import TensorTooSmallCondition
@@ -292,19 +227,10 @@ class TensorTooSmallCondition(TableCondition):
 
 
 class TensorRangeCondition(TableCondition):
-    """Hits tensors by how their elements are spread. One of the last four parameters has to be set.
+    """Hits tensors by the spread of their elements. One of the last four parameters is required.
 
-    Args:
-        range_start_inclusive: first value inside the range.
-        range_end_inclusive: last value inside the range.
-        range_percentage_lt: hits when less than this share of the elements, in percent, is inside the range.
-        range_percentage_gt: hits when more than this share of the elements, in percent, is inside the range.
-        max_min_lt: hits when largest and smallest element differ by less than this.
-        max_min_gt: hits when largest and smallest element differ by more than this.
-
-    Raises:
-        DebuggerParamTypeError: a value is no number.
-        DebuggerParamValueError: nothing is set that decides, or a percentage without both ends of the range.
+    Hits when less (more) than ``range_percentage_lt`` (``range_percentage_gt``) percent of the elements are inside the
+    inclusive range, or when largest and smallest element differ by less (more) than ``max_min_lt`` (``max_min_gt``).
 
     Examples:
         >>> from tui_debugger import TensorRangeCondition
@@ -355,9 +281,9 @@ class TensorOverflowCondition(TableCondition):
 
 
 class OperatorOverflowCondition(TableCondition):
-    """Operators that overflowed while they computed, as the device recorded it (asynchronous Ascend dumps).
+    """Hits operators whose overflow the device recorded (asynchronous Ascend dumps).
 
-    Values do not tell, so that it never hits in a dump of values; ``check_watchpoints`` logs a warning that says so.
+    In a dump of values it never hits; ``check_watchpoints`` logs a warning then.
 
     Examples:
         >>> from tui_debugger import OperatorOverflowCondition
@@ -372,13 +298,7 @@ class OperatorOverflowCondition(TableCondition):
 
 
 class TensorAllZeroCondition(TableCondition):
-    """Hits tensors with many zeros.
-
-    Args:
-        zero_percentage_ge: hits when at least this share of the elements, in percent, is zero.
-
-    Raises:
-        DebuggerParamTypeError: no number.
+    """Hits when at least ``zero_percentage_ge`` percent of the elements are zero.
 
     Examples:
         >>> from tui_debugger import TensorAllZeroCondition
@@ -393,16 +313,9 @@ class TensorAllZeroCondition(TableCondition):
 
 
 class TensorUnchangedCondition(TableCondition):
-    """Hits tensors in which every element is close to what it was at the previous step.
+    """Hits when every element is close to the previous step: |now - before| <= atol + rtol * |before|.
 
-    Close means |now - before| <= atol + rtol * |before|. An infinite element that became finite has changed.
-
-    Args:
-        rtol: allowed change, relative to the previous value.
-        atol: allowed change, absolute.
-
-    Raises:
-        DebuggerParamTypeError: no number.
+    An infinite element that became finite has changed.
 
     Examples:
         >>> from tui_debugger import TensorUnchangedCondition
@@ -417,16 +330,7 @@ class TensorUnchangedCondition(TableCondition):
 
 
 class TensorChangeBelowThresholdCondition(TableCondition):
-    """Hits tensors that changed little since the previous step.
-
-    Judged is mean |now - before| / (mean |before| + epsilon).
-
-    Args:
-        abs_mean_update_ratio_lt: hits when that ratio is below this.
-        epsilon: keeps the divisor from being 0.
-
-    Raises:
-        DebuggerParamTypeError: no number.
+    """Hits when mean |now - before| / (mean |before| + epsilon) is below ``abs_mean_update_ratio_lt``.
 
     Examples:
         >>> from tui_debugger import TensorChangeBelowThresholdCondition
@@ -444,16 +348,7 @@ class TensorChangeBelowThresholdCondition(TableCondition):
 
 
 class TensorChangeAboveThresholdCondition(TableCondition):
-    """Hits tensors that changed much since the previous step.
-
-    Judged is mean |now - before| / (mean |before| + epsilon).
-
-    Args:
-        abs_mean_update_ratio_gt: hits when that ratio is above this.
-        epsilon: keeps the divisor from being 0.
-
-    Raises:
-        DebuggerParamTypeError: no number.
+    """Hits when mean |now - before| / (mean |before| + epsilon) is above ``abs_mean_update_ratio_gt``.
 
     Examples:
         >>> from tui_debugger import TensorChangeAboveThresholdCondition
@@ -471,20 +366,10 @@ class TensorChangeAboveThresholdCondition(TableCondition):
 
 
 class TensorInitializationCondition(TableCondition):
-    """Hits parameters whose *initial* values look wrong; MindInsight's API has no such condition.
+    """Hits parameters by their *initial* values: percentage of zeros, largest or smallest element (one is required).
 
-    Judged is what the first consumer of the parameter read at the first dumped step, because a parameter's own file
-    holds its value after the update. Tensors of operators and of later steps are passed over. At least one parameter
-    has to be set.
-
-    Args:
-        zero_percentage_ge: hits when at least this share of the elements, in percent, is zero.
-        max_gt: hits when the largest element is above this.
-        min_lt: hits when the smallest element is below this.
-
-    Raises:
-        DebuggerParamTypeError: a value is no number.
-        DebuggerParamValueError: nothing is set, or a value outside its range.
+    MindInsight's API has no such condition. It judges what the first consumer of the parameter read at the first dumped
+    step, because a parameter's own file holds its value after the update. Other tensors are skipped.
 
     Examples:
         >>> from tui_debugger import DumpAnalyzer, TensorInitializationCondition, Watchpoint
@@ -510,17 +395,10 @@ class TensorInitializationCondition(TableCondition):
 
 
 class ExpressionCondition(TableCondition):
-    """Hits tensors of which an expression holds, over statistics, those of the previous step, and facts.
+    """Hits where an expression over statistics, previous statistics, and facts holds; not in MindInsight.
 
-    It is ours: MindInsight has nothing like it, so that ``tui_debugger.compat`` does not show it.
-
-    Args:
-        expression: for example ``max > 6*std and zero_pct < 50`` or ``norm > 10*prev.norm``; ``tdbg help conditions``
-            tells what may stand there.
-
-    Raises:
-        DebuggerParamTypeError: it is no text.
-        DebuggerParamValueError: it cannot be read; the place is marked.
+    ``tdbg help conditions`` explains expressions such as ``max > 6*std and zero_pct < 50`` or ``norm > 10*prev.norm``.
+    A syntax error raises DebuggerParamValueError with the marked place.
 
     Examples:
         >>> from tui_debugger import DumpAnalyzer, ExpressionCondition, Watchpoint

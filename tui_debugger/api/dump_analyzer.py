@@ -59,7 +59,6 @@ _log = logging.getLogger("tui_debugger")
 def check(
     run: Run, watchpoints: Iterable[Watchpoint], error_on_no_value: bool, progress: ProgressFn = no_progress
 ) -> Hits:
-    """See ``DumpAnalyzer.check_watchpoints``."""
     if not isinstance(watchpoints, Iterable):
         raise wrong_type(watchpoints, "watchpoints", "a list of Watchpoint")
     given = [checked(watchpoint, "watchpoints", Watchpoint, "a list of Watchpoint") for watchpoint in watchpoints]
@@ -98,19 +97,18 @@ def check(
 
 
 def _unlisted(run: Run, by_step: dict[int, dict[int, _Parts]]) -> tuple[UnreadablePart, ...]:
-    """Returns what could not be looked at of the ranks and steps that tensors were chosen of."""
     there = {rank for rank in run.session.ranks() if run.session.steps(rank)}
     pairs = [(rank, step) for step, ranks in by_step.items() for rank in ranks]
     parts = run.session.unreadable(pairs) if pairs else ()
     chosen = {rank for rank, _ in pairs}
     if chosen >= there:
         return parts
-    known = there | chosen  # some ranks were left out, perhaps that of a part, too
+    known = there | chosen  # some ranks were not chosen, perhaps the rank of a part
     return tuple(part for part in parts if part.rank is None or part.rank in known)
 
 
 def _warn(conditions: Sequence[ConditionBase], hits: Hits, unvalued: Mapping[int, int]) -> None:
-    """Says what a list of hits does not; ``unvalued`` has how many tensors a watchpoint left out of it."""
+    """Logs what a list of hits does not show; ``unvalued`` counts tensors left out for each watchpoint."""
     if hits.coverage.parts:
         _log.warning("cannot judge: %s", clean(parts_text(hits.coverage.parts)))
     for number, condition in enumerate(conditions):
@@ -137,11 +135,10 @@ def _core(number: int, condition: ConditionBase) -> CoreWatchpoint:
 
 
 _Parts = list[tuple[int, TensorColumns]]
-"""(number of the watchpoint, its tensors, none twice)."""
+"""(number of the watchpoint, its tensors without repetition)."""
 
 
 def _by_step(columns: Sequence[TensorColumns]) -> dict[int, dict[int, _Parts]]:
-    """Returns what is asked, by step, then rank; both ascend."""
     found: dict[int, dict[int, _Parts]] = {}
     for number, each in enumerate(columns):
         for step, rank, where in each.groups():
@@ -152,11 +149,11 @@ def _by_step(columns: Sequence[TensorColumns]) -> dict[int, dict[int, _Parts]]:
 
 
 def _comparable(answer: OutputHits, numbers: Sequence[int], with_valueless: bool) -> list[tuple[int, Hit]]:
-    """The hits by watchpoint. That only statistics were dumped is not told unless missing values are asked for."""
+    """Returns the hits by watchpoint; the error "no value" only shows ``with_valueless``."""
     hits = []
     for number, hit in answer.hits:
         (result,) = hit.results
-        unknown = result.condition == EXPRESSION  # it is not the values that are missing, or not they alone
+        unknown = result.condition == EXPRESSION  # more than values may be missing
         if result.error & ErrorBits.NO_VALUE and not with_valueless and not unknown:
             if result.error == ErrorBits.NO_VALUE:
                 continue
@@ -169,7 +166,6 @@ def _comparable(answer: OutputHits, numbers: Sequence[int], with_valueless: bool
 def _valueless(
     outputs: OutputTensors, step: int, answer: OutputHits, numbers: Sequence[int], cores: Sequence[CoreWatchpoint]
 ) -> list[tuple[int, Hit]]:
-    """One row with the error "no value" for everything that could not be judged."""
     rows = []
     for watch, output in answer.valueless:
         number = numbers[watch]
@@ -184,25 +180,13 @@ def _hit(run: Run, condition: ConditionBase, hit: Hit) -> WatchpointHit:
 
 
 class Query:
-    """The query that selects nodes.
-
-    Attributes:
-        text: what to look for.
-        by_stack: in the entries of stacks, not in names.
-        matches: whether a name, or an entry, matches.
-    """
+    """The query of ``select_nodes``: ``text``, whether to search stacks instead of names, and the test of a text."""
 
     def __init__(self, text: str, use_regex: bool, select_by: str, case_sensitive: bool) -> None:
-        """Checks the arguments of ``DumpAnalyzer.select_nodes``.
-
-        Raises:
-            DebuggerParamTypeError: an argument of a wrong type.
-            DebuggerParamValueError: another ``select_by``, or no regular expression.
-        """
         self.text = checked(text, "query_string", str, "a str")
         regex = checked(use_regex, "use_regex", bool, "a bool")
         case = checked(case_sensitive, "case_sensitive", bool, "a bool")
-        if select_by not in ("node_name", "code_stack"):  # a set cannot be asked about a list
+        if select_by not in ("node_name", "code_stack"):  # a tuple, because a set cannot test an unhashable value
             raise DebuggerParamValueError(
                 f"select_by is {select_by!r}", hint='select_by takes "node_name" or "code_stack"'
             )
@@ -226,21 +210,15 @@ def _contained(text: str, case: bool) -> Callable[[str], bool]:
 class DumpAnalyzer:
     """A dump, for scripts: selects nodes and tensors, reads them, and checks watchpoints.
 
-    Programs written for ``mindinsight.debugger`` run unchanged but for the import. Nothing is written into the dump,
-    no other process is started, so that no ``if __name__ == "__main__"`` is needed, and the training framework need
-    not be installed. What was read is kept until ``close()``; a ``with`` statement closes, too.
+    Programs for ``mindinsight.debugger`` run unchanged but for the import. The dump is never written to, no process is
+    started (no ``if __name__ == "__main__"`` is needed), and the training framework need not be installed. Read data is
+    kept until ``close()`` or the end of a ``with`` statement. Raises NotADumpError without a dump at the path. Wrong
+    arguments raise DebuggerParamTypeError or DebuggerParamValueError, here and in all methods.
 
     Args:
         dump_dir: the dump directory, up to two levels above it, or a part of it: a rank, a step, a file.
-        mem_limit: None, or 2048 to 2147483647 (MB). Accepted for compatibility: tensors are read in pieces, so that
-            no tensor is too large.
-        redirect_to: with a URL as ``dump_dir`` other hosts (``"HOST"`` or ``"HOST:PORT"``) that its web server may
-            redirect to, from now on, in this process; no other is asked.
-
-    Raises:
-        DebuggerParamTypeError: an argument of a wrong type.
-        DebuggerParamValueError: ``dump_dir`` is empty, or ``mem_limit`` outside its range.
-        NotADumpError: no dump at the path.
+        mem_limit: None, or 2048 to 2147483647 (MB). Accepted for compatibility; no tensor is too large.
+        redirect_to: further hosts (``"HOST"``, ``"HOST:PORT"``) to which the web server of a URL may redirect.
 
     Examples:
         >>> from tui_debugger import DumpAnalyzer, TensorOverflowCondition, Watchpoint
@@ -271,27 +249,24 @@ class DumpAnalyzer:
         self._run = Run(open_dump(Path(dump_dir).expanduser()))
 
     def __enter__(self) -> DumpAnalyzer:  # noqa: PYI034 - typing.Self needs Python 3.11
-        """The analyzer itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Closes it."""
         self.close()
 
     def __repr__(self) -> str:
-        """The dump, and whether it is closed."""
         return "<DumpAnalyzer, closed>" if self._run.closed else f"<DumpAnalyzer of {self._run.session.info.path}>"
 
     def close(self) -> None:
-        """Frees what was read; nodes and tensors of this analyzer cannot be asked any more. Idempotent."""
+        """Frees all data; nodes and tensors of this analyzer are unusable afterwards. Idempotent."""
         self._run.close()
 
     # -- the run -----------------------------------------------------------------------------------
 
     def get_ranks(self) -> list[int]:
-        """The ranks that were dumped, ascending.
+        """Returns the dumped ranks, ascending.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -302,14 +277,7 @@ class DumpAnalyzer:
         return list(self._run.session.ranks())
 
     def get_iterations(self, ranks: Numbers = None) -> list[int]:
-        """The iterations (steps) that were dumped, ascending.
-
-        Args:
-            ranks: of which ranks; None means all.
-
-        Raises:
-            DebuggerParamTypeError: ``ranks`` is no int, list of ints or None.
-            DebuggerParamValueError: a rank that was not dumped.
+        """Returns the dumped iterations (steps) of ``ranks`` (None: all), ascending.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -330,22 +298,16 @@ class DumpAnalyzer:
         ranks: Numbers = None,
         case_sensitive: bool = True,
     ) -> list[Node]:
-        r"""The nodes that match: of every rank the constants, then the parameters, then the operators.
+        r"""Returns the matching nodes: for each rank the constants, then the parameters, then the operators.
 
-        They are those of the graph. Without one, they are what has files in any step, and nothing is known of their
-        stacks and neighbours.
+        Without a graph, nodes are what has files in any step, without stacks and neighbours.
 
         Args:
-            query_string: what to look for; an empty text is in everything.
-            use_regex: it is a regular expression, searched anywhere; otherwise a part of the text.
-            select_by: ``node_name``, or ``code_stack``: any entry of the node's stack, as its ``str()`` shows it, so
-                that ``train.py:49`` and code match. Parameters and constants have no stack.
-            ranks: of which ranks; None means all.
-            case_sensitive: upper and lower case matter.
-
-        Raises:
-            DebuggerParamTypeError: an argument of a wrong type.
-            DebuggerParamValueError: a rank that was not dumped, another ``select_by``, or no regular expression.
+            query_string: a part of the text, case-sensitive; empty matches everything.
+            use_regex: ``query_string`` is a regular expression, searched anywhere.
+            select_by: ``node_name``, or ``code_stack``: any entry of the stack (path, line number and code).
+            ranks: None means all.
+            case_sensitive: False ignores case.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -373,22 +335,9 @@ class DumpAnalyzer:
         slots: list[int] | None = None,
         case_sensitive: bool = True,
     ) -> DebuggerTensors:
-        """The output tensors of the nodes that match, by node, then slot, then iteration.
+        """Returns the output tensors of the matching nodes, by node, then slot, then iteration; reads no tensor.
 
-        Reads no tensor, and makes no object per tensor before it is asked for: a million tensors are a few arrays.
-
-        Args:
-            query_string: as in ``select_nodes``.
-            use_regex: as in ``select_nodes``.
-            select_by: as in ``select_nodes``.
-            iterations: which iterations; None means all.
-            ranks: of which ranks; None means all.
-            slots: which output slots; None means all.
-            case_sensitive: as in ``select_nodes``.
-
-        Raises:
-            DebuggerParamTypeError: an argument of a wrong type.
-            DebuggerParamValueError: as in ``select_nodes``, or an iteration that was not dumped.
+        Arguments are as in ``select_nodes``; ``iterations`` and output ``slots`` are None for all.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -416,7 +365,6 @@ class DumpAnalyzer:
         return DebuggerTensors(self._run, joined(parts))
 
     def _matching(self, rank: int, query: Query) -> Int64:
-        """Node rows that a query matches, in order."""
         view, nodes = self._run.view(rank), self._run.nodes(rank)
         if query.by_stack:
             hit = [any(map(query.matches, texts)) for texts in view.texts]
@@ -430,13 +378,9 @@ class DumpAnalyzer:
     # -- neighbours --------------------------------------------------------------------------------
 
     def get_input_nodes(self, node: Node) -> list[Node]:
-        """The nodes that feed a node, in input order, those that only route values (Load, UpdateState) included.
+        """Returns the nodes that feed a node, in input order, with routing nodes (Load, UpdateState).
 
         The parameter that an Assign writes to is left out.
-
-        Raises:
-            DebuggerParamTypeError: not a node.
-            DebuggerParamValueError: a node that this dump does not have.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -450,11 +394,7 @@ class DumpAnalyzer:
         return [Node(self._run, rank, each) for each in self._run.view(rank).inputs(row)]
 
     def get_output_nodes(self, node: Node) -> list[Node]:
-        """The nodes that a node feeds; one that reads it twice is there twice.
-
-        Raises:
-            DebuggerParamTypeError: not a node.
-            DebuggerParamValueError: a node that this dump does not have.
+        """Returns the nodes that a node feeds; a node that reads it twice occurs twice.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -468,11 +408,7 @@ class DumpAnalyzer:
         return [Node(self._run, rank, each) for each in self._run.view(rank).readers(row)]
 
     def list_affected_nodes(self, tensor: DebuggerTensor) -> list[Node]:
-        """The nodes that read any output of the tensor's node: when it changes, theirs are likely to change.
-
-        Raises:
-            DebuggerParamTypeError: not a tensor.
-            DebuggerParamValueError: a tensor of a node that this dump does not have.
+        """Returns the nodes that read any output of the tensor's node.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -490,23 +426,12 @@ class DumpAnalyzer:
     # -- checking ----------------------------------------------------------------------------------
 
     def check_watchpoints(self, watchpoints: Iterable[Watchpoint], error_on_no_value: bool = False) -> Hits:
-        """Checks watchpoints, all together: every tensor is read once, and what was read is known the next time.
+        """Checks watchpoints together: every tensor is read once, and results are kept for the next check.
 
-        A tensor with NaN or infinite elements, and one without a previous step where that is needed, is reported
-        although it did not hit: ``error_code`` says why it could not be compared. Constants are never checked.
-
-        Args:
-            watchpoints: conditions on tensors.
-            error_on_no_value: also report, with error code 32, tensors whose values were not dumped.
-
-        Returns:
-            The hits by iteration, execution order, rank and watchpoint; those without a value last in their iteration.
-            Their ``coverage`` says how many tensors were looked at: no hit on nothing checked is not clean. A warning
-            is logged when nothing was, and when dumped tensors are of no node of the graph.
-
-        Raises:
-            DebuggerParamTypeError: an argument of a wrong type.
-            DebuggerParamValueError: a tensor of a node that this dump does not have.
+        Returns hits by iteration, execution order, rank and watchpoint. Tensors that could not be compared (NaN, Inf,
+        no previous step) are among them: ``error_code`` says why. With ``error_on_no_value`` tensors without dumped
+        values follow, with error code 32. Constants are never checked. ``coverage`` says how many tensors were checked;
+        none is logged as a warning.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer, TensorAllZeroCondition, TensorTooLargeCondition, Watchpoint
@@ -525,16 +450,9 @@ class DumpAnalyzer:
     # -- exporting ---------------------------------------------------------------------------------
 
     def export_graphs(self, output_dir: str | os.PathLike[str] | None = None) -> str:
-        """Writes the nodes with types, shapes, inputs and stacks to a workbook (or to csv files without openpyxl).
+        """Writes nodes with types, shapes, inputs and stacks to a workbook (without openpyxl: csv); returns its path.
 
-        Args:
-            output_dir: where to; None means the current directory.
-
-        Returns:
-            Path of the workbook, or of the csv file with the operators.
-
-        Raises:
-            TdbgError: the directory lies inside the dump, or cannot be written.
+        ``output_dir`` must be outside the dump; None means the current directory.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -549,19 +467,9 @@ class DumpAnalyzer:
         return export_graphs(self._run.session, None if output_dir is None else os.fspath(output_dir))
 
     def select_tensor_statistics(self, iterations: Numbers = None, ranks: Numbers = None) -> Statistics:
-        """The statistics that the dump recorded (statistic.csv); where it did not, they are computed from the values.
+        """Returns the recorded statistics (statistic.csv), else statistics computed from the values.
 
-        Args:
-            iterations: which iterations; None means all.
-            ranks: of which ranks; None means all.
-
-        Returns:
-            ``{rank: {iteration: {"op:io:slot": [row, ...]}}}``, each row a dict of text, by the titles of the file's
-            columns. A dict per tensor: for many tensors choose iterations.
-
-        Raises:
-            DebuggerParamTypeError: an argument of a wrong type.
-            DebuggerParamValueError: an iteration or rank that was not dumped.
+        The result is ``{rank: {iteration: {"op:io:slot": [row, ...]}}}``, each row a dict of text by column title.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -584,14 +492,8 @@ class DumpAnalyzer:
     ) -> None:
         """Writes ``statistics_summary.csv``: per tensor, in how many rows it had NaN, infinite or large elements.
 
-        Args:
-            statistics: what ``select_tensor_statistics`` gave.
-            overflow_value: a magnitude above this counts as out of range.
-            out_path: directory to write to; made when it does not exist. A file of that name is replaced.
-
-        Raises:
-            DebuggerParamTypeError: ``statistics`` of a wrong type.
-            TdbgError: the directory lies inside the dump, or cannot be written.
+        ``statistics`` come from ``select_tensor_statistics``; a magnitude above ``overflow_value`` is large.
+        ``out_path`` is a directory outside the dump, made if needed; a file of that name is replaced.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer

@@ -1,4 +1,4 @@
-"""MindInsight's older ``DumpParser``: a dump as .npy files, the files of operators by their source lines, exports."""
+"""MindInsight's older ``DumpParser``: a dump as .npy files, operators' files by source lines, exports."""
 
 from __future__ import annotations
 
@@ -31,32 +31,23 @@ class OpPathManager:
 
     @property
     def devices(self) -> list[int]:
-        """The ranks."""
         return [int(name.removeprefix("rank_")) for name in self._files]
 
     def add(self, rank: int, iteration: int, side: str, path: str) -> None:
-        """Adds a file; one that holds several tensors is there once."""
         empty: dict[str, list[str]] = {"input": [], "output": []}
         paths = self._files.setdefault(f"rank_{rank}", {}).setdefault(iteration, empty)[side]
         if path not in paths:
             paths.append(path)
 
     def to_dict(self) -> Files:
-        """Paths by ``"rank_N"``, iteration, and ``"input"`` or ``"output"``."""
+        """Returns paths by ``"rank_N"``, iteration, and ``"input"`` or ``"output"``."""
         return self._files
 
 
 class DumpParser(DumpAnalyzer):
-    """A dump for scripts that work on its files; it can do what a ``DumpAnalyzer`` can, too.
+    """A ``DumpAnalyzer`` for scripts that work on the files of a dump.
 
     ``convert_all_data_to_host`` writes a directory beside the dump, ``DUMP_DIR-host``, and never into it.
-
-    Args:
-        dump_dir: the dump directory, or up to two levels above it.
-
-    Raises:
-        DebuggerParamTypeError: ``dump_dir`` is no path.
-        NotADumpError: no dump at the path.
 
     Examples:
         >>> from tui_debugger.api.dump_parser import DumpParser
@@ -72,14 +63,10 @@ class DumpParser(DumpAnalyzer):
         self._host = given.with_name(f"{given.name}-host")
 
     def convert_all_data_to_host(self) -> list[str]:
-        """Writes all tensors as .npy files into ``DUMP_DIR-host``, in place of an earlier conversion there.
+        """Writes all tensors as .npy files into ``DUMP_DIR-host``, replacing an earlier conversion.
 
-        Returns:
-            What could not be converted: ``rank_0/step_3/NODE,output:0``, or the path of a part of the dump that cannot
-            be read. The same lines stand in a text file there.
-
-        Raises:
-            TdbgError: something else lies there, it cannot be written, or the disk is too small.
+        Returns the failures, also written there: ``rank_0/step_3/NODE,output:0``, or paths of unreadable parts. Raises
+        TdbgError when something else lies there, it cannot be written, or the disk is too small.
         """
         from tui_debugger.session.convert import convert
 
@@ -109,20 +96,9 @@ class DumpParser(DumpAnalyzer):
         rank_ids: list[int] | None = None,
         iterations: list[int] | None = None,
     ) -> dict[str, OpPathManager]:
-        """The files of the operators that some source lines call: those of the conversion, where there is one.
+        """Returns the files (converted, if possible) of the operators whose source lines contain ``qs``, by full name.
 
-        Args:
-            qs: what the source lines contain, in path, line number or code.
-            use_regex: ``qs`` is a regular expression.
-            rank_ids: of which ranks; None means all.
-            iterations: of which iterations; None means all.
-
-        Returns:
-            By full name of the operator; ``to_dict()`` of each gives the paths.
-
-        Raises:
-            DebuggerParamTypeError: an argument of a wrong type.
-            DebuggerParamValueError: a rank or an iteration that was not dumped, or no regular expression.
+        ``qs`` is a part of path, line number or code, or a regular expression. None means all ranks or iterations.
         """
         found: dict[str, OpPathManager] = {}
         dump = DumpAnalyzer(self._host) if _is_conversion(self._host) else self
@@ -146,7 +122,7 @@ class DumpParser(DumpAnalyzer):
 
 
 def _is_conversion(path: Path) -> bool:
-    """Tells whether a directory holds nothing but what ``convert_all_data_to_host`` writes."""
+    """Tells whether a directory holds nothing but the output of ``convert_all_data_to_host``."""
     try:
         entries = [each for each in path.iterdir() if each.name != _FAILURES]
     except OSError:

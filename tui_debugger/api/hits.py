@@ -1,4 +1,4 @@
-"""Watchpoints, a condition on tensors, and the hits that checking them gives."""
+"""Watchpoints, and the hits from checking them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,7 @@ __all__ = ["HitDetail", "HitParam", "Hits", "Watchpoint", "WatchpointHit"]
 
 
 class Watchpoint:
-    """A condition on tensors.
-
-    Args:
-        tensors: what ``select_tensors`` gave, or a list of tensors.
-        condition: what to look for.
-
-    Raises:
-        DebuggerParamTypeError: an argument of a wrong type.
+    """A condition on tensors, which are the result of ``select_tensors`` or a list.
 
     Examples:
         >>> from tui_debugger import DumpAnalyzer, TensorTooLargeCondition, Watchpoint
@@ -41,17 +34,14 @@ class Watchpoint:
         self._condition = checked(condition, "condition", ConditionBase, "a condition")
 
     def __repr__(self) -> str:
-        """Condition and number of tensors."""
         return f"<Watchpoint {self._condition!r} on {len(self._tensors)} tensors>"
 
     @property
     def tensors(self) -> DebuggerTensors | list[DebuggerTensor]:
-        """The tensors to check, as they were given."""
         return self._tensors
 
     @property
     def condition(self) -> ConditionBase:
-        """The condition to look for."""
         return self._condition
 
 
@@ -68,14 +58,10 @@ _SENTENCES = {
 
 
 class HitParam(str):
-    """A parameter of a hit: its name, which also knows what was set and what was found.
+    """A parameter of a hit: its name as text, with threshold and actual value.
 
-    Attributes:
-        value: the threshold; of an expression its text.
-        hit: whether this parameter's inequality held.
-        actual_value: what was found; 0 when it was not evaluated (tolerances, ends of a range).
-        disabled: always False: what was not set is not there.
-        quantities: of an expression what its names stood for, None where that is not known.
+    ``value`` is the threshold, or the text of an expression, whose names have the values in ``quantities``.
+    ``actual_value`` is 0 when it was not evaluated (tolerances, ends of a range). ``disabled`` is always False.
     """
 
     __slots__ = ("actual_value", "disabled", "hit", "quantities", "value")
@@ -87,7 +73,6 @@ class HitParam(str):
 
     @classmethod
     def of(cls, result: ParamResult) -> HitParam:
-        """From what the check found."""
         param = cls(result.name)
         param.value = result.value
         param.hit = result.hit
@@ -98,7 +83,6 @@ class HitParam(str):
 
     @property
     def name(self) -> str:
-        """The name as a plain string."""
         return str(self)
 
 
@@ -111,35 +95,30 @@ class HitDetail(ConditionBase):
 
     @property
     def name(self) -> str:
-        """Name of the condition."""
         return self._condition.name
 
     @property
     def condition_id(self) -> int:
-        """Number of the condition on MindInsight's wire."""
         return self._condition.condition_id
 
     @property
     def param_names(self) -> list[str]:
-        """Every parameter that the condition knows."""
         return self._condition.param_names
 
     @property
     def params(self) -> tuple[HitParam, ...]:
-        """The parameters that were set: names that also know threshold, actual value and hit."""
+        """The parameters that were set, with threshold, actual value and hit."""
         return self._params
 
     @property
     def param_dict(self) -> dict[str, float]:
-        """The actual value by parameter; its keys are those of ``params``."""
         return {param: param.actual_value for param in self._params}
 
     def __repr__(self) -> str:
-        """Condition and what was found on one line."""
         return f"<HitDetail of {self.name}: {self}>"
 
     def __str__(self) -> str:
-        """The parameters that hit, with what was set and what was found; ``None.`` when no parameter did."""
+        """Returns thresholds and actual values of the parameters that hit; ``None.`` when no parameter did."""
         hits = [param for param in self._params if param.hit]
         if any(param.quantities for param in hits):
             found = ", ".join(f"{name} = {value}" for param in hits for name, value in param.quantities.items())
@@ -176,67 +155,61 @@ class WatchpointHit:
     __slots__ = ("_condition", "_hit", "_tensor")
 
     def __init__(self, tensor: DebuggerTensor, condition: ConditionBase, hit: Hit) -> None:
-        """``hit`` has one result, that of this watchpoint."""
         self._tensor = tensor
         self._condition = condition
         self._hit = hit
 
     @property
     def error_code(self) -> int:
-        """The reasons why nothing could be compared, as a sum of bits; 0 when it could.
+        """The reasons why the tensor could not be compared, as a sum of bits; 0 when it could.
 
-        1 NaN, 2 infinite, 4 no previous step, 8 memory limit, 16 no run history, 32 no value: MindInsight's numbers, of
-        which 8 and 16 do not occur here. 64 (the shape changed) and 128 (unreadable) are new.
+        1 NaN, 2 infinite, 4 no previous step, 8 memory limit, 16 no run history, 32 no value: MindInsight's numbers (8
+        and 16 do not occur here). 64 (the shape changed) and 128 (unreadable) are new.
         """
         return int(self._hit.results[0].error)
 
     @property
     def error_msg(self) -> list[str]:
-        """The same as sentences, for MindInsight's numbers in its words."""
+        """The bits of ``error_code`` as sentences, in MindInsight's words."""
         return [sentence for bit, sentence in _SENTENCES.items() if self.error_code & bit]
 
     @property
     def tensor(self) -> DebuggerTensor:
-        """The tensor that hit."""
         return self._tensor
 
     @property
     def verdict(self) -> Verdict:
-        """The meaning: a finding, not comparable (the first dumped step), or cannot judge."""
+        """A finding, not comparable (the first dumped step), or cannot judge."""
         return self._hit.verdict
 
     @property
     def record(self) -> Hit:
-        """The hit as the core knows it, with the tensor's statistics."""
+        """The internal hit, with the tensor's statistics."""
         return self._hit
 
     def get_threshold(self) -> ConditionBase:
-        """The condition with the thresholds that were set."""
         return self._condition
 
     def get_hit_detail(self) -> HitDetail | None:
-        """The condition with the actual values; None when nothing could be compared (``error_code`` is not 0)."""
+        """Returns the condition with the actual values; None when ``error_code`` is not 0."""
         return None if self.error_code else HitDetail(self._condition, self._hit.results[0].params)
 
     def __str__(self) -> str:
-        """Condition, tensor, threshold, and what was found or why nothing could be compared."""
         happened = "check failed" if self.error_code else "triggered"
         last = f"Error detail: {self.error_msg}" if self.error_code else f"Hit detail: {self.get_hit_detail()}"
         head = f"Watchpoint {self._condition.name} {happened} on tensor:"
         return f"{head}\n{self._tensor}\nThreshold: {self._condition}\n{last}"
 
     def __repr__(self) -> str:
-        """Condition and tensor on one line."""
         return f"<WatchpointHit {self._condition.name} on {self._tensor!r}, error code {self.error_code}>"
 
 
 class Hits(list[WatchpointHit]):
-    """The hits of a check: a list, also as a table, with what was looked at.
+    """The hits of a check: a list, also as a table, with ``coverage``.
 
-    Attributes:
-        coverage: numbers of tensors: ``checked``, ``unreadable``, ``not_comparable`` (no step before the first one)
-            and ``skipped`` (named, but not dumped, constant, or passed over by its condition); ``watched`` has
-            (position of the watchpoint, tensors it looked at). No hit on nothing checked means nothing.
+    ``coverage`` counts tensors: ``checked``, ``unreadable``, ``not_comparable`` (no previous step) and ``skipped`` (not
+    dumped, constant, or ignored by its condition); ``watched`` has (position of the watchpoint, its checked tensors).
+    No hit on nothing checked means nothing.
 
     Examples:
         >>> from tui_debugger import DumpAnalyzer, TensorOverflowCondition, Watchpoint
@@ -255,13 +228,12 @@ class Hits(list[WatchpointHit]):
         self.coverage = coverage or Coverage()
 
     def table(self) -> list[Row]:
-        """One flat dict per parameter of each hit (a condition without parameters gives one), for pandas and CSV.
+        """Returns one flat dict per parameter of each hit (one for a condition without parameters), for pandas and CSV.
 
-        Returns:
-            rank, step, graph, node, side, slot, watchpoint (position in the list that was checked), condition, abbr,
-            verdict, error, reasons, parameter, threshold, hit, actual (None when not evaluated), detail.
+        Keys: rank, step, graph, node, side, slot, watchpoint (position in the checked list), condition, abbr, verdict,
+        error, reasons, parameter, threshold, hit, actual (None when not evaluated), detail.
         """
         rows = [row for hit in self for row in flat_hit_rows(hit.record)]
         for row in rows:
-            row.pop("origin", None)  # is not looked for here
+            row.pop("origin", None)  # the API does not look for origins
         return rows

@@ -1,4 +1,4 @@
-"""Nodes of a dump, and tensors: outputs of a node at one iteration, one as an object, many as columns."""
+"""Nodes of a dump, and tensors (outputs of a node at one iteration): one as an object, many as columns."""
 
 from __future__ import annotations
 
@@ -48,14 +48,13 @@ class Node:
     __slots__ = ("_rank", "_row", "_run")
 
     def __init__(self, run: Run, rank: int, row: int) -> None:
-        """``row`` is the node's row in the table of its rank."""
         self._run = run
         self._rank = rank
         self._row = row
 
     @property
     def place(self) -> tuple[Run, int, int]:
-        """The place of the node (run, rank, row of the node table), for this package's own use."""
+        """The place of the node (run, rank, row of the node table), for internal use."""
         return self._run, self._rank, self._row
 
     @property
@@ -80,7 +79,6 @@ class Node:
 
     @property
     def rank(self) -> int:
-        """The rank whose graph it belongs to."""
         return self._rank
 
     @property
@@ -90,24 +88,13 @@ class Node:
 
     @property
     def graph_name(self) -> str:
-        """Name of its graph."""
         return self._run.nodes(self._rank).graph_of(self._row).name
 
     def get_input_tensors(self, iterations: Numbers = None, slots: list[int] | None = None) -> DebuggerTensors:
-        """The tensors that the node is fed with: *all* outputs of every node that feeds it, in input order.
+        """Returns *all* outputs of every node that feeds this node, by input, then slot, then iteration.
 
-        An input is resolved to the output it comes from, with nodes that only route values (Load, TupleGetItem,
-        UpdateState) among them, as the graph has it. The parameter that an Assign writes to is left out.
-
-        Args:
-            iterations: which iterations; None means all. Those that were not dumped are left out.
-            slots: positions in that list of outputs; None means all.
-
-        Returns:
-            The tensors, by input, then slot, then iteration.
-
-        Raises:
-            DebuggerParamTypeError: an argument of a wrong type.
+        Routing nodes (Load, TupleGetItem, UpdateState) feed it, too, but not the parameter that an Assign writes to.
+        ``slots`` are positions in that list. None means all; iterations that were not dumped are left out.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -129,17 +116,9 @@ class Node:
         return self._tensors(held, wanted)
 
     def get_output_tensors(self, iterations: Numbers = None, slots: list[int] | None = None) -> DebuggerTensors:
-        """The output tensors of the node.
+        """Returns the node's output tensors, by slot, then iteration.
 
-        Args:
-            iterations: which iterations; None means all. Those that were not dumped are left out.
-            slots: which output slots; None means all.
-
-        Returns:
-            The tensors, by slot, then iteration.
-
-        Raises:
-            DebuggerParamTypeError: an argument of a wrong type.
+        ``iterations`` and ``slots``: None means all; iterations that were not dumped are left out.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -161,29 +140,26 @@ class Node:
         return of_outputs(self._run, self._rank, outputs, iterations)
 
     def __eq__(self, other: object) -> bool:
-        """Tells whether it is the same node of the same analyzer."""
         if not isinstance(other, Node):
             return NotImplemented
         (run, *mine), (others, *theirs) = self.place, other.place
         return run is others and mine == theirs
 
     def __hash__(self) -> int:
-        """Equal nodes have equal hashes."""
         return hash((id(self._run), self._rank, self._row))
 
     def __str__(self) -> str:
-        """Rank, graph and name, a line each."""
         return f"rank: {self.rank}\ngraph_name: {self.graph_name}\nnode_name: {self.name}"
 
     def __repr__(self) -> str:
-        """The same on one line; also when its analyzer is closed: who looks at a variable must see something."""
+        """Works for a closed analyzer, too: a debugger that shows a variable must see something."""
         if self._run.closed:
             return f"<Node {self._row} of rank {self.rank} of a closed DumpAnalyzer>"
         return f"<Node {self.name} of {self.graph_name}, rank {self.rank}>"
 
 
 class DebuggerTensor:
-    """An output of a node at one iteration; always an output, also where it was found as the input of another node.
+    """An output of a node at one iteration, also when it was found as the input of another node.
 
     Immutable; made by ``DumpAnalyzer`` and ``Node`` only. Reads nothing before it is asked.
 
@@ -201,19 +177,16 @@ class DebuggerTensor:
     __slots__ = ("_iteration", "_node", "_slot")
 
     def __init__(self, node: Node, slot: int, iteration: int) -> None:
-        """``slot`` is the output's index at the node."""
         self._node = node
         self._slot = slot
         self._iteration = iteration
 
     @property
     def node(self) -> Node:
-        """The node that makes it."""
         return self._node
 
     @property
     def slot(self) -> int:
-        """The number of the output of its node."""
         return self._slot
 
     @property
@@ -223,20 +196,13 @@ class DebuggerTensor:
 
     @property
     def rank(self) -> int:
-        """The rank that computed it."""
         return self._node.rank
 
     def value(self) -> npt.NDArray[Any] | None:
-        """The values, read-only; a big file is memory-mapped.
+        """Returns the values, read-only (a big file is memory-mapped); None without dumped values or elements.
 
-        In a dump of inputs only, an output is read from the first node that consumed it. For a parameter that is its
-        value *before* the iteration's update, whereas a parameter's own file holds its value after it.
-
-        Returns:
-            None when no values were dumped, or when the tensor has no elements.
-
-        Raises:
-            UnreadableTensorError: there is a file, but it is broken. It does not pass for a tensor that was not dumped.
+        In a dump of inputs only, the first consumer's input is read; for a parameter that is its value *before* the
+        iteration's update, but a parameter's own file holds the value after it. Raises UnreadableTensorError.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -248,14 +214,9 @@ class DebuggerTensor:
         return values if values is not None and values.size else None
 
     def statistics(self) -> TensorStats | None:
-        """Counts, extremes and moments of all elements, in float64; measured once, then known.
+        """Returns counts, extremes and moments of all elements in float64, or recorded ones; None without either.
 
-        Returns:
-            None when the tensor was not dumped or its elements are no numbers. Of a tensor of which only statistics
-            were dumped, what was recorded.
-
-        Raises:
-            UnreadableTensorError: the file is broken.
+        Raises UnreadableTensorError when the file is broken.
 
         Examples:
             >>> from tui_debugger import DumpAnalyzer
@@ -279,23 +240,13 @@ class DebuggerTensor:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Its dimensions, from the file's header; None when it was not dumped.
-
-        Raises:
-            UnreadableTensorError: the file is broken.
-        """
+        """Its dimensions; None when it was not dumped. UnreadableTensorError: the file is broken."""
         described = self._described()
         return described[1] if described else None
 
     @property
     def dtype(self) -> str | None:
-        """Its element type by name, from the file's header; None when it was not dumped.
-
-        The logical type: bfloat16 says ``bfloat16``, also where its values are stored as float32.
-
-        Raises:
-            UnreadableTensorError: the file is broken.
-        """
+        """Its logical element type (bfloat16 also when stored as float32); None when it was not dumped."""
         described = self._described()
         return described[0] if described else None
 
@@ -313,7 +264,6 @@ class DebuggerTensor:
         return (values.dtype.name, values.shape) if values is not None else None
 
     def _constant(self) -> npt.NDArray[Any] | None:
-        """The value of a constant that stands in the graph."""
         run, rank, row = self._node.place
         nodes = run.nodes(rank)
         text = nodes.constants.get(row)
@@ -323,33 +273,24 @@ class DebuggerTensor:
         return f"rank {self.rank} iteration {self._iteration} {self._node.name}:{self._slot}"
 
     def __eq__(self, other: object) -> bool:
-        """Tells whether it is the same tensor of the same analyzer."""
         if not isinstance(other, DebuggerTensor):
             return NotImplemented
         return (self.node, self.slot, self.iteration) == (other.node, other.slot, other.iteration)
 
     def __hash__(self) -> int:
-        """Equal tensors have equal hashes."""
         return hash((self._node, self._slot, self._iteration))
 
     def __str__(self) -> str:
-        """Rank, graph, node, slot and iteration, a line each."""
         return f"{self._node}\nslot: {self._slot}\niteration: {self._iteration}"
 
     def __repr__(self) -> str:
-        """The same on one line."""
         run, _, row = self._node.place
         name = f"{row} of a closed DumpAnalyzer" if run.closed else self._node.name
         return f"<DebuggerTensor {name}:{self._slot}, rank {self.rank}, iteration {self._iteration}>"
 
 
 def constant_value(text: str, dtype: str = "") -> npt.NDArray[Any] | None:
-    """A constant's value from its text in the graph: one bool, number or string; None for anything else.
-
-    Args:
-        text: as the graph has it.
-        dtype: the element type that the graph states; where it fits no such value: int64, float32.
-    """
+    """Returns a constant's value from its text in the graph: one bool, number or string; else None."""
     import numpy as np
 
     try:
@@ -373,7 +314,7 @@ def constant_value(text: str, dtype: str = "") -> npt.NDArray[Any] | None:
 
 
 _CHUNK = 4096
-"""The number of tensors that are made at a time while iterating."""
+"""Tensors that are made at a time while iterating."""
 
 
 class TensorColumns:
@@ -388,22 +329,19 @@ class TensorColumns:
         self.step = np.asarray(step, np.int64)
 
     def __len__(self) -> int:
-        """Number of tensors."""
         return len(self.row)
 
     def take(self, which: slice | npt.NDArray[Any]) -> TensorColumns:
-        """Some of them."""
         return TensorColumns(self.rank[which], self.row[which], self.slot[which], self.step[which])
 
     def equal(self, rank: int, row: int, slot: int, step: int) -> npt.NDArray[np.bool_]:
-        """Marks where one tensor is."""
         mask: npt.NDArray[np.bool_] = (
             (self.row == row) & (self.step == step) & (self.slot == slot) & (self.rank == rank)
         )
         return mask
 
     def groups(self) -> list[tuple[int, int, npt.NDArray[np.int64]]]:
-        """(step, rank, positions) by step, then rank; positions ascend."""
+        """Returns (step, rank, positions) by step, then rank; positions ascend."""
         count = len(self)
         if not count:
             return []
@@ -414,17 +352,15 @@ class TensorColumns:
 
 
 def joined(parts: Sequence[TensorColumns]) -> TensorColumns:
-    """Yields the tensors one after the other."""
     names = ("rank", "row", "slot", "step")
     columns = [np.concatenate([np.zeros(0, np.int64), *(getattr(part, name) for part in parts)]) for name in names]
     return TensorColumns(*columns)
 
 
 class DebuggerTensors(MutableSequence[DebuggerTensor]):
-    """The selected tensors, in order: a sequence that makes a ``DebuggerTensor`` when one is asked for.
+    """The selected tensors of one analyzer, in order: makes a ``DebuggerTensor`` when one is asked for.
 
-    It does what a list of tensors does (with lists, too): length, index, slice, iteration, ``in``, ``+``, ``==``,
-    ``append``, ``extend``, ``sort`` and so on. It holds tensors of one analyzer; for several, make a list of it.
+    It has all operations of a list, also together with lists. For tensors of several analyzers make a list of it.
 
     Examples:
         >>> from tui_debugger import DumpAnalyzer
@@ -441,12 +377,10 @@ class DebuggerTensors(MutableSequence[DebuggerTensor]):
     __slots__ = ("columns", "run")
 
     def __init__(self, run: Run, columns: TensorColumns) -> None:
-        """``columns`` hold node rows of the run. Both are this package's own."""
         self.run = run
         self.columns = columns
 
     def __len__(self) -> int:
-        """Number of tensors."""
         return len(self.columns)
 
     @overload
@@ -454,11 +388,10 @@ class DebuggerTensors(MutableSequence[DebuggerTensor]):
     @overload
     def __getitem__(self, index: slice) -> DebuggerTensors: ...
     def __getitem__(self, index: int | slice) -> DebuggerTensor | DebuggerTensors:
-        """One tensor, or some as another sequence."""
         columns = self.columns
         if isinstance(index, slice):
             return DebuggerTensors(self.run, columns.take(index))
-        index = operator.index(index)  # NumPy takes lists and masks, and calls a text out of range
+        index = operator.index(index)  # numpy would accept lists and masks
         try:
             rank, row = int(columns.rank[index]), int(columns.row[index])
         except IndexError:
@@ -471,12 +404,6 @@ class DebuggerTensors(MutableSequence[DebuggerTensor]):
     @overload
     def __setitem__(self, index: slice, value: Iterable[DebuggerTensor]) -> None: ...
     def __setitem__(self, index: int | slice, value: DebuggerTensor | Iterable[DebuggerTensor]) -> None:
-        """Puts one tensor, or several, in the place of others, as a list does.
-
-        Raises:
-            DebuggerParamTypeError: no tensor.
-            DebuggerParamValueError: a tensor of another analyzer.
-        """
         given = self._own([value] if isinstance(value, DebuggerTensor) else value)
         places = list(range(len(self)))
         before = len(places)
@@ -485,41 +412,33 @@ class DebuggerTensors(MutableSequence[DebuggerTensor]):
         self.columns = joined([self.columns, given]).take(np.array(places, np.int64))
 
     def __delitem__(self, index: int | slice) -> None:
-        """Takes one tensor, or several, out."""
         places = np.arange(len(self))
         self.columns = self.columns.take(np.delete(places, index))
 
     def insert(self, index: int, value: DebuggerTensor) -> None:
-        """Puts a tensor before the one at an index."""
         self[index:index] = [value]
 
     def append(self, value: DebuggerTensor) -> None:
-        """Puts a tensor at the end."""
         self.extend([value])
 
     def extend(self, values: Iterable[DebuggerTensor]) -> None:
-        """Puts tensors at the end."""
         self.columns = joined([self.columns, self._own(values)])
 
     def clear(self) -> None:
-        """Takes all out."""
         del self[:]
 
     def reverse(self) -> None:
-        """Turns the order round."""
         self.columns = self.columns.take(slice(None, None, -1))
 
     def sort(self, *, key: Callable[[DebuggerTensor], Any], reverse: bool = False) -> None:
-        """Sorts by what ``key`` gives for each tensor."""
         order = sorted(range(len(self)), key=[key(tensor) for tensor in self].__getitem__, reverse=reverse)
         self.columns = self.columns.take(np.array(order, np.int64))
 
     def copy(self) -> DebuggerTensors:
-        """The same tensors as another sequence."""
         return DebuggerTensors(self.run, self.columns)
 
     def _own(self, tensors: Iterable[DebuggerTensor]) -> TensorColumns:
-        """Tensors that may come among these, as columns."""
+        """Returns tensors of this analyzer as columns, or raises DebuggerParamValueError or DebuggerParamTypeError."""
         given = tensors if isinstance(tensors, DebuggerTensors) else list(tensors)
         if any(run is not self.run for run in _runs(given)):
             if all(isinstance(tensor, DebuggerTensor) for tensor in given):
@@ -528,7 +447,6 @@ class DebuggerTensors(MutableSequence[DebuggerTensor]):
         return columns_of(given, self.run)
 
     def __iter__(self) -> Iterator[DebuggerTensor]:
-        """The tensors, made while iterating."""
         for start in range(0, len(self), _CHUNK):
             part = self.columns.take(slice(start, start + _CHUNK))
             rows = zip(*(column.tolist() for column in (part.rank, part.row, part.slot, part.step)), strict=True)
@@ -536,15 +454,9 @@ class DebuggerTensors(MutableSequence[DebuggerTensor]):
                 yield DebuggerTensor(Node(self.run, rank, row), slot, step)
 
     def __contains__(self, tensor: object) -> bool:
-        """Tells whether a tensor is among them."""
         return bool(self._where(tensor).any())
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
-        """Position of a tensor.
-
-        Raises:
-            ValueError: it is not among them.
-        """
         found = np.flatnonzero(self._where(value))
         inside = found[np.isin(found, np.arange(len(self))[start:stop])]
         if not len(inside):
@@ -553,7 +465,6 @@ class DebuggerTensors(MutableSequence[DebuggerTensor]):
         return int(inside[0])
 
     def count(self, value: Any) -> int:
-        """Tells how often a tensor is among them."""
         return int(self._where(value).sum())
 
     def _where(self, tensor: object) -> npt.NDArray[np.bool_]:
@@ -561,17 +472,15 @@ class DebuggerTensors(MutableSequence[DebuggerTensor]):
         return self.columns.equal(*place) if run is self.run else np.zeros(len(self), np.bool_)
 
     def __add__(self, other: object) -> DebuggerTensors | list[DebuggerTensor]:
-        """These tensors and others; a list when the others belong to another analyzer."""
+        """Returns the sum; a list when the others belong to another analyzer."""
         total = _sum(self, other)
         return NotImplemented if total is None else total
 
     def __radd__(self, other: object) -> DebuggerTensors | list[DebuggerTensor]:
-        """Others and these tensors."""
         total = _sum(other, self)
         return NotImplemented if total is None else total
 
     def __eq__(self, other: object) -> bool:
-        """Tells whether the other is a list or sequence of the same tensors in the same order."""
         if isinstance(other, DebuggerTensors) and other.run is self.run:
             mine, theirs = self.columns, other.columns
             return len(mine) == len(theirs) and all(
@@ -584,21 +493,15 @@ class DebuggerTensors(MutableSequence[DebuggerTensor]):
     __hash__ = None  # type: ignore[assignment]  # equal to a list, so no more hashable than one
 
     def __repr__(self) -> str:
-        """Tells how many there are, and the first of them."""
         if not len(self):
             return "<no tensors>"
         return f"<{len(self)} tensors: {self[0]!r}{', ...' if len(self) > 1 else ''}>"
 
     def table(self, statistics: bool = False) -> list[Row]:
-        """One flat dict per tensor, ready for ``pandas.DataFrame``.
+        """Returns one flat dict per tensor, ready for ``pandas.DataFrame``.
 
-        Args:
-            statistics: also measure every tensor: adds type, shape, statistics and ``error`` (why it cannot be read).
-                They are None for a tensor that was not dumped.
-
-        Returns:
-            In order, with the keys rank, step, graph, node, side, slot, round; with statistics also dtype, shape,
-            nbytes, the counts and moments, and error.
+        Keys: rank, step, graph, node, side, slot, round; with ``statistics`` (which measures every tensor) also dtype,
+        shape, nbytes, the counts and moments (None if not dumped), and error (why it cannot be read).
         """
         rows: list[Row] = [{} for _ in range(len(self))]
         for step, rank, where in self.columns.groups():
@@ -616,17 +519,12 @@ class DebuggerTensors(MutableSequence[DebuggerTensor]):
 
 
 def place_of(tensor: DebuggerTensor) -> tuple[Run, tuple[int, int, int, int]]:
-    """The run of a tensor and its (rank, node row, slot, step) there."""
     run, rank, row = tensor.node.place
     return run, (rank, row, tensor.slot, tensor.iteration)
 
 
 def columns_of(tensors: DebuggerTensors | Iterable[DebuggerTensor], run: Run) -> TensorColumns:
-    """Tensors as columns of a run; those of another analyzer are looked up by the names of their nodes.
-
-    Raises:
-        DebuggerParamValueError: a tensor whose node this run does not have.
-    """
+    """Returns tensors as columns of a run, by node names if of another run, or raises DebuggerParamValueError."""
     if isinstance(tensors, DebuggerTensors) and tensors.run is run:
         return tensors.columns
     places = []
@@ -638,11 +536,7 @@ def columns_of(tensors: DebuggerTensors | Iterable[DebuggerTensor], run: Run) ->
 
 
 def row_in(run: Run, node: Node) -> int:
-    """Row of a node in a run: its own, or that of the same name.
-
-    Raises:
-        DebuggerParamValueError: the run has no such node.
-    """
+    """Returns the row of a node, or of the node with its name in another run; else DebuggerParamValueError."""
     owner, _, own = node.place
     if owner is run:
         return own
@@ -655,13 +549,12 @@ def row_in(run: Run, node: Node) -> int:
 
 
 def of_outputs(run: Run, rank: int, outputs: Sequence[tuple[int, int]], iterations: Sequence[int]) -> DebuggerTensors:
-    """The given (node row, slot) of a rank at the given iterations, as far as their graphs ran in them."""
     table = np.array(outputs, np.int64).reshape(-1, 2)
     return DebuggerTensors(run, at_iterations(run, rank, table[:, 0], table[:, 1], iterations))
 
 
 def at_iterations(run: Run, rank: int, rows: Integers, slots: Integers, iterations: Sequence[int]) -> TensorColumns:
-    """Every (row, slot) at every iteration in which its root graph was dumped, iterations in the order given."""
+    """Returns every (row, slot) at every iteration in which its root graph was dumped, in the order given."""
     nodes = run.nodes(rank)
     graphs = nodes.graph[rows] if len(rows) else np.zeros(0, np.int16)
     steps_of = {}
@@ -680,7 +573,6 @@ def at_iterations(run: Run, rank: int, rows: Integers, slots: Integers, iteratio
 
 
 def _sum(one: object, two: object) -> DebuggerTensors | list[DebuggerTensor] | None:
-    """Both, one after the other; None when one is no list."""
     if not (isinstance(one, list | DebuggerTensors) and isinstance(two, list | DebuggerTensors)):
         return None
     runs = {id(run): run for part in (one, two) for run in _runs(part)}
@@ -692,7 +584,6 @@ def _sum(one: object, two: object) -> DebuggerTensors | list[DebuggerTensor] | N
 
 
 def _runs(part: list[Any] | DebuggerTensors) -> list[Run | None]:
-    """The runs that tensors belong to; None for what is no tensor."""
     if isinstance(part, DebuggerTensors):
         return [part.run]
     return [place_of(each)[0] if isinstance(each, DebuggerTensor) else None for each in part]

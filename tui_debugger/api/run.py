@@ -28,39 +28,34 @@ _FORWARD = "# Corresponding forward node candidate:"
 class StackEntry(dict[str, str | int | bool]):
     """One entry: ``file_path``, ``line_no``, ``code_line`` and ``has_substack``, as items and as attributes.
 
-    A heading (of a stack with several candidates, or of the forward node's part) has no file: its text is its
-    ``code_line``. ``str()`` is what ``select_by="code_stack"`` searches: path, line number and code.
+    A heading (of several candidates, or of the forward node's part) has no file and line 0; its text is ``code_line``.
+    ``str()``, which ``select_by="code_stack"`` searches, has path, line number and code.
     """
 
     @property
     def file_path(self) -> str:
-        """Source file as the training process saw it."""
         return str(self["file_path"])
 
     @property
     def line_no(self) -> int:
-        """Line, from 1; 0 for a heading."""
         return int(self["line_no"])
 
     @property
     def code_line(self) -> str:
-        """Text of the line."""
         return str(self["code_line"])
 
     @property
     def has_substack(self) -> bool:
-        """True if this entry begins a stack of its own."""
         return bool(self["has_substack"])
 
     def __str__(self) -> str:
-        """Mark, ``path:line``, code."""
         if not self.file_path:
             return self.code_line
         return f"{'# - ' if self.has_substack else '#   '}{self.file_path}:{self.line_no}  {self.code_line}"
 
 
 def stack_entries(frames: Iterable[Frame]) -> list[StackEntry]:
-    """The entries of a stack, innermost first, with the headings that the graph file has."""
+    """Returns the entries of a stack, innermost first, with the headings of the graph file."""
     entries: list[StackEntry] = []
     part = ""
     for frame in frames:
@@ -84,10 +79,9 @@ _OMITS_TARGET = "Assign"
 
 
 class Run:
-    """A session with what the API derives from it."""
+    """A session with the data that the API derives from it."""
 
     def __init__(self, session: Session) -> None:
-        """Cheap: nothing is read before it is asked for."""
         self._session: Session | None = session
         self._steps: dict[int, dict[int, list[int]]] = {}
         self._listed: set[int] = set()
@@ -95,22 +89,16 @@ class Run:
 
     @property
     def session(self) -> Session:
-        """The open session.
-
-        Raises:
-            TdbgError: it was closed.
-        """
+        """The open session; TdbgError: it was closed."""
         if self._session is None:
             raise TdbgError("this DumpAnalyzer is closed", hint="make a new one")
         return self._session
 
     @property
     def closed(self) -> bool:
-        """Tells whether ``close`` was called."""
         return self._session is None
 
     def close(self) -> None:
-        """Closes the session. Idempotent."""
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -120,22 +108,17 @@ class Run:
         return self
 
     def __reduce__(self) -> NoReturn:
-        """Open files do not travel to other processes.
-
-        Raises:
-            TypeError: always.
-        """
+        """Raises TypeError: open files cannot be pickled."""
         msg = (
             "nodes, tensors and hits cannot be pickled: make a DumpAnalyzer in each process and pass names and numbers"
         )
         raise TypeError(msg)
 
     def nodes(self, rank: int) -> NodeTable:
-        """The node table of a rank."""
         return self.session.nodes(rank)
 
     def view(self, rank: int) -> NodeView:
-        """The nodes of a rank in the API's order.
+        """Returns the nodes of a rank in the API's order.
 
         Without a graph, nodes are what has files: every step is listed first, so that none is missing.
         """
@@ -149,14 +132,13 @@ class Run:
         return self.nodes(rank).memo(NodeView.of_graph if graph else NodeView)
 
     def has_graph(self, rank: int) -> bool:
-        """Tells whether a graph names the nodes of a rank; else they are what was dumped, edges or not."""
+        """Tells whether a graph names the nodes of a rank; else nodes are what was dumped, even with inferred edges."""
         shows = shown_by(self.session.source)
         if shows is not None and shows.edges is Edges.INFERRED:
             return False
         return bool((self.nodes(rank).flags & int(NodeFlag.FILE_ONLY) == 0).any())
 
     def steps(self, rank: int, root: int) -> list[int]:
-        """The dumped steps of a root graph, ascending."""
         if rank not in self._steps:
             by_root: dict[int, list[int]] = {}
             for each in self.session.history(rank):
@@ -166,11 +148,10 @@ class Run:
         return self._steps[rank].get(root, [])
 
     def outputs(self, rank: int) -> OutputTensors:
-        """The output tensors of a rank, as they are now."""
         return self.session.outputs(rank)
 
     def warn_of_unknown(self, rank: int, step: int, outputs: OutputTensors) -> None:
-        """Says, once for a rank, that files were passed over that no node of its graph has."""
+        """Logs, once for a rank, that files of no node of the graph were skipped."""
         count = outputs.unknown(step) if rank not in self._warned and self.has_graph(rank) else 0
         if count:
             self._warned.add(rank)
@@ -180,21 +161,17 @@ class Run:
             )
 
     def find(self, rank: int, graph: str, name: str) -> int:
-        """Row of a node by its names, or -1."""
         return self.nodes(rank).find(name, graph) if rank in self.session.ranks() else -1
 
 
 class NodeView:
     """The node rows of one rank in MindInsight's order: constants, parameters, operators, each as in the graph.
 
-    Attributes:
-        rows: node rows in that order. Where there is a graph, these are its nodes: which others have files is known
-            only of steps that were listed, and answers must not depend on what was read before.
+    With a graph, ``rows`` are its nodes only, so that answers do not depend on which steps were listed before.
     """
 
     @classmethod
     def of_graph(cls, nodes: NodeTable) -> NodeView:
-        """Of the nodes that the graph has."""
         return cls(nodes, graph=True)
 
     def __init__(self, nodes: NodeTable, *, graph: bool = False) -> None:
@@ -210,11 +187,10 @@ class NodeView:
 
     @cached_property
     def texts(self) -> list[tuple[str, ...]]:
-        """The textual form of every entry of every stack, by stack number."""
         return [tuple(str(entry) for entry in stack_entries(stack)) for stack in self._nodes.stacks]
 
     def inputs(self, row: int) -> list[int]:
-        """The nodes that a node is fed by, in input order; nodes that only route or order are among them."""
+        """Returns the nodes that feed a node, in input order, with nodes that only route or order."""
         nodes = self._nodes
         made = [producer for producer, _ in nodes.inputs(row)]
         if made and made[0] >= 0 and nodes.op_type(row) == _OMITS_TARGET and nodes.op_type(made[0]) == PARAMETER:
@@ -222,7 +198,7 @@ class NodeView:
         return [producer for producer in made if producer >= 0]
 
     def readers(self, row: int) -> list[int]:
-        """The nodes that a node feeds, in the API's order; one that reads it twice is there twice."""
+        """Returns the nodes that a node feeds, in the API's order; a node that reads it twice occurs twice."""
         if self._readers is None:
             self._readers = self._transposed()
         ends, consumers = self._readers
@@ -245,7 +221,7 @@ class NodeView:
         return ends, consumer[by].astype(np.int32)
 
     def _targets(self) -> Int64:
-        """Positions in ``in_node`` of the parameters that assignments write to."""
+        """Returns the positions in ``in_node`` of the parameters that assignments write to."""
         nodes = self._nodes
         names = (*nodes.types, "")
         assigns = np.array([name == _OMITS_TARGET for name in names], np.bool_)[nodes.type_id]

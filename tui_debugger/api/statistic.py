@@ -1,4 +1,4 @@
-"""Statistics of tensors and graphs as the files that MindInsight writes, and the directories that they go into."""
+"""Statistics of tensors and graphs in MindInsight's file formats."""
 
 from __future__ import annotations
 
@@ -21,11 +21,6 @@ from tui_debugger.text.spreadsheets import CsvTable, has_openpyxl
 
 
 def made(directory: Path, parameter: str) -> None:
-    """Makes a directory that was given as ``parameter``, unless it is there.
-
-    Raises:
-        TdbgError: it cannot be made.
-    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -54,10 +49,7 @@ _log = logging.getLogger("tui_debugger")
 
 @dataclass
 class TensorStatistic:
-    """The statistics of one tensor, with the names that the columns of ``statistic.csv`` have in Python.
-
-    ``negative_zero_count`` and ``positive_zero_count`` are the elements below and above zero.
-    """
+    """The statistics of one tensor, with Python names for the columns of ``statistic.csv`` (see ``COLUMNS``)."""
 
     op_type: str = ""
     op_name: str = ""
@@ -87,15 +79,9 @@ StatisticRows = Mapping[int, Mapping[int, Mapping[str, Iterable[Mapping[str, Any
 
 @dataclass
 class SummaryStatistic:
-    """One tensor over all steps and ranks: in how many of its rows something is wrong.
+    """Counts of one tensor (``Op Name:IO:Slot``) over all steps and ranks: its rows, and rows with findings.
 
-    Attributes:
-        op_type, op_name: of its operator.
-        tensor_name: ``Op Name:IO:Slot``.
-        inf_number, nan_number, out_of_range_number: rows with Inf, with NaN, with an extreme beyond the threshold.
-        total_number: rows.
-        none_overflow_number: rows with nothing of all that.
-        total_iterations: (rank, step) pairs it occurs in.
+    ``total_iterations`` counts (rank, step) pairs; ``out_of_range_number`` rows with an extreme beyond the threshold.
     """
 
     op_type: str = ""
@@ -115,23 +101,10 @@ def select_tensor_statistics(
     ranks: Iterable[int] | None = None,
     progress: ProgressFn = no_progress,
 ) -> Statistics:
-    """The statistics of every tensor of some steps, as the dump recorded them, else computed from its values.
+    """Returns the statistics of every tensor of some steps (None: all), as recorded, else computed from values.
 
-    Rows of a ``statistic.csv`` are given as they stand: text, by the titles of the file's own columns. In a step
-    without such a file every readable tensor gives a row with the columns of ``COLUMNS``, over finite elements and
-    with full precision; Max, Min and Avg are ``nan`` where no element is finite. Constants are left out.
-
-    Args:
-        session: an open session.
-        iterations: wanted steps; None for all.
-        ranks: wanted ranks; None for all.
-        progress: for a progress bar, and to cancel.
-
-    Returns:
-        {rank: {step: {"Op Name:IO:Slot": [row, ...]}}}; several rows where the file has several.
-
-    Raises:
-        CancelledError: from ``progress``.
+    Rows of a ``statistic.csv`` are text by the file's own column titles. Without such a file every readable tensor (no
+    constants) gives a row of ``COLUMNS`` over finite elements with full precision; extremes are ``nan`` without any.
     """
     found: Statistics = {}
     for rank in session.ranks() if ranks is None else ranks:
@@ -149,19 +122,9 @@ def summary_statistics(
     *,
     dump: Path | None = None,
 ) -> None:
-    """Writes ``statistics_summary.csv``: per tensor the number of rows with Inf, NaN, or beyond a threshold.
+    """Writes ``statistics_summary.csv``, replacing it: per tensor the rows with Inf, NaN, or beyond a threshold.
 
-    A file of that name is replaced. What a row does not record counts as 0, but NaN or Inf among the extremes is
-    counted as such even where the counts themselves were not recorded.
-
-    Args:
-        statistics: what ``select_tensor_statistics`` gives, or the same with ``TensorStatistic`` objects.
-        overflow_value: an extreme of a greater magnitude is out of range.
-        out_path: directory, made when it does not exist.
-        dump: directory that nothing is written into.
-
-    Raises:
-        TdbgError: the file cannot be written.
+    A missing count is 0, but NaN or Inf among the extremes counts. ``dump`` is protected. Raises TdbgError.
     """
     summary = _summarised(statistics, overflow_value)
     if not summary:
@@ -200,7 +163,6 @@ def _by_tensor(rows: Iterable[dict[str, str]]) -> dict[str, list[dict[str, str]]
 
 
 def _computed(tensor: SweptTensor, session: Session) -> dict[str, str]:
-    """A row as MindSpore would have written it."""
     meta, stats, key = tensor.meta, tensor.stats, tensor.key
     by = session.source.written_by(tensor.spec) if tensor.spec is not None else None
     shape = meta.shape if meta is not None else ()
@@ -249,7 +211,7 @@ def _count(summary: dict[str, SummaryStatistic], row: TensorStatistic, overflow_
     low, high = float(row.min_value), float(row.max_value)
     has_inf = bool(row.positive_inf_count or row.negative_inf_count)
     has_nan = bool(row.nan_count)
-    # Without a finite element the older generation writes the extremes the wrong way round: they say nothing.
+    # Older MindSpore writes low > high without finite elements: such extremes say nothing.
     beyond = not low > high and (abs(low) > overflow_value or abs(high) > overflow_value)
     entry.total_number += 1
     entry.inf_number += has_inf
@@ -259,7 +221,7 @@ def _count(summary: dict[str, SummaryStatistic], row: TensorStatistic, overflow_
 
 
 def _parsed(row: Mapping[str, Any]) -> TensorStatistic:
-    """The parts of a dict row that a summary needs; what is missing or no number is 0."""
+    """Returns the parts of a dict row that a summary needs; missing or invalid numbers are 0."""
 
     def number(title: str) -> float | None:
         try:
@@ -271,7 +233,7 @@ def _parsed(row: Mapping[str, Any]) -> TensorStatistic:
 
     def count(title: str, *seen: float) -> int:
         value = number(title)
-        if value is None:  # without a count the extremes tell
+        if value is None:  # without a count use the extremes
             return sum(each in seen or (not seen and math.isnan(each)) for each in extremes if each is not None)
         return int(value) if math.isfinite(value) else 0
 
@@ -291,16 +253,9 @@ def _parsed(row: Mapping[str, Any]) -> TensorStatistic:
 def export_graphs(session: Session, output_dir: str | os.PathLike[str] | None = None) -> str:
     """Writes the graphs of all ranks as a new workbook ``dump_YYYYmmdd_HHMMSS.xlsx`` and returns its path.
 
-    Its sheets and columns are MindInsight's: info, constant, parameter, operator, statistics, source. Where openpyxl
-    is not installed, every sheet becomes a file ``dump_YYYYmmdd_HHMMSS_operator.csv`` and so on, and the path of the
-    operators' file is returned.
-
-    Args:
-        session: an open session.
-        output_dir: where to; made when it does not exist. None is the current directory.
-
-    Raises:
-        TdbgError: the directory lies inside the dump or cannot be written.
+    Sheets and columns are MindInsight's: info, constant, parameter, operator, statistics, source. Without openpyxl
+    every sheet becomes a csv file, and the operators' path is returned. Raises TdbgError when the directory (None: the
+    current one) is inside the dump, or cannot be written.
     """
     directory = (Path.cwd() if output_dir is None else Path(output_dir).expanduser()).resolve()
     dump = Path(session.info.path)
@@ -317,7 +272,6 @@ def export_graphs(session: Session, output_dir: str | os.PathLike[str] | None = 
 
 
 def _unused(stem: Path) -> Path:
-    """The stem, or with a number behind it when an export of the same second has it."""
     number, chosen = 2, stem
     while any(chosen.parent.glob(f"{chosen.name}[._]*")):
         chosen, number = stem.with_name(f"{stem.name}-{number}"), number + 1

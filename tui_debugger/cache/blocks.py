@@ -1,8 +1,8 @@
 """Records of tensors as bytes and back, without trust in the bytes: they may be damaged, or of another program.
 
 A block is a header (``_HEAD``), the rows as they lie in memory, the columns of ranges (8 bytes a row each) and of
-closeness (1 byte a row each), and the rest as JSON: element types with shapes, errors, and what the columns mean, with
-floats as hexadecimal text, which keeps every bit and infinity. There are statistics in it, no values of a tensor.
+closeness (1 byte a row each), and JSON: element types with shapes, errors, and the meaning of the columns, with floats
+as hexadecimal text, which keeps every bit and infinity.
 """
 
 from __future__ import annotations
@@ -37,13 +37,11 @@ _VERSION: Final = 2
 _ROW_DIGEST: Final = hashlib.blake2b(
     repr((ROW.descr, VERSIONS, BEFORE_WORDS, RecordState.COUNT)).encode(), digest_size=8
 ).digest()
-"""A block of a program with other statistics, or that made them in another way, is not believed."""
+"""Rejects blocks of a program with other statistics, or another way to compute them."""
 _LARGEST: Final = 2**63
 
 
 class _Tail(NamedTuple):
-    """The part of a block that is JSON."""
-
     metas: tuple[TensorMeta, ...]
     errors: dict[int, str]
     ranges: tuple[Bounds, ...]
@@ -51,7 +49,7 @@ class _Tail(NamedTuple):
 
 
 def pack(records: Records) -> bytes:
-    """Records as bytes; of the element types and shapes only those that they use."""
+    """Packs records, with only those element types and shapes that they use."""
     rows, metas = _compact(records)
     head = _HEAD.pack(_MAGIC, _VERSION, _ROW_DIGEST, len(rows), len(records.ranges), len(records.close))
     tail = {
@@ -66,7 +64,7 @@ def pack(records: Records) -> bytes:
 
 
 def unpack(payload: bytes, n: int) -> Records | None:
-    """The records of ``n`` tensors, or None when that is not what the bytes are."""
+    """The records of ``n`` tensors, or None when the bytes are anything else."""
     if len(payload) < _HEAD.size:
         return None
     magic, version, digest, count, ranges, closes = _HEAD.unpack_from(payload)
@@ -91,7 +89,7 @@ def unpack(payload: bytes, n: int) -> Records | None:
 
 
 def _compact(records: Records) -> tuple[npt.NDArray[Any], list[TensorMeta]]:
-    """Rows and the element types and shapes they use, of which parts of a large table share one list."""
+    """Rows, and the element types and shapes that they use: parts of a large table share one list."""
     rows = records.rows
     used = np.zeros(len(records.metas) + 1, np.bool_)
     used[rows["meta"]] = True  # index -1 is an unused sentinel
@@ -105,12 +103,10 @@ def _compact(records: Records) -> tuple[npt.NDArray[Any], list[TensorMeta]]:
 
 
 def _floats(keys: Any) -> list[tuple[Any, ...]]:
-    """Keys of columns; a bound may have been given as a whole number."""
     return [(float(first), float(second), *rest) for first, second, *rest in keys]
 
 
 def _is_sound(records: Records, counts: npt.NDArray[Any], answers: npt.NDArray[Any]) -> bool:
-    """Tells whether all numbers are among those that mean something."""
     rows = records.rows
     meta, n = rows["meta"], len(rows)
     if n and not (
@@ -129,7 +125,7 @@ def _is_sound(records: Records, counts: npt.NDArray[Any], answers: npt.NDArray[A
 
 @lru_cache(maxsize=64)
 def _tail(text: bytes) -> _Tail | None:
-    """Reads the JSON, which is the same for the steps of a run more often than not."""
+    """Reads the JSON, which is usually the same for the steps of a run."""
     try:
         tail = json.loads(text)
         metas = tuple(

@@ -1,9 +1,9 @@
-"""One index file: an SQLite database of payloads by (kind, key), the least recently used of which go first.
+"""One index file: an SQLite database of payloads by (kind, key), which drops the least recently used ones first.
 
-It keeps a rollback journal rather than a write-ahead log. Measured on 50 payloads of 150 KB the log reads no faster and
-writes slower, and what matters more: it works on the network file systems on which many home directories lie, where
-several machines share one index, and needs no shared memory. Nothing is synced: what a power cut leaves of a payload is
-found out by its checksum, which covers its kind and key as well.
+It has a rollback journal, no write-ahead log. Measured on 50 payloads of 150 KB the log reads no faster and writes
+slower; above all the journal works on network file systems, where many home directories lie and several machines share
+an index, and needs no shared memory. Nothing is synced: a payload that a power cut damaged fails its checksum, which
+covers kind and key as well.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from typing import Any, Final
 from tui_debugger.cache.files import VERSION, DamagedIndexError
 
 APPLICATION: Final = 0x54444247
-"""TDBG, in the header of the file."""
+""""TDBG", in the header of the file."""
 PAGE: Final = 1 << 14
 LARGEST: Final = 500_000_000
-"""Bytes of the largest payload: SQLite takes 10**9 for a row."""
+"""Limit of a payload in bytes: SQLite takes 10**9 for a row."""
 BATCH: Final = 32_000_000
-"""Bytes that one ``put`` may drop beyond what it needs: an index gets to a lowered limit little by little."""
+"""Bytes that one ``put`` may drop beyond what it needs: an index reaches a lowered limit little by little."""
 RECENT: Final = 60
-"""Seconds during which a payload that was used counts as just used."""
+"""Seconds during which a used payload counts as just used."""
 
 _TABLES = (
-    # Two tables: marking a payload as used must not write it anew.
+    # Two tables: marking a payload as used must not rewrite it.
     """CREATE TABLE entries (
         id INTEGER PRIMARY KEY, kind TEXT NOT NULL, key BLOB NOT NULL, used INTEGER NOT NULL, size INTEGER NOT NULL,
         checksum INTEGER NOT NULL, UNIQUE (kind, key))""",
@@ -39,12 +39,12 @@ _TABLES = (
 )
 _GET = "SELECT id, used, checksum, payload FROM entries JOIN payloads USING (id) WHERE kind = ? AND key = ?"
 _ROW = 64
-"""About what an entry takes besides its key and payload."""
+"""Approximate bytes of an entry besides its key and payload."""
 
 
 @dataclass(frozen=True, slots=True)
 class KindRow:
-    """Entries of one kind: how many, bytes of their payloads, when the first and last of them were used."""
+    """Entries of one kind: number, bytes of their payloads, first and last use."""
 
     kind: str
     entries: int
@@ -57,12 +57,7 @@ class Database:
     """An open index. Not thread-safe; methods may raise ``sqlite3.Error`` and leave no transaction behind."""
 
     def __init__(self, path: Path, wait: float) -> None:
-        """Opens an index that is there; ``wait``: seconds to wait for others that write.
-
-        Raises:
-            DamagedError: it is no index of this version.
-            OSError: it is not there any more.
-        """
+        """Opens an index, or raises DamagedIndexError or OSError (gone); waits ``wait`` seconds for writers."""
         found = path.lstat()
         self._file = (found.st_dev, found.st_ino)
         self.path = path
@@ -70,7 +65,7 @@ class Database:
         try:
             self._open(wait)
         except sqlite3.OperationalError:
-            path.lstat()  # removed between the look and the opening: that is no trouble with the file system
+            path.lstat()  # removed before the opening: no trouble with the file system
             raise
 
     def _open(self, wait: float) -> None:
@@ -87,7 +82,7 @@ class Database:
 
     @staticmethod
     def create(path: Path) -> None:
-        """Fills an empty file that nobody else knows of."""
+        """Fills an empty file that no other process knows."""
         connection = _connected(path, 0)
         try:
             for pragma in (f"page_size = {PAGE}", "auto_vacuum = INCREMENTAL", "journal_mode = OFF"):
@@ -102,7 +97,7 @@ class Database:
             connection.close()
 
     def is_there(self) -> bool:
-        """Tells whether the file still has its name: others may have removed it."""
+        """Whether the file still has its name: others may have removed it."""
         try:
             found = self.path.lstat()
         except OSError:
@@ -110,11 +105,10 @@ class Database:
         return (found.st_dev, found.st_ino) == self._file
 
     def wait(self, seconds: float) -> None:
-        """Sets how long to wait from now on for others that write."""
         self._connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
 
     def get(self, kind: str, keys: Iterable[bytes]) -> tuple[dict[bytes, bytes], list[int]]:
-        """The payloads that are known, and the numbers of those that are damaged."""
+        """The known payloads, and the numbers of damaged ones."""
         found: dict[bytes, bytes] = {}
         damaged = []
         now = int(time.time())
@@ -133,15 +127,11 @@ class Database:
         return found, damaged
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Removes entries by number."""
         with self._transaction("BEGIN IMMEDIATE"):
             self._drop(numbers)
 
     def put(self, kind: str, payloads: Mapping[bytes, bytes], limit: int) -> None:
-        """Writes payloads in one transaction; the file stays below ``limit`` bytes, or gets there.
-
-        What is too large is not written, and neither are payloads that leave no room for those before them.
-        """
+        """Writes the payloads that fit in one transaction; keeps the file below ``limit`` bytes, or shrinks it."""
         now = int(time.time())
         with self._transaction("BEGIN IMMEDIATE"):
             self._mark_used()
@@ -157,7 +147,6 @@ class Database:
         self._shrink(limit)
 
     def kinds(self) -> list[KindRow]:
-        """Returns the number and size of the entries of every kind."""
         rows = self._connection.execute(
             "SELECT kind, COUNT(*), SUM(size), MIN(used), MAX(used) FROM entries GROUP BY kind ORDER BY kind"
         )
@@ -169,8 +158,8 @@ class Database:
         return found
 
     def close(self) -> None:
-        """Closes the file; marks what was used when that can be done at once."""
-        with suppress(sqlite3.Error):  # nothing but the order in which payloads go is lost
+        """Closes the file; marks used payloads if that is possible at once."""
+        with suppress(sqlite3.Error):  # only the order of dropping is lost
             if self._used and self.is_there():
                 self.wait(0)
                 with self._transaction("BEGIN IMMEDIATE"):
@@ -179,7 +168,7 @@ class Database:
             self._connection.close()
 
     def _fitting(self, payloads: Mapping[bytes, bytes], limit: int) -> list[tuple[bytes, bytes]]:
-        """Makes room for payloads, and says for which there is."""
+        """Makes room for payloads; returns those that fit."""
         room = limit - _pages(1) * len(_TABLES) * 2
         fitting = []
         needed = 0
@@ -192,7 +181,6 @@ class Database:
         return fitting
 
     def _make_room(self, most: int) -> None:
-        """Drops the least recently used entries until no more than ``most`` bytes are taken."""
         excess = self._taken() - most
         while excess > 0:
             numbers = []
@@ -220,7 +208,7 @@ class Database:
         self._used.clear()
 
     def _shrink(self, limit: int) -> None:
-        """Gives pages back to the system. Below the limit they are kept: the next payloads go there."""
+        """Gives pages back to the system. Below the limit they are kept for the next payloads."""
         excess = min(self._number("page_count") * PAGE - limit, BATCH)
         if excess > 0:
             # One step of this statement frees one page; ``execute`` takes one only, as it has no columns.
@@ -252,7 +240,7 @@ def _connected(path: Path, wait: float) -> sqlite3.Connection:
         uri=True,
         timeout=wait,
         isolation_level=None,  # transactions begin and end where this file says so
-        check_same_thread=False,  # the caller sees to it that there is one at a time
+        check_same_thread=False,  # the caller ensures one use at a time
     )
     try:
         for pragma in ("synchronous = OFF", "temp_store = MEMORY", "trusted_schema = OFF", "cache_size = -4096"):
@@ -269,7 +257,7 @@ def _checksum(kind: str, key: bytes, payload: bytes) -> int:
 
 
 def _taken(key: bytes, payload: bytes) -> int:
-    """About what an entry adds to the file: a large payload fills pages of its own."""
+    """Approximate bytes that an entry adds to the file: a large payload fills its own pages."""
     size = len(payload) + 2 * len(key) + _ROW
     return size if size < PAGE // 4 else _pages(size)
 

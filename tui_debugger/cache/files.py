@@ -1,4 +1,4 @@
-"""The files of an index: how they are called, which of them counts, who may read them, and what is wrong with one."""
+"""The files of an index: their names, which of them counts, who may read them, and errors of one."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Trouble(Enum):
     GONE = "gone"
     """The file was removed while it was used: look again."""
     REFUSED = "refused"
-    """The system says no: no room, no permission, no such device ..."""
+    """The system refuses: no room, no permission, no such device ..."""
 
 
 class DamagedIndexError(Exception):
-    """A file that is an index by its name, but not by what it says."""
+    """A file with the name of an index, and other content."""
 
 
 _BUSY = ("is locked", "locking protocol", "schema has changed")
@@ -42,10 +42,7 @@ _DAMAGED = (
 
 
 def expected() -> tuple[type[Exception], ...]:
-    """Returns what opening and using an index may raise; everything else is a mistake of ours.
-
-    SQLite is imported for it: ask when something was raised.
-    """
+    """Errors that opening and using an index may raise; any other is a bug. Imports SQLite."""
     # ValueError: a path that no file can have.
     ours = (OSError, MemoryError, ImportError, ValueError, DamagedIndexError)
     try:
@@ -56,7 +53,7 @@ def expected() -> tuple[type[Exception], ...]:
 
 
 def trouble_of(error: Exception) -> Trouble:
-    """Judges one of the expected errors, by its words where need be: Python 3.10 does not tell SQLite's number."""
+    """Judges an expected error, by its words if needed: Python 3.10 does not tell SQLite's number."""
     if isinstance(
         error, (DamagedIndexError, UnicodeDecodeError)
     ):  # SQLite's own words about a damaged file may be damaged
@@ -76,17 +73,16 @@ def trouble_of(error: Exception) -> Trouble:
 
 
 def reason_of(error: Exception) -> str:
-    """One line for people."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
     return " ".join(text.split())
 
 
 VERSION: Final = 2
-"""Of the tables *and* of what payloads mean. Raise it when an algorithm gives other numbers than before."""
+"""Of the tables *and* of the meaning of payloads. Raise it when an algorithm gives other numbers."""
 PLENTY: Final = 2 * 10**9
-"""Bytes of room in which no disk is full."""
+"""Bytes of free space with which a disk is not full."""
 STALE: Final = 3600
-"""Seconds after which nobody still writes a half-made file: it is removed."""
+"""Age in seconds of a half-made file that nobody still writes: it is removed."""
 
 _NAME = re.compile(r"(?P<new>\.new-)?index-(?P<version>\d{1,9})-(?P<born>[0-9a-f]{16})\.sqlite(?P<part>-[a-z]+)?")
 
@@ -108,11 +104,7 @@ class IndexFile(NamedTuple):
 
 
 def listed(directory: Path) -> Iterator[IndexFile]:
-    """The regular files of this user that have our names; none when there is no directory.
-
-    Raises:
-        OSError: the directory cannot be listed.
-    """
+    """Yields the regular files of this user that have our names; none without the directory. Raises OSError."""
     try:
         entries = list(os.scandir(directory))
     except FileNotFoundError:
@@ -127,21 +119,13 @@ def listed(directory: Path) -> Iterator[IndexFile]:
 
 
 def current(directory: Path) -> Path | None:
-    """The index of this version, None when there is none.
-
-    Raises:
-        OSError: the directory cannot be listed.
-    """
+    """The index of this version, None without one; raises OSError when the directory cannot be listed."""
     found = [file for file in listed(directory) if _is_index(file)]
     return max(found, key=lambda file: file.generation).path if found else None
 
 
 def fresh(directory: Path) -> tuple[Path, Path]:
-    """Makes an empty file for a new index; returns its path, and the path it shall have when it is complete.
-
-    Raises:
-        OSError: no room, no permission, or the directory belongs to another user.
-    """
+    """Makes an empty file for a new index, or raises OSError; returns its path, and the one for the complete index."""
     prepare(directory)
     newest = max((int(file.generation.born, 16) for file in listed(directory)), default=0)
     born = max(time.time_ns(), newest + 1) & (2**64 - 1)
@@ -152,11 +136,7 @@ def fresh(directory: Path) -> tuple[Path, Path]:
 
 
 def prepare(directory: Path) -> None:
-    """Makes the directory, for this user alone: others must not see names and statistics of a training.
-
-    Raises:
-        OSError: it cannot be made, or belongs to another user.
-    """
+    """Makes the directory, or raises OSError; for this user alone: others must not see names and statistics."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = directory.stat()
     if found.st_uid != os.geteuid():  # root, too, leaves no files of its own there
@@ -166,11 +146,7 @@ def prepare(directory: Path) -> None:
 
 
 def sweep(directory: Path, kept: Path) -> None:
-    """Removes what is older than the index in use: earlier versions, files replaced by it, half-made ones.
-
-    Raises:
-        OSError: the directory cannot be listed.
-    """
+    """Removes everything older than the index in use: earlier versions, replaced or half-made files; raises OSError."""
     files = sorted(listed(directory), key=lambda file: file.part)  # an index before its journal
     mine = max((file.generation for file in files if file.path == kept), default=None)
     for file in files:
@@ -180,18 +156,14 @@ def sweep(directory: Path, kept: Path) -> None:
 
 
 def remove(index: Path) -> None:
-    """Removes an index, and last its journal: without the index nobody opens it any more.
-
-    Raises:
-        OSError: it cannot be removed.
-    """
+    """Removes an index, or raises OSError; its journal last: without the index no process opens it."""
     for path in (index, index.with_name(index.name + "-journal")):
         with suppress(FileNotFoundError):
             path.unlink()
 
 
 def remove_all(directory: Path) -> tuple[int, str]:
-    """Removes the indexes of all versions; returns how many bytes they had, and why some are left, if so."""
+    """Removes the indexes of all versions; returns freed bytes, and why some are left, if so."""
     freed = 0
     trouble = ""
     try:
@@ -200,7 +172,7 @@ def remove_all(directory: Path) -> tuple[int, str]:
         return 0, reason_of(error)
     for file in found:
         if file.new and not _is_forgotten(file):
-            continue  # there is nothing in it yet
+            continue  # it is still empty
         size, why = _removed(file.path)
         freed += size
         trouble = trouble or why
@@ -208,7 +180,7 @@ def remove_all(directory: Path) -> tuple[int, str]:
 
 
 def taken(directory: Path) -> int:
-    """Bytes of all files; 0 where nothing can be seen."""
+    """Bytes of all files; 0 where the directory cannot be listed."""
     total = 0
     with suppress(OSError):
         for file in listed(directory):
@@ -224,7 +196,7 @@ def room(directory: Path) -> int:
 
 
 def contradicts(complaint: str, index: Path) -> bool:
-    """Tells whether the system knows nothing of what SQLite complains about: then it is the file that is damaged.
+    """Whether the system contradicts SQLite's complaint: then the file is damaged.
 
     A damaged header says "read-only" by itself, and a page number beyond all bounds looks like a full disk.
     """
@@ -236,7 +208,6 @@ def contradicts(complaint: str, index: Path) -> bool:
 
 
 def _removed(path: Path) -> tuple[int, str]:
-    """Removes a file; returns the bytes it had, and why it is still there, if it is."""
     try:
         size = path.lstat().st_size
         path.unlink()
@@ -252,7 +223,7 @@ def _is_index(file: IndexFile) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    """Tells whether it is a regular file of this user: no directory, no link, nothing that another user put there."""
+    """Whether it is a regular file of this user: no directory, no link, no file of another user."""
     try:
         found = path.lstat()
     except OSError:
@@ -261,7 +232,6 @@ def _is_ours(path: Path) -> bool:
 
 
 def _is_forgotten(file: IndexFile) -> bool:
-    """Tells whether a file is half-made because its writer was interrupted."""
     with suppress(OSError):
         return file.new and time.time() - file.path.lstat().st_mtime > STALE
     return False

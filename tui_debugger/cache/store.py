@@ -1,8 +1,8 @@
-"""The index of earlier sessions: finds or makes its file, replaces a damaged one, gives up when all is in vain.
+"""The index of earlier sessions: finds or makes its file, replaces a damaged one, gives up after repeated failures.
 
 An index that is damaged, cleared or of another version is never emptied in place: it is removed, and the next one has a
-new name. So no process that still has the old file open can write its journal beside the new one, and nobody waits for
-anybody. The newest file of this version is the index; a new one appears under its name only when it is complete.
+new name. So no process that still has the old file open can write its journal beside the new one, and no process waits
+for another. The newest file of this version is the index; a new one gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 LIMIT = 10**9
-"""Bytes that the index may take by default: statistics of about 6,000 steps of a small transformer."""
+"""Default limit of the index in bytes: statistics of about 6,000 steps of a small transformer."""
 DIRECTORY = "TDBG_CACHE_DIR"
-"""Environment variable: where the index lies; empty: there is none."""
+"""Environment variable with the place of the index; empty: no index."""
 SIZE = "TDBG_CACHE_LIMIT"
-"""Environment variable: how many bytes it may take, as ``500M`` or ``2 GiB``; 0: there is none."""
+"""Environment variable with the limit in bytes, as ``500M`` or ``2 GiB``; 0: no index."""
 
 
 def default_directory(dump: Path | None = None) -> tuple[Path | None, str]:
@@ -57,14 +57,13 @@ def default_directory(dump: Path | None = None) -> tuple[Path | None, str]:
 
 
 def why_off() -> str:
-    """The reason why nothing is remembered although there is a place for it; empty when all is well."""
+    """Why nothing is remembered although there is a place for it; empty when all is well."""
     if find_spec("_sqlite3") is None:
         return "this Python has no sqlite3"
     return "" if default_limit().bytes else f"{SIZE} is 0"
 
 
 def default_limit() -> Size:
-    """Tells how many bytes the index may take; and what is wrong with the variable that says it, if anything."""
     return size_of(SIZE, LIMIT)
 
 
@@ -88,25 +87,22 @@ def _inside(directory: Path, dump: Path) -> bool:
 T = TypeVar("T")
 
 WAIT: Final = 0.2
-"""Seconds to wait for others that write."""
+"""Seconds to wait for other writers."""
 SHARE: Final = 0.1
-"""Share of the time that may be spent waiting in vain: a process that is stuck must not cost ``WAIT`` each time."""
+"""Share of the time that may be spent waiting in vain: a stuck process must not cost ``WAIT`` each time."""
 STRIKES: Final = 3
-"""The number of failures in a row after which the index is left alone for this session."""
+"""Number of successive failures after which the index is left alone for this session."""
 
 _COUNTED: Final = (Trouble.DAMAGED, Trouble.REFUSED)
-"""The others go away by themselves."""
+"""All other troubles go away by themselves."""
 
 
 class Index:
-    """One directory's index, for all threads of a process; no method raises what an index may raise.
-
-    Attributes:
-        trouble: what is wrong, one line; empty when all is well.
-    """
+    """One directory's index, for all threads of a process; its methods never raise errors of the index."""
 
     def __init__(self, directory: Path) -> None:
         self.trouble = ""
+        """One line; empty when all is well."""
         self._directory = directory
         self._lock = threading.RLock()  # the last reference to a store may go while this thread holds it for a fork
         self._database: Database | None = None
@@ -119,7 +115,7 @@ class Index:
         _all.add(self)
 
     def read(self, work: Callable[[Database], T]) -> T | None:
-        """Asks the index; None when there is none, or no answer."""
+        """Asks the index; None without an index, or without an answer."""
         with self._lock:
             if self._failed_reads >= STRIKES:
                 return None
@@ -134,7 +130,7 @@ class Index:
             return answer
 
     def write(self, work: Callable[[Database], None], *, make: bool) -> None:
-        """Changes the index, with ``make`` a new one when there is none; a damaged one is replaced first."""
+        """Changes the index; ``make`` makes a missing one. A damaged index is replaced first."""
         with self._lock:
             for _ in range(2):
                 if max(self._failed_reads, self._failed_writes) >= STRIKES:
@@ -155,7 +151,7 @@ class Index:
                     return
 
     def clear(self) -> tuple[int, str]:
-        """Removes every file; returns how many bytes that freed, and why not all of them, if so."""
+        """Removes every file; returns freed bytes, and why some are left, if so."""
         with self._lock:
             self._drop()
             self._failed_reads = self._failed_writes = 0
@@ -163,12 +159,10 @@ class Index:
             return remove_all(self._directory)
 
     def close(self) -> None:
-        """Closes the file; the next use opens it again."""
         with self._lock:
             self._drop()
 
     def _opened(self) -> Database | None:
-        """The index, None when there is none."""
         from tui_debugger.cache.database import Database
 
         if self._database is not None and not self._database.is_there():  # cleared, or replaced by another process
@@ -186,14 +180,13 @@ class Index:
         return self._database
 
     def _wait(self) -> float:
-        """Seconds to wait for others this time."""
         now = time.monotonic()
         self._patience = min(WAIT, self._patience + (now - self._asked) * SHARE)
         self._asked = now
         return self._patience
 
     def _made(self) -> Database | None:
-        """The new index: ours, or that of another process that was faster."""
+        """The new index: ours, or that of a faster process."""
         from tui_debugger.cache.database import Database
 
         draft, path = fresh(self._directory)
@@ -210,7 +203,7 @@ class Index:
         return self._opened()
 
     def _failed(self, error: Exception) -> Trouble:
-        """Draws the consequences of an error."""
+        """Handles an error: forgets, or removes, the index as needed."""
         path = None if self._database is None else self._database.path
         trouble = trouble_of(error)
         if self._database is not None and not self._database.is_there():
@@ -233,7 +226,7 @@ class Index:
         return trouble
 
     def _settled(self) -> None:
-        """After a success: what was wrong is over, unless writing goes on failing while reading works."""
+        """After a success: clears the trouble, unless writing goes on failing while reading works."""
         self._patience = WAIT
         if not self._failed_reads and not self._failed_writes:
             self.trouble = ""
@@ -250,7 +243,7 @@ class Index:
             database.close()
 
     def hold(self) -> None:
-        """Before this process forks: no transaction is under way that the child would have a half of."""
+        """Before a fork: waits for the running transaction, or the child would inherit half of it."""
         self._lock.acquire()
 
     def release(self, *, child: bool) -> None:
@@ -263,7 +256,7 @@ class Index:
 _all: weakref.WeakSet[Index] = weakref.WeakSet()
 _held: list[Index] = []
 _forking = threading.Lock()
-"""One thread forks at a time: two that hold some of the indexes each would wait for ever."""
+"""Lets one thread fork at a time: two threads that each hold some of the indexes would deadlock."""
 
 
 def _before_fork() -> None:
@@ -298,30 +291,26 @@ class KindInfo:
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """The contents of a store.
-
-    Attributes:
-        path: its directory.
-        size: bytes of its files.
-        limit: bytes it may take.
-        kinds: what there is, by kind.
-        oldest, newest: when the entries that were not used for the longest and the shortest time were used, in seconds
-            since 1970, to about a minute; None when there is none.
-        trouble: what is wrong, one line; empty when all is well.
-    """
+    """The contents of a store."""
 
     path: Path
     size: int = 0
+    """Bytes of its files."""
     limit: int = LIMIT
+    """Largest size in bytes."""
     kinds: dict[str, KindInfo] = field(default_factory=dict)
     oldest: float | None = None
     newest: float | None = None
+    """Latest last use of an entry (``oldest``: the earliest), in seconds since 1970, to about a minute; None without
+    entries.
+    """
     trouble: str = ""
+    """One line; empty when all is well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """The effect of clearing a store: the bytes that are free now, and why it is not empty (one line), if it is not."""
+    """The bytes that clearing a store freed, and why it is not empty (one line), if so."""
 
     freed: int
     trouble: str = ""
@@ -330,19 +319,13 @@ class Cleared:
 class DiskCache:
     """Payloads by (kind, key), for every thread and any number of processes at once.
 
-    Nothing here raises: what cannot be read is not known, what cannot be written is dropped. Another process may have
-    written meanwhile, or the disk may have been full, so ``get`` may answer with any payload that was ever put under
-    that key: a payload must say itself what it is valid for.
+    Nothing here raises: unreadable payloads are unknown, payloads that cannot be written are dropped. Another process
+    may have written, or the disk may have been full, so ``get`` may return any payload that was ever put under the key:
+    a payload must contain what it is valid for.
     """
 
     def __init__(self, path: Path, *, limit: int = LIMIT, note: str = "") -> None:
-        """Nothing is opened before the first use, and nothing is made before the first ``put``.
-
-        Args:
-            path: a directory for the store alone: it is made for this user only.
-            limit: bytes that it may take; payloads that were not used for the longest time go first.
-            note: what to say in ``trouble`` while nothing else is wrong.
-        """
+        """Makes nothing before the first ``put``. ``path`` is for the store alone; ``note``: default ``trouble``."""
         self.path = path
         self.limit = limit
         self._index = Index(path)
@@ -351,15 +334,12 @@ class DiskCache:
 
     @property
     def trouble(self) -> str:
-        """The problem, in one line; empty when all is well."""
         return self._index.trouble or self.note
 
     def get(self, kind: str, key: bytes) -> bytes | None:
-        """The payload, or None when it is not known."""
         return self.get_many(kind, (key,)).get(key)
 
     def get_many(self, kind: str, keys: Iterable[bytes]) -> dict[bytes, bytes]:
-        """The payloads that are known."""
         wanted = list(keys)
         if not wanted:
             return {}
@@ -372,16 +352,14 @@ class DiskCache:
         return payloads
 
     def put(self, kind: str, key: bytes, payload: bytes) -> None:
-        """Remembers a payload."""
         self.put_many(kind, {key: payload})
 
     def put_many(self, kind: str, payloads: Mapping[bytes, bytes]) -> None:
-        """Remembers payloads, all at once or none; not those that alone are larger than the store may be."""
+        """Remembers payloads, all at once or none; not those that alone are larger than the limit."""
         if payloads:
             self._index.write(lambda database: database.put(kind, payloads, self.limit), make=True)
 
     def info(self) -> StoreInfo:
-        """Returns what lies in it."""
         rows = self._index.read(lambda database: database.kinds()) or []
         return StoreInfo(
             self.path,
@@ -394,26 +372,20 @@ class DiskCache:
         )
 
     def clear(self) -> Cleared:
-        """Forgets everything, of other versions too, and tries again what did not work before."""
+        """Forgets everything, of other versions too, and forgets failures."""
         return Cleared(*self._index.clear())
 
     def close(self) -> None:
-        """Lets go of the file; the next use opens it again. Happens by itself at the end of the process."""
+        """Closes the file; the next use opens it again. Happens by itself at the end of the process."""
         self._index.close()
 
 
 def default_store(dump: Path | None = None) -> DiskCache | None:
-    """The store of this user. Nothing is opened, read or written yet.
+    """The store of this user, not opened yet; None without a store.
 
     It lies in ``index`` below ``$TDBG_CACHE_DIR``, else ``$XDG_CACHE_HOME/tdbg``, else ``~/.cache/tdbg``, and may take
-    ``$TDBG_CACHE_LIMIT`` bytes (``500M``, ``2 GiB``; 1 GB when nothing is said).
-
-    Args:
-        dump: what is looked at. A store never lies in a dump, whatever the environment says.
-
-    Returns:
-        None when there is none: switched off (one of the variables is empty or 0), no home directory, a place inside
-        the dump, a Python without sqlite3.
+    ``$TDBG_CACHE_LIMIT`` bytes (``500M``, ``2 GiB``; default 1 GB). There is none when a variable is empty or 0,
+    without a home directory or sqlite3, and for a place inside ``dump``: a store never lies in a dump.
     """
     directory, _ = default_directory(dump)
     if directory is None or why_off():

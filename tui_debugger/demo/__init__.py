@@ -1,4 +1,4 @@
-"""The real dumps that ship with the package, and how archives of dumps are unpacked."""
+"""The real dumps that ship with the package, and the unpacking of dump archives."""
 
 from __future__ import annotations
 
@@ -16,14 +16,7 @@ PYTORCH: Final = Path(__file__).with_name("msprobe-nan.tar.xz")
 
 
 def demo_dump(archive: Path = DEMO) -> Path:
-    """A demo dump, unpacked once into the user's cache directory: what the examples in the documentation look at.
-
-    Args:
-        archive: ``DEMO`` or ``PYTORCH``.
-
-    Raises:
-        TdbgError: the cache directory cannot be written.
-    """
+    """Unpacks a demo dump (``DEMO`` or ``PYTORCH``) once into the user's cache directory, or raises TdbgError."""
     where = "XDG_CACHE_HOME"
     try:
         cache = user_directory(where, ".cache")
@@ -40,11 +33,7 @@ def demo_dump(archive: Path = DEMO) -> Path:
 def unpack(archive: Path, parent: Path) -> Path:
     """Unpacks a dump archive below ``parent`` once and returns the folder of the archive's name.
 
-    Unpacks into a temporary sibling and renames it, so that two processes and an interrupted one
-    never leave half a dump behind.
-
-    Raises:
-        OSError: the directory cannot be written.
+    Renames a temporary sibling, so that neither two processes nor an interrupted one leave half a dump.
     """
     import shutil
     import tempfile

@@ -1,8 +1,7 @@
-"""The recorded session of a real MindSpore 2.0.0 client, and what the demo dump adds to it.
+"""The recorded session of a real MindSpore 2.0.0 client, and the demo dump's values of the same training.
 
-The session was recorded at the client's socket: who it is and its graph are in it as bytes. The dump that ships with
-the package is of the same training, bit for bit (the weights that the session holds are those of the dump), so that
-every tensor of it can be looked at, not only the few that were asked for when it was recorded.
+The session was recorded at the client's socket: its metadata and graph are bytes on the wire. The dump in the package
+is of the same training, bit for bit, so that every tensor can be shown, not only those requested in the recording.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ if TYPE_CHECKING:
 
 
 SESSION: Final = Path(__file__).with_name("mindspore-2.0-nan-live.jsonl.xz")
-"""One line a message, as it was on the wire: number of the call, its name, which part of it, base64."""
+"""One line a message, as on the wire: number of the call, its name, part, base64."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentMessage:
-    """A message that the client sent."""
+    """A message of the client."""
 
     call: int
     rpc: str
@@ -55,7 +54,6 @@ class SentMessage:
 
 
 def recorded(path: Path = SESSION) -> Iterator[SentMessage]:
-    """Returns what the client sent, in its order."""
     kinds = {**wire.UNARY, **wire.STREAMS}
     with lzma.open(path, "rt", encoding="ascii") as file:
         for line in file:
@@ -67,10 +65,9 @@ def recorded(path: Path = SESSION) -> Iterator[SentMessage]:
 
 
 class SavedTraining:
-    """The training as it was: graph, and the values of every step."""
+    """The training as it was: graph, and the values of every step from the open demo dump, which the caller closes."""
 
     def __init__(self, dump: Source) -> None:
-        """``dump``: the demo dump, open. The caller that opened it closes it."""
         self._dump = dump
         sent = list(recorded())
         self.metadata = next(each.message for each in sent if each.rpc == "SendMetadata")
@@ -83,16 +80,15 @@ class SavedTraining:
 
     @property
     def steps(self) -> int:
-        """The number of steps; they are numbered from 0."""
         return len(self._dump.steps(0))
 
     @cached_property
     def parameters(self) -> frozenset[str]:
-        """Names of the parameters: their previous values are there, too."""
+        """Names of the parameters, the only nodes with a previous value at the client."""
         return frozenset(self.table.names[row] for row in range(len(self.table)) if _is(self.table, row, PARAMETER))
 
     def value(self, node: str, slot: int, step: int) -> Array | None:
-        """An output of a node after a step (``START``: a parameter before the first); None where not known."""
+        """Returns an output after a step (``START``: a parameter before the first step); None where unknown."""
         row = self._rows.get(node)
         if row is None or step >= self.steps:
             return None
@@ -103,13 +99,13 @@ class SavedTraining:
 
     @cached_property
     def run_order(self) -> Sequence[int]:
-        """Rows of the graph as MindSpore's client goes through them: parameters, then operators as they ran."""
+        """Rows in the order of MindSpore's client: parameters, then operators as they ran."""
         order = self._dump.nodes(0).order
         ran = {name: int(order[row]) for name, row in self._rows.items() if name not in self.parameters}
         return sorted(range(len(self.table)), key=lambda row: ran.get(self.table.names[row], -1))
 
     def _initial(self, row: int) -> Array | None:
-        """Returns what the first operator that reads a parameter read in the first step."""
+        """Returns a parameter as its first reader read it in the first step."""
         table = self._dump.tensors(0, 0)
         readers = real_consumers(self._dump.nodes(0), row)
         found = [index for reader, at in readers if (index := table.find(reader, Side.INPUT, at)) >= 0]
@@ -141,25 +137,20 @@ def _is_operator(table: NodeTable, row: int) -> bool:
 
 
 BEAT: Final = 5.0
-"""Seconds between signs of life."""
+"""Seconds between heartbeats."""
 _EXACT: Final = tuple(sent.name for _, sent in SENT if sent.ours)
 """Statistics that MindSpore's client does not know."""
 
 
 class RecordedTraining:
-    """A training that does what it did when it was recorded, in a daemon thread of its own."""
+    """A training that replays the recording, in daemon threads.
+
+    A step takes ``pace`` seconds. ``missing`` is told of requests that the recording cannot answer, in the thread.
+    """
 
     def __init__(
         self, recording: SavedTraining, address: str, *, pace: float = 0.0, missing: Callable[[str], None] | None = None
     ) -> None:
-        """Nothing happens before ``start``.
-
-        Args:
-            recording: what is known.
-            address: of the server, as gRPC takes it.
-            pace: seconds that a step takes.
-            missing: told of what was asked for and is not in the recording; called in the thread.
-        """
         self._recording = recording
         self._address = address
         self._pace = pace
@@ -175,7 +166,6 @@ class RecordedTraining:
         self._step = START
 
     def start(self) -> None:
-        """Connects."""
         import grpc
 
         self._channel = grpc.insecure_channel(self._address)
@@ -183,7 +173,7 @@ class RecordedTraining:
             thread.start()
 
     def close(self, timeout: float = 1.0) -> None:
-        """Ends the training wherever it is. Idempotent."""
+        """Ends the training. Idempotent."""
         self._stop.set()
         if self._channel is not None:
             self._channel.close()
@@ -194,7 +184,7 @@ class RecordedTraining:
     # -- the wire ------------------------------------------------------------------------------------
 
     def _send(self, name: str, message: Any) -> Any:
-        """One message, or a stream of them; the server's answer."""
+        """Sends one message, or a stream of messages; returns the server's answer."""
         unary = name in wire.UNARY
         sent = wire.message(wire.UNARY[name] if unary else wire.STREAMS[name])
         kind = self._channel.unary_unary if unary else self._channel.stream_unary
@@ -236,7 +226,7 @@ class RecordedTraining:
                 return
 
     def _metadata(self, **more: Any) -> Any:
-        """Tells who and where: the step counts from 0, and the first stop after a step is again at 0."""
+        """Returns the state: the step counts from 0, and the first stop after a step is again at 0."""
         recorded = self._recording.metadata
         return wire.message("Metadata")(
             device_name=recorded.device_name, backend=recorded.backend, cur_step=max(self._step, 0), **more
@@ -252,7 +242,7 @@ class RecordedTraining:
         self._judge = watched(self._watchpoints.values(), self._recording.table.names)
 
     def _go(self, command: Any) -> bool:
-        """Plays one step, or this one again; False at the end of the recording."""
+        """Plays one step, or rechecks the current one; False at the end of the recording."""
         if command.run_level != wire.LEVEL_RECHECK:
             self._stop.wait(self._pace)
             if self._step + 1 >= self._recording.steps:
@@ -265,7 +255,6 @@ class RecordedTraining:
         return True
 
     def hits(self, step: int) -> Iterator[ClientHit]:
-        """Returns what the watchpoints find after a step, by execution order."""
         recording, judge = self._recording, self._judge
         table = recording.table
         for row in recording.run_order:
@@ -300,7 +289,7 @@ class RecordedTraining:
             if value is None:
                 self._missing(f"not in the recording: {tensor.node}:{tensor.slot} {_when(tensor, self._step)}")
             elif not value.nbytes:
-                continue  # MindSpore says nothing of a tensor without elements
+                continue  # MindSpore sends nothing for a tensor without elements
             yield from messages.tensor_messages(tensor, None if value is None else _sent(value))
 
     def _summary(self, tensor: RemoteTensor) -> Any:
@@ -329,7 +318,7 @@ def _when(tensor: RemoteTensor, step: int) -> str:
 
 
 PACE: Final = 0.4
-"""Seconds that a step of the recorded training takes: long enough to see that it runs."""
+"""Seconds for a step of the recorded training: long enough to see that it runs."""
 
 
 @contextmanager
@@ -339,15 +328,10 @@ def playing(
     source_map: Sequence[tuple[str, str]] = (),
     pace: float = PACE,
 ) -> Iterator[tuple[LiveSession, RecordedTraining]]:
-    """A live session, and a training that has not been started; both end with the block.
+    """Yields a live session, and a training that has not been started; both end with the block.
 
-    Args:
-        missing: told of what was asked for and is not in the recording, from a thread of the training.
-        source_map: see ``Session``.
-        pace: seconds that a step takes.
-
-    Raises:
-        TdbgError: the demo dump cannot be unpacked, or no port of this machine can be had.
+    ``missing`` is called from the training's thread for requests that the recording cannot answer. TdbgError: the demo
+    dump cannot be unpacked, or no port is free.
     """
     from tui_debugger.live.server import serve
     from tui_debugger.session.live import LiveSession
@@ -361,5 +345,5 @@ def playing(
         training = RecordedTraining(SavedTraining(source), trainings.address, pace=pace, missing=missing)
         stack.callback(training.close)
         session = LiveSession(trainings, source_map=source_map)
-        stack.callback(session.close)  # lets the training go on, which needs its thread
+        stack.callback(session.close)  # resumes the training, which needs its thread
         yield session, training

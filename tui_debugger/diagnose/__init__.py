@@ -1,1 +1,1 @@
-"""Says why something went wrong: where it began, what it relates to, its history, and what usually causes it."""
+"""Diagnoses a run: where it went wrong, related tensors, their history, usual causes, differences from other runs."""

@@ -1,9 +1,8 @@
-"""The audit of a run: is every recorded output what arithmetic makes of the recorded inputs?
+"""Audits a run: is each recorded output what arithmetic makes of the recorded inputs?
 
-No second run is needed. Every operator that is known is computed again from its own recorded inputs (``recompute``);
-where no rounding explains what was recorded, the operator is named, with what is known of how it went wrong: a kernel
-that computed wrong, a tensor that was written over before it was saved, the value of an earlier step, an update that
-is missing.
+No second run is needed. Each known operator is computed again from its own recorded inputs (``recompute``). Where
+rounding does not explain the recorded output, the operator is named with what is known of the fault: a wrong kernel, a
+tensor overwritten before it was saved, the value of an earlier step, a missing update.
 """
 
 from __future__ import annotations
@@ -39,24 +38,24 @@ if TYPE_CHECKING:
     from tui_debugger.diagnose.run import DiagnosedRun
 
 _CHUNK: Final = 64
-"""Operators that are handed over at once."""
+"""The number of operators that a worker gets at once."""
 _LOOKED_AT: Final = 64
-"""Nodes before and behind a wrong one whose tensors are tried in place of its own."""
+"""The most tensors before and after a wrong node that are tried in place of its own."""
 _MOST_TRIED: Final = 1 << 21
-"""Elements of all tensors that are tried so: each takes as long as the check itself."""
+"""The most elements of all tried tensors: each trial takes as long as the check itself."""
 UPDATE: Final = "update of a parameter"
-"""The kind of operator that stands for updates that no node of the dump makes."""
+"""The kind of updates that no node of the dump makes."""
 
 
 class Fault(Enum):
-    """The kinds of faults of an output: a word for tables and documents."""
+    """The kind of fault of an output, as a word for tables and documents."""
 
     WRONG = "wrong"
     """The output is not what the inputs make."""
     OVERWRITTEN = "overwritten"
-    """The output was written over before it was saved: what read it had the right values."""
+    """The output was overwritten before it was saved: its reader had the right values."""
     INPUT_OVERWRITTEN = "input_overwritten"
-    """An input was written over before it was saved: with what its producer made, the output is right."""
+    """An input was overwritten before it was saved: with its producer's output, the node's output is right."""
     STALE = "stale"
     """The output is that of an earlier step."""
     NOT_UPDATED = "not_updated"
@@ -64,7 +63,7 @@ class Fault(Enum):
 
 
 class AuditItem(NamedTuple):
-    """A node in a run of its graph: ``round`` see ``TensorKey``; the name tells whether the row is still its row."""
+    """A node in a run of its graph; the name verifies that ``row`` is still its row. ``round``: see ``TensorKey``."""
 
     row: int
     round: int
@@ -73,25 +72,21 @@ class AuditItem(NamedTuple):
 
 Result = OperatorCheck | NotChecked
 Elsewhere = Callable[[int, int, tuple[AuditItem, ...]], "Future[list[Result] | None] | None"]
-"""Hands items of a rank and step to a worker; None, or None as the result: they are checked right here."""
+"""Gives items of a rank and step to a worker; None, also as the result, means that they are checked here."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """An output that is wrong.
+    """A wrong output.
 
     Attributes:
-        rank, step: where.
-        place: of the node in the order of the audit: steps, then execution order, then ranks.
+        place: in the order of the audit: steps, then execution order, then ranks.
         row: of the node in the node table of its rank.
-        name: of the node.
         kind: of operator.
-        check: how far off it is, and where.
         key: of the output; None where it is not a tensor of its own.
-        fault: what went wrong.
-        text: the same in a sentence, without the name of the node.
+        text: the fault in a sentence, without the name of the node.
         sound: no input of the node was made by a node that is wrong itself.
-        shown_by: other nodes of which the same output was recorded: the module around a function.
+        shown_by: other nodes with the same recorded output, such as the module around a function.
     """
 
     rank: int
@@ -113,12 +108,11 @@ class KindCoverage:
     """The numbers of audited operators of one kind.
 
     Attributes:
-        kind: of operator; for those that are not known the name of their type.
-        known: whether the audit knows how to compute it.
+        kind: of operator; the name of the type for unknown ones.
+        known: the audit knows how to compute it.
         checked: runs of nodes.
-        wrong: how many of them are wrong.
-        largest: the largest r among those that are right.
-        left: why others were not checked, with their number.
+        largest: the largest r among the right ones.
+        left: number of runs that were not checked, by reason.
     """
 
     kind: str
@@ -130,12 +124,11 @@ class KindCoverage:
 
     @property
     def not_checked(self) -> int:
-        """Returns how many were not checked."""
         return sum(self.left.values())
 
     @property
     def missing(self) -> int:
-        """Returns how many were not checked that could have been, had more been dumped."""
+        """How many were not checked that could have been, had more been dumped."""
         return sum(count for reason, count in self.left.items() if reason not in _NOTHING_MISSING)
 
 
@@ -143,13 +136,8 @@ class KindCoverage:
 class AuditReport:
     """The findings and the coverage of an audit.
 
-    Attributes:
-        pairs: the (rank, step) pairs that were looked at.
-        findings: in order.
-        coverage: by kind of operator; known ones first, then by number.
-        doubts: what keeps a clean audit from being clean.
-        missing: kinds that were asked for and not all of which could be checked, with the reason.
-        nbytes: of the tensors that were read.
+    ``doubts`` tell why an audit without findings is not clean; ``missing`` has required kinds that could not all be
+    checked.
     """
 
     pairs: tuple[Pair, ...]
@@ -161,12 +149,10 @@ class AuditReport:
 
     @property
     def checked(self) -> int:
-        """Returns how many runs of operators were checked."""
         return sum(each.checked for each in self.coverage)
 
     @property
     def not_checked(self) -> int:
-        """Returns how many were not."""
         return sum(each.not_checked for each in self.coverage)
 
     @property
@@ -176,7 +162,7 @@ class AuditReport:
 
     @property
     def exit_code(self) -> int:
-        """0: nothing is wrong; 1: something is; 2: nothing could be audited, or not all that was asked for."""
+        """0: nothing is wrong; 1: something is; 2: nothing, or not all that was required, could be audited."""
         if self.findings:
             return 1
         return 2 if not self.checked or self.doubts or self.missing else 0
@@ -186,7 +172,7 @@ NO_STEP_BEFORE: Final = "nothing was dumped before the update: the first step"
 _CONTAINER: Final = "contains calls that are audited by themselves"
 _BACKWARD: Final = "backward"
 _NOTHING_MISSING: Final = frozenset({NO_STEP_BEFORE, _CONTAINER, "random"})
-"""Reasons for which no other dump would have told more."""
+"""Reasons that another dump would not remove."""
 
 
 def audit(
@@ -198,19 +184,10 @@ def audit(
     required: Collection[str] = (),
     elsewhere: Elsewhere | None = None,
 ) -> AuditReport:
-    """Audits steps of a run.
+    """Audits (rank, step) pairs of a run; TdbgError where a ``required`` kind of operator does not exist.
 
-    Args:
-        run: the run.
-        pairs: rank and step.
-        progress: told after every few operators.
-        nodes: names of the only nodes to look at; None for all.
-        required: kinds of operators all of which have to be checked.
-        elsewhere: hands work to others.
-
-    Raises:
-        CancelledError: from ``progress``.
-        TdbgError: a kind that is required is not one.
+    ``nodes`` names the only nodes to look at; all operators of the ``required`` kinds have to be checked; ``elsewhere``
+    gives work to others.
     """
     wrong = sorted(set(required) - set(kinds()))
     if wrong:
@@ -223,7 +200,7 @@ def audit(
 
 
 def check_items(run: DiagnosedRun, rank: int, step: int, items: Iterable[AuditItem]) -> list[Result] | None:
-    """Checks some nodes; None where others should: this run lists its nodes otherwise, or cannot read all of itself."""
+    """Checks some nodes; None where this run lists its nodes differently or cannot be read fully."""
     run.flow(rank).table(step)
     found: list[Result] = []
     for row, of, name in items:
@@ -235,7 +212,7 @@ def check_items(run: DiagnosedRun, rank: int, step: int, items: Iterable[AuditIt
 
 
 class _AuditOptions(NamedTuple):
-    """The arguments of ``audit`` beyond the steps: see there."""
+    """The arguments of ``audit`` beyond the steps."""
 
     nodes: Collection[str] | None
     elsewhere: Elsewhere | None
@@ -272,7 +249,7 @@ class _Audit:
     # -- what there is -----------------------------------------------------------------------------
 
     def _items(self, rank: int, step: int) -> list[AuditItem]:
-        """The nodes of a step in execution order; those that only write over parameters come last."""
+        """The nodes of a step in execution order; nodes that only write parameters come last."""
         table = self.run.flow(rank, self.progress).table(step)
         nodes, scope = self.run.nodes(rank), self.run.in_scope(rank)
         places = dict.fromkeys(zip(table.node.tolist(), table.round.tolist(), strict=True))
@@ -294,7 +271,7 @@ class _Audit:
     def _results(
         self, work: Sequence[tuple[int, int, int, list[AuditItem]]]
     ) -> Iterator[tuple[int, int, int, list[AuditItem], Iterable[Result]]]:
-        """Checks everything; what others do comes back in order."""
+        """Checks all work, and yields results in order, also those of others."""
         waiting: deque[tuple[tuple[int, int, int, list[AuditItem]], Future[list[Result] | None] | None]] = deque()
         most = 2 * self.run.workers.parallel
         left = deque(work)
@@ -345,12 +322,12 @@ class _Audit:
         if reason.startswith(EARLIER) and self._is_first(rank, step):
             reason = NO_STEP_BEFORE
         if result.kind in _VIEWS and reason in _NO_OUTPUT:
-            return  # a view shows the memory of what is audited by itself
+            return  # a view shows the memory of a tensor that is audited by itself
         if result.failed:
             self.doubts.append(f"rank {rank} step {step}: {item.name}: {reason}")
         known = bool(result.kind)
         if not known and reason.startswith(("module not known", "operator not known")):
-            # A function that is called outside of any module stands beside it, not in it.
+            # A function called outside any module has a scope beside the module, not in it.
             scope = self.run.nodes(rank).paths[item.row].rpartition("/")[0]
             inside = reason.startswith("module") and scope in self._scopes(rank)
             reason = _CONTAINER if inside else "not known"
@@ -359,7 +336,7 @@ class _Audit:
         self._kind(result.kind or ("module" if reason == _CONTAINER else op_type), known=known).left[reason] += 1
 
     def _scopes(self, rank: int) -> set[str]:
-        """Every scope below which there are others, or several nodes: a module there may be made of them."""
+        """Scopes with other scopes or several nodes below: a module there may be made of them."""
         return self.run.nodes(rank).memo(_inner_scopes)
 
     def _is_first(self, rank: int, step: int) -> bool:
@@ -398,7 +375,7 @@ class _Audit:
         return found.key if found is not None else None
 
     def _ordered(self) -> tuple[AuditFinding, ...]:
-        """All findings in order, and whether their inputs are sound."""
+        """All findings in order, with ``sound`` set."""
         steps: dict[int, int] = {}
         for _, step in self.pairs:
             steps.setdefault(step, len(steps))
@@ -422,7 +399,7 @@ class _Audit:
     # -- updates that no node makes ------------------------------------------------------------------
 
     def _updates(self) -> None:
-        """Looks for parameters that stay as they are although others move and their gradient says that they should."""
+        """Looks for parameters that stay unchanged although others move and their gradients are not small."""
         for rank in dict.fromkeys(rank for rank, _ in self.pairs):
             steps = [step for of, step in self.pairs if of == rank]
             for step in steps:
@@ -452,7 +429,7 @@ _VIEWS: Final = frozenset({"reshape", "transpose", "expand", "split"})
 """Kinds of operators that compute nothing."""
 _NO_OUTPUT: Final = frozenset({ONLY_STATISTICS, NO_OUTPUT})
 _NOTHING_COMPUTED: Final = frozenset({PARAMETER, CONSTANT, "LearningRate", BUFFER_UPDATE, INPUT_UPDATE})
-"""Types of nodes that stand for a value that is there."""
+"""Types of nodes that stand for an existing value."""
 _WRITE_ONLY: Final = frozenset({"Assign", "AssignAdd", "AssignSub", OPTIMIZER_UPDATE})
 
 
@@ -475,7 +452,6 @@ def _inner_scopes(nodes: object) -> set[str]:
 
 
 def _answer(future: Future[list[Result] | None], tick: Callable[[], None]) -> list[Result] | None:
-    """Waits for an answer; None where there will be none."""
     while True:
         tick()
         try:
@@ -485,14 +461,14 @@ def _answer(future: Future[list[Result] | None], tick: Callable[[], None]) -> li
                 return None
         except CancelledError:
             raise
-        except Exception:  # noqa: BLE001 - whatever became of the worker: it is checked right here
+        except Exception:  # noqa: BLE001 - whatever became of the worker, the items are checked here
             return None
 
 
 def _output_row(
     run: DiagnosedRun, rank: int, item: AuditItem, rows: Sequence[TensorRow], slot: int
 ) -> TensorRow | None:
-    """The tensor that an output of a check is: of operators that write over parameters, one of those."""
+    """The tensor of an output; for operators that overwrite parameters, the parameter."""
     update = update_of(run.nodes(rank).op_type(item.row))
     outputs = [row for row in rows if row.role == "out" and row.slot == slot and row.has_value]
     parameters = [row for row in rows if row.role == "param"]
@@ -502,14 +478,13 @@ def _output_row(
 
 
 class _CauseSearch:
-    """Looks for what made an output wrong: tensors around it that would make it right."""
+    """Looks for the cause of a wrong output: tensors around it that would make it right."""
 
     def __init__(self, run: DiagnosedRun, rank: int, step: int, item: AuditItem, output: OutputCheck) -> None:
         self.run, self.rank, self.step, self.item, self.output = run, rank, step, item, output
         self.rows = run.tensor_rows(rank, step, item.row, item.round)
 
     def fault(self) -> tuple[Fault, str]:
-        """Returns what went wrong, and a sentence."""
         word, text = self.output.difference
         if word == NOT_UPDATED:
             return Fault.NOT_UPDATED, f"it was not updated: {text}"
@@ -555,7 +530,7 @@ class _CauseSearch:
         return None
 
     def _may_be_right(self, other: Array) -> bool:
-        """Tells whether a tensor has at least the right element where the output is farthest off: that is quick."""
+        """A quick check: whether a tensor has about the right value where the output is farthest off."""
         check = self.output
         if not check.worst and other.ndim:
             return True
@@ -571,7 +546,7 @@ class _CauseSearch:
         )
 
     def _others(self, role: str, like: Array) -> Iterator[tuple[str, Array]]:
-        """Tensors that nodes behind read (``in``), or that nodes before made (``out``), of the same type and shape."""
+        """Tensors of the same type and shape that later nodes read (``in``), or earlier nodes made (``out``)."""
         if not 1 < like.size <= _MOST_TRIED or like.dtype.kind in "biu":
             return
         flow = self.run.flow(self.rank)
@@ -602,11 +577,9 @@ class _Move(NamedTuple):
 
     Attributes:
         key: of the parameter in the later step.
-        moved: root mean square of what it moved by.
-        gradient: norm of its gradient in the earlier step.
-        per_element: the same as a root mean square.
-        unit: what rounding may hide of a move.
-        expected: how far it should have moved, filled for those that did not.
+        moved, per_element: root mean squares of the change, and of the gradient in the earlier step.
+        unit: how large a change rounding may hide.
+        expected: how far it should have moved; set for parameters that did not.
     """
 
     key: TensorKey
@@ -618,7 +591,7 @@ class _Move(NamedTuple):
 
 
 def _moves(run: DiagnosedRun, rank: int, step: int) -> Iterator[_Move]:
-    """Every parameter with a recorded gradient, and how far it moved until the next dumped step."""
+    """Each parameter with a recorded gradient, and how far it moved until the next dumped step."""
     flow: DataFlow = run.flow(rank)
     nodes, steps = flow.nodes, list(run.steps(rank))
     later = steps[steps.index(step) + 1 :][:1] if step in steps else []
@@ -655,14 +628,14 @@ def _type_of(types: Sequence[str], name: str) -> int:
 
 
 def _stuck(moves: Sequence[_Move]) -> Iterator[_Move]:
-    """Parameters that stayed although the others tell that they should have moved by more than rounding hides.
+    """Parameters that stayed although a quarter of their expected move exceeds what rounding hides.
 
-    How far they should is taken from the least of the others: both as far as those (optimizers that normalise), and as
-    far for their gradient (those that do not).
+    The expected move is the smaller of two: the least move of the others (optimizers that normalise), and the least
+    move by gradient times its own gradient (optimizers that do not).
     """
     went = [each for each in moves if each.moved > 0]
     if len(went) < 2:
-        return  # nothing moved: no update was made between these steps, or nothing tells what one is
+        return  # no update between these steps, or too few moves to tell its size
     least = min(each.moved for each in went)
     rate = min((each.moved / each.per_element for each in went if each.per_element), default=0.0)
     for each in moves:
@@ -685,17 +658,16 @@ __all__ = [
 
 
 _REASONS: Final = 2
-"""Reasons that are listed for each kind of operator."""
+"""The most reasons that are listed for a kind of operator."""
 
 
 def headline_text(finding: AuditFinding) -> str:
-    """Returns a finding in a sentence."""
     rank = f"rank {finding.rank} " if finding.rank else ""
     return f"{finding.name} at {rank}step {finding.step}: {finding.text}"
 
 
 def headline_lines(report: AuditReport, run: DiagnosedRun) -> list[str]:
-    """Returns the answer: what, by how much, where, expected and found value, where in the program."""
+    """Returns the headline with distance, position, expected and found value, and source lines."""
     finding = report.headline
     if finding is None:
         return []
@@ -711,12 +683,10 @@ def headline_lines(report: AuditReport, run: DiagnosedRun) -> list[str]:
 
 
 def r_text(value: float) -> str:
-    """A distance in what rounding explains."""
     return f"{value:.3g}" if math.isfinite(value) else "inf"
 
 
 def verdict_text(report: AuditReport) -> str:
-    """Returns the verdict in a line."""
     if report.findings:
         nodes = len(report.findings) + sum(len(finding.shown_by) for finding in report.findings)
         counted = f", recorded of {nodes:,} nodes" if nodes > len(report.findings) else ""  # the table counts nodes
@@ -732,7 +702,6 @@ def verdict_text(report: AuditReport) -> str:
 
 
 def coverage_text(report: AuditReport) -> str:
-    """Returns what was looked at."""
     ranks, steps = {rank for rank, _ in report.pairs}, {step for _, step in report.pairs}
     unknown = sum(each.not_checked for each in report.coverage if not each.known)
     known = report.not_checked - unknown
@@ -743,7 +712,6 @@ def coverage_text(report: AuditReport) -> str:
 
 
 def finding_cells(finding: AuditFinding) -> tuple[str, ...]:
-    """A row of the table of findings."""
     check = finding.check
     return (
         str(finding.step),
@@ -759,7 +727,6 @@ def finding_cells(finding: AuditFinding) -> tuple[str, ...]:
 
 
 def coverage_cells(row: KindCoverage) -> tuple[str, ...]:
-    """A row of the table of coverage."""
     why = "; ".join(f"{reason} ({count})" for reason, count in row.left.most_common(_REASONS))
     more = len(row.left) - _REASONS
     return (
@@ -773,7 +740,6 @@ def coverage_cells(row: KindCoverage) -> tuple[str, ...]:
 
 
 def check_text(check: OperatorCheck | NotChecked) -> str:
-    """Returns what is known of one operator, in a sentence without its name."""
     if isinstance(check, NotChecked):
         return f"its arithmetic was not checked: {check.reason}"
     if not check.wrong:

@@ -1,4 +1,4 @@
-"""A tensor against another one: of another step, rank, node, run, or in a file."""
+"""Compares a tensor with another one: of another step, rank, node or run, or in a file."""
 
 from __future__ import annotations
 
@@ -26,18 +26,16 @@ NEAREST: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class ComparedTensor:
-    """One of two tensors that are compared.
+    """One of two tensors that are compared: a file, or a tensor of a run.
 
-    Attributes:
-        key: the tensor; None for a file.
-        path: the file; with a key the other run that the tensor is of, empty for this one.
+    ``key`` is None for a file. ``path`` is the file, or the path of the other run; empty for a tensor of this run.
     """
 
     key: TensorKey | None = None
     path: str = ""
 
     def text(self, beside: TensorKey | None = None, *, with_graph: bool = False) -> str:
-        """Returns what it is, in words; ``beside`` another tensor only what tells them apart."""
+        """The tensor in words; ``beside`` another tensor, only what differs."""
         if self.key is None:
             return clean(self.path)
         key, words = self.key, []
@@ -55,14 +53,7 @@ class ComparedTensor:
 
 @dataclass(frozen=True, slots=True)
 class ReadableSide:
-    """A side whose values can be read.
-
-    Attributes:
-        side: which one.
-        array: the values in their own shape, usually a memory map.
-        meta: type, shape, size.
-        spec: how another process reads the same values; None when it cannot.
-    """
+    """A tensor whose values can be read; another process can read them by ``spec`` unless that is None."""
 
     side: ComparedTensor
     array: Array
@@ -77,13 +68,7 @@ class ReadableSide:
 
 @dataclass(frozen=True, slots=True)
 class Couple:
-    """Two sides that can be read.
-
-    Attributes:
-        here, there: the sides.
-        pairs: their elements side by side.
-        fit: how those are paired.
-    """
+    """Two tensors that can be read; ``pairs`` has their elements side by side, paired as ``fit`` tells."""
 
     here: ReadableSide
     there: ReadableSide
@@ -92,30 +77,26 @@ class Couple:
 
     @property
     def unit(self) -> DType | None:
-        """The type whose units in the last place count; None where there is none."""
+        """The type whose units in the last place count; None without one."""
         return unit_of(self.pairs, (self.here.meant, self.there.meant))
 
     def compare(
         self, tolerance: Boundary = EXACT, top: int = TOP, progress: ProgressFn = no_progress
     ) -> tuple[Differences, str]:
-        """Tells how they differ; with a hint where one is only a rearrangement of the other."""
+        """How they differ, and a hint where one is only a rearrangement of the other."""
         types = (self.here.meant, self.there.meant)
         found = compare(self.pairs, tolerance=tolerance, top=top, types=types, progress=progress)
         return found, rearranged(self.here.array, self.there.array, found)
 
     def within(self, found: Differences, tolerance: Boundary, progress: ProgressFn = no_progress) -> Differences:
-        """The same differences by another tolerance: only what is outside is counted again."""
+        """The same differences with another tolerance; recounts only the elements outside."""
         boundary = tolerance.boundary(found.difference)
         outside = count_outside(self.pairs, tolerance, boundary, progress)
         return replace(found, tolerance=tolerance, boundary=boundary, outside=outside)
 
 
 class Comparer:
-    """Finds and opens tensors to compare, those of other runs as well. May be used from any thread.
-
-    Attributes:
-        session: this run.
-    """
+    """Finds and opens tensors to compare, also of other runs. Thread-safe."""
 
     def __init__(self, session: DiagnosedRun) -> None:
         self.session = session
@@ -124,7 +105,6 @@ class Comparer:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Closes other runs, for good."""
         with self._lock:
             self._closed = True
             runs, self._runs = self._runs, {}
@@ -134,10 +114,9 @@ class Comparer:
     # -- which other side --------------------------------------------------------------------------
 
     def previous(self, key: TensorKey) -> ComparedTensor:
-        """The tensor as the run before left it: of a weight that several graphs use maybe that of another graph.
+        """The tensor in the run before; for a weight that several graphs use, it may belong to another graph.
 
-        Raises:
-            TdbgError: there is no such step, or it was not dumped there; says where it was.
+        TdbgError where it was not dumped there; the hint says where it was.
         """
         before = self.session.before(key)
         if before is None:
@@ -149,7 +128,7 @@ class Comparer:
         return ComparedTensor(before)
 
     def beside(self, side: ComparedTensor, by: int) -> ComparedTensor | None:
-        """The side at the next run in a direction (-1, +1) at which it has values; None when there is none."""
+        """The tensor in the next run in a direction (-1, +1) where it has values; None without one."""
         if side.key is None:
             return None
         run, key = self.run_of(side), side.key
@@ -158,12 +137,7 @@ class Comparer:
         return None if other is None else replace(side, key=other)
 
     def run_of(self, side: ComparedTensor, progress: ProgressFn = no_progress) -> DiagnosedRun:
-        """The run that a tensor is of; opens another one when it is first asked for.
-
-        Raises:
-            NotADumpError: nothing recognisable at its path.
-            CancelledError: this was closed meanwhile.
-        """
+        """The run of a tensor; opens other runs on first use. CancelledError after ``close``."""
         if not side.path or side.key is None:
             return self.session
         with self._lock:
@@ -181,16 +155,9 @@ class Comparer:
     def couple(
         self, key: TensorKey, other: ComparedTensor, progress: ProgressFn = no_progress, *, reshape: bool = False
     ) -> Couple:
-        """Opens both sides.
+        """Opens both tensors, with different shapes only if ``reshape`` asks for it: see ``stats.compare_pairs.Fit``.
 
-        Args:
-            key: the tensor.
-            other: what it is compared with.
-            progress: of fetching from a training, and of opening another run.
-            reshape: pair tensors of different shapes too, where that is possible: see ``stats.compare_pairs.Fit``.
-
-        Raises:
-            TdbgError: either cannot be read or does not exist (says where it does), or the shapes do not fit.
+        TdbgError where one cannot be read or was not dumped (the hint says where it was), or the shapes do not fit.
         """
         here = self.opened(ComparedTensor(key), scaled(progress, 0, 2))
         there = self.opened(other, scaled(progress, 1, 2))
@@ -202,16 +169,12 @@ class Comparer:
         return Couple(here, there, Pairs(here.array, there.array, self.session.workers), fit)
 
     def opened(self, side: ComparedTensor, progress: ProgressFn = no_progress) -> ReadableSide:
-        """A side with its values.
-
-        Raises:
-            UnreadableTensorError: it cannot be read, or was not dumped there: says where it was.
-        """
+        """A tensor with its values; UnreadableTensorError where it has none here (says where it has)."""
         if side.key is None:
             return _of_file(side)
         run = self.run_of(side, progress)
         if side.key.rank in run.around.ranks() and side.key.step in run.around.steps(side.key.rank):
-            run.flow(side.key.rank, progress).table(side.key.step)  # which may have nodes that no step before has
+            run.flow(side.key.rank, progress).table(side.key.step)  # this step may bring nodes that no step before has
         key = _known_as(run, side.key)
         if side.path and key.rank in run.around.ranks() and not _has_node(run, key):
             raise UnreadableTensorError(
@@ -239,7 +202,6 @@ class Comparer:
         return UnreadableTensorError(what, where=f"rank {key.rank} {clean(place_text(key))}", hint=hint)
 
     def _elsewhere(self, run: DiagnosedRun, key: TensorKey, otherwise: str) -> str:
-        """Tells which other steps and ranks have a tensor."""
         steps, ranks = steps_with(run, key), ranks_with(run, key)
         words = [f"rank {key.rank} has it at {named('step', steps)}"] if steps else []
         words += [f"at step {step_text(key.step)} it is in {named('rank', ranks)}"] if ranks else []
@@ -247,11 +209,7 @@ class Comparer:
 
 
 class DifferentShapesError(TdbgError):
-    """Shapes differ, but their elements could be paired if one asks for it.
-
-    Attributes:
-        fit: how.
-    """
+    """The shapes differ, but their elements can be paired as ``fit`` tells, on request."""
 
     def __init__(self, here: tuple[int, ...], there: tuple[int, ...], fit: Fit) -> None:
         how = "element by element in C order" if fit is Fit.RESHAPED else "by stretching one over the other"
@@ -264,14 +222,14 @@ class DifferentShapesError(TdbgError):
 
 
 def has_values(run: DiagnosedRun, key: TensorKey) -> bool:
-    """Tells whether values of a tensor can be had: from a file, or from a training that holds them."""
+    """Tells whether the values of a tensor are available, from a file or a live training."""
     if key.rank not in run.around.ranks() or key.step not in run.around.steps(key.rank):
         return False
     return run.row_of(key).has_value
 
 
 def _around(run: DiagnosedRun, key: TensorKey, by: int) -> list[TensorKey]:
-    """A tensor in the runs before (-1) or after (+1) that of its own, the nearest first."""
+    """A tensor in the runs before (-1) or after (+1) its own, the nearest first."""
     flow = run.flow(key.rank)
     row = flow.nodes.find(key.node, key.graph)
     if row < 0:
@@ -291,7 +249,6 @@ def steps_with(run: DiagnosedRun, key: TensorKey) -> list[int]:
 
 
 def ranks_with(run: DiagnosedRun, key: TensorKey) -> list[int]:
-    """Other ranks in which a tensor has values at its step."""
     others = [replace(key, rank=rank) for rank in run.around.ranks() if rank != key.rank][:NEAREST]
     return [other.rank for other in others if _has_node(run, other) and has_values(run, other)]
 
@@ -301,7 +258,7 @@ def _has_node(run: DiagnosedRun, key: TensorKey) -> bool:
 
 
 def _known_as(run: DiagnosedRun, key: TensorKey) -> TensorKey:
-    """The tensor as a run calls it: graphs of other runs and ranks may have other numbers."""
+    """The tensor as a run names it: graphs of other runs and ranks may have other numbers."""
     if key.rank not in run.around.ranks():
         return key
     nodes = run.nodes(key.rank)
@@ -312,7 +269,6 @@ def _known_as(run: DiagnosedRun, key: TensorKey) -> TensorKey:
 
 
 def is_file(text: str) -> bool:
-    """Tells whether ``FILE`` or ``FILE:NAME`` names a file that is there."""
     return Path(_parts_of(text)[0]).is_file()
 
 
@@ -322,16 +278,15 @@ def _of_file(side: ComparedTensor) -> ReadableSide:
 
 
 _LISTED: Final = 10
-"""Tensors of a file that are named."""
+"""The most tensors of a file that are named."""
 
 
 def spec_in(text: str) -> ReadSpec:
-    """Returns how to read the tensor that ``FILE`` or ``FILE:NAME`` names; a name as in the file, or with slashes.
+    """Returns how to read the tensor that ``FILE`` or ``FILE:NAME`` names; dots or slashes join the parts of a name.
 
-    Raises:
-        UnreadableTensorError: the file cannot be read, has no such tensor, or several.
+    UnreadableTensorError where the file cannot be read, has no such tensor, or several.
     """
-    from tui_debugger.sources.tensor_files.contents import held_by, is_read  # not where no file is named
+    from tui_debugger.sources.tensor_files.contents import held_by, is_read  # only needed where a file is named
 
     path, name = _parts_of(text)
     if not is_read(path):
@@ -351,7 +306,7 @@ def spec_in(text: str) -> ReadSpec:
 
 
 def _parts_of(text: str) -> tuple[str, str]:
-    """``FILE:NAME`` as path and name; no name where the whole text is a file, or nothing before a colon is."""
+    """Splits ``FILE:NAME``; the name is empty where the whole text is a file, or no part before a colon is."""
     path = str(Path(text).expanduser())
     if Path(path).exists():
         return path, ""

@@ -1,4 +1,4 @@
-"""The distribution of the values of one tensor: what is read for it, and what is known where there are no values."""
+"""The distribution of the values of one tensor: classes, percentiles, histograms."""
 
 from __future__ import annotations
 
@@ -17,20 +17,16 @@ from tui_debugger.stats.quantiles import PERCENTS, Headroom, Quantiles, headroom
 from tui_debugger.stats.spans import SharedArrays
 
 QUICK = 1 << 26
-"""Elements up to which percentiles are found at once, without being asked for."""
+"""Elements up to which percentiles are computed at once."""
 _FEWEST = 16
-"""Bins that are worth making however few values there are."""
+"""The number of bins that even few values get."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorDistribution:
-    """The numbers that are known about one tensor.
+    """What is known about the values of one tensor.
 
-    Attributes:
-        row: with its statistics.
-        classes: where its values lie; None where only statistics are known.
-        headroom: how far they are from the limits of types; None likewise.
-        quantiles: None until they were asked for.
+    ``classes`` and ``headroom`` are None where only statistics are known; ``quantiles`` until they are computed.
     """
 
     row: TensorRow
@@ -40,17 +36,14 @@ class TensorDistribution:
 
     @property
     def stats(self) -> TensorStats | None:
-        """Its statistics."""
         return self.row.stats
 
     @property
     def dtype(self) -> str:
-        """Name of its element type."""
         return self.row.meta.dtype if self.row.meta is not None else ""
 
     @property
     def whole(self) -> bool:
-        """Tells whether its values are whole numbers (or true and false)."""
         return canonical_name(self.dtype).startswith(("int", "uint", "bool"))
 
     @property
@@ -61,13 +54,7 @@ class TensorDistribution:
 
 @dataclass(frozen=True, slots=True)
 class HistogramBars:
-    """A histogram.
-
-    Attributes:
-        bins: ascending.
-        counts: elements in each.
-        log: bins by magnitude, not of equal width.
-    """
+    """A histogram: ascending bins with counts; ``log`` bins are by magnitude."""
 
     bins: tuple[Bin, ...]
     counts: tuple[int, ...]
@@ -75,12 +62,7 @@ class HistogramBars:
 
 
 def distribution_of(session: DiagnosedRun, key: TensorKey, progress: ProgressFn = no_progress) -> TensorDistribution:
-    """Statistics, and where values are, their classes, headroom and, for up to ``QUICK`` elements, percentiles.
-
-    Raises:
-        UnreadableTensorError: the tensor was not dumped, or its file is broken.
-        CancelledError: from ``progress``.
-    """
+    """Statistics, and where there are values, classes, headroom and (up to ``QUICK`` elements) percentiles."""
     (row,) = session.measure((session.row_of(key),), progress)
     return distribution_of_row(session, row, progress)
 
@@ -88,7 +70,7 @@ def distribution_of(session: DiagnosedRun, key: TensorKey, progress: ProgressFn 
 def distribution_of_row(
     session: DiagnosedRun, row: TensorRow, progress: ProgressFn = no_progress
 ) -> TensorDistribution:
-    """See ``distribution_of``; of a row that was measured already."""
+    """Like ``distribution_of``, for a measured row; UnreadableTensorError where it cannot be read."""
     key = row.key
     if row.error or not (row.has_value or row.stats is not None):
         reason = row.error or "this tensor was not dumped at this step"
@@ -96,7 +78,7 @@ def distribution_of_row(
     if not row.has_value:
         return TensorDistribution(row)
     shared = _values(session, key, progress)
-    if row.remote or row.stats is None:  # the values are here now, and say more than what the training said
+    if row.remote or row.stats is None:  # the values are here now, and tell more than the training's statistics
         (row,) = session.measure((session.row_of(key),), progress)
     classes = count_classes(shared, scaled(progress, 0, 3))
     dtype = row.meta.dtype if row.meta is not None else shared.arrays[0].dtype.name
@@ -111,30 +93,19 @@ def percentiles(
     percents: Sequence[float] = PERCENTS,
     progress: ProgressFn = no_progress,
 ) -> Quantiles:
-    """The exact percentiles of a tensor with values, of any size.
-
-    Raises:
-        UnreadableTensorError: only statistics are known, or the file is broken.
-        CancelledError: from ``progress``.
-    """
+    """The exact percentiles of a tensor of any size; UnreadableTensorError where only statistics are known."""
     if found.classes is None:
         raise UnreadableTensorError("only statistics of this tensor are known", where=found.row.key.node)
     return quantiles(_values(session, found.row.key, progress), found.classes, percents, progress)
 
 
 def _extremes(stats: TensorStats | None) -> tuple[float, float] | None:
-    """The smallest and the greatest finite element; None without one."""
     if stats is None or stats.minimum is None or stats.maximum is None:
         return None
     return stats.minimum, stats.maximum
 
 
 def _values(session: DiagnosedRun, key: TensorKey, progress: ProgressFn) -> SharedArrays:
-    """The values of a tensor, and who can go through them.
-
-    Raises:
-        UnreadableTensorError: its file is broken.
-    """
     array = session.read(key, progress)
     return SharedArrays((array,), array.size, session.workers)
 
@@ -142,14 +113,7 @@ def _values(session: DiagnosedRun, key: TensorKey, progress: ProgressFn) -> Shar
 def choose_bins(
     distributions: Sequence[TensorDistribution], room: int, *, log: bool, between: tuple[float, float] | None = None
 ) -> tuple[Bin, ...]:
-    """Bins for the values of one tensor, or of several together.
-
-    Args:
-        distributions: the tensors.
-        room: greatest number of bins.
-        log: by magnitude.
-        between: only values between these; None for all.
-    """
+    """At most ``room`` bins for the values of all tensors (``log``: by magnitude), limited to ``between``."""
     bounds = [each.bounds for each in distributions if each.bounds is not None]
     if not bounds:
         return ()
@@ -167,7 +131,7 @@ def choose_bins(
 
 
 def fitting_bins(distributions: Sequence[TensorDistribution], room: int) -> int:
-    """Tells how many bins, of those that there is room for, say something: few values in many bins are a mere comb."""
+    """Limits the number of bins, as few values in many bins look like a comb."""
     most = max((each.classes.finite for each in distributions if each.classes is not None), default=0)
     return min(room, max(_FEWEST, 4 * math.isqrt(most)))
 
@@ -180,12 +144,7 @@ def bars(
     *,
     log: bool = False,
 ) -> HistogramBars:
-    """Counts the values of a tensor in bins; reads them only where the bins need it.
-
-    Raises:
-        UnreadableTensorError: the file is broken.
-        CancelledError: from ``progress``.
-    """
+    """Counts the values of a tensor in bins; reads them only where the bins need it."""
     if found.classes is None or not bins:
         return HistogramBars((), (), log)
     values = _values(session, found.row.key, progress)
@@ -194,12 +153,7 @@ def bars(
 
 @dataclass(frozen=True, slots=True)
 class Histograms:
-    """The histograms that a picture of the values needs.
-
-    Attributes:
-        distributions: the tensor, and those it is shown with.
-        bars: of each, in the same bins.
-    """
+    """The histograms of one or several tensors, all in the same bins."""
 
     distributions: tuple[TensorDistribution, ...]
     bars: tuple[HistogramBars, ...]
@@ -207,13 +161,7 @@ class Histograms:
 
 @dataclass(frozen=True, slots=True)
 class BinOptions:
-    """How the bars are wanted.
-
-    Attributes:
-        room: greatest number of bins.
-        log: by magnitude.
-        between: only values between these; None for all.
-    """
+    """The most bins, whether they are by magnitude, and limits of the values."""
 
     room: int
     log: bool = False
@@ -226,12 +174,7 @@ def histograms_of(
     options: BinOptions,
     progress: ProgressFn = no_progress,
 ) -> Histograms:
-    """Returns distributions and bars of tensors; those whose distribution is given are not measured again.
-
-    Raises:
-        UnreadableTensorError: one was not dumped, or its file is broken.
-        CancelledError: from ``progress``.
-    """
+    """Returns distributions and bars of tensors; given distributions are not measured again."""
     parts = 2 * len(tensors)
     distributions = tuple(
         each if isinstance(each, TensorDistribution) else distribution_of(session, each, scaled(progress, i, parts))

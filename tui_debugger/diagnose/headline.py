@@ -1,4 +1,4 @@
-"""The answer of a check in one line: where it began, that all is clean, or why it cannot be said."""
+"""The answer of a check in one line: where it began, that all is clean, or why that is unknown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tui_debugger.diagnose.run import DiagnosedRun
 
 _SHORT: Final = 34
-"""A reason is cut at a colon or a comma from this many characters on; Explain says all of it."""
+"""Longer reasons are cut at a colon or a comma."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Headline:
     """The outcome of a check in one line.
 
     Attributes:
-        outcome: what kind of answer it is; CLEAN only when every step and rank was looked at.
+        outcome: CLEAN only when all steps and ranks were looked at.
         start: ``Begins at step 3:``, ``Clean:`` ...
-        what: the rest of it: the tensor and what it holds, or what was looked at.
-        reason: the cause that is likely, in a few words; empty when none is, or when nobody has asked yet.
+        what: the tensor and what it holds, or what was looked at.
+        reason: the likely cause in a few words; empty when there is none, or before ``with_reason``.
         more: how much else there is, ``1 more origin``; empty when that is all.
         hit: the finding that the headline is about.
     """
@@ -57,10 +57,8 @@ class Headline:
 def headline(result: CheckResult, run: Sequence[Pair], *, ongoing: bool = False) -> Headline:
     """Returns the answer of everything that was checked.
 
-    Args:
-        result: what is known.
-        run: every (rank, step) of the run: only when all of them were looked at the run can be clean.
-        ongoing: more steps will come: the run is clean so far.
+    ``run`` has all (rank, step) of the run: only when all were checked can it be clean. ``ongoing`` means that more
+    steps will come, so it is clean so far.
     """
     if result.hits.findings:
         return _found(result.hits, result)
@@ -84,13 +82,13 @@ def headline(result: CheckResult, run: Sequence[Pair], *, ongoing: bool = False)
 
 
 def _found(hits: HitList, result: CheckResult) -> Headline:
-    """Returns where it begins: at the first origin; without one, at the first finding, NaN and Inf before others."""
+    """Returns where it begins: at the first origin, else at the first finding, NaN and Inf before others."""
     findings = hits.chosen(hits.found())
     origins = findings.chosen(findings.origin)
     listed = origins if len(origins) else findings
     first = origins[0] if len(origins) else _first(findings)
     start = "Begins" if len(origins) else "First known bad" if is_overflow(first) else "Found"
-    # The same of several ranks is one thing.
+    # The same finding on several ranks counts once.
     things = listed.across_ranks()
     ranks = listed.rank[things == things[listed.find(first.key)]]
     rank = ""
@@ -108,7 +106,7 @@ def _found(hits: HitList, result: CheckResult) -> Headline:
 
 
 def _first(findings: HitList) -> Hit:
-    """Returns the first finding with NaN or Inf, as everything else may follow from it; else the first one."""
+    """Returns the first finding with NaN or Inf, as other findings may follow from it; else the first one."""
     overflow = next((hit for hit in findings if is_overflow(hit)), None)
     return overflow if overflow is not None else findings[0]
 
@@ -124,8 +122,8 @@ def _where(result: CheckResult) -> str:
 def place_of(hit: Hit) -> str:
     """Returns the end of the name: ``Log-op381``, ``Log-op381:in:0``, ``fc2.weight``.
 
-    Names that many scopes hold are shown with their scope: operators that are numbered anew in each
-    (``Log-op0``), and names without a number (``qkv/activation``).
+    Names that occur in many scopes keep their scope: operators numbered anew in each (``Log-op0``), and names without a
+    number (``qkv/activation``).
     """
     parts = hit.key.node.split("/")
     name = parts[-1]
@@ -145,13 +143,7 @@ def what_of(hit: Hit) -> str:
 
 
 def with_reason(found: Headline, run: DiagnosedRun, progress: ProgressFn = no_progress) -> Headline:
-    """Returns the same with the cause that what was dumped speaks for; without one, as it is.
-
-    Reads the tensor and the inputs of its node.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """Adds the likely cause, if any; reads the tensor and the inputs of its node."""
     if found.hit is None:
         return found
     try:
@@ -159,7 +151,7 @@ def with_reason(found: Headline, run: DiagnosedRun, progress: ProgressFn = no_pr
     except CancelledError:
         raise
     except (TdbgError, OSError):
-        return found  # a headline goes without; Explain says what went wrong
+        return found  # a headline needs no reason; Explain tells what went wrong
     likely = (cause for section in guidance.sections for cause in section.causes if cause.standing is Standing.LIKELY)
     cause = next(likely, None)
     if cause is None:
@@ -168,7 +160,6 @@ def with_reason(found: Headline, run: DiagnosedRun, progress: ProgressFn = no_pr
 
 
 def _brief(title: str) -> str:
-    """Returns the start of a long title."""
     if len(title) <= _SHORT:
         return clean(title)
     cut = min((at for at in (title.find(": "), title.find(", ")) if at > 0), default=-1)

@@ -1,4 +1,4 @@
-"""The health of every node at every step: the results of checks as a sparse map, steps across and scopes down."""
+"""The health of nodes over steps: the results of checks as a sparse map, steps across and scopes down."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CONSTANT = int(TensorFlag.CONSTANT)
 
 
 class HealthChecks:
-    """The checks that a map is made of: the session's own, or, without an enabled watchpoint, for NaN and Inf."""
+    """The checks behind a map: the session's own, or checks for NaN and Inf where no watchpoint is enabled."""
 
     def __init__(self, session: DiagnosedRun) -> None:
         self.by_default = not session.watchpoints.enabled()
@@ -53,24 +53,21 @@ class HealthChecks:
 
     @property
     def watchpoints(self) -> tuple[Watchpoint, ...]:
-        """The watchpoints that judge."""
         return self._checks.listed()[1]
 
     def result(self, pair: Pair) -> PairResult | None:
-        """Returns what a pair was found to be by the watchpoints as they are; None when it was not checked."""
+        """Returns the result of a pair by the present watchpoints; None when it was not checked."""
         return self._checks.known_results.fresh(pair, self._checks.listed()[0])
 
     def unreadable(self, pairs: Sequence[Pair]) -> tuple[UnreadablePart, ...]:
-        """Returns what of some pairs could not be looked at."""
         return self._checks.unreadable(pairs)
 
     def missing(self, pairs: Sequence[Pair]) -> list[Pair]:
-        """The pairs that were not checked."""
         return [pair for pair in pairs if self.result(pair) is None]
 
     def forget_from(self, rank: int, steps: Collection[int]) -> None:
-        """The files of some steps changed (none: of all): what was found there and later does not hold any more."""
-        if self.by_default:  # the session looks after its own
+        """Forgets results from changed steps on (none: of all steps)."""
+        if self.by_default:  # the session keeps its own results up to date
             self._checks.known_results.keep_only(rank, self._session.steps_before(rank, steps) if steps else ())
 
     def check(self, pairs: Sequence[Pair], progress: ProgressFn = no_progress) -> CheckResult:
@@ -80,15 +77,10 @@ class HealthChecks:
 
 @dataclass(frozen=True, eq=False)
 class CheckedPair:
-    """One checked step of one rank.
+    """One checked step of one rank; ``base`` is the index in ``HealthMap.bases`` of what was dumped and judged.
 
-    Attributes:
-        base: number of the array in ``HealthMap.bases`` that says what was dumped and judged.
-        at: tree index of every tensor that has something to say, ascending.
-        codes: its health.
-        which: its number in ``hits``.
-        hits: the result's.
-        coverage: the result's.
+    Of each tensor that is not clean: ``at`` is its tree index (ascending), ``codes`` its health, ``which`` its index in
+    ``hits``.
     """
 
     base: int
@@ -105,12 +97,12 @@ class Cell:
 
     Attributes:
         health: the worst in it.
-        pair: (rank, step) of the worst, of equals the first; of a cell without findings the first dumped one.
-        hit: what was found on the worst tensor.
-        counts: how many tensors are how bad, worst first.
-        nodes: how many nodes the scope has.
-        judged, dumped: how many of them were judged, and dumped, where most were.
-        checked, pairs: how many of its (rank, step) were checked, and how many were dumped.
+        pair: (rank, step) of the worst, the first of equals; without findings, the first dumped one.
+        hit: the finding on the worst tensor.
+        counts: number of tensors by health, worst first.
+        nodes: number of nodes in the scope.
+        judged, dumped: the most nodes that were judged, and dumped, in one pair.
+        checked, pairs: number of its (rank, step) that were checked, and dumped.
     """
 
     health: Health
@@ -126,20 +118,19 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class HealthMap:
-    """Immutable. Findings are columns per pair; what is drawn is computed for what is in sight.
+    """Immutable. Findings are columns for each pair; cells are computed only for the visible part.
 
     Attributes:
         nodes: the nodes of all ranks.
         tree: their scopes.
-        shown: mask over tree indices: what can have tensors, and is in scope.
+        shown: mask over tree indices: entries that can have tensors, and are in scope.
         ranks: ascending.
-        steps: those that some rank dumped, in the order in which they began to run.
-        pairs: every dumped (rank, step); None when it was not checked.
-        bases: over tree indices: ABSENT, NOT_JUDGED or CLEAN, for scopes the best of what is in them; UNREADABLE where
-            nothing is known because the step's directory could not be listed.
-        watchpoints: those that judged.
-        by_default: whether they are only there because the session has none.
-        parts: what of the pairs could not be looked at.
+        steps: dumped by some rank, in the order in which they began to run.
+        pairs: all dumped (rank, step); None when not checked.
+        bases: over tree indices: ABSENT, NOT_JUDGED or CLEAN (for scopes the best below); UNREADABLE where the step's
+            directory could not be listed.
+        by_default: the session has no watchpoints of its own.
+        parts: what of the pairs could not be read.
     """
 
     nodes: NodeTable
@@ -154,7 +145,7 @@ class HealthMap:
     parts: tuple[UnreadablePart, ...] = ()
 
     def cells(self, entries: Int64, steps: Sequence[int], ranks: Sequence[int]) -> Codes:
-        """[entry, step]: the worst over some ranks. ``entries`` are tree indices."""
+        """Worst health over some ranks, of shape (entry, step); ``entries`` are tree indices."""
         first, size = np.asarray(entries, np.int64), self.tree.size[entries].astype(np.int64)
         cells = np.zeros((len(first), len(steps)), np.uint8)
         grounds = [base[first] for base in self.bases]
@@ -173,7 +164,7 @@ class HealthMap:
         return cells
 
     def noteworthy(self, ranks: Sequence[int]) -> Mask:
-        """Tree indices of nodes with findings, or that could not be judged, and of the scopes around them."""
+        """Mask over tree indices: nodes with findings, or that could not be judged, and the scopes around them."""
         rows = np.zeros(len(self.nodes), np.bool_)
         for (rank, _), pair in self.pairs.items():
             if pair is not None and rank in ranks:
@@ -181,7 +172,6 @@ class HealthMap:
         return self.tree.keep_mask(rows) & self.shown
 
     def cell(self, entry: int, steps: Sequence[int], ranks: Sequence[int]) -> Cell:
-        """Everything about one cell."""
         first, stop = entry, entry + int(self.tree.size[entry])
         health, best, hit = Health.ABSENT, None, None
         counts = np.zeros(len(Health), np.int64)
@@ -213,26 +203,22 @@ class HealthMap:
 
     @cached_property
     def coverage(self) -> Coverage:
-        """The tensors that all the checks together looked at."""
         return combined([pair.coverage for pair in self.pairs.values() if pair is not None])
 
     @cached_property
     def findings(self) -> int:
-        """Tensors with a finding."""
         return sum(pair.hits.findings for pair in self.pairs.values() if pair is not None)
 
     @cached_property
     def vague(self) -> bool:
-        """Tells whether it is not known everywhere which of NaN and Inf there is."""
+        """Some findings are known as not finite, without telling NaN from Inf."""
         return any(bool((pair.codes == Health.NOT_FINITE).any()) for pair in self.pairs.values() if pair is not None)
 
     @property
     def missing(self) -> list[Pair]:
-        """The pairs that were not checked."""
         return [pair for pair, checked in self.pairs.items() if checked is None]
 
     def covered_text(self) -> str:
-        """Returns what it covers, in words."""
         coverage = self.coverage
         return covered_text(
             tensors=coverage.checked,
@@ -252,20 +238,12 @@ def health(
     pairs: Sequence[Pair] | None = None,
     progress: ProgressFn = no_progress,
 ) -> HealthMap:
-    """The map of what is known; judges nothing and reads no values.
-
-    Args:
-        session: the run.
-        checks: whose results; ``checks.check`` adds some.
-        pairs: of which (rank, step); None: all.
-        progress: see ``ProgressFn``.
-    """
+    """The map of known results, for some (rank, step) or all; judges nothing and reads no values."""
     chosen = session.pairs() if pairs is None else tuple(pairs)
     return retry_when_renumbered(lambda: _MapBuilder(session, checks, chosen, progress).map())
 
 
 def tree_indices(nodes: NodeTable) -> Int64:
-    """The tree index of every node."""
     return nodes.memo(_tree_indices)
 
 
@@ -278,14 +256,7 @@ def _tree_indices(nodes: NodeTable) -> Int64:
 
 
 def tensor_of(session: DiagnosedRun, nodes: NodeTable, row: int, pair: Pair) -> tuple[TensorKey, int]:
-    """The first output (else input) of a node that was dumped, and the node's row in its rank; -1 where it is not.
-
-    Args:
-        session: the run.
-        nodes: the table of the map.
-        row: in that table.
-        pair: where.
-    """
+    """The first dumped output (else input) of a node of the map, and the node's row in its rank (-1: missing)."""
     rank, step = pair
     graph, name = nodes.graph_of(row).name, nodes.names[row]
 
@@ -304,8 +275,6 @@ def tensor_of(session: DiagnosedRun, nodes: NodeTable, row: int, pair: Pair) -> 
 
 
 class _MapBuilder:
-    """Puts a map together."""
-
     def __init__(
         self, session: DiagnosedRun, checks: HealthChecks, pairs: Sequence[Pair], progress: ProgressFn
     ) -> None:
@@ -356,7 +325,7 @@ class _MapBuilder:
         return tuple(sorted(first, key=lambda step: (first[step], step)))
 
     def _dumped(self, pairs: set[Pair]) -> dict[Pair, Int64]:
-        """Node rows with a tensor that can be watched, by pair; what was checked has been listed already."""
+        """By pair, the rows of nodes with a tensor that can be watched; checked pairs are listed already."""
         flows = {rank: self._session.flow(rank, self._progress) for rank in {rank for rank, _ in pairs}}
         found: dict[Pair, Int64] = {}
         same: dict[int, tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], Int64]] = {}
@@ -372,7 +341,7 @@ class _MapBuilder:
         return found
 
     def _unlisted(self, parts: Sequence[UnreadablePart], pair: Pair, dumped: Mapping[Pair, Int64]) -> Int64:
-        """Node rows that may have been dumped in a directory that could not be listed, as in others of the rank."""
+        """Rows of nodes that an unlisted directory may hold, because other steps of the rank have them."""
         rank, step = pair
         if not any(part.rank == rank and part.step in (None, step) and not part.graph for part in parts):
             return np.zeros(0, np.int64)
@@ -394,7 +363,7 @@ class _MapBuilder:
     def _checked(
         self, result: PairResult, own: tuple[Int64, Int64, Int64], moved: partial[Int64], tree: ScopeTree, index: Int64
     ) -> CheckedPair:
-        """``own`` are the rank's rows that were dumped, judged, and not listed; ``index`` is the tree index of each."""
+        """``own`` are the rank's rows that were dumped, judged, and not listed; ``index`` has tree indices of nodes."""
         hits = result.hits
         codes = codes_of(hits.verdict, hits.origin, *_counts(hits))
         which = np.flatnonzero(codes)
@@ -404,7 +373,7 @@ class _MapBuilder:
         return CheckedPair(base, at[order], codes[which][order], which[order], hits, result.coverage)
 
     def _base(self, tree: ScopeTree, dumped: Int64, judged: Int64, unlisted: Int64) -> int:
-        """The number of what was dumped, judged and not listed; most steps of a run share one."""
+        """The index of a base; most steps of a run share one."""
         key = (dumped.tobytes(), judged.tobytes(), unlisted.tobytes())
         number = self._numbers.setdefault(key, len(self._bases))
         if number == len(self._bases):
@@ -419,12 +388,12 @@ class _MapBuilder:
 
 
 def _is_about(result: PairResult, nodes: NodeTable) -> bool:
-    """Tells whether a result's rows are those of a table: nodes may have been read anew since it was made."""
+    """Tells whether a result's rows are those of a table: nodes may have been read anew since."""
     return all(part.nodes.lineage is nodes.lineage and len(part.nodes) <= len(nodes) for part in result.hits.parts)
 
 
 def _moved(rows: Rows | None, own: Int64) -> Int64:
-    """Rows of a rank's own table as rows of the map's."""
+    """Translates rows of a rank's own table into rows of the map's table."""
     return own if rows is None else rows[own]
 
 
@@ -433,7 +402,7 @@ def _rows_of(bits: npt.NDArray[np.uint8], count: int) -> Int64:
 
 
 def _counts(hits: HitList) -> tuple[Int64, Int64, Mask]:
-    """NaN and Inf of every hit, and whether a training only said that there are some."""
+    """NaN and Inf of each hit, and whether a live training only said that there are some."""
     nan, inf, bad = np.zeros(len(hits), np.int64), np.zeros(len(hits), np.int64), np.zeros(len(hits), np.bool_)
     for part, places, at in hits.by_step():
         rows = part.records.rows[at]
@@ -445,14 +414,7 @@ def _counts(hits: HitList) -> tuple[Int64, Int64, Mask]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepColumns:
-    """The steps of a map, laid out in columns.
-
-    Attributes:
-        steps: the steps.
-        bounds: column i has steps[bounds[i]:bounds[i + 1]].
-        labels: what may stand above each.
-        width: cells of each.
-    """
+    """The steps of a map, laid out in columns; column i has ``steps[bounds[i]:bounds[i + 1]]``."""
 
     steps: Sequence[int]
     bounds: Int64
@@ -461,21 +423,19 @@ class StepColumns:
 
     @classmethod
     def laid_out(cls, steps: Sequence[int], room: int, *, fit: bool) -> StepColumns:
-        """Columns for so much room; without ``fit`` there may be more of them than fit."""
+        """Columns for a width; without ``fit``, one for each step even if they are too many."""
         bounds = even_bounds(len(steps), room if fit else len(steps))
         groups = [steps[first:stop] for first, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
         groups = [group for group in groups if group]
         spans = [span_text(group) for group in groups]
-        # A span is long; where not every column has room for one, its first step says enough.
+        # Where not all columns have room for a span, its first step must do.
         labels = spans if column_width(spans, room) > 2 else [step_text(group[0]) for group in groups]
         return cls(steps, bounds, tuple(labels), column_width(labels, room))
 
     def __len__(self) -> int:
-        """Number of columns."""
         return len(self.labels)
 
     def of(self, column: int) -> Sequence[int]:
-        """The steps of a column."""
         return self.steps[int(self.bounds[column]) : int(self.bounds[column + 1])]
 
     def at(self, step: int) -> int:
@@ -484,18 +444,18 @@ class StepColumns:
         return max(int(np.searchsorted(self.bounds, place, side="right")) - 1, 0)
 
     def _place(self, step: int) -> int:
-        """The place of a step among the steps, which need not be ascending."""
+        """The index of a step among the steps, which need not be ascending."""
         steps = np.asarray(self.steps)
         later = np.flatnonzero(steps >= step)
         return int(later[np.argmin(steps[later])]) if len(later) else max(len(steps) - 1, 0)
 
     @property
     def most(self) -> int:
-        """Steps in the fullest column."""
+        """The number of steps in the fullest column."""
         return int(np.diff(self.bounds).max(initial=0))
 
     def cells(self, map_: HealthMap, entries: Int64, ranks: Sequence[int], first: int, stop: int) -> Codes:
-        """[entry, column] of some of the columns."""
+        """Codes of shape (entry, column), for columns from ``first`` to ``stop``."""
         low, high = int(self.bounds[first]), int(self.bounds[stop])
         if high <= low:
             return np.zeros((len(entries), 0), np.uint8)
@@ -506,14 +466,14 @@ class StepColumns:
 def map_lines(
     map_: HealthMap, entries: Int64, ranks: Sequence[int], room: int, *, fit: bool = True, flat: bool = False
 ) -> list[str]:
-    """The map as lines, cells first: what follows them, the name, is never cut."""
+    """The map as lines: cells, then the name, which is never cut."""
     return ["  ".join(parts) for parts in map_parts(map_, entries, ranks, room, fit=fit, flat=flat)]
 
 
 def map_parts(
     map_: HealthMap, entries: Int64, ranks: Sequence[int], room: int, *, fit: bool = True, flat: bool = False
 ) -> list[tuple[str, str]]:
-    """The cells and the name of each line of a map, after those of its heading."""
+    """The cells and the name of each line, headings first."""
     columns = StepColumns.laid_out(map_.steps, room, fit=fit)
     if not len(columns) or not len(entries):
         return []
@@ -537,10 +497,7 @@ def map_rows(map_: HealthMap, entries: Int64, ranks: Sequence[int]) -> list[tupl
 
 
 def entry_name(map_: HealthMap, entry: int, *, flat: bool = False) -> str:
-    """Returns what a row is called: the last part of its path, with a slash for a scope; in a flat list the whole id.
-
-    Of several graphs that has its own before it.
-    """
+    """The last part of the path, with a slash for a scope; the whole name in a flat list, with its graph if several."""
     if flat:
         row = int(map_.tree.row[entry])
         graph = f"{map_.nodes.graph_of(row).name}/" if len(map_.nodes.graphs) > 1 else ""
@@ -549,7 +506,6 @@ def entry_name(map_: HealthMap, entry: int, *, flat: bool = False) -> str:
 
 
 def watched_lines(map_: HealthMap) -> list[str]:
-    """Returns what judged, a line each."""
     if map_.by_default:
         return ["looked for NaN and Inf in every tensor"]
     return [clean(f"looked for {watch_line(each)}") for each in map_.watchpoints]
@@ -557,25 +513,17 @@ def watched_lines(map_: HealthMap) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class CellText:
-    """The words of a cell.
-
-    Attributes:
-        health: how it is, and at which step and rank.
-        path: the scope or node.
-        details: the worst tensor in it, and counts.
-    """
+    """The words of a cell: health with step and rank, path of the entry, worst tensor and counts."""
 
     health: str
     path: str
     details: str
 
     def __str__(self) -> str:
-        """Everything in one line."""
         return "  ".join(filter(None, (self.health, self.path, self.details)))
 
 
 def cell_text(map_: HealthMap, entry: int, steps: Sequence[int], cell: Cell, *, ranks: int) -> CellText:
-    """Returns what a cell says: how it is and where; and what the worst in it is."""
     where = f"step {span_text(steps)}" if steps else "no step"
     if cell.pair is not None and len(steps) > 1:
         where += f" (worst at {step_text(cell.pair[1])})"
@@ -607,14 +555,9 @@ def _details(cell: Cell, *, scope: bool) -> list[str]:
 def rows_of(
     map_: HealthMap, shown: npt.NDArray[np.bool_], *, depth: int | None = None, flat: bool = False, most: int = 40
 ) -> npt.NDArray[np.int64]:
-    """Tree indices of a map's rows.
+    """Tree indices of a map's rows among ``shown``; ``flat`` means nodes only, in execution order.
 
-    Args:
-        map_: the map.
-        shown: mask over tree indices, of ``map_.shown`` or ``map_.noteworthy``.
-        depth: levels that are seen; None: as many as give ``most`` rows at most, and one in any case.
-        flat: nodes only, in execution order.
-        most: see ``depth``.
+    ``depth`` is the number of levels; None: as many as give at most ``most`` rows, but at least one.
     """
     tree = map_.tree
     if flat:

@@ -1,9 +1,9 @@
-"""Recognises the loss of a run that noted none: the scalar that comes out of a loss function and feeds gradients only.
+"""Recognises the loss of a run that noted none: the scalar output of a loss function that feeds gradients only.
 
-That is a guess by names and by the graph, and is shown as such: a node in the scope of a loss function
-(``_loss_fn-SoftmaxCrossEntropyWithLogits``, ``mse-MSELoss``), a call of one (``Functional.cross_entropy``), or what a
-program or a recorder itself calls a loss, whose output is one real number that no other forward node reads. Of several
-in one root graph it is the one that runs last.
+It is a guess by names and by the graph, and is shown as a guess. Candidates are nodes in the scope of a loss function
+(``_loss_fn-SoftmaxCrossEntropyWithLogits``, ``mse-MSELoss``), calls of one (``Functional.cross_entropy``), and what a
+program or recorder itself calls a loss. Their output must be one real number that no other forward node reads. The last
+to run in a root graph counts.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 NAME: Final = "loss"
 _GRADIENTS: Final = "Gradients/"
 _LOSS_FUNCTION: Final = re.compile(r"_?(loss|loss_?fn|criterion)-.*", re.IGNORECASE)
-"""A part of a scope: the name that a program gave to its loss function, and the class."""
+"""Matches a part of a scope: a program's name for its loss function, and the class."""
 _LOSS_CLASS: Final = re.compile(r"(.*-)?\w*(loss|crossentropy(withlogits)?)", re.IGNORECASE)
-"""The innermost part of a scope: a class that is called a loss."""
+"""Matches the innermost part of a scope: a class that is called a loss."""
 _OWN_NAME: Final = re.compile(r"(Backward)?Loss(#\d+)?")
-"""The name that our client for PyTorch gives to what ``backward`` is called on."""
+"""Our client for PyTorch gives this name to the tensor that ``backward`` is called on."""
 _LOSS_CALL: Final = re.compile(r"(Functional|Torch|Primitive|Mint)\.(\w+_loss|\w*cross_entropy(_with_logits)?)(\.\d+)?")
-"""The names that msprobe gives to calls of loss functions."""
+"""msprobe gives these names to calls of loss functions."""
 _WORDS: Final = ("loss", "crossentropy", "cross_entropy", "criterion")
-"""One of them is in every name that the patterns above match: most names need no more than that look."""
+"""Each name that the patterns match contains one of these words: a fast check for most other names."""
 _SCALARS: Final = ((), (1,))
 _MOST: Final = 16
-"""Nodes of a root graph that are looked at."""
+"""The most nodes of a root graph that are looked at."""
 _NO_FORWARD: Final = PARAMETERS | {Category.CONSTANT, Category.GRADIENT}
 
 
 def loss_nodes(nodes: NodeTable) -> tuple[int, ...]:
-    """Returns the rows of nodes that may make the loss, by the graph; what runs last comes first."""
+    """Returns the rows of nodes that may make the loss, by the graph; the last to run comes first."""
     found = [row for row, name in enumerate(nodes.names) if _may_be_loss(nodes, row, name)]
     return tuple(sorted(found, key=lambda row: int(nodes.order[row]), reverse=True))
 
@@ -54,7 +54,7 @@ def _may_be_loss(nodes: NodeTable, row: int, name: str) -> bool:
         return False
     *scopes, leaf = name.split("/")
     if not (
-        name == NAME  # what a program dumps under that name
+        name == NAME  # a program dumped it under this name
         or _OWN_NAME.fullmatch(leaf)
         or _LOSS_CALL.fullmatch(leaf)
         or any(_LOSS_FUNCTION.fullmatch(scope) for scope in scopes)
@@ -71,8 +71,8 @@ def _is_backward(nodes: NodeTable, row: int) -> bool:
 def recognised_losses(
     run: DiagnosedRun, rank: int, step: int, progress: ProgressFn = no_progress
 ) -> tuple[ShownNote, ...]:
-    """Returns the losses that a step holds, one of each root graph; of a live training those that it sent already."""
-    run.flow(rank, progress).table(step)  # first: it may bring nodes
+    """Returns the losses of a step, one for each root graph; of a live training, only those that it has sent."""
+    run.flow(rank, progress).table(step)  # first, because it may bring nodes
     nodes = run.nodes(rank, progress)
     found: dict[int, ShownNote] = {}
     looked: dict[int, int] = {}
@@ -90,7 +90,7 @@ def recognised_losses(
 
 
 def _scope_word(node: str) -> str:
-    """``DiscLoss`` of ``Default/network-DiscLoss/Sub-op1``: tells one loss of a step from another."""
+    """``DiscLoss`` of ``Default/network-DiscLoss/Sub-op1``: distinguishes the losses of a step."""
     scope = node.rpartition("/")[0].rpartition("/")[2]
     return scope.rpartition("-")[2] or node
 
@@ -110,7 +110,7 @@ def _value(run: DiagnosedRun, rank: int, step: int, row: int, progress: Progress
 
 
 def _asks_no_check(_key: TensorKey) -> bool:
-    """Returns False: a value is the same with a finding and without."""
+    """Findings do not matter for a value."""
     return False
 
 
@@ -124,7 +124,7 @@ def _known(run: DiagnosedRun, row: TensorRow, progress: ProgressFn) -> tuple[Ten
 
 
 def scalar_of(stats: TensorStats) -> float | None:
-    """Returns the only element of a tensor, from its statistics."""
+    """Returns the only element of a tensor, from its statistics; None where it has several."""
     if stats.count != 1 or not stats.sized:
         return None
     if stats.nan:

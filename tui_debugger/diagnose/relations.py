@@ -1,7 +1,7 @@
-"""Relations of a tensor: what it was made from and what uses it, hop by hop, with what watchpoints say about each.
+"""Relations of a tensor: what it was made from and what uses it, hop by hop, with findings on each.
 
-Parameters cross steps: who reads one in a step gets its value of the step before, and the optimizer's node makes
-the new value out of the gradient and the old one.
+Parameters cross steps: a node that reads a parameter gets its value of the step before, and the optimizer's node makes
+the new value from the gradient and the old value.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class RelationKind(Enum):
     OUTPUT = "output"
     """Another output of the same node."""
     INPUT = "input"
-    """A node makes the one from the other."""
+    """A node makes one tensor from the other."""
     WEIGHT = "weight"
-    """The same across a step: what is read is the value that a parameter had after the step before."""
+    """A node reads the value that a parameter had after the step before."""
     UPDATE = "update"
     """The optimizer's node writes a parameter with it."""
     BEFORE = "before"
     """The same parameter, one update earlier or later."""
     WRITTEN = "written"
-    """A parameter that an optimizer's node writes, beside what the node puts out."""
+    """A parameter that an optimizer's node writes, besides its outputs."""
     COPY = "copy"
-    """An input file, and what its producer wrote."""
+    """An input file, and the tensor that its producer wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +65,17 @@ class Related:
     """One tensor beside another.
 
     Attributes:
-        key: the tensor, as an output of the node that made it where that is known.
+        key: the tensor, as an output of the node that made it where known.
         row: that node's row in the rank's node table.
-        tensor: where its value stands, not measured yet: the input file of the node that took it in when nothing else
-            was dumped. Index -1: nothing was.
+        tensor: where its value was dumped, not measured yet; maybe the input file of a reader. Index -1: not dumped.
         type: its node's operator type.
-        tie: how it hangs together with the tensor it was asked for.
-        node: the node between the two: the one that takes one of them in and makes the other.
+        tie: its relation to the tensor that was asked for.
+        node: the node between the two, which reads one and makes the other.
         slots: that node's input slots.
         hit: what the last check of its step found on it.
-        checked: whether its step was checked with the watchpoints as they are.
+        checked: its step was checked with the present watchpoints.
         watched: abbreviations of the enabled watchpoints that cover its node.
-        ahead: its step would be the one after the last that was dumped: it is not known whether that was ever run.
+        ahead: its step would be the one after the last dumped step, and may never have run.
     """
 
     key: TensorKey
@@ -97,15 +96,13 @@ class Relations:
     """A tensor and what is around it.
 
     Attributes:
-        centre: the tensor.
         siblings: the other outputs of its node.
-        maker: the node that made it: its own, or the one that updates the parameter; of an input what it was taken
-            from; empty when nothing makes it, or no graph tells.
+        maker: the node that made it, or that updates the parameter; for an input, its source; empty when unknown.
         producers: what it was made from, by input slot.
         consumers: what uses it, by node.
         stack: source lines of the node, innermost first.
-        graphs: the names of the rank's graphs where there are several, so that a name alone may mean two nodes.
-        edges: whether anything tells what is made from what: else nothing here is no evidence.
+        graphs: the names of the rank's graphs if there are several, so that a name alone may mean two nodes.
+        edges: the dump tells what is made from what; else missing relations prove nothing.
     """
 
     centre: Related
@@ -118,47 +115,32 @@ class Relations:
     edges: bool = True
 
     def nothing_words(self, *, upstream: bool) -> str:
-        """Says that no tensor is known on one side."""
         if not self.edges:
             return "not known: nothing in the dump tells what is made from what"
         return "nothing makes it" if upstream else "nothing uses it, as far as the graph says"
 
 
 def relations(session: DiagnosedRun, key: TensorKey, progress: ProgressFn = no_progress) -> Relations:
-    """Returns what is around a tensor; lists, measures nothing.
-
-    Raises:
-        UnreadableTensorError: the run has no such node.
-        CancelledError: from ``progress``.
-    """
+    """Returns what is around a tensor, without measuring; UnreadableTensorError where the run has no such node."""
     return retry_when_renumbered(lambda: _RelationsBuilder(session, key, progress).relations())
 
 
 def producers(session: DiagnosedRun, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
-    """Returns what a tensor was made from. See ``relations``."""
     return retry_when_renumbered(lambda: _RelationsBuilder(session, key, progress).producers())
 
 
 def consumers(session: DiagnosedRun, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
-    """Returns what uses a tensor. See ``relations``."""
     return retry_when_renumbered(lambda: _RelationsBuilder(session, key, progress).consumers())
 
 
 def measured(
     session: DiagnosedRun, related: Sequence[Related], progress: ProgressFn = no_progress
 ) -> tuple[Related, ...]:
-    """The same with statistics.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
     rows = session.measure([each.tensor for each in related], progress)
     return tuple(replace(each, tensor=row) for each, row in zip(related, rows, strict=True))
 
 
 class _RelationsBuilder:
-    """Looks around one tensor."""
-
     def __init__(self, session: DiagnosedRun, key: TensorKey, progress: ProgressFn) -> None:
         self.session = session
         self.key = key
@@ -171,7 +153,6 @@ class _RelationsBuilder:
         self._marks = _RelationMarks(session, key.rank)
 
     def centre(self) -> Related:
-        """Returns the tensor itself."""
         return self._related(self._at(self.here, self.row, self.key.side, self.key.slot), RelationKind.SELF)
 
     def relations(self) -> Relations:
@@ -192,7 +173,7 @@ class _RelationsBuilder:
         )
 
     def _taken_from(self) -> str:
-        """Returns what an input was taken from: an operator, a parameter or a constant; empty where no graph tells."""
+        """Returns the source of an input: an operator, a parameter or a constant; empty where no graph tells."""
         holder = self.flow.holder(self.row, self.key.slot)
         return self.flow.nodes.names[holder.row] if holder.row >= 0 else ""
 
@@ -213,7 +194,6 @@ class _RelationsBuilder:
         return self._inputs(updater, writes=row) if updater >= 0 else ()
 
     def _inputs(self, row: int, writes: int = -1) -> tuple[Related, ...]:
-        """Returns what goes into a node; each tensor once."""
         slots = {*self.flow.slots(*self.at_side(row, Side.INPUT)), *range(len(self.flow.holders(row)))}
         found: dict[Located, list[int]] = {}
         for slot in sorted(slots):
@@ -231,7 +211,7 @@ class _RelationsBuilder:
         return RelationKind.WEIGHT if elsewhere else RelationKind.INPUT
 
     def _feeder(self, row: int, slot: int) -> Located | None:
-        """The tensor that feeds an input: what its producer wrote, else the node's own file; index -1 without both."""
+        """The tensor that feeds an input: its producer's output, else the node's own file; index -1 without both."""
         (step, number), holder = self.here, self.flow.holder(row, slot)
         held = self.flow.locate_held(step, holder, number, row)
         if held is not None:
@@ -256,12 +236,12 @@ class _RelationsBuilder:
         for consumer, slot in real_consumers(self.flow.nodes, row, key.slot):
             found.setdefault(consumer, []).append(slot)
         made = [self._made_by(consumer, run, tuple(slots), tie) for consumer, slots in found.items()]
-        if after is None:  # who would read it is known, what the optimizer would make of it says nothing
+        if after is None:  # readers in the next step are known, but the optimizer's next value tells nothing
             made = [replace(each, ahead=True) for each in made if each.tie is not RelationKind.BEFORE]
         return (*made, *self._written_by())
 
     def _written_by(self) -> Iterator[Related]:
-        """The parameters that the node writes, when it is an optimizer's."""
+        """The parameters that the node writes, if it is an optimizer's."""
         for slot in sorted(self.flow.in_place(self.row)):
             holder = self.flow.holder(self.row, slot)
             if holder.row >= 0:
@@ -269,7 +249,7 @@ class _RelationsBuilder:
                 yield self._related(at, RelationKind.WRITTEN, self.row, (slot,))
 
     def _made_by(self, row: int, run: tuple[int, int], slots: tuple[int, ...], tie: RelationKind) -> Related:
-        """Returns what a node makes of the tensor; of an optimizer's node the parameter that it writes."""
+        """Returns what a node makes of the tensor; for an optimizer's node, the parameter that it writes."""
         update = update_of(self.flow.nodes.op_type(row))
         if update is not None:
             written = self._written(row, slots)
@@ -280,15 +260,15 @@ class _RelationsBuilder:
         return self._related(self._at(run, row, Side.OUTPUT, min(outputs, default=0)), tie, row, slots)
 
     def _written(self, row: int, slots: tuple[int, ...]) -> int:
-        """The parameter that an optimizer's node writes with what goes into some slots."""
+        """The parameter that an optimizer's node writes with the inputs of some slots."""
         written = self.flow.in_place(row)
         mine = next((slot for slot in slots if slot in written), None)
-        if mine is not None:  # a state or the weight: itself
+        if mine is not None:  # the node writes this state or weight in place
             return self.flow.holder(row, mine).row
         return self.flow.holder(row, min(written, default=0)).row
 
     def _next_run(self) -> tuple[int, int] | None:
-        """The run of its graph that reads a parameter's value of this one; None behind the last one that was dumped."""
+        """The run that reads a parameter's value of this run; None after the last dumped one."""
         turn = self.flow.turn(self.row, *self.here)
         later = [run for run in self.flow.runs_of(self.row) if self.flow.turn(self.row, *run) > turn]
         if not later:
@@ -309,7 +289,6 @@ class _RelationsBuilder:
         )
 
     def at_side(self, row: int, side: Side) -> tuple[int, int, Side, int]:
-        """One side of a node in the run that is shown."""
         return (self.here[0], row, side, self.here[1])
 
     def _at(self, run: tuple[int, int], row: int, side: Side, slot: int) -> Located:
@@ -355,7 +334,7 @@ class _RelationsBuilder:
 
 
 class _RelationMarks:
-    """The findings and the coverage of watchpoints."""
+    """The findings and the watchpoints of tensors."""
 
     def __init__(self, session: DiagnosedRun, rank: int) -> None:
         self.session = session
@@ -364,17 +343,14 @@ class _RelationMarks:
         self._covers = [(CONDITIONS[each.condition].abbr, session.watch_state(rank, each.id)) for each in enabled]
 
     def watched(self, row: int) -> tuple[str, ...]:
-        """Abbreviations of the watchpoints that cover a node, each once."""
         return tuple(dict.fromkeys(abbr for abbr, mask in self._covers if _is_set(mask, row)))
 
     def hit(self, key: TensorKey) -> Hit | None:
-        """Returns what the check of a tensor's step found on it."""
         known = self._of(key)
         at = known.hits.find(key) if known is not None else -1
         return known.hits[at] if known is not None and at >= 0 else None
 
     def checked(self, key: TensorKey) -> bool:
-        """Tells whether a tensor's step was checked with the watchpoints as they are."""
         return self._of(key) is not None
 
     def _of(self, key: TensorKey) -> CheckResult | None:
@@ -391,7 +367,7 @@ def _is_set(mask: npt.NDArray[np.uint8], row: int) -> bool:
 # -- further around ----------------------------------------------------------------------------------
 
 MOST_OF_A_HOP = 12
-"""Tensors of a hop that are looked at; findings come first, the others are counted."""
+"""The most tensors of a hop that are looked at; findings come first, the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,9 +375,9 @@ class Neighbourhood:
     """A tensor and what is some hops around it, as a graph.
 
     Attributes:
-        tensors: the one in the middle first; each with how it is tied to the one that it was found from.
-        hops: their distances, below 0 upstream.
-        edges: what is made from what, by number in ``tensors``, with the input slots.
+        tensors: the middle one first; each with its tie to the tensor that it was found from.
+        hops: their distances, negative upstream.
+        edges: what is made from what, by index in ``tensors``, with the input slots.
         hidden: how many more there are, by distance.
         graphs: see ``Relations``.
     """
@@ -413,19 +389,13 @@ class Neighbourhood:
     graphs: tuple[str, ...] = ()
 
     def with_tensors(self, tensors: Sequence[Related]) -> Neighbourhood:
-        """Returns the same with tensors that are measured."""
         return replace(self, tensors=tuple(tensors))
 
 
 def neighbourhood(
     session: DiagnosedRun, key: TensorKey, hops: int = 2, progress: ProgressFn = no_progress
 ) -> Neighbourhood:
-    """Returns what is around a tensor, with every edge between what was found; measures nothing.
-
-    Raises:
-        UnreadableTensorError: the run has no such node.
-        CancelledError: from ``progress``.
-    """
+    """Returns what is around a tensor, with all edges between what was found; measures nothing."""
     return retry_when_renumbered(lambda: _Neighbours(session, key, progress).found(hops))
 
 
@@ -444,7 +414,7 @@ class _Neighbours:
             for hop in range(1, hops + 1):
                 front = self._next(front, sign, hop)
         for number, hop in enumerate(self._hops):
-            if hop > 0 or hop == -hops:  # of the others the producers were asked for
+            if hop > 0 or hop == -hops:  # the producers of the others were asked for
                 self._link([(number, each) for each in self._neighbours_of(number, -1)], -1)
         edges = [
             Edge(source, target, ",".join(map(str, sorted(slots))))
@@ -494,16 +464,7 @@ def sketch_of(
     ink: Ink = UNICODE,
     spelled: Callable[[str], str] = str,
 ) -> Sketch:
-    """Draws what is around a tensor: see ``draw_sketch``.
-
-    Args:
-        found: what is around it.
-        width: cells.
-        height: lines.
-        row: returns a tensor as it is known by now.
-        ink: the characters.
-        spelled: returns what the terminal shows of a name.
-    """
+    """Draws what is around a tensor; ``row`` returns a tensor's newest row, ``spelled`` fits names to the terminal."""
     middle, graphs = found.tensors[0].key, short_names(found.graphs)
 
     def box(each: Related) -> SketchBox:
@@ -522,7 +483,6 @@ def sketch_of(
 
 
 def sketch_notes(found: Neighbourhood, drawn: Sketch) -> list[str]:
-    """Returns what a sketch could not show, in words."""
     notes = [f"{plural(drawn.beyond, 'tensor')} farther away: no room"] if drawn.beyond else []
     for number in drawn.left_out:
         edge = found.edges[number]
@@ -535,12 +495,7 @@ def sketch_notes(found: Neighbourhood, drawn: Sketch) -> list[str]:
 
 
 def tie_words(related: Related, *, upstream: bool) -> str:
-    """Tells how a tensor hangs together with the one in the middle: ``in:1 of MatMul-op12``.
-
-    Args:
-        related: the tensor beside it.
-        upstream: it is one of the producers.
-    """
+    """The relation to the middle tensor in words: ``in:1 of MatMul-op12``; ``upstream``: it is a producer."""
     slots = ", ".join(f"in:{slot}" for slot in related.slots)
     node = clean(tail(related.node))
     at, step = f"{slots} of {node}", run_text(related.key)
@@ -567,7 +522,7 @@ def tie_words(related: Related, *, upstream: bool) -> str:
 
 
 def mark_of(related: Related, row: TensorRow) -> str:
-    """Returns the mark of a tensor as it is known now: ``◆`` an origin, ``✗`` a finding, ``?`` a doubt."""
+    """Returns the present mark of a tensor: ``◆`` an origin, ``✗`` a finding, ``?`` a doubt."""
     if related.hit is not None and related.hit.origin:
         return "◆"
     if related.tensor.hit or (row.stats is not None and row.stats.bad):
@@ -576,7 +531,7 @@ def mark_of(related: Related, row: TensorRow) -> str:
 
 
 def watch_words(related: Related) -> str:
-    """``TO ✗TL``: the watchpoints that cover a tensor, those that found something on it marked."""
+    """``TO ✗TL``: the watchpoints that cover a tensor, those with findings marked."""
     found = _found(related.hit)
     covers = [("✗" if abbr in found else "") + abbr for abbr in related.watched]
     return " ".join([*covers, *(f"✗{abbr}" for abbr in found if abbr not in related.watched)])
@@ -602,42 +557,29 @@ _COLUMNS = (
     Column("watched", cut=Cut.END, weight=5),
 )
 _GRAPH = 1
-"""The column that is left out where there is only one graph."""
+"""The index of the column that is left out for a single graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelatedTree:
-    """A tensor beside another, and what lies beyond it.
-
-    Attributes:
-        related: the tensor, with statistics.
-        beyond: one hop further; empty where it was not looked up.
-    """
+    """A related tensor and the tensors one hop beyond it; empty where these were not looked up."""
 
     related: Related
     beyond: tuple[RelatedTree, ...] = ()
 
 
 def related_trees(related: Sequence[Related]) -> tuple[RelatedTree, ...]:
-    """Tensors with nothing beyond them."""
     return tuple(RelatedTree(each) for each in related)
 
 
 def relations_lines(found: Relations) -> Iterator[str]:
-    """Yields a line for everything that is known about the relations of a tensor, as far as one hop."""
     return ("".join(line) for line in table_lines(*relations_table(found)))
 
 
 def relations_table(
     found: Relations, up: Sequence[RelatedTree] | None = None, down: Sequence[RelatedTree] | None = None
 ) -> tuple[list[Column], list[TableRow]]:
-    """Returns what is known about the relations of a tensor, as columns and rows.
-
-    Args:
-        found: the relations, with statistics.
-        up: the producers where there are further hops; None: one hop.
-        down: the consumers, likewise.
-    """
+    """The relations of a tensor as columns and rows; ``up`` and ``down`` have further hops."""
     ups = [*_entries(related_trees(found.producers) if up is None else up, upstream=True)]
     downs = [*_entries(related_trees(found.consumers) if down is None else down, upstream=False)]
     middle = [(related, 0, "") for related in (found.centre, *found.siblings)]
@@ -690,7 +632,6 @@ def _cells(related: Related, depth: int, graphs: Mapping[str, str]) -> tuple[str
 
 
 def related_row(item: RelatedTree, *, upstream: bool | None = None) -> Row:
-    """A tensor as a dict; ``upstream`` None for the one in the middle."""
     related, row = item.related, item.related.tensor
     found: Row = {
         "tensor": key_row(related.key),

@@ -1,4 +1,4 @@
-"""Everything that a report of a check says: gathered once, written as Markdown or JSON."""
+"""The report of a check: gathered once, written as Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 
 MOST_EXPLAINED: Final = 6
-"""Tensors whose causes are weighed: the origins, then one for every condition that these do not have."""
+"""The most tensors whose causes are weighed: the origins, then one for each other condition."""
 _LOOKED_AT: Final = 1000
-"""Hits in which to look for what the report is about."""
+"""The number of hits that are searched for what the report is about."""
 _SEARCHED: Final = 20_000
-"""Hits in which to look for one of every condition."""
+"""The number of hits that are searched for one of each condition."""
 SPREAD: Final = 10
-"""Bad tensors after the origin that are named."""
+"""The number of bad tensors after the origin that are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,14 @@ class Material:
     """The material of a report.
 
     Attributes:
-        path: what a command finds the run by: the path as it was given; empty for a training that runs.
-        info: the run.
-        ranks: of the run.
+        path: of the run, as it was given; empty for a live training.
         steps: dumped steps of any rank, ascending.
-        result: the check.
-        judgement: what it comes to.
-        origins: where it begins; None when there is nothing to look for, or it could not be found out.
-        overflow: ``origins`` are about NaN and Inf; otherwise about findings of the watchpoints.
+        origins: where it begins; None when nothing is bad, or the search failed.
+        overflow: ``origins`` are about NaN and Inf, else about findings of the watchpoints.
         explained: guidance for the first hits.
         troubles: what could not be found out, a sentence each.
-        graphs: whether there are several, so that a name alone may mean two nodes.
-        scope: the options that restricted the check to some nodes, for whoever repeats it.
+        graphs: there are several graphs, so that a name alone may mean two nodes.
+        scope: the options that restricted the check to some nodes, to repeat it.
     """
 
     path: str
@@ -83,12 +79,11 @@ class Material:
 
     @property
     def shown_search(self) -> StepSearch | None:
-        """The search whose propagation is described: the first one with an origin."""
         return None if self.origins is None else self.origins.shown_search
 
     @property
     def beginnings(self) -> tuple[Origin, ...]:
-        """The origins; without any what each rank began with."""
+        """The origins; without any, the first bad tensors of each rank."""
         if self.origins is None:
             return ()
         found = self.origins.origins
@@ -106,16 +101,7 @@ def gather(
     *,
     scope: Sequence[str] = (),
 ) -> Material:
-    """Puts together what there is to say about a result; nothing is judged again, neighbours are measured.
-
-    Args:
-        session: the session that the result is of, offline or live.
-        path: what a command finds the run by; empty for a training that runs.
-        result: a finished or interrupted check.
-        judgement: what it comes to.
-        progress: receives snapshots; may raise CancelledError.
-        scope: see ``Material``.
-    """
+    """Puts together what there is to say about a result; judges nothing again, but measures neighbours."""
     troubles: list[str] = []
     hits = judgement.failing or judgement.others
     overflow = any(map(is_overflow, hits[:_LOOKED_AT]))
@@ -147,7 +133,7 @@ def _origins(
     *,
     overflow: bool,
 ) -> OriginReport | None:
-    """Tells where it begins: NaN and Inf if there are any, else what the watchpoints found."""
+    """Searches where it begins: NaN and Inf if there are any, else what the watchpoints found."""
     bad = [hit for hit in hits[:_LOOKED_AT] if is_overflow(hit)] if overflow else hits[:_LOOKED_AT]
     until = min(hit.order[0] for hit in bad)
     spans = {rank: session.turn_spans(rank) for rank in {rank for rank, _ in result.pairs}}
@@ -168,13 +154,13 @@ def _origins(
 
 
 def _measure_origins(session: DiagnosedRun, hits: Sequence[Hit], progress: ProgressFn) -> None:
-    """Gets what went into the origins and came out of them: a training that runs says only what it is asked for."""
+    """Measures inputs and outputs of the origins: a live training sends statistics only on request."""
     for hit in [hit for hit in hits if hit.origin and hit.stats is None][:MOST_EXPLAINED]:
         session.measure(session.tensor_rows(hit.key.rank, hit.key.step, hit.row, hit.key.round), progress)
 
 
 def _first(hits: Sequence[Hit], origins: OriginReport | None) -> list[Hit]:
-    """The hits to be explained: the origins, then the first one of every condition that is not among them."""
+    """The hits to be explained: the origins, then the first one of each other condition."""
     begin = {origin.hit.key for origin in origins.origins} if origins is not None else set[TensorKey]()
     by_key = {hit.key: hit for hit in hits if hit.key in begin}
     chosen = [by_key[origin.hit.key] for origin in origins.origins if origin.hit.key in by_key] if origins else []
@@ -190,7 +176,7 @@ def _first(hits: Sequence[Hit], origins: OriginReport | None) -> list[Hit]:
 
 
 def _conditions(hit: Hit) -> set[str]:
-    """Conditions with a finding of their own; what NaN kept from being compared is no matter of its condition."""
+    """Conditions with a finding of their own; without one (NaN kept them from being compared), ``error``."""
     return {each.condition for each in hit.results if each.verdict is Verdict.FINDING and not each.error} or {"error"}
 
 
@@ -208,7 +194,6 @@ Row = dict[str, Any]
 
 
 def material_row(material: Material, most: int) -> Row:
-    """Everything that the report says; ``most`` hits, and how many there are."""
     judgement, info = material.judgement, material.info
     hits = [*judgement.failing[:most], *judgement.others[:most]][:most]
     return {
@@ -243,33 +228,28 @@ def material_row(material: Material, most: int) -> Row:
 
 
 MOST_HITS: Final = 50
-"""Rows of the hits table, unless asked otherwise."""
+"""The default number of rows in the hits table."""
 LIMIT: Final = 60_000
-"""Characters: GitHub takes 65,536 in an issue."""
+"""The most characters: GitHub takes 65,536 in an issue."""
 _ORIGINS: Final = 5
 _TELLING: Final = frozenset({"origin", "explain", "values"})
-"""Views whose commands stand in a report: of plots and maps everybody knows how to look at them."""
+"""Views whose commands are part of a report."""
 _HEAD: Final = 3
-"""Lines that ``origin_lines`` begins with: a blank, where it is, the node."""
+"""Lines at the start of ``origin_lines`` that are left out: a blank, the place, the node."""
 _NAMED: Final = 20
-"""Watchpoints, notices and the like that are listed."""
+"""The most watchpoints, notices and the like that are listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """The amount that a report says.
-
-    Attributes:
-        hits: most rows of the hits table.
-        homes: home directories are left as they are.
-    """
+    """The most rows of the hits table, and whether home directories stay in paths."""
 
     hits: int = MOST_HITS
     homes: bool = False
 
 
 def markdown(material: Material, style: Style = Style()) -> str:
-    """The report. Rows of the hits table are left out until it fits into an issue, and that is said."""
+    """The report; rows of the hits table are left out, with a note, until it fits into an issue."""
     rows = style.hits
     while True:
         text = "\n".join(_single_blanks(_document(material, rows))).strip() + "\n"

@@ -1,4 +1,4 @@
-"""The run as a diagnosis sees it. A session answers it; a diagnosis knows nothing else of sessions."""
+"""The run as a diagnosis sees it: the part of ``Session`` that diagnoses use."""
 
 from __future__ import annotations
 
@@ -35,44 +35,34 @@ from tui_debugger.stats.workers import MeasureWorkers
 
 
 class WatchpointsOfRun(Protocol):
-    """The watchpoints of a run, as far as a diagnosis asks for them."""
+    """The watchpoints of a run, as far as a diagnosis needs them."""
 
     @property
     def version(self) -> int:
-        """Another number whenever the list is different."""
+        """Changes with each change of the list."""
         ...
 
-    def enabled(self) -> tuple[Watchpoint, ...]:
-        """Returns those that judge."""
-        ...
+    def enabled(self) -> tuple[Watchpoint, ...]: ...
 
-    def get(self, watchpoint_id: int) -> Watchpoint | None:
-        """Returns one of them, or None."""
-        ...
+    def get(self, watchpoint_id: int) -> Watchpoint | None: ...
 
 
 class DiagnosedRun(Protocol):
-    """A run: its steps, nodes, tensors, and what checks found. See ``Session`` for what each member does."""
+    """A run: its steps, nodes, tensors, and what checks found. See ``Session`` for each member."""
 
     @property
-    def watchpoints(self) -> WatchpointsOfRun:
-        """The watchpoints of the run."""
-        ...
+    def watchpoints(self) -> WatchpointsOfRun: ...
 
     @property
-    def info(self) -> RunInfo:
-        """The kind of run."""
-        ...
+    def info(self) -> RunInfo: ...
 
     @property
     def contents(self) -> Contents:
-        """Returns what tells whether two tensors hold the same."""
+        """Tells whether two tensors hold the same."""
         ...
 
     @property
-    def workers(self) -> MeasureWorkers:
-        """The workers for long work on tensors."""
-        ...
+    def workers(self) -> MeasureWorkers: ...
 
     # -- what there is
 
@@ -173,11 +163,7 @@ class DiagnosedRun(Protocol):
 
 
 def ranks_of(run: DiagnosedRun) -> list[int]:
-    """Returns the ranks of a run.
-
-    Raises:
-        TdbgError: there is none, such as where its directory cannot be listed.
-    """
+    """Returns the ranks of a run; TdbgError where there is none, for example where its directory cannot be listed."""
     ranks = list(run.ranks())
     if not ranks:
         why = "".join(f": {part.where} ({part.why})" for part in run.unreadable()[:1])

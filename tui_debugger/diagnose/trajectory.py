@@ -1,7 +1,7 @@
-"""The weights of a run over its steps: which move and how far, which never do, which grow, which lose rank.
+"""Follows the weights of a run over its steps: which move and how far, never move, grow, or lose rank.
 
-A run against itself later: the steps of a dump, or a directory of checkpoints. A weight is read step by step, with the
-two values before it open at the same time, in blocks: memory does not grow with the steps or with the weight.
+The steps are those of a dump or of a directory of checkpoints. A weight is read step by step in blocks, together with
+its two values before: memory does not grow with the steps or with the weight.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ from tui_debugger.text.numbers import NONE, and_more, number, plural
 from tui_debugger.text.tensors import BARS, shape_text, step_text, steps_text
 
 _BLOCK: Final = 1 << 14
-"""Elements that are looked at together."""
+"""The number of elements that are processed at once."""
 MOST_ROWS: Final = 256
 MOST_COLUMNS: Final = 1024
-"""A larger matrix is thinned out to so many of its rows and columns, evenly, before its singular values are taken."""
+"""A larger matrix is sampled evenly to so many rows and columns before its singular values are computed."""
 _EVERY_STEP: Final = 1 << 22
-"""Up to so many multiplications the rank is taken at every step; else where the weight is first and last finite."""
+"""Up to so many multiplications the rank is taken at each step; else where the weight is first and last finite."""
 GROWN: Final = 2.0
-"""A norm that became so many times as large, or as small, is worth a remark."""
+"""The factor by which a norm must grow or shrink for a remark."""
 COLLAPSED: Final = 0.5
-"""The part of the effective rank below which the loss of it is worth a remark."""
+"""The part of its effective rank below which a weight gets a remark."""
 _KIND: Final = 6
-"""The number of weights of a kind that tell what is usual for it."""
+"""The fewest weights of a kind that tell what is usual for it."""
 UNLIKE: Final = 3.5
-"""A weight is unlike its kind from this robust z of log(|update| / |weight|) on, in both directions,"""
+"""A weight is unlike its kind from this robust z of log(|update| / |weight|) on, in both directions."""
 _TIMES: Final = 3.0
-"""and only where it moves so many times as far as the median of its kind, or so many times less."""
+"""It must also move so many times as far as the median of its kind, or so many times less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One weight at two successive points, the earlier one first.
+    """Comparison of one weight at two successive points.
 
     Attributes:
-        square: sum of squares of the later one.
-        step: sum of squares of the difference; NaN where there is nothing before.
-        dot: product of this difference and the one before; NaN where there is none.
-        equal: every bit is the same; of another element type every value.
-        finite: no element of the later one is NaN or Inf.
+        square: sum of squares of the later values.
+        step: sum of squares of the difference; NaN without earlier values.
+        dot: inner product of this difference and the previous one; NaN without a previous one.
+        equal: all bits are the same; for different element types, all values.
+        finite: no later value is NaN or Inf.
     """
 
     square: float
@@ -74,14 +74,7 @@ class Moved:
 
 
 def moved(values: Array, before: Array | None, earlier: Array | None, progress: ProgressFn = no_progress) -> Moved:
-    """Compares a weight with what it was one point and two points before; all in float64.
-
-    Args:
-        values: of the weight, of any shape.
-        before: the same one point before, or None.
-        earlier: the same two points before, or None.
-        progress: called for every block, may raise.
-    """
+    """Compares a weight with its values one point and two points ``before`` and ``earlier``, in float64."""
     flat = values.reshape(-1)
     then, first = (None if each is None else each.reshape(-1) for each in (before, earlier))
     square, step, dot, equal, finite = 0.0, math.nan, math.nan, before is not None, True
@@ -114,14 +107,16 @@ def moved(values: Array, before: Array | None, earlier: Array | None, progress: 
 
 
 def _squares(x: Array) -> float:
-    return float(np.einsum("i,i", x, x.conj()).real)  # no BLAS: its threads wait for each other on blocks this small
+    return float(
+        np.einsum("i,i", x, x.conj()).real
+    )  # no BLAS: on such small blocks its threads only wait for each other
 
 
 def effective_rank(values: Array) -> float:
     """Returns exp of the entropy of the normalised singular values (Roy and Vetterli, 2007) of a matrix.
 
-    Further dimensions count as columns. A matrix larger than ``MOST_ROWS`` by ``MOST_COLUMNS`` is thinned out: see
-    ``thinned_to``. 0 for zeros, NaN where an element is not finite or there are less than two dimensions.
+    Further dimensions count as columns; large matrices are sampled (see ``thinned_to``). 0 for zeros; NaN where an
+    element is not finite, or for fewer than two dimensions.
     """
     if values.ndim < 2 or not values.size:
         return math.nan
@@ -144,7 +139,7 @@ def effective_rank(values: Array) -> float:
 
 
 def thinned_to(shape: Sequence[int]) -> tuple[int, int] | None:
-    """Returns how many rows and columns of a weight its effective rank is taken of; None where it is all of them."""
+    """Returns the rows and columns that the effective rank of a weight is taken of; None where it is all of them."""
     if len(shape) < 2:
         return None
     rows, columns = shape[0], math.prod(shape[1:])
@@ -162,7 +157,7 @@ def _cheap(shape: Sequence[int]) -> bool:
 
 
 class Stillness(Enum):
-    """The way in which it is known that a weight never moves."""
+    """Whether a weight never moves, and how that is known."""
 
     MOVES = "moves"
     BYTES = "never moves"
@@ -173,22 +168,18 @@ class Stillness(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightPath:
-    """A weight over the steps: a point for every writing of it, in the order in which they ran.
+    """A weight over the steps: a point for each write, in the order in which they ran.
 
     Attributes:
-        key: the weight as it is last.
+        key: the weight at its last point.
         row: of its node in the node table of its rank.
-        kind: weights of one kind are alike: the last part of the name, and whether it is a matrix or a vector.
-        meta: element type and shape, where known.
-        steps, rounds: of each point.
+        kind: the last part of the name, and matrix or vector; weights of one kind are compared with each other.
         state: ``PointState`` of each point.
-        norm: root of the sum of squares; NaN where it is not known, or an element is NaN or Inf.
-        ratio: norm of the update since the point before that has values / norm there; NaN where there is none. 0 / 0
-            is 0.
+        norm: L2 norm; NaN where unknown, or where an element is NaN or Inf.
+        ratio: norm of the update since the last point with values, by the norm there; NaN without one; 0 / 0 is 0.
         cosine: between this update and the one before.
-        rank: effective rank, NaN where it was not taken.
-        finite: no NaN and no Inf, as far as is known.
-        still: whether it never moves, and how that is known.
+        rank: effective rank; NaN where it was not taken.
+        finite: no NaN and no Inf, as far as known.
         errors: why points could not be read.
     """
 
@@ -209,58 +200,54 @@ class WeightPath:
 
     @property
     def points(self) -> int:
-        """Points with values or statistics."""
         return int(np.isin(self.state, (PointState.MEASURED, PointState.RECORDED)).sum())
 
     @property
     def with_values(self) -> int:
-        """Points with values."""
         return int((self.state == PointState.MEASURED).sum())
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The first and the last finite norm; NaN where there are no two."""
+        """The first and the last finite norm; NaN for fewer than two."""
         known = self.norm[np.isfinite(self.norm)]
         return (float(known[0]), float(known[-1])) if len(known) > 1 else (math.nan, math.nan)
 
     @property
     def growth(self) -> float:
-        """The last finite norm / the first one; Inf for what grew from 0."""
+        """The last finite norm / the first; Inf for growth from 0."""
         first, last = self.ends
         return last / first if first else math.inf if last else 1.0
 
     @property
     def rank_ends(self) -> tuple[float, float]:
-        """The first and the last effective rank; NaN where it is none."""
+        """The first and the last effective rank; NaN without one."""
         known = self.rank[~np.isnan(self.rank)]
         return (float(known[0]), float(known[-1])) if len(known) else (math.nan, math.nan)
 
     @property
     def usual(self) -> float:
-        """The median of |update| / |weight|; NaN where there is none."""
+        """The median of |update| / |weight|; NaN without one."""
         known = self.ratio[np.isfinite(self.ratio)]
         return float(np.median(known)) if len(known) else math.nan
 
     @property
     def last(self) -> float:
-        """The last |update| / |weight|; NaN where there is none at the last point."""
         return float(self.ratio[-1]) if len(self.ratio) else math.nan
 
     @property
     def direction(self) -> float:
-        """The median of the cosines of successive updates: 1 the same way on and on, -1 back and forth."""
+        """The median cosine of successive updates: 1 means one direction, -1 back and forth."""
         known = self.cosine[np.isfinite(self.cosine)]
         return float(np.median(known)) if len(known) else math.nan
 
     @property
     def first_bad(self) -> int | None:
-        """The first step at which it holds NaN or Inf."""
         bad = np.flatnonzero(~self.finite)
         return int(self.steps[bad[0]]) if len(bad) else None
 
 
 class RemarkKind(Enum):
-    """The subjects of a remark: a word for documents."""
+    """The subject of a remark, as a word for documents."""
 
     NOT_FINITE = "not_finite"
     STILL = "still"
@@ -273,14 +260,7 @@ class RemarkKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something that sets a weight apart.
-
-    Attributes:
-        about: what it is about.
-        weight: place of the weight in ``Trajectory.weights``.
-        size: how strong it is: a factor, or the step from which on it is so.
-        text: a few words.
-    """
+    """Something that sets a weight apart; ``size`` is a factor, or the step from which on it holds."""
 
     about: RemarkKind
     weight: int
@@ -294,8 +274,8 @@ class Trajectory:
 
     Attributes:
         pairs: (rank, step) that were asked for.
-        weights: those with at least one point, rank by rank in the order of the node table.
-        remarks: of the weights, the weightiest kind first; of a kind the strongest first.
+        weights: those with at least one point, by rank, in the order of the node table.
+        remarks: by kind in the order of ``RemarkKind``, the strongest first.
         absent: (rank, name) of weights that were dumped at none of the steps.
     """
 
@@ -306,29 +286,24 @@ class Trajectory:
 
     @property
     def steps(self) -> list[int]:
-        """Steps, ascending."""
         return sorted({step for _, step in self.pairs})
 
     @property
     def several_ranks(self) -> bool:
-        """Tells whether weights of several ranks are among them."""
         return len({each.key.rank for each in self.weights}) > 1
 
     def name(self, weight: WeightPath) -> str:
-        """The weight, with its rank where there are several."""
         return (f"rank {weight.key.rank} " if self.several_ranks else "") + clean(weight.key.node)
 
     def remarks_of(self, weight: int) -> list[Remark]:
-        """The remarks of one weight."""
         return [each for each in self.remarks if each.weight == weight]
 
     def known(self) -> int:
-        """Weights of which two points can be held against each other, be it by recorded norms alone."""
+        """Number of weights with two points to compare, maybe by recorded norms only."""
         return sum(each.points > 1 for each in self.weights)
 
     @property
     def unreadable(self) -> int:
-        """Tensors that could not be read."""
         return sum(int((each.state == PointState.UNREADABLE).sum()) for each in self.weights)
 
     @property
@@ -342,8 +317,6 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class _WeightWriting:
-    """One writing of a weight."""
-
     turn: int
     step: int
     round: int
@@ -354,11 +327,6 @@ class _WeightWriting:
 
 
 def trajectory(session: DiagnosedRun, pairs: Sequence[Pair], progress: ProgressFn = no_progress) -> Trajectory:
-    """Follows every weight in scope over some steps.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
     steps: dict[int, list[int]] = {}
     for rank, step in pairs:
         steps.setdefault(rank, []).append(step)
@@ -394,8 +362,8 @@ def _counting(progress: ProgressFn, before: int, total: int) -> ProgressFn:
 
 
 def _weights(flow: DataFlow, session: DiagnosedRun, steps: Sequence[int]) -> list[tuple[int, list[_WeightWriting]]]:
-    """Every weight of a rank, by the row of the graph that updates it, with its writings in the order of time."""
-    tables = {step: flow.table(step) for step in steps}  # first: they may bring nodes
+    """Each weight of a rank, by its row in the graph that updates it, with its writes in the order of time."""
+    tables = {step: flow.table(step) for step in steps}  # first, because they may bring nodes
     nodes, scope = flow.nodes, session.in_scope(flow.rank)
     seen: set[int] = set()
     found = []
@@ -421,7 +389,6 @@ def _weights(flow: DataFlow, session: DiagnosedRun, steps: Sequence[int]) -> lis
 
 
 def _follow(rank: int, flow: DataFlow, row: int, places: Sequence[_WeightWriting], progress: ProgressFn) -> WeightPath:
-    """Reads a weight point by point."""
     columns = _PointColumns()
     name = flow.nodes.names[row]
     for number_, place in enumerate(places):
@@ -437,7 +404,7 @@ def _follow(rank: int, flow: DataFlow, row: int, places: Sequence[_WeightWriting
 
 
 class _PointNumbers(NamedTuple):
-    """The numbers of one point: the columns of ``WeightPath``."""
+    """The columns of ``WeightPath`` at one point."""
 
     state: PointState
     norm: float = math.nan
@@ -448,7 +415,7 @@ class _PointNumbers(NamedTuple):
 
 
 class _PointColumns:
-    """The points of one weight while it is read, as columns."""
+    """Collects the points of one weight while it is read."""
 
     def __init__(self) -> None:
         self.kept: list[int] = []
@@ -457,9 +424,9 @@ class _PointColumns:
         self._errors: dict[Point, str] = {}
         self._window: deque[Array] = deque(maxlen=2)
         self._length = math.nan
-        """Norm of the last update."""
+        """The norm of the last update."""
         self._before = math.nan
-        """Norm of the last values."""
+        """The norm of the last values."""
         self._rank_of: int | None = None
         """The point of the newest finite values, while its rank is not taken."""
         self._equal: list[bool] = []
@@ -468,7 +435,6 @@ class _PointColumns:
         self.meta: TensorMeta | None = None
 
     def add(self, place: _WeightWriting, progress: ProgressFn) -> None:
-        """Takes a writing in."""
         at, self._count = self._count, self._count + 1
         progress(Progress(0, 0))
         flags = TensorFlag(int(place.table.flags[place.index]))
@@ -501,7 +467,7 @@ class _PointColumns:
         return _PointNumbers(PointState.RECORDED, math.nan if norm is None else norm, finite=not stats.bad)
 
     def _of_values(self, place: _WeightWriting, values: Array, progress: ProgressFn) -> _PointNumbers | None:
-        """The numbers of a point; None for a second writing in one step that changes nothing."""
+        """The numbers of a point; None for a second write in one step that changes nothing."""
         self.meta = TensorMeta(name_of(values.dtype), tuple(values.shape), values.nbytes)
         if not is_numeric(values.dtype):
             return _PointNumbers(PointState.NO_NUMBERS)
@@ -545,17 +511,15 @@ class _PointColumns:
         return math.nan
 
     def _end_rank(self) -> None:
-        """Takes the rank of the newest values, where that was put off."""
+        """Takes the postponed rank of the newest finite values."""
         if self._rank_of is not None and self._window:
             self._rows[self._rank_of] = self._rows[self._rank_of]._replace(rank=effective_rank(self._window[-1]))
         self._rank_of = None
 
     def end(self) -> None:
-        """No further writing comes."""
         self._end_rank()
 
     def path(self, key: TensorKey, row: int, places: Sequence[_WeightWriting]) -> WeightPath:
-        """The weight over its points."""
         state, *columns, finite = zip(*self._rows, strict=True)
         norm, ratio, cosine, rank = (np.array(each, np.float64) for each in columns)
         return WeightPath(
@@ -593,7 +557,7 @@ _LAST_PART: Final = re.compile(r"[^./]+$")
 
 
 def _kind(name: str, meta: TensorMeta | None) -> str:
-    """``weight matrix``, ``weight vector``, ``embedding``: what a weight is held against."""
+    """``weight matrix``, ``weight vector``, ``embedding``: the weights that a weight is compared with."""
     if re.search(r"(^|[._/])\w*(emb|wte|wpe)\w*([._/]|$)", name, re.IGNORECASE):
         return "embedding"
     found = _LAST_PART.search(name)
@@ -605,9 +569,9 @@ def _kind(name: str, meta: TensorMeta | None) -> str:
 
 
 def unlike_their_kind(paths: Sequence[WeightPath]) -> dict[int, tuple[float, float]]:
-    """Returns those that move much more or less than their kind: robust z of log ratios, and the factor to the median.
+    """Returns weights that move much more or less than their kind: robust z of log ratios, and factor to the median.
 
-    The usual spread is 1.4826 times the median distance from the median, and never less than 5 %.
+    The usual spread is 1.4826 times the median distance from the median, at least 5 %.
     """
     groups: dict[tuple[int, str], list[int]] = {}
     for place, each in enumerate(paths):
@@ -627,7 +591,6 @@ def unlike_their_kind(paths: Sequence[WeightPath]) -> dict[int, tuple[float, flo
 
 
 def _remarks(paths: Sequence[WeightPath]) -> Iterator[Remark]:
-    """All remarks, by kind in the order of ``RemarkKind``."""
     bad = [(each.first_bad, place) for place, each in enumerate(paths) if each.first_bad is not None]
     for step, place in sorted(bad):
         yield Remark(RemarkKind.NOT_FINITE, place, float(step), f"NaN or Inf from step {step_text(step)}")
@@ -657,14 +620,13 @@ _STILL: Final = frozenset({Stillness.BYTES, Stillness.DIGESTS, Stillness.STATIST
 
 
 def times(factor: float) -> str:
-    """``40×``."""
     return f"{number(float(f'{factor:.3g}'))}×"
 
 
 # -- words -------------------------------------------------------------------------------------------
 
 _NAMED: Final = 4
-"""Weights of one kind of remark that the headline names."""
+"""The most weights that the headline names for one kind of remark."""
 
 
 def headline(found: Trajectory) -> str:
@@ -712,7 +674,6 @@ def _remarks_text(found: Trajectory, about: RemarkKind) -> str:
 
 
 def coverage_text(found: Trajectory) -> str:
-    """Returns what was looked at: weights, steps, what has no values, what could not be read."""
     values = sum(each.with_values > 1 for each in found.weights)
     recorded = sum(each.points > 1 and each.with_values < 2 for each in found.weights)
     alone = sum(each.points < 2 for each in found.weights)
@@ -732,7 +693,7 @@ def coverage_text(found: Trajectory) -> str:
 
 
 def doubts(found: Trajectory) -> list[str]:
-    """Returns the reasons for exit code 2: weights that could not be read, by name."""
+    """Returns the reasons for exit code 2."""
     said = []
     for each in found.weights:
         bad = [point for point in each.errors if _state_at(each, point) is PointState.UNREADABLE]
@@ -753,17 +714,11 @@ TITLES: Final = (
     *("weight", "shape", "first norm", "last norm", "growth", "update", "last update", "cosine", "eff. rank"),
     *("steps", "remarks"),
 )
-"""Of the table: norms, |update| / |weight| (median and last), median cosine, effective rank, a bar for every step."""
+"""Titles of the table."""
 
 
 def cells(found: Trajectory, place: int, room: int) -> tuple[str, ...]:
-    """A row of the table, in the order of ``TITLES``.
-
-    Args:
-        found: all weights.
-        place: of the weight.
-        room: cells of the bars; with more steps a bar stands for the largest of several.
-    """
+    """A row of the table, in the order of ``TITLES``; ``room`` is the width of the bars."""
     each = found.weights[place]
     first, last = each.ends
     ranks = each.rank_ends
@@ -792,7 +747,7 @@ def _rank(value: float) -> str:
 
 
 LEVELS: Final = (" ", "?", "·", *BARS, "!")
-"""Of a step: no update known, not read, no update, the bars, NaN or Inf."""
+"""For each step: no update known, not read, no update, the bars, NaN or Inf."""
 _BOUNDS: Final = tuple(10.0**power for power in range(-6, 1))
 LEGEND: Final = (
     "steps: |update| / |weight|  · none  ▁ below 1e-6  ▃ from 1e-5  ▅ from 1e-3  ▇ from 0.1  █ from 1  "
@@ -801,7 +756,7 @@ LEGEND: Final = (
 
 
 def levels(found: Trajectory, weight: WeightPath) -> UInt8:
-    """Place in ``LEVELS`` by step of ``found.steps``; of several writings in a step the largest."""
+    """Index into ``LEVELS`` for each of ``found.steps``; the largest of several writes in a step."""
     codes = np.zeros(len(found.steps), np.uint8)
     sizes = np.where(weight.ratio > 0, 3 + np.searchsorted(_BOUNDS, weight.ratio, side="right"), 2)
     sizes = np.where(np.isnan(weight.ratio), 0, sizes)
@@ -812,14 +767,13 @@ def levels(found: Trajectory, weight: WeightPath) -> UInt8:
 
 
 def bars(found: Trajectory, weight: WeightPath, room: int) -> str:
-    """A character for every step: see ``LEVELS``."""
+    """One character for each step, or the largest of several: see ``LEVELS``."""
     codes = levels(found, weight)
     merged = np.maximum.reduceat(codes, even_bounds(len(codes), room)[:-1])
     return "".join(LEVELS[code] for code in merged.tolist())
 
 
 def row(found: Trajectory, place: int) -> dict[str, Any]:
-    """A weight for JSON, with every step."""
     each = found.weights[place]
     points = [
         {
@@ -862,12 +816,11 @@ def summary(found: Trajectory, place: int) -> dict[str, Any]:
 
 
 def _plain(value: float) -> Any:
-    """A number for JSON, None where nothing is known."""
     return None if math.isnan(value) else plain(value)
 
 
 def point_in(weight: WeightPath, step: int) -> TensorKey:
-    """The weight at a step; as it is last where it was not dumped there."""
+    """The weight at a step; its last point where it was not dumped there."""
     at = np.flatnonzero(weight.steps == step)
     if not len(at):
         return weight.key

@@ -1,4 +1,4 @@
-"""The history of a tensor: its statistics at every dumped step, as columns."""
+"""The history of a tensor: its statistics at each dumped step, as columns."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from tui_debugger.text.plot import BRAILLE, Axes, Curve, Dots, Plot, axis_of, co
 from tui_debugger.text.tensors import place_text, step_text, type_text
 
 TOGETHER: Final = 256
-"""Steps that are listed and measured together."""
+"""The number of steps that are listed and measured together."""
 
 
 _COLUMN: Final = {metric: number for number, metric in enumerate(METRICS)}
 
 
 class PointState(IntEnum):
-    """The knowledge of a tensor at a step."""
+    """What is known of a tensor at a step."""
 
     ABSENT = 0
     """The tensor was not dumped at that step."""
     MEASURED = 1
     RECORDED = 2
-    """The dump has statistics only; what they leave out is not known."""
+    """The dump has statistics only, maybe not all."""
     NO_NUMBERS = 3
     """Its elements are no numbers."""
     UNREADABLE = 4
@@ -58,21 +58,21 @@ Point = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One tensor over some steps: a point for every run that wrote it, in the order in which they ran. Immutable.
+    """One tensor over some steps: a point for each run that wrote it, in the order in which they ran. Immutable.
 
     Attributes:
         key: the tensor, at any step.
         row: row of its node in its rank's table.
-        steps: dumped steps of the rank, whether or not the tensor is in them; twice where it was written twice.
-        rounds: which writing of the step each point is: see ``TensorKey.round``.
-        turns: the turn of the run of each point: ascending.
-        values: [metric, point] in the order of ``METRICS``; NaN where there is no such value or it is not known.
+        steps: dumped steps of the rank, with or without the tensor; repeated where it was written several times.
+        rounds: see ``TensorKey.round``.
+        turns: the turn of the run of each point, ascending.
+        values: of shape (metric, point), in the order of ``METRICS``; NaN where unknown.
         state: ``PointState`` by point.
         health: ``stats.health.Health`` by point, as far as the session has checked.
-        hit_texts: what the hits say, by (step, round): abbreviations of their conditions.
-        errors: why the tensor could not be read, by (step, round).
-        meta: element type and shape at the last point at which they are known.
-        at_least: the metrics that are lower bounds, by (step, round).
+        hit_texts: by (step, round), the abbreviations of conditions that hit.
+        errors: by (step, round), why the tensor could not be read.
+        meta: element type and shape at the last point where known.
+        at_least: by (step, round), the metrics that are lower bounds.
     """
 
     key: TensorKey
@@ -89,39 +89,33 @@ class Series:
     at_least: Mapping[Point, frozenset[str]] = dataclasses.field(default_factory=dict)
 
     def of(self, metric: str) -> Float64:
-        """One metric by step."""
         column: Float64 = self.values[_COLUMN[metric]]
         return column
 
     def at(self, step: int, round: int = 0) -> int:  # noqa: A002 - see TensorKey
-        """Tells where a step is in the columns, of several rounds that one or the newest; -1 where it is not."""
+        """The index of a step's point, of its newest one for round 0; -1 where there is none."""
         found = np.flatnonzero((self.steps == step) & ((self.rounds == round) if round else True))
         return int(found[-1]) if len(found) else -1
 
     def point(self, index: int) -> Point:
-        """The step and round of a point."""
         return int(self.steps[index]), int(self.rounds[index])
 
     def key_at(self, step: int, round: int = 0) -> TensorKey:  # noqa: A002 - see TensorKey
-        """The tensor at one step."""
         return dataclasses.replace(self.key, step=step, round=round)
 
     @property
     def known(self) -> int:
-        """Steps with statistics."""
+        """Number of points with statistics."""
         return int(((self.state == PointState.MEASURED) | (self.state == PointState.RECORDED)).sum())
 
     def count(self, state: PointState) -> int:
-        """Steps in a state."""
         return int((self.state == state).sum())
 
 
 def trend(session: DiagnosedRun, key: TensorKey, steps: Sequence[int], progress: ProgressFn = no_progress) -> Series:
     """The history of a tensor over some steps of its rank; what was measured before is not read again.
 
-    Raises:
-        UnreadableTensorError: the run has no such node.
-        CancelledError: from ``progress``; what was measured is kept by the session.
+    UnreadableTensorError where the run has no such node. The session keeps measurements when ``progress`` cancels.
     """
     parts = []
     for start in range(0, len(steps), TOGETHER):
@@ -133,7 +127,7 @@ def trend(session: DiagnosedRun, key: TensorKey, steps: Sequence[int], progress:
 
 
 def joined(parts: Sequence[Series]) -> Series:
-    """One history of parts with different steps; of several with one step the last counts."""
+    """Joins parts of a history; where several have the same step, the last part counts."""
     steps, turns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("steps", "turns"))
     number = np.repeat(np.arange(len(parts)), [len(part.steps) for part in parts])
     newest = {step: of for step, of in zip(steps.tolist(), number.tolist(), strict=True)}  # noqa: C416 - the last one
@@ -161,20 +155,19 @@ def joined(parts: Sequence[Series]) -> Series:
 
 
 def with_hits(session: DiagnosedRun, series: Series) -> Series:
-    """The same with what the session has found by now."""
     points = [series.point(index) for index in range(len(series.steps))]
     health, hit_texts = _health(session, series.key, series.row, points, series.state)
     return dataclasses.replace(series, health=health, hit_texts=hit_texts)
 
 
 def unchecked(session: DiagnosedRun, series: Series) -> list[tuple[int, int]]:
-    """The (rank, step) pairs at which a tensor was dumped and that the watchpoints as they are did not judge yet."""
+    """The (rank, step) pairs at which a tensor was dumped, but not judged by the present watchpoints."""
     rank, there = series.key.rank, series.steps[series.state != PointState.ABSENT]
     return [(rank, step) for step in dict.fromkeys(there.tolist()) if not session.fresh([(rank, step)])]
 
 
 def related(session: DiagnosedRun, key: TensorKey) -> tuple[tuple[str, TensorKey], ...]:
-    """The weight, gradient and optimizer state that an output belongs to, where the graph tells: (word, tensor)."""
+    """The weight, gradient and optimizer state that an output belongs to, as (word, tensor), where the graph tells."""
     nodes = session.nodes(key.rank)
     row = nodes.find(key.node, key.graph)
     if row < 0 or key.side is not Side.OUTPUT:
@@ -223,9 +216,9 @@ def _part(session: DiagnosedRun, key: TensorKey, steps: Sequence[int], progress:
 
 
 def _listed(flow: DataFlow, key: TensorKey, steps: Sequence[int]) -> tuple[int, list[TensorRow], Int64]:
-    """The node's row, and the tensor in each run, with the turns of these; index -1 where it was not dumped."""
+    """The node's row, and the tensor in each run with its turn; index -1 where it was not dumped."""
     rows: list[TensorRow] = []
-    tables = [flow.table(step) for step in steps]  # first: they may bring the node
+    tables = [flow.table(step) for step in steps]  # first, because they may bring the node
     row = flow.nodes.find(key.node, key.graph)
     if row < 0:
         raise UnreadableTensorError(
@@ -273,7 +266,7 @@ _COUNTS: Final = tuple((metric, field) for metric, field in METRICS.items() if f
 
 
 def _values(stats: TensorStats) -> list[float]:
-    """By ``METRICS``; of a count that is at least 0 nothing is known."""
+    """Values in the order of ``METRICS``; a count with the lower bound 0 is unknown."""
     found = []
     for field in METRICS.values():
         value = field.value(stats)
@@ -306,7 +299,6 @@ def _health(
 
 
 def _bit(bits: UInt8, row: int) -> bool:
-    """Returns one bit of ``np.packbits``."""
     return row // 8 < len(bits) and bool(int(bits[row // 8]) >> (7 - row % 8) & 1)
 
 
@@ -332,21 +324,15 @@ def _within(progress: ProgressFn, start: int, count: int, total: int) -> Progres
 
 
 MARKS: Final = "○△□▽◇+×*"
-"""Of one curve each; none of them means anything else."""
+"""One mark for each curve, without other meanings."""
 MOST: Final = len(MARKS)
-"""The number of tensors that can be told apart."""
+"""The most tensors that can be told apart."""
 TITLES: Final = ("step", "", "min", "mean", "max", "norm", "NaN", "Inf", "hits")
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Metrics that are drawn into one plot.
-
-    Attributes:
-        metrics: ids, the first one on top.
-        marks: what tells them apart where one tensor is drawn.
-        note: name of the note that is drawn instead of metrics; else empty.
-    """
+    """Metrics (the first on top) that are drawn into one plot, or a ``note`` instead."""
 
     metrics: tuple[str, ...]
     marks: str
@@ -361,7 +347,7 @@ class Group:
 
 
 _COUNTED: Final = frozenset({"nan", "inf"})
-"""Metrics that are bars: how many elements of one step are bad says nothing of the steps between."""
+"""Metrics that are drawn as bars: a count at one step tells nothing about the steps between."""
 _ORDER: Final = ("norm", "mean", "max", "min", "abs_mean", "std", "nan", "inf", "zero")
 _LATER: Final = tuple(metric for metric in METRICS if metric not in _ORDER)
 ONE: Final = (
@@ -379,23 +365,17 @@ SEVERAL: Final = tuple(Group((metric,), "") for metric in (*_ORDER, *_LATER))
 
 
 def groups_for(count: int) -> tuple[Group, ...]:
-    """The plots of so many tensors."""
     return ONE if count == 1 else SEVERAL
 
 
 def note_groups(notes: RunNotes) -> tuple[Group, ...]:
-    """The plots of the scalars that the program noted, where they are numbers."""
+    """The plots of the noted scalars that are numbers."""
     return tuple(Group((), "○", name) for name in notes.curves())
 
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """The name and the marks of a curve.
-
-    Attributes:
-        mark: its glyph.
-        text: its words.
-    """
+    """The glyph and the words of a curve."""
 
     mark: str
     text: str
@@ -403,16 +383,7 @@ class Legend:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrendPlot:
-    """A plot with what is said beside it.
-
-    Attributes:
-        group: what it shows.
-        plot: the plot.
-        marks: the worst at each of its columns, ABSENT where there is nothing to see.
-        legend: by curve.
-        log: whether the axis is logarithmic.
-        empty: whether there is no value to draw.
-    """
+    """A plot with title and legend; ``marks`` has the worst health by column, ABSENT where nothing is bad."""
 
     group: Group
     plot: Plot
@@ -423,33 +394,22 @@ class TrendPlot:
 
     @property
     def mark_line(self) -> str:
-        """The marks as glyphs, blank where there is nothing."""
         return "".join(GLYPHS[Health(code)] for code in self.marks.tolist())
 
     @property
     def lines(self) -> list[str]:
-        """Everything as text."""
         keys = "  ".join(f"{each.mark} {each.text}" for each in self.legend)
         note = "  (nothing to draw)" if self.empty else ""
         return [f"{self.title}   {keys}{note}", *self.plot.lines(self.mark_line)]
 
     @property
     def title(self) -> str:
-        """The things that are drawn, and how."""
         return self.group.title + (" (log)" if self.log else "")
 
 
 @dataclass(frozen=True, slots=True)
 class PlotArea:
-    """The room for plots, and how they are drawn.
-
-    Attributes:
-        width: cells of a line, labels included.
-        height: lines, ticks included.
-        log: on a logarithmic axis.
-        dots: see ``plot.draw``.
-        margin: see ``plot.draw``.
-    """
+    """The room for plots (with labels and ticks), and how they are drawn: see ``plot.draw``."""
 
     width: int
     height: int
@@ -459,7 +419,7 @@ class PlotArea:
 
 
 def drawing(series: Sequence[Series], group: Group, canvas: PlotArea, notes: RunNotes = NO_NOTES) -> TrendPlot:
-    """Draws a group of metrics, of ``groups_for(len(series))``, of one or several tensors; or of ``note_groups``."""
+    """Draws a group of ``groups_for(len(series))`` for one or several tensors, or a group of ``note_groups``."""
     if group.note:
         return _note_drawing(series, group, canvas, notes)
     curves, legend = [], []
@@ -468,7 +428,7 @@ def drawing(series: Sequence[Series], group: Group, canvas: PlotArea, notes: Run
     graphs = len({each.key.graph for each in series}) > 1
     for number_, each in enumerate(series):
         for metric, mark in zip(group.metrics, group.marks or MARKS[number_], strict=True):
-            by_number = np.argsort(each.steps, kind="stable")  # the axis is that of step numbers
+            by_number = np.argsort(each.steps, kind="stable")  # the axis has step numbers
             curves.append(Curve(each.steps[by_number].astype(np.float64), each.of(metric)[by_number], mark, bars))
             legend.append(
                 Legend(mark, METRICS[metric].on_screen if len(series) == 1 else name(each, ranks, with_graph=graphs))
@@ -487,7 +447,7 @@ def drawing(series: Sequence[Series], group: Group, canvas: PlotArea, notes: Run
 
 
 def _note_drawing(series: Sequence[Series], group: Group, canvas: PlotArea, notes: RunNotes) -> TrendPlot:
-    """Draws a note over the steps of the tensors, so that it stands below their plots; without any over its own."""
+    """Draws a note over the steps of the tensors, to fit below their plots; without tensors over its own steps."""
     noted, found = notes.curve(group.note)
     steps, values = np.array(noted, np.float64), np.array(found, np.float64)
     axis = np.concatenate([each.steps for each in series]).astype(np.float64) if series else steps
@@ -505,12 +465,11 @@ def _note_drawing(series: Sequence[Series], group: Group, canvas: PlotArea, note
 
 
 def note_rows(notes: RunNotes) -> list[dict[str, object]]:
-    """Every step that has notes, for JSON and CSV: values by name."""
     return [{"step": step, "notes": plain_values(dict(of_step))} for step, of_step in notes.all()]
 
 
 def worth_marking(series: Series) -> UInt8:
-    """By step what is bad there: by the checks, and by the statistics themselves; else ABSENT."""
+    """By point what is bad there, by the checks and by the statistics themselves; else ABSENT."""
     codes = np.where(series.health >= WORTH_A_LOOK, series.health, Health.ABSENT).astype(np.uint8)
     for code, bad in (
         (Health.UNREADABLE, series.state == PointState.UNREADABLE),
@@ -522,7 +481,6 @@ def worth_marking(series: Series) -> UInt8:
 
 
 def name(series: Series, ranks: Sequence[int] = (), *, with_graph: bool = False) -> str:
-    """The tensor; with its rank where there are several, with its graph where that is asked for."""
     rank = f"rank {series.key.rank} " if len(set(ranks)) > 1 else ""
     return rank + clean(place_text(series.key, with_graph=with_graph))
 
@@ -556,13 +514,13 @@ def cells(series: Series, index: int) -> tuple[str, ...]:
 
 
 def _place(point: Point) -> str:
-    """``4``, or ``4#2`` for the second of several writings in one step."""
+    """``4``, or ``4#2`` for the second write in one step."""
     step, number = point
     return f"{step_text(step)}#{number}" if number else step_text(step)
 
 
 def step_words(series: Series, index: int, notes: str = "") -> str:
-    """Returns what the table leaves out of one step: its ``notes``, other statistics, or why there are none."""
+    """Returns what the table omits at one step: ``notes``, other statistics, or why there are none."""
     point = series.point(index)
     words = [f"step {_place(point)}", *([notes] if notes else [])]
     if int(series.state[index]) in (PointState.MEASURED, PointState.RECORDED):
@@ -575,7 +533,7 @@ def step_words(series: Series, index: int, notes: str = "") -> str:
 
 
 def worth_marking_at(series: Series, index: int) -> Health:
-    """Health of one step, with what the statistics show."""
+    """Like ``worth_marking``, with health as it is, for one point."""
     code = int(series.health[index])
     nan, inf = float(series.of("nan")[index]), float(series.of("inf")[index])
     shown_ = [code, Health.NAN if nan > 0 else 0, Health.INF if inf > 0 else 0]
@@ -591,7 +549,6 @@ def _shown_at(series: Series, metric: str, index: int) -> str:
 
 
 def shown(metric: str, value: float) -> str:
-    """A value of a metric as tables print it."""
     if np.isnan(value):
         return NONE
     form = METRICS[metric].form
@@ -601,7 +558,6 @@ def shown(metric: str, value: float) -> str:
 
 
 def rows(series: Series) -> list[dict[str, object]]:
-    """Every step with every metric, for JSON and CSV: numbers, None where there is none."""
     found = []
     for index, step in enumerate(series.steps.tolist()):
         values: Float64 = series.values[:, index]
@@ -624,7 +580,6 @@ def rows(series: Series) -> list[dict[str, object]]:
 
 
 def full_text(series: Sequence[Series], drawings: Sequence[TrendPlot]) -> str:
-    """Everything: the tensors, the plots, every row of every table."""
     ranks = [each.key.rank for each in series]
     graphs = len({each.key.graph for each in series}) > 1
     lines = [line for each in series for line in (name(each, ranks, with_graph=graphs), f"  {about(each)}")]

@@ -1,8 +1,7 @@
 """Builds node tables from graph files, with the positions of nodes in execution order.
 
-Positions come from execution-order files, and from timestamps where those are silent.
-
-Row numbers never change afterwards: ``append_nodes`` appends, ``reorder_rows`` changes positions only.
+Positions come from execution-order files, else from timestamps. Row numbers never change: ``append_nodes`` appends,
+``reorder_rows`` changes positions only.
 """
 
 from __future__ import annotations
@@ -38,12 +37,9 @@ from tui_debugger.model import Frame
 def execution_order(
     table: NodeTable, sequence: Sequence[range], execution_orders: Mapping[int | str, Sequence[str]]
 ) -> tuple[Int32, npt.NDArray[np.uint8]]:
-    """Positions and flags: graph after graph as listed; what is not listed follows its predecessor in the file.
+    """Returns positions and flags: graph after graph as listed; an unlisted node follows its predecessor in the file.
 
-    Args:
-        table: the nodes of the graph files.
-        sequence: operator rows of every graph in the order of its file.
-        execution_orders: full names in execution order, by graph name or by root graph id.
+    ``sequence``: operator rows of every graph in file order; ``execution_orders``: full names by graph name or root id.
     """
     place: npt.NDArray[np.int64] = np.zeros(len(table), np.int64)
     flags = table.flags.copy()
@@ -63,20 +59,17 @@ def execution_order(
         else:
             place[part] = np.arange(base + 1, base + 1 + len(rows))
         end = max(end, int(place[rows.stop - 1]) if len(rows) else base, base + len(position)) + 1
-    minor = np.where(flags & int(NodeFlag.LISTED), 0, 1)  # what follows a listed node comes behind it
+    # An unlisted node comes behind the listed node that it follows.
+    minor = np.where(flags & int(NodeFlag.LISTED), 0, 1)
     return ranks(table, place, minor), flags
 
 
 def reorder_rows(table: NodeTable, rows: npt.NDArray[np.integer[Any]], stamps: npt.NDArray[np.int64]) -> NodeTable:
-    """Puts nodes whose position no execution-order file tells where their timestamps belong.
+    """Places nodes that no execution-order file lists by their timestamps (any unit, all of one step).
 
-    Args:
-        table: the table.
-        rows: the nodes.
-        stamps: of each, in any unit; all of one step. Such a node comes right after the listed one of its root
-            graph with the greatest timestamp up to its own. Of several for one row the first in time counts. Nodes
-            without a timestamp follow the node they followed before. Parameters stay after all operators, constants
-            last.
+    Such a node follows the listed node of its root graph with the greatest timestamp up to its own; the earliest of
+    several timestamps counts. A node without a timestamp follows the node that it followed before. Parameters stay
+    behind all operators, constants last.
     """
     if not len(rows):
         return table
@@ -94,7 +87,7 @@ def reorder_rows(table: NodeTable, rows: npt.NDArray[np.integer[Any]], stamps: n
         anchors = anchors[np.argsort(stamp[anchors], kind="stable")]
         before = np.searchsorted(stamp[anchors], stamp[moving], side="right") - 1
         anchor_place = np.append(table.order[anchors], -1)[before]  # -1: before every anchor
-        # Operators without anchors of their own graph's kind keep their graph's block only when files say so.
+        # Parameters and constants get place 0: within their class their timestamps decide.
         place[moving] = np.where(operators[moving], anchor_place, 0)
     minor = np.where(listed, -1, stamp)
     _follow(table, np.flatnonzero(~listed & (stamp < 0)), place, minor)
@@ -102,27 +95,16 @@ def reorder_rows(table: NodeTable, rows: npt.NDArray[np.integer[Any]], stamps: n
 
 
 def order_graphs(table: NodeTable, sequence: Sequence[int]) -> NodeTable:
-    """Puts operators in the order in which their graphs ran; in one graph they stay as they are.
-
-    Args:
-        table: the table.
-        sequence: ``GraphInfo.root_id`` of graphs; others come behind.
-    """
+    """Orders operators by graph (``GraphInfo.root_id`` in ``sequence``, others last), within a graph as before."""
     place = {root: number for number, root in enumerate(sequence)}
     graph = np.array([place.get(info.root_id, len(place)) for info in table.graphs] or [0], np.int64)[table.graph]
     return replace(table, order=ranks(table, graph, table.order))
 
 
 def observed_order(table: NodeTable, observed: Iterable[Sequence[int]]) -> list[int]:
-    """All operators, as the graph lists them, but after what they were made from and what was seen to run before.
+    """Returns all operators in graph order, but after their inputs and after operators that were seen to run before.
 
-    A graph does not say which of two independent operators ran first; whoever watched them run does.
-
-    Args:
-        table: the nodes.
-        observed: rows in the order in which they were seen to run, one sequence a run. Where they contradict the
-            graph, they are right: of several passes of a run each operator is seen in one. Where they contradict each
-            other, the first one is right.
+    ``observed`` has the rows of each run in the order seen. It overrides the graph; earlier runs override later runs.
     """
     flow, operators = edges(table), classes(table) == 0
     seen: dict[int, list[int]] = {}
@@ -173,14 +155,14 @@ def _follow(
 
 
 def classes(table: NodeTable) -> npt.NDArray[np.int8]:
-    """0 operators, 1 parameters, 2 constants: they come in this order."""
+    """Returns 0 for operators, 1 for parameters, 2 for constants: the order of these groups."""
     kinds = np.array([{PARAMETER: 1, CONSTANT: 2}.get(name, 0) for name in (*table.types, "")], np.int8)
     classes: npt.NDArray[np.int8] = kinds[table.type_id]
     return classes
 
 
 def ranks(table: NodeTable, place: npt.NDArray[np.integer], minor: npt.NDArray[np.integer] | None = None) -> Int32:
-    """Dense positions from a sort by class, place, minor place, then the positions and rows they had."""
+    """Returns dense positions by class, place, minor place, then old position and row."""
     rows = np.arange(len(table))
     keys = (rows, table.order, np.zeros_like(rows) if minor is None else minor, place, classes(table))
     ranks: Int32 = np.empty(len(table), np.int32)
@@ -189,25 +171,23 @@ def ranks(table: NodeTable, place: npt.NDArray[np.integer], minor: npt.NDArray[n
 
 
 def graph_number(name: str) -> int:
-    """The number a graph's name ends with (``kernel_graph_3``, ``kernel_graph3``), 0 when there is none."""
+    """Returns the number at the end of a graph's name (``kernel_graph_3``, ``kernel_graph3``), 0 without one."""
     digits = name[len(name.rstrip("0123456789")) :]
     return int(digits) if digits and len(digits) < 10 else 0
 
 
 def directory_names(graphs: Sequence[GraphInfo]) -> dict[int, str]:
-    """Names of the graphs that have directories of their own, by number."""
     own = (info for info in reversed(graphs) if info.is_root or graph_number(info.name) == info.root_id)
     return {info.root_id: info.name for info in own}
 
 
 def _listing_key(info: GraphInfo, execution_orders: Mapping[int | str, Sequence[str]]) -> int | str:
-    """Tells which listing holds a graph's nodes: one of its own, else its root's; its name when there is none."""
     own = () if info.is_root else (graph_number(info.name),)
     return next((key for key in (info.name, *own, info.root_id) if key in execution_orders), info.name)
 
 
 MAX_SLOTS = 32767
-"""The most that an int16 column of slots holds."""
+"""The largest slot number in an int16 column."""
 
 
 def build_table(
@@ -217,15 +197,9 @@ def build_table(
 ) -> NodeTable:
     """Builds the table of one rank.
 
-    Operators are named by their full name (a Load by scope and index), parameters by their bare name,
-    constants by their key (``cst1``). A parameter or constant is displayed in the scope of the first
-    operator that uses it.
-
-    Args:
-        graphs: the rank's graphs.
-        execution_orders: full names in execution order, by graph name or by root graph id.
-        roots: numbers of the graphs that training starts, where that is known better than from the files: in
-            control flow each graph calls itself a root.
+    Operators are named by their full name (a Load by scope and index), parameters by their bare name, constants by
+    their key (``cst1``). A parameter or constant is displayed in the scope of its first consumer. ``roots`` are the
+    graphs that training starts, if known better than from the files: in control flow each graph calls itself a root.
     """
     columns = _GrowingColumns()
     for graph in graphs:
@@ -238,7 +212,6 @@ def build_table(
 
 
 def with_roots(table: NodeTable, roots: Container[int] | None) -> NodeTable:
-    """The table in which only these graphs are roots; None: those that say so."""
     if roots is None:
         return table
     numbers = [graph_number(each.name) for each in table.graphs]
@@ -252,7 +225,7 @@ def with_roots(table: NodeTable, roots: Container[int] | None) -> NodeTable:
 
 
 def _graph_info(graph: ParsedGraph, index: int) -> GraphInfo:
-    """MindInsight's rule: a root graph's number equals its root name; a root name that is no number is 0."""
+    """Follows MindInsight: a root graph's number equals its root name; a root name that is no number is 0."""
     name = graph.name or f"graph_{index}"
     number = graph_number(name)
     if not graph.root_name:  # before MindSpore 1.3: every graph is its own root
@@ -262,17 +235,15 @@ def _graph_info(graph: ParsedGraph, index: int) -> GraphInfo:
 
 
 def clean_path(path: str) -> str:
-    """A display path without empty components, which would be nameless scopes."""
+    """Returns a display path without empty components, which would be nameless scopes."""
     return path if "//" not in path and path[:1] != "/" != path[-1:] else "/".join(filter(None, path.split("/")))
 
 
 class _GrowingColumns:
-    """The columns while they grow."""
-
     def __init__(self) -> None:
         self.graphs: list[GraphInfo] = []
         self.sequence: list[range] = []
-        """Operator rows of every graph in the order of its file."""
+        """Operator rows of every graph in file order."""
         self.names: list[str] = []
         self.types: dict[str, int] = {}
         self.graph: list[int] = []
@@ -334,9 +305,9 @@ class _GrowingColumns:
                 self.file_names[row] = constant.full_name
 
     def _add_inputs(self, graph: ParsedGraph, keys: Sequence[str], first: int) -> None:
-        """Direct producers, ``keys`` are what nodes refer to the rows of this graph by, of equal ones to the first.
+        """Adds direct producers; ``keys`` name this graph's rows in references, and the first of equal keys counts.
 
-        The slot is 0 but for a node that takes one item out of a tuple.
+        The slot is 0 except for a node that takes one item out of a tuple.
         """
         row_of = dict(zip(reversed(keys), range(first + len(keys) - 1, first - 1, -1), strict=True))
         start = len(self.in_node)
@@ -354,7 +325,7 @@ class _GrowingColumns:
         self.in_slot += slots
 
     def table(self) -> NodeTable:
-        """The table so far: display paths are still the names, nothing is ordered or categorised."""
+        """Returns the table so far: display paths are the names, nothing is ordered or categorised."""
         n = len(self.names)
         type_id = np.array(self.type_id, np.int32)
         structural = [int(NodeFlag.STRUCTURAL) * (name.lower() in STRUCTURAL_TYPES) for name in (*self.types, "")]
@@ -383,7 +354,6 @@ class _GrowingColumns:
 
 
 def _all_unique(names: list[str]) -> list[str]:
-    """The names, with a number behind those that a broken file gives twice."""
     if len(set(names)) == len(names):
         return names
     taken: set[str] = set()
@@ -391,7 +361,7 @@ def _all_unique(names: list[str]) -> list[str]:
 
 
 def _unique(name: str, taken: set[str]) -> str:
-    """The name, or with a number behind it when a broken file names two nodes alike; remembers it."""
+    """Returns the name, perhaps with a number, and remembers it."""
     chosen, number = name, 2
     while chosen in taken:
         chosen, number = f"{name}#{number}", number + 1
@@ -400,7 +370,7 @@ def _unique(name: str, taken: set[str]) -> str:
 
 
 def _operator_name(node: ParsedNode) -> str:
-    """MindInsight's naming: a Load (and a summary operator) is named by its scope and index instead."""
+    """Follows MindInsight: a Load (and a summary operator) is named by its scope and index."""
     if node.full_name and node.op_type != "Load" and not node.full_name.endswith("[:summary-plugin]"):
         return node.full_name
     name = f"{node.op_type}-op{node.index}"
@@ -408,7 +378,6 @@ def _operator_name(node: ParsedNode) -> str:
 
 
 def _item(node: ParsedNode, numbers: Mapping[str, int]) -> int:
-    """Tells which item of a tuple a node takes."""
     item = node.item
     if item < 0 and len(node.inputs) > 1:
         item = numbers.get(node.inputs[1], -1)
@@ -416,7 +385,7 @@ def _item(node: ParsedNode, numbers: Mapping[str, int]) -> int:
 
 
 def _display_paths(table: NodeTable) -> list[str]:
-    """Operators: their full name. Parameters and constants: below their first real consumer's scope."""
+    """Returns full names of operators; parameters and constants go below their first real consumer's scope."""
     paths = list(table.names)
     if any("//" in name or name[:1] == "/" or name[-1:] == "/" for name in paths):
         paths = [clean_path(name) for name in paths]
@@ -432,16 +401,7 @@ def _display_paths(table: NodeTable) -> list[str]:
 
 
 class FileNode(NamedTuple):
-    """A node that only file names know.
-
-    Attributes:
-        graph: graph name.
-        root_id: id of its root graph.
-        name: canonical id, unique within the graph.
-        path: display path.
-        op_type: operator type; ``Parameter`` and ``Constant`` for those.
-        outputs: number of output slots seen.
-    """
+    """A node known from file names only; ``outputs`` is the number of slots seen."""
 
     graph: str
     root_id: int
@@ -452,13 +412,9 @@ class FileNode(NamedTuple):
 
 
 def append_nodes(table: NodeTable, extra: Iterable[FileNode]) -> tuple[NodeTable, npt.NDArray[np.int64]]:
-    """Appends nodes that only file names know; a name the table has already is left out.
+    """Appends nodes known from file names unless the table has the name; returns it, and the row of each ``extra``.
 
-    They come after the operators of the graph files (parameters and constants after all operators) in the
-    order given; ``reorder_rows`` puts them where their timestamps belong.
-
-    Returns:
-        The longer table, and the row of each of ``extra`` in it.
+    They come behind the graph files' operators, parameters and constants behind all operators; see ``reorder_rows``.
     """
     graphs = list(table.graphs)
     by_name = {info.name: index for index, info in enumerate(graphs)}
@@ -510,13 +466,9 @@ Rows = npt.NDArray[np.int64]
 
 
 def together(tables: Mapping[int, NodeTable]) -> tuple[NodeTable, dict[int, Rows | None]]:
-    """One table with the nodes of all ranks, and for each rank the rows of its own nodes in it.
+    """Returns one table with the nodes of all ranks, and for each rank the rows of its nodes (None: the same rows).
 
-    Ranks of one program have the same nodes in the same rows, for which None stands. A node is the same in two ranks
-    when its graph and its id are; what only later ranks have comes after the rest.
-
-    Raises:
-        ValueError: no table.
+    A node is the same in two ranks when graph and id are equal; nodes of later ranks alone come behind the rest.
     """
     if not tables:
         msg = "there is no rank"
@@ -531,7 +483,7 @@ def together(tables: Mapping[int, NodeTable]) -> tuple[NodeTable, dict[int, Rows
 
 
 def _same(one: NodeTable, other: NodeTable) -> bool:
-    """Tells whether the nodes of one table are the first nodes of the other, or both are the same."""
+    """Tells whether the nodes of ``other`` are the first nodes of ``one``."""
     return one is other or (
         len(other) <= len(one)
         and one.graphs == other.graphs

@@ -1,7 +1,7 @@
-"""The kind of a node, by its operator type and name: weight, gradient, update of an optimizer, collective operation ...
+"""The category of a node, by operator type and name: weight, gradient, optimizer update, collective operation ...
 
-Rules: MindInsight 2.0's category table, and around it our own: what an optimizer's update operator updates is a
-weight whatever its name, and fused operators that hold an activation are activations.
+Rules: MindInsight 2.0's category table, and two of our own: a parameter that an optimizer's update operator updates is
+a weight whatever its name, and fused operators that hold an activation are activations.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SPACES: Final = frozenset({"aten", "c10d", "_c10d_functional"})
 
 @lru_cache(1 << 12)
 def plain_type(op_type: str) -> str:
-    """``log`` of ``Log``, ``aten.log_.default`` and ``aten::log.out``; ``allreduce`` of ``c10d::allreduce_``."""
+    """Returns ``log`` for ``Log``, ``aten.log_.default``, ``aten::log.out``; ``allreduce`` for ``c10d::allreduce_``."""
     spaced, _, name = op_type.lower().rpartition("::")
     name = name.partition(".")[0] if spaced else name
     space, _, rest = name.partition(".")
@@ -47,43 +47,40 @@ _COLLECTIVE: Final = (
     }
 )
 _SCRATCH: Final[Mapping[str, int]] = {"mkldnnrnnlayer": 3, "cudnnrnn": 3, "miopenrnn": 3, "cudnnbatchnorm": 3}
-"""Operators with an output that is memory for their gradient, which kernels fill in part."""
+"""Operators with an output (by slot) that is scratch memory for their gradient, only partly written."""
 _SENDING: Final = frozenset({"send", "isend", "p2psend"})
 _RECEIVING: Final = frozenset({"receive", "recv", "irecv", "p2precv"})
 
 
 def _plain(op_type: str) -> str:
-    """``allreduce`` of ``AllReduce``, ``HcomAllReduce``, ``c10d::allreduce_``, ``_c10d_functional.all_reduce``."""
     return plain_type(op_type).removeprefix("hcom").removeprefix("inner")
 
 
 def is_scratch(op_type: str, slot: int) -> bool:
-    """Tells whether an output of an operator is memory of its kernel: bytes that nobody wrote are in it."""
+    """Tells whether an output is scratch memory of the kernel, with unwritten bytes."""
     return _SCRATCH.get(plain_type(op_type), -1) == slot
 
 
 def is_collective(op_type: str) -> bool:
-    """Tells whether every rank that takes part has a node of this kind, and each may give the others values."""
+    """Tells whether every participating rank has a node of this kind, and may give values to the others."""
     return _plain(op_type) in _COLLECTIVE
 
 
 def gives_all_the_same(op_type: str) -> bool:
-    """Tells whether every rank that takes part in such a collective operation gets the same tensor."""
+    """Tells whether every participating rank gets the same tensor."""
     return _plain(op_type) in _GIVES_ALL_THE_SAME
 
 
 def is_reducing(op_type: str) -> bool:
-    """Tells whether such a collective operation sums up the tensors of all ranks, as it is done with gradients."""
+    """Tells whether the collective operation sums the tensors of all ranks, as for gradients."""
     return _plain(op_type) in _REDUCES
 
 
 def is_sending(op_type: str) -> bool:
-    """Tells whether it gives its input to one other rank."""
     return _plain(op_type) in _SENDING
 
 
 def is_receiving(op_type: str) -> bool:
-    """Tells whether what it makes is the input of another rank's sending node."""
     return _plain(op_type) in _RECEIVING
 
 
@@ -100,12 +97,11 @@ _RANDOM: Final = _RANDOM_NUMBERS | {
 
 
 def makes_random_numbers(op_type: str) -> bool:
-    """Tells whether nothing can be said of what an operator makes: it draws numbers."""
     return plain_type(op_type) in _RANDOM_NUMBERS
 
 
 def is_random(op_type: str) -> bool:
-    """Tells whether chance has a part in what an operator makes: two runs need not agree in it."""
+    """Tells whether two runs may differ in the operator's output by chance."""
     return plain_type(op_type) in _RANDOM
 
 
@@ -124,7 +120,7 @@ _NEWER_ACTIVATIONS = frozenset(
         *("reluv3", "fastgeluv2", "geluv2", "relun", "siluext", "geluext", "eluext", "softplusext", "logsoftmaxext"),
         *("logsigmoidext", "softmaxext", "preluext", "swish", "tanhext", "sigmoidext", "gelu_", "relu_", "silu_"),
         *("maskedsoftmax", "scaledmaskedsoftmax"),
-        "activation",  # what our own client calls one of which it knows no more
+        "activation",  # our own client's name for an unspecified activation
     }
 )
 _WITHIN_FUSED = re.compile(r"relu|gelu|silu|selu|swish|mish|sigmoid|softmax|tanh")
@@ -139,35 +135,30 @@ _NO_SIGNAL = re.compile(
     r"|(activation|bias)gradient",
     re.IGNORECASE,
 )
-"""Types of operators in a backward pass that make masks and constants: all zero in healthy runs. Gradients of
-activations and biases, too, where a dump tells them apart from those of weights."""
+"""Backward operators that make masks and constants, all zero in healthy runs; also gradients of activations, biases."""
 _OWN_UPDATES = frozenset({"optimizerupdate", "parametergrad"})
-"""Types in the graphs of our client for PyTorch, which names a gradient for every parameter that is trained."""
+"""Types in graphs of our PyTorch client, which names a gradient for every trained parameter."""
 
 BACKWARD: Final = "Backward"
-"""Ends the type of a node that is the backward of another one, where a dump tells which."""
+"""Suffix of the type of a node that is the backward of another node, where a dump says so."""
 PARAMETER_GRADIENT: Final = "ParameterGrad"
-"""Type of the gradient of a weight, in the graphs of our client for PyTorch and in msprobe's dumps."""
+"""Type of a weight's gradient in graphs of our PyTorch client and in msprobe's dumps."""
 BIAS_ADD_GRADIENT: Final = "BiasAddGrad"
-"""MindSpore's operator that makes the gradient of a bias; in the graphs of our client that gradient."""
+"""MindSpore's operator for a bias gradient; in graphs of our client the bias gradient itself."""
 PARAMETER_GRADIENTS: Final = (PARAMETER_GRADIENT, "BiasGrad")
 """Types of the gradients of weights and of biases in msprobe's dumps."""
 ACTIVATION_GRADIENT, WEIGHT_GRADIENT, BIAS_GRADIENT = "ActivationGradient", "WeightGradient", "BiasGradient"
 """Types of gradients in dumps of files of torch: see ``sources/torch_dumps``."""
 NAMED_GRADIENT: Final = "Gradient"
-"""Type of what is called a gradient in plain files of tensors; of which tensor, its name may tell."""
+"""Type of a tensor named as a gradient in plain tensor files; its name may tell of which tensor."""
 _GRADIENT_NAME = re.compile(r"gradients(?:/|--|_default|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Input slots of an optimizer's update operator.
+    """Input slots of an optimizer's update operator: the weight, the optimizer's own parameters, the gradient.
 
-    Attributes:
-        weight: slot of the parameter that is updated.
-        states: slots of the optimizer's own parameters.
-        gradient: slot of the gradient.
-        stride: for operators that update many parameters at once: inputs of one group, else 0.
+    ``stride`` is the number of inputs for each parameter if the operator updates several at once, else 0.
     """
 
     weight: int
@@ -239,7 +230,7 @@ _STATE_PLACE = re.compile(
     r"|^state\.\d+\.[a-z_]+$",
     re.IGNORECASE,
 )
-"""The place of what PyTorch's optimizers keep in a checkpoint: ``optimizer.state.0.exp_avg``."""
+"""The place of optimizer state in a PyTorch checkpoint: ``optimizer.state.0.exp_avg``."""
 _POSSIBLE_PREFIX = re.compile(r"(?:moment|momentum|linear|prev|step_size|mu|eta|ax|m|v)[._](?=.)", re.IGNORECASE)
 _STATE_NAMES = frozenset({"beta1_power", "beta2_power", "global_step", "step_t", "state_step"})
 
@@ -247,10 +238,7 @@ _WRAPPERS: Final = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_
 
 
 def without_wrappers(name: str) -> str:
-    """Returns a dotted name without the attributes under which wrappers of PyTorch keep a module.
-
-    These are torch.compile, FSDP and checkpoint_wrapper.
-    """
+    """Returns a dotted name without the attributes of torch.compile, FSDP and checkpoint_wrapper."""
     return ".".join(part for part in name.split(".") if part not in _WRAPPERS) if "._" in f".{name}" else name
 
 
@@ -267,7 +255,7 @@ _NORMALISATION = re.compile(r"(?:^|[._])(?:gamma|beta)$", re.IGNORECASE)
 
 
 def update_of(op_type: str) -> Update | None:
-    """The slots of an optimizer's update operator, whichever way its type is spelled; None for another operator."""
+    """Returns the slots of an optimizer's update operator, in any spelling of its type; None for another operator."""
     name = op_type.lower()
     spellings = (name, name.removesuffix("d")) if op_type.endswith("D") else (name,)
     for each in spellings:
@@ -278,12 +266,7 @@ def update_of(op_type: str) -> Update | None:
 
 
 def in_place_slots(op_type: str, inputs: int) -> frozenset[int]:
-    """Input slots of an operator that hold the parameters it updates; empty unless it is an optimizer's.
-
-    Args:
-        op_type: its type.
-        inputs: how many inputs it has.
-    """
+    """Returns the input slots with parameters that the operator updates; empty unless it is an optimizer's."""
     update = update_of(op_type)
     if update is None:
         return frozenset()
@@ -294,12 +277,7 @@ def in_place_slots(op_type: str, inputs: int) -> frozenset[int]:
 
 
 def is_optimizer_state(name: str, names: Container[str] = ()) -> bool:
-    """Tells whether a parameter's bare name is that of an optimizer's own parameter.
-
-    Args:
-        name: with dots, or with ``_`` as MindSpore 2.10 writes file names.
-        names: the other parameters' names, when known.
-    """
+    """Tells whether a bare name (with dots or ``_``) is an optimizer's own parameter; ``names``: other parameters."""
     if name in _STATE_NAMES or _SURE_PREFIX.match(name) or _STATE_PLACE.search(name):
         return True
     possible = _POSSIBLE_PREFIX.match(name)
@@ -307,7 +285,6 @@ def is_optimizer_state(name: str, names: Container[str] = ()) -> bool:
 
 
 def parameter_by_name(name: str, names: Container[str] = ()) -> Category:
-    """Category of a parameter from its name alone, for dumps without a graph."""
     if is_optimizer_state(name, names):
         return Category.OPTIMIZER_STATE
     if _NORMALISATION.search(name):
@@ -316,17 +293,15 @@ def parameter_by_name(name: str, names: Container[str] = ()) -> Category:
 
 
 def is_parameter_name(name: str) -> bool:
-    """Tells whether a name alone says that it is a parameter's; ``parameter_by_name`` says which kind of one."""
     return bool(_WEIGHT_LIKE.search(name) or _NORMALISATION.search(name)) or is_optimizer_state(name)
 
 
 def is_gradient(name: str) -> bool:
-    """Tells whether an operator's full name (or the part of it a file name kept) lies in the backward pass."""
+    """Tells whether an operator's full name (or its rest in a file name) lies in the backward pass."""
     return name[:1] in {"g", "G"} and _GRADIENT_NAME.match(name) is not None
 
 
 def is_activation(op_type: str) -> bool:
-    """Tells whether an operator type is, or fuses, an activation function."""
     name = op_type.lower()
     if name in ACTIVATIONS or name in _NEWER_ACTIVATIONS:
         return True
@@ -335,12 +310,11 @@ def is_activation(op_type: str) -> bool:
 
 
 def categorise(table: NodeTable) -> npt.NDArray[np.uint8]:
-    """Category of every row, from types, names and the data flow (``category`` of the table is not read).
+    """Returns the category of every row from types, names and data flow (not from ``table.category``).
 
-    A parameter is a weight when an optimizer's update operator updates it, or when its name ends in
-    ``.weight`` or ``.bias`` without an optimizer's prefix; see ``parameter_by_name`` for graphs in which
-    no such operator occurs. What else such an operator keeps is optimizer state. The graphs
-    of our client for PyTorch name a gradient for every parameter that is to be trained: there that decides.
+    A parameter is a weight when an optimizer's update operator updates it, or when its name ends in ``.weight`` or
+    ``.bias`` without an optimizer's prefix; graphs without such operators use ``parameter_by_name``. Other inputs of
+    the update operator are optimizer state. In graphs of our PyTorch client the named gradients decide.
     """
     categories = np.full(len(table), int(Category.OTHER), np.uint8)
     lower = [name.lower() for name in table.types]
@@ -351,7 +325,7 @@ def categorise(table: NodeTable) -> npt.NDArray[np.uint8]:
     trained = _trained(table, names)
     for row in parameters:
         name = table.names[row]
-        if trained is not None and name not in states | updated:  # frozen on purpose, or no optimizer has got it
+        if trained is not None and name not in states | updated:  # frozen on purpose, or in no optimizer
             known = Category.WEIGHT if name in trained else Category.PARAMETER
         elif updated:
             known = _parameter(name, names, name in updated, name in states)
@@ -370,10 +344,10 @@ def categorise(table: NodeTable) -> npt.NDArray[np.uint8]:
 
 
 def weight_gradients(table: NodeTable) -> Mask:
-    """The gradients that optimizers use, as a mask over rows; those of biases left out.
+    """Returns a mask over rows of the gradients that optimizers use, without biases.
 
-    What an update operator is fed with is followed back, through clipping, scaling and collectives, to the operators of
-    the backward pass. Where no operator tells that, these are all gradients but masks and constants.
+    The gradient input of an update operator is followed back through clipping, scaling and collectives; without update
+    operators the mask has all gradients except masks and constants.
     """
     return table.memo(_weight_gradients)
 
@@ -410,11 +384,11 @@ def _weight_gradients(table: NodeTable) -> Mask:
 
 
 _FOLLOWED = 64
-"""Operators between a gradient and the optimizer that are followed back: of clipping by a norm there are many."""
+"""Most operators between a gradient and the optimizer that are followed back; clipping by norm has many."""
 
 
 def _nearest(table: NodeTable, rows: list[int], wanted: Mask) -> list[int]:
-    """The nearest rows upstream of some that are wanted; themselves where they are."""
+    """Returns the nearest wanted rows upstream; a wanted row itself counts."""
     flow = edges(table)
     found: list[int] = []
     seen = set(rows)
@@ -433,24 +407,22 @@ def _nearest(table: NodeTable, rows: list[int], wanted: Mask) -> list[int]:
 
 
 def is_backward(op_type: str) -> bool:
-    """Tells whether a node is the backward of another one, which is made of what its forward made."""
     return op_type.endswith(BACKWARD) or op_type in PARAMETER_GRADIENTS
 
 
 def gradient_of(parameter: str) -> str:
-    """Returns what our client for PyTorch calls the gradient of a parameter (``torch.structure``)."""
+    """Returns the name of a parameter's gradient in graphs of our PyTorch client (``torch.structure``)."""
     return "Gradients/" + parameter.replace(".", "/")
 
 
 def _trained(table: NodeTable, names: Iterable[str]) -> set[str] | None:
-    """Parameters that are to be trained, in a graph of our client for PyTorch, which says so; None in another one."""
+    """Returns the trained parameters in a graph of our PyTorch client; None in other graphs, which do not say."""
     if not any(name.lower() in _OWN_UPDATES for name in table.types):
         return None
     return {name for name in names if table.find(gradient_of(name)) >= 0}
 
 
 def _rows_of(table: NodeTable, types: list[bool]) -> list[int]:
-    """Rows whose type is marked, by index of types."""
     rows: list[int] = np.flatnonzero(np.array([*types, False])[table.type_id]).tolist()
     return rows
 
@@ -464,7 +436,7 @@ def _parameter(name: str, names: Container[str], updated: bool, state: bool) -> 
 
 
 def _optimizer_slots(table: NodeTable, parameters: set[int]) -> tuple[set[int], set[int]]:
-    """Parameter rows that update operators update, and those they keep their state in."""
+    """Returns parameter rows that update operators update, and those that hold their state."""
     updates = [update_of(name) for name in table.types]
     updated: set[int] = set()
     states: set[int] = set()
@@ -483,10 +455,9 @@ def _optimizer_slots(table: NodeTable, parameters: set[int]) -> tuple[set[int], 
 
 
 def _by_scope(table: NodeTable, categories: npt.NDArray[np.uint8]) -> list[int]:
-    """Operators that are activations by their scope only.
+    """Returns operators that are activations by their scope only.
 
-    An activation cell (``act1-ReLU``) in which no operator is one by type was fused or made of primitives:
-    its last operator in execution order yields the activation.
+    An activation cell (``act1-ReLU``) without such an operator was fused: its last operator yields the activation.
     """
     last: dict[tuple[int, str], int] = {}
     settled: set[tuple[int, str]] = set()
@@ -507,13 +478,9 @@ def _by_scope(table: NodeTable, categories: npt.NDArray[np.uint8]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class UpdateSlots:
-    """Input slots of an update operator; None for what it takes from elsewhere.
+    """Input slots of an update operator's settings; None for a setting that is no input.
 
-    Attributes:
-        rate: the learning rate.
-        momentum: the share of the last change that is kept.
-        decay: the weight decay.
-        normalised: the step is divided by a running size of the gradient, so that it hardly depends on that size.
+    ``normalised``: the step is divided by a running size of the gradient.
     """
 
     rate: int | None = None
@@ -565,13 +532,12 @@ _SETTINGS: Final[dict[str, UpdateSlots]] = {
     "powersign": UpdateSlots(2, normalised=True),
     "optimizerupdate": UpdateSlots(2),  # whether it is normalised shows in what the optimizer keeps: see ``divides``
 }
-"""By the names of ``graph.categories.UPDATES``. Slots: the operators' signatures in mindspore.ops (1.3 to 2.10)."""
+"""By the names of ``UPDATES``. Slots: the operators' signatures in mindspore.ops (1.3 to 2.10)."""
 _NONE: Final = UpdateSlots()
 _RATE_NAME: Final = re.compile(r"(?:^|[._/])(?:learning_?rate|lr)(?:$|[._/\d])", re.IGNORECASE)
 
 
 def settings_of(op_type: str) -> UpdateSlots:
-    """The slots of an update operator; all None for another operator, and for one that takes them as attributes."""
     name = op_type.lower()
     for each in (name, name.removesuffix("d")):
         for spelling in (each, each.removeprefix("apply")):
@@ -584,17 +550,15 @@ _SIZES: Final = re.compile(r"(?:exp_avg_sq|square_avg|exp_inf|sum|acc_delta)(?:$
 
 
 def divides(states: Iterable[str]) -> bool:
-    """Tells whether an optimizer of PyTorch with these states divides by a running size of the gradient."""
+    """Tells whether a PyTorch optimizer with these states divides by a running size of the gradient."""
     return any(_SIZES.match(name) is not None for name in states)
 
 
 def is_learning_rate(name: str) -> bool:
-    """Tells whether a parameter is a learning rate by its name."""
     return _RATE_NAME.search(name) is not None
 
 
 def group_start(update: Update, slot: int) -> int:
-    """First slot of the group that an input slot belongs to, of operators that update many parameters at once."""
     return slot - slot % update.stride if update.stride else 0
 
 
@@ -602,25 +566,20 @@ ALL_REDUCE: Final = "AllReduce"
 ALL_GATHER: Final = "AllGather"
 REDUCE_SCATTER: Final = "ReduceScatter"
 EXCHANGES: Final = frozenset({ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER})
-"""Types of the collective operations that our client for PyTorch draws, with the ranks that take part."""
+"""Types of collective operations in graphs of our PyTorch client, with the participating ranks."""
 BUFFER_UPDATE: Final = "BufferUpdate"
-"""Operator type of our client for PyTorch: a parameter or buffer, and what it is made of in the step."""
+"""Operator type of our PyTorch client: a parameter or buffer, and its sources in the step."""
 INPUT_UPDATE: Final = "InputUpdate"
-"""The same for an input of the model: it had no values before the step."""
+"""The same for an input of the model, which had no values before the step."""
 OPTIMIZER_UPDATE: Final = "OptimizerUpdate"
-"""The same for what updates a parameter: weight, gradient, learning rate, what the optimizer keeps."""
+"""The same for the update of a parameter: weight, gradient, learning rate, optimizer state."""
 DRAWN_UPDATES: Final = frozenset({BUFFER_UPDATE, INPUT_UPDATE, OPTIMIZER_UPDATE})
-"""Types of nodes that are drawn to show what an update is made of; the values belong to a parameter."""
+"""Types of nodes that only show the sources of an update; the values belong to a parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relative:
-    """A tensor that belongs to another one.
-
-    Attributes:
-        word: what it is: ``weight``, ``gradient`` or ``state``.
-        row, slot: the node that makes it, and which output of it.
-    """
+    """A tensor (output ``slot`` of ``row``) related to another one; ``word``: ``weight``, ``gradient``, ``state``."""
 
     word: str
     row: int
@@ -628,9 +587,9 @@ class Relative:
 
 
 def relatives(nodes: NodeTable, row: int, slot: int = 0) -> tuple[Relative, ...]:
-    """The weight, the gradient and the optimizer's state that an output of a node belongs to, itself left out.
+    """Returns the weight, gradient and optimizer state that an output belongs to, without itself.
 
-    Empty where no update operator reads it directly: a gradient that is clipped or summed on its way is another tensor.
+    Empty where no update operator reads it directly: a clipped or summed gradient is another tensor.
     """
     found: dict[tuple[int, int], Relative] = {}
     for operator, at in real_consumers(nodes, row, slot):
@@ -650,32 +609,29 @@ def relatives(nodes: NodeTable, row: int, slot: int = 0) -> tuple[Relative, ...]
 
 
 def assigned(nodes: NodeTable, row: int) -> list[int] | None:
-    """Returns what the graph says that a parameter is made of in the step; None where it says nothing.
+    """Returns the rows that a parameter is made of in the step (-1: unknown); None where the graph does not say.
 
-    Returns:
-        Rows, -1 for what is not known: a buffer that a module changes is made by that module. Empty: the program
-        itself put the values there.
+    A buffer that a module changes is made by that module. Empty: the program itself put the values there.
     """
     change = change_of(nodes, row)
     return None if change is None else [made for made, _ in real_inputs(nodes, change)[1:]]
 
 
 def change_of(nodes: NodeTable, row: int) -> int | None:
-    """Returns the node whose inputs after the first one say what a parameter is made of in the step."""
+    """Returns the node whose inputs after the first are the sources of a parameter in the step."""
     changes = (each for each, at in real_consumers(nodes, row) if at == 0)
     return next((each for each in changes if nodes.op_type(each) in {BUFFER_UPDATE, INPUT_UPDATE}), None)
 
 
 def outlives_steps(nodes: NodeTable, row: int) -> bool:
-    """Tells whether a parameter that is made of something in the step had values before it, maybe used there."""
+    """Tells whether a parameter that is made in the step had values before it, perhaps used in the step."""
     return not any(at == 0 and nodes.op_type(consumer) == INPUT_UPDATE for consumer, at in real_consumers(nodes, row))
 
 
 def may_be_written(nodes: NodeTable, row: int) -> bool:
-    """Tells whether the program may have written a parameter itself, out of sight of the graph.
+    """Tells whether the program may have written a parameter itself, unseen by the graph.
 
-    Our client for PyTorch says so of some parameters. Of the others only what the model is called with is sure to come
-    from outside: the averages of weights that many programs keep are buffers.
+    Only the model's inputs surely come from outside: averages of weights, which many programs keep, are buffers.
     """
     made = assigned(nodes, row)
     if made is not None:
@@ -684,15 +640,15 @@ def may_be_written(nodes: NodeTable, row: int) -> bool:
 
 
 LEARNING_RATE: Final = "LearningRate"
-"""Operator type of our client for PyTorch: hands the learning rate of a group of weights to the optimizer."""
+"""Operator type of our PyTorch client: hands the learning rate of a group of weights to the optimizer."""
 STEP_FACTOR: Final = "StepFactor"
-"""The same of L-BFGS, which takes several steps at once and searches their size: the curvature decides that."""
+"""The same for L-BFGS, which searches the size of its steps by the curvature."""
 _MODEL_INPUTS: Final = ("inputs.", "NoGrad/inputs.")
-"""Our client for PyTorch begins the names of what a model is called with like this; no weight is part of it."""
+"""Prefixes of the model's inputs in our PyTorch client's graphs; they hold no weight."""
 
 
 def draws_updates(nodes: NodeTable) -> bool:
-    """Tells whether a graph is one of our client for PyTorch: the program decides what runs when."""
+    """Tells whether a graph is from our PyTorch client, where the program decides what runs when."""
     return nodes.memo(_draws_any_update)
 
 
@@ -701,7 +657,7 @@ def _draws_any_update(nodes: NodeTable) -> bool:
 
 
 def rates(nodes: NodeTable) -> Mapping[int, int]:
-    """The weights that optimizers update, in a graph of our client for PyTorch, and what hands each its rate."""
+    """Returns for each weight that an optimizer updates the node of its learning rate, in our client's graphs."""
     return nodes.memo(_rates)
 
 
@@ -715,14 +671,14 @@ def _rates(nodes: NodeTable) -> Mapping[int, int]:
 
 
 def searched_weights(nodes: NodeTable) -> Mask:
-    """The weights whose optimizer searches the size of its steps, as a mask over rows: no size is too large for it."""
+    """Returns a mask of weights whose optimizer searches its step size, so that no size is too large."""
     mask = np.zeros(len(nodes), np.bool_)
     mask[[weight for weight, rate in rates(nodes).items() if nodes.op_type(rate) == STEP_FACTOR]] = True
     return mask
 
 
 def changed_by_modules(nodes: NodeTable, row: int) -> bool:
-    """Tells whether modules change a parameter in the step, after they may have used its value of before."""
+    """Tells whether modules change a parameter in the step, perhaps after using its previous value."""
     return row in nodes.memo(_changed_buffers)
 
 

@@ -1,15 +1,9 @@
-"""The messages of a graph file, built at run time: no generated code, so any protobuf from 3.20 on works.
+"""The messages of a graph file (``ms_output_trace_code_graph_*.pb``), built at run time, and their parsing.
 
-Training environments pin protobuf anywhere from 3.20 to 7, and generated modules refuse to load with
-another major version. The tables below are MindSpore's ``anf_ir.proto`` (syntax proto2) with two liberties
-that do not change the wire: enumerations are ``int32`` (a number that a newer release added stays visible)
-and texts are ``bytes`` (Python refuses a message whose ``string`` is not valid UTF-8, and names, paths and
-code are whatever the user's program held). Fields from 100 on are our own.
-
-Reads graph files (``ms_output_trace_code_graph_*.pb``) into plain data.
-
-Fields and conventions: MindSpore's ``anf_ir.proto``; what is a slot, and how nodes refer to each other,
-was checked against real files of MindSpore 2.0 and 2.10.
+Generated modules would refuse other major versions of protobuf, and training environments pin 3.20 to 7. The tables are
+MindSpore's ``anf_ir.proto`` (proto2) with two changes that keep the wire: enumerations are ``int32`` (new numbers stay
+visible) and texts are ``bytes`` (Python refuses invalid UTF-8 in a ``string``). Fields from 100 on are our own. Output
+slots and references between nodes were checked against real files of MindSpore 2.0 and 2.10.
 """
 
 from __future__ import annotations
@@ -41,7 +35,7 @@ GRAPH_FILE = "tdbg/graph.proto"
 RANKS = "group_ranks"
 """Attribute of a node: the ranks between which it exchanges values."""
 CALL = "call"
-"""Attribute of a node that our own client drew: its arguments, as JSON (see ``sources/mindspore/recorded_calls``)."""
+"""Attribute of a node of our own client: its arguments, as JSON (see ``sources/mindspore/recorded_calls``)."""
 
 GRAPH_MESSAGES: Messages = {
     "TensorProto": """1 node_name bytes; 2 slot bytes; 3 tensor_content bytes; 4 dims int64*; 5 data_type int32;
@@ -72,14 +66,7 @@ GRAPH_MESSAGES: Messages = {
 
 
 def describe(file: str, package: str, messages: Messages, imports: Mapping[str, str] | None = None) -> Any:
-    """A proto2 file descriptor from a message table.
-
-    Args:
-        file: name of the descriptor file.
-        package: package its messages live in.
-        messages: the table.
-        imports: messages of other files that fields may use, by name: ``{"TensorProto": "other.package"}``.
-    """
+    """Returns a proto2 file descriptor for a message table; ``imports`` has packages of other messages by name."""
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 
     built = FileDescriptorProto(name=file, package=package, syntax="proto2")
@@ -101,7 +88,7 @@ def describe(file: str, package: str, messages: Messages, imports: Mapping[str, 
 
 @lru_cache(maxsize=1)
 def pool() -> DescriptorPool:
-    """A pool of our own: the default one may hold the framework's messages of the same file name."""
+    """Returns our own pool: the default one may hold the framework's messages of the same file name."""
     from google.protobuf.descriptor_pool import DescriptorPool
 
     own = DescriptorPool()
@@ -110,17 +97,16 @@ def pool() -> DescriptorPool:
 
 
 def add_file(target: DescriptorPool, file: FileDescriptorProto) -> None:
-    """Adds a descriptor file; serialized, which every protobuf version takes."""
+    """Adds a descriptor file; serialized, because every protobuf version accepts that."""
     target.AddSerializedFile(file.SerializeToString())
 
 
 @lru_cache(maxsize=64)
 def message_class(name: str, package: str = GRAPH_PACKAGE) -> Any:
-    """The class of a message of ``pool()``."""
     from google.protobuf import message_factory
 
     descriptor = pool().FindMessageTypeByName(f"{package}.{name}")
-    if hasattr(message_factory, "GetMessageClass"):  # from 4.22 on; the other was removed in 5
+    if hasattr(message_factory, "GetMessageClass"):  # protobuf 4.22 and later; 5 removed MessageFactory.GetPrototype
         return message_factory.GetMessageClass(descriptor)
     old_factory: Any = message_factory.MessageFactory(pool())
     return old_factory.GetPrototype(descriptor)
@@ -154,20 +140,16 @@ class SlotType(NamedTuple):
 
 @dataclass(slots=True)
 class ParsedNode:
-    """One operator. Not frozen, because a graph has a hundred thousand and that would take three times as long.
+    """One operator. Not frozen: a graph has a hundred thousand, and frozen ones take three times as long.
 
     Attributes:
-        index: the name other nodes refer to it by: a decimal number.
+        index: its name in references of other nodes: a decimal number.
         full_name: scope, operator type and number; empty in files that have none.
-        op_type: operator type.
-        scope: scope path.
-        inputs: producer index, parameter name or constant key, in input order; control edges left out.
-        outputs: one per output slot. Of nodes that only route values one per item: an item that is itself a tuple
-            is one slot there, and several where files hold its tensors.
-        source: text of the source stack.
-        item: the ``index`` attribute of a TupleGetItem that keeps it there, else -1.
+        inputs: producer index, parameter name or constant key, in input order, without control edges.
+        outputs: one per output slot; for routing nodes one per item, where a nested tuple is one slot.
+        item: the ``index`` attribute of a TupleGetItem that has it, else -1.
         attributes: (name, value as text), read on request only.
-        ranks: between which a collective operation exchanges values, where our own client says so.
+        ranks: ranks of a collective operation, if our own client wrote them.
     """
 
     index: str
@@ -184,13 +166,7 @@ class ParsedNode:
 
 @dataclass(frozen=True, slots=True)
 class ParsedParameter:
-    """One parameter: weight, optimizer state or graph input.
-
-    Attributes:
-        name: its bare name.
-        type: element type and shape.
-        placement: which part of a larger tensor it is, in words; empty for a whole one.
-    """
+    """A weight, optimizer state or graph input; ``placement``: which part of a larger tensor it is (empty: whole)."""
 
     name: str
     type: SlotType
@@ -199,14 +175,10 @@ class ParsedParameter:
 
 @dataclass(frozen=True, slots=True)
 class ParsedConstant:
-    """One constant of the graph.
+    """One constant of the graph; ``key`` is its canonical id, and its name in references (``cst1``).
 
-    Attributes:
-        key: the name nodes refer to it by, and its canonical id: ``cst1``.
-        full_name: ``Default--data-0`` (2.0) or ``Default_data-0`` (2.10): leads to its file; may be empty.
-        type: element type and shape.
-        value: its value as text, None when only its file has it.
-        number: its value when it is one integer.
+    ``full_name``, the stem of its file, is ``Default--data-0`` (2.0) or ``Default_data-0`` (2.10), or empty. ``value``
+    is None when only the file has it; ``number`` is the value when it is one integer.
     """
 
     key: str
@@ -228,15 +200,7 @@ class ParsedGraph:
 
 
 def read_graph(path: Path | str, *, attributes: bool = False) -> ParsedGraph:
-    """Reads a graph file.
-
-    Args:
-        path: the file.
-        attributes: also the attributes of operators: for exports, nothing else needs them.
-
-    Raises:
-        BadGraphError: unreadable, empty, cut off, or no graph file at all.
-    """
+    """Reads a graph file, with ``attributes`` (only for exports) if asked; or raises BadGraphError."""
     path = Path(path)
     try:
         data = read_regular(path, GRAPH_LIMIT)
@@ -250,11 +214,7 @@ def read_graph(path: Path | str, *, attributes: bool = False) -> ParsedGraph:
 
 
 def parse_model(data: bytes, *, where: str = "", attributes: bool = False) -> ParsedGraph:
-    """Parses the bytes of a graph file: a ModelProto.
-
-    Raises:
-        BadGraphError: the bytes are no complete model or hold no graph.
-    """
+    """Parses a ModelProto, the content of a graph file; or raises BadGraphError."""
     if not data:
         raise BadGraphError("the graph file is empty", where=where, hint=_HINT)
     model = _parsed("ModelProto", data, where)
@@ -264,11 +224,7 @@ def parse_model(data: bytes, *, where: str = "", attributes: bool = False) -> Pa
 
 
 def parse_graph(data: bytes, *, where: str = "") -> ParsedGraph:
-    """Parses the bytes of a bare GraphProto, as training sends it.
-
-    Raises:
-        BadGraphError: the bytes are no complete graph.
-    """
+    """Parses a bare GraphProto, as training sends it; or raises BadGraphError."""
     return _graph(_parsed("GraphProto", data, where))
 
 
@@ -312,10 +268,9 @@ class _Texts(dict[bytes, str]):
 
 
 class _Types(dict[bytes, tuple[SlotType, ...]]):
-    """Output slots by the bytes of the type: a graph has a few hundred distinct ones."""
+    """Output slots by the bytes of the type: a graph has a few hundred distinct types. ``flat``: see ``_slots``."""
 
     def __init__(self, *, flat: bool) -> None:
-        """``flat``: see ``_slots``."""
         super().__init__()
         self._flat = flat
 
@@ -356,12 +311,7 @@ def _item(node: Any) -> int:
 
 
 def _slots(kind: Any, *, flat: bool = True) -> tuple[SlotType, ...]:
-    """Output slots of a type: the leaves of a tuple. At least one: a scalar or a monad counts as one.
-
-    Args:
-        kind: the type.
-        flat: False for the items of a tuple instead, nested tuples as one each.
-    """
+    """Returns the output slots of a type, at least one: the leaves of a tuple, or without ``flat`` its items."""
     if not flat and kind.HasField("sequence_type"):
         each_item = [
             (SlotType(type_name(each.data_type), None),) if each.HasField("sequence_type") else _slots(each)
@@ -385,7 +335,6 @@ def _slots(kind: Any, *, flat: bool = True) -> tuple[SlotType, ...]:
 
 
 def type_name(number: int) -> str:
-    """Name of a DataType number, ``type 77`` for one that is not known."""
     return _TYPE_NAMES.get(number, f"type {number}")
 
 
@@ -410,7 +359,6 @@ _LISTS = ("bool_vals", "int_vals", "uint_vals", "double_vals")
 
 
 def _value(value: Any) -> str | None:  # noqa: PLR0911 (one return per kind of value)
-    """A constant's value as text, None when it is a tensor: its file has it."""
     for name in _SCALARS:
         if value.HasField(name):
             return str(getattr(value, name))

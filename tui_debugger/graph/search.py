@@ -1,4 +1,4 @@
-"""The query of the node list, and the search for the nodes that it keeps. Only the search loads numpy."""
+"""The query of the node list, and the search for its nodes."""
 
 from __future__ import annotations
 
@@ -30,17 +30,9 @@ from tui_debugger.model import (
 class NodeQuery:
     """A filter of the node list. Empty parts do not filter; all parts must hold.
 
-    Attributes:
-        text: substring (or regular expression) on the canonical id or the display path.
-        regex: ``text`` is a regular expression, searched anywhere.
-        case_sensitive: compare ``text`` with case.
-        categories: wanted categories.
-        types: wanted operator types, lower-case.
-        graphs: wanted graph names.
-        watched: watchpoint id whose nodes are wanted, 0 for any enabled one; resolved by the session.
-        hit: only nodes with a finding; resolved by the session.
-        line: (source file, line) that the node's stack must name.
-        structural: also nodes that only route values.
+    ``text`` is searched in canonical id and display path. ``types`` are lower-case. ``watched`` (watchpoint id, 0: any
+    enabled one) and ``hit`` are resolved by the session. ``line`` is (source file, line) in the node's stack. With
+    ``structural`` nodes that only route values count, too.
     """
 
     text: str = ""
@@ -56,11 +48,7 @@ class NodeQuery:
 
 
 def match(table: NodeTable, query: NodeQuery) -> Mask:
-    """Node rows that match, as a mask. ``watched`` and ``hit`` are left to the session.
-
-    Raises:
-        BadQueryError: ``text`` is not a regular expression although ``regex`` says so.
-    """
+    """Returns a mask of the matching rows, without ``watched`` and ``hit``; raises BadQueryError for a bad regex."""
     mask = np.ones(len(table), np.bool_) if query.structural else ~table.structural
     if query.categories:
         mask &= _of_categories(table, query.categories)
@@ -77,13 +65,7 @@ def match(table: NodeTable, query: NodeQuery) -> Mask:
 
 
 def select(table: NodeTable, selection: NodeSelection) -> Mask:
-    """Node rows that a watchpoint with this selection covers, as a mask.
-
-    Constants and structural nodes are never covered: they have no values that change.
-
-    Raises:
-        BadQueryError: a category word is unknown or a regular expression is broken.
-    """
+    """Returns a mask of the rows that a watchpoint covers, never constants and structural nodes; or BadQueryError."""
     covered = _union(table, selection.include)
     if selection.exclude:
         covered &= ~_union(table, selection.exclude)
@@ -91,11 +73,7 @@ def select(table: NodeTable, selection: NodeSelection) -> Mask:
 
 
 def compile_pattern(text: str, *, case_sensitive: bool = True) -> re.Pattern[str]:
-    """Compiles what a person typed.
-
-    Raises:
-        BadQueryError: with the position in the text.
-    """
+    """Compiles a typed regular expression, or raises BadQueryError with the position."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "possible nested set" is for authors of programs
@@ -120,7 +98,7 @@ _BY_OPERATORS: Final[Mapping[str, Callable[[NodeTable], Mask]]] = {
     WEIGHT_GRADIENT: weight_gradients,
     SEARCHED_WEIGHT: searched_weights,
 }
-"""Words for nodes that are told by the operators of optimizers."""
+"""Words for nodes that only the optimizers' operators reveal."""
 
 
 def _selected(table: NodeTable, selector: NodeSelector) -> Mask:
@@ -158,7 +136,6 @@ def _of_types(table: NodeTable, types: frozenset[str]) -> Mask:
 
 
 def _of_scope(table: NodeTable, scope: str) -> Mask:
-    """Nodes in or at a display path; with several graphs it may begin with a graph's name, as tree paths do."""
     mask = _under(table.paths, scope)
     if len(table.graphs) > 1:
         graph, _, rest = scope.partition("/")
@@ -213,7 +190,6 @@ def _contains(texts: Sequence[str], needle: str) -> Mask:
 
 
 def _texts(table: NodeTable) -> list[str]:
-    """Per row one text that holds both the canonical id and the display path."""
     return [path if name in path else f"{name}\n{path}" for name, path in zip(table.names, table.paths, strict=True)]
 
 

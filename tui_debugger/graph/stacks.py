@@ -41,7 +41,7 @@ _FRAMEWORK = re.compile(
 
 
 def parse_stack(text: str) -> tuple[Frame, ...]:
-    """Frames of one stack text, innermost first. Lines of no known form are skipped; never raises."""
+    """Returns the frames of a stack text, innermost first. Unknown lines are skipped; never raises."""
     frames = []
     forward = False
     for line in text.split("\n"):  # a code text may hold a form feed, which splitlines() would cut at
@@ -57,7 +57,7 @@ def parse_stack(text: str) -> tuple[Frame, ...]:
 
 @lru_cache(maxsize=1 << 17)
 def _frame(line: str, forward: bool) -> Frame | None:
-    """One entry. Cached: the stacks of a graph repeat the same few hundred lines."""
+    """Parses one entry. Cached: the stacks of a graph repeat the same few hundred lines."""
     if "In file " not in line:
         return None
     found = _SOURCE_ENTRY.match(line) or _ANY_ENTRY.match(line)
@@ -88,7 +88,7 @@ def is_framework(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceLine:
-    """One source line and the node rows whose stack names it (ascending; structural nodes left out)."""
+    """One source line and the node rows whose stack names it (ascending, without structural nodes)."""
 
     line: int
     code: str
@@ -106,16 +106,15 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StackIndex:
-    """All source lines that nodes of a rank come from: the user's files first, then the framework's."""
+    """All source lines of a rank's nodes: the user's files first, then the framework's."""
 
     files: tuple[SourceFile, ...]
 
 
 def stack_index(table: NodeTable) -> StackIndex:
-    """Index of source lines of a rank; computed once per table.
+    """Returns the source lines of a rank, without entries that span lines (enclosing functions).
 
-    Entries that span lines (enclosing functions) make no line of their own. The frames of the forward
-    node that a backward node carries count as its own: both are found from the line.
+    A backward node is also found by its forward node's frames.
     """
     return table.memo(_build_index)
 
@@ -151,7 +150,6 @@ def _build_index(table: NodeTable) -> StackIndex:
 
 
 def _rows_by_stack(table: NodeTable) -> Sequence[Int32]:
-    """Node rows of every stack, ascending."""
     rows = np.flatnonzero((table.stack_id >= 0) & ~table.structural)
     ids = table.stack_id[rows]
     by_stack = np.argsort(ids, kind="stable")

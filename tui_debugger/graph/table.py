@@ -1,6 +1,6 @@
-"""The nodes of one rank as columns, and the data flow between those that make tensors.
+"""The nodes of one rank as columns, and the data flow between nodes that make tensors.
 
-A hundred thousand nodes are a handful of arrays and lists. Nodes that only route values are skipped.
+Nodes that only route values are skipped in the data flow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 PARAMETER, CONSTANT = "Parameter", "Constant"
 """The types of rows that are no operators."""
 MONADS: Final = frozenset({"umonad", "iomonad"})
-"""The values of parameters and constants that only order what runs."""
+"""Types of parameters and constants that only order execution."""
 _IS_PARAMETER: Final = np.isin(np.arange(256), [int(category) for category in PARAMETERS])
 """By category."""
 
@@ -34,7 +34,7 @@ class NodeFlag(IntFlag):
 
     NONE = 0
     FILE_ONLY = 1
-    """Known from file names only: no graph, or not in it."""
+    """Known from file names only: there is no graph, or the node is not in it."""
     UNCERTAIN = 2
     """Names and data flow do not decide which files belong to this node."""
     STRUCTURAL = 4
@@ -42,19 +42,16 @@ class NodeFlag(IntFlag):
     LISTED = 8
     """The execution-order file lists it: its position is known, not guessed."""
     INFERRED = 16
-    """The inputs are inferred from tensors that look the same: nothing in the dump names them."""
+    """The inputs are inferred from equal tensors: the dump does not name them."""
     PARTIAL = 32
     """The node may read more than its recorded inputs, such as the weights of a module."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraphInfo:
-    """One graph.
+    """One graph; ``root_id`` is the number of the graph whose directory has its files: its own, else its root's.
 
-    Attributes:
-        name: for example ``kernel_graph_0``.
-        root_id: number of the graph whose directory its files lie in: its own when it has one, else its root's.
-        is_root: whether training starts it; others are called (control flow), even if they have directories.
+    ``is_root``: training starts it; other graphs are called (control flow), even if they have directories.
     """
 
     name: str
@@ -67,30 +64,22 @@ class NodeTable:
     """Columns over node rows. Append-only while ``lineage`` stays the same.
 
     Attributes:
-        graphs: graphs of this rank; ``graph`` indexes into it.
         names: canonical ids, unique within a graph.
-        paths: display path with ``/``: scope of the tree plus leaf (parameters and constants are
-            put into the scope of their first consumer). Same length as ``names``.
-        types: operator type names; ``type_id`` indexes into it (``Parameter``, ``Constant`` included).
-        graph, type_id: int16/int32 indices.
-        category: ``model.Category`` values (uint8).
-        flags: ``NodeFlag`` values (uint8).
-        order: position in execution order (int32): graphs as they ran, operators of each by the execution-order
-            file, ties and gaps by timestamp, parameters after all operators, constants last; -1 when nothing is known.
-        outputs: number of output slots (int16).
-        in_ptr, in_node, in_slot: inputs in CSR form, row i has ``in_node[in_ptr[i]:in_ptr[i+1]]``; -1 = unknown.
-            ``in_node`` is the direct producer (may be structural).
-        stack_id: index into ``stacks`` or -1.
-        stacks: unique stacks, each a tuple of frames, innermost first.
-        constants: value text of graph constants by row, for those whose value stands in the graph; of parameters
-            that only order what runs the name of that type.
-        constant_types: element type by row of those constants, as the graph states it.
-        file_names: full name by row where files spell a node otherwise than its canonical id: constants
-            (``cst1`` is ``Default--data-0`` or ``Default_data-0``).
-        placements: of parameters that are a part of a larger tensor which part, in words, by row.
-        group_ranks: the ranks between which a node exchanges values, by row, where the graph says so.
-        lineage: the same object for all tables in which a row number means the same node: a table that only grew
-            or was put in another order has that of the table before, one that was built anew has its own.
+        paths: display path with ``/``: scope of the tree plus leaf.
+        types: operator type names (``Parameter``, ``Constant`` included).
+        category, flags: ``model.Category`` and ``NodeFlag`` values.
+            order: position in execution order: graphs as they ran, operators of each by the execution-order file, ties
+                and gaps by timestamp, parameters after all operators, constants last; -1 when nothing is known.
+        outputs: number of output slots.
+            in_ptr, in_node, in_slot: inputs in CSR form, row i has ``in_node[in_ptr[i]:in_ptr[i+1]]``, the direct
+                producers (perhaps structural); -1 = unknown.
+        stacks: unique stacks, each a tuple of frames, innermost first; ``stack_id`` is -1 without one.
+        constants: value text by row for constants with a value in the graph; for monads the type name.
+        file_names: full name in file names, if not the canonical id (``cst1`` is ``Default--data-0``).
+        placements: for a parameter that is a part of a larger tensor, which part, in words.
+        group_ranks: the ranks between which a node exchanges values, if the graph says so.
+            lineage: one object for all tables whose row numbers mean the same nodes: a table that only grew or was
+                reordered keeps it, a new table has a new one.
     """
 
     graphs: tuple[GraphInfo, ...]
@@ -116,12 +105,10 @@ class NodeTable:
     lineage: object = field(default_factory=object, repr=False)
 
     def __len__(self) -> int:
-        """Number of node rows."""
         return len(self.names)
 
     @cached_property
     def _index(self) -> list[dict[str, int]]:
-        """Row by name, for each graph."""
         if len(self.graphs) == 1:
             return [dict(zip(self.names, range(len(self)), strict=True))]
         index: list[dict[str, int]] = [{} for _ in self.graphs]
@@ -130,7 +117,7 @@ class NodeTable:
         return index
 
     def find(self, name: str, graph: str | None = None) -> int:
-        """Row of a canonical id (in the named graph, else in the first graph that has it), or -1."""
+        """Returns the row of a canonical id (in the named graph, else in the first graph that has it), or -1."""
         for index, info in enumerate(self.graphs):
             if graph is None or info.name == graph:
                 row = self._index[index].get(name, -1)
@@ -139,7 +126,6 @@ class NodeTable:
         return -1
 
     def graph_of(self, row: int) -> GraphInfo:
-        """The graph a row belongs to."""
         return self.graphs[int(self.graph[row])]
 
     def key(
@@ -152,33 +138,29 @@ class NodeTable:
         *,
         round: int = 0,  # noqa: A002 - see TensorKey
     ) -> TensorKey:
-        """The handle of a tensor of a node."""
         return TensorKey(rank, self.graph_of(row).name, self.names[row], side, slot, step, round)
 
     def op_type(self, row: int) -> str:
-        """Operator type name of a row."""
         return self.types[int(self.type_id[row])]
 
     def orders_only(self, row: int) -> bool:
-        """Tells whether a parameter or constant is a monad: it says what runs after what, and never has a value."""
+        """Tells whether a parameter or constant is a monad: it orders execution and never has a value."""
         return self.constants.get(row, "") in MONADS
 
     def category_of(self, row: int) -> Category:
-        """Category of a row."""
         return Category(int(self.category[row]))
 
     def are_parameters(self, rows: npt.NDArray[np.integer[Any]]) -> Mask:
-        """Tells which rows are weights or other parameters."""
         found: Mask = _IS_PARAMETER[self.category[rows]]
         return found
 
     def inputs(self, row: int) -> list[tuple[int, int]]:
-        """Direct (producer row, producer slot) pairs in input order; producer -1 = unknown."""
+        """Returns direct (producer row, producer slot) pairs in input order; producer -1 = unknown."""
         start, stop = int(self.in_ptr[row]), int(self.in_ptr[row + 1])
         return [(int(n), int(s)) for n, s in zip(self.in_node[start:stop], self.in_slot[start:stop], strict=True)]
 
     def memo(self, build: Callable[[NodeTable], T]) -> T:
-        """``build(self)``, computed once per table: edges, search texts and the like, each in its own module."""
+        """Returns ``build(self)``, computed once per table: edges, search texts and the like."""
         if build not in self._memo:
             self._memo[build] = build(self)
         result: T = self._memo[build]
@@ -189,7 +171,7 @@ class NodeTable:
         return {}
 
     def of_lineage(self, lineage: object) -> NodeTable:
-        """Returns the same table for another rank: what is made once of either is made of both."""
+        """Returns the same table for another rank, with shared memos."""
         other = copy.copy(self)
         other.__dict__.update(lineage=lineage, _memo=self._memo)
         return other
@@ -201,17 +183,16 @@ class NodeTable:
 
     @cached_property
     def watchable(self) -> Mask:
-        """Mask over rows: nodes a watchpoint can cover, that is all but constants and structural nodes."""
+        """Mask over rows: nodes a watchpoint can cover, all but constants and structural nodes."""
         mask: Mask = (self.category != int(Category.CONSTANT)) & ~self.structural
         return mask
 
     def stack(self, row: int) -> tuple[Frame, ...]:
-        """Source stack of a row, innermost frame first; empty when unknown."""
         index = int(self.stack_id[row])
         return self.stacks[index] if index >= 0 else ()
 
 
-_PASS = frozenset({"load", "depend", "return"})  # hand on their first input; the others only order
+_PASS = frozenset({"load", "depend", "return"})  # pass their first input on; other inputs only order
 _PACK = frozenset({"maketuple", "makelist"})
 ITEM_TYPES = frozenset({"tuplegetitem", "listgetitem"})
 _ORDER_ONLY = frozenset({"updatestate"})
@@ -226,8 +207,8 @@ class EdgeTable:
     """Real inputs and consumers of every row in CSR form (``ptr`` has one entry more than rows).
 
     Attributes:
-        in_ptr, in_node, in_slot: row i is fed by slot ``in_slot[k]`` of ``in_node[k]`` (-1: unknown) for k in
-            ``in_ptr[i] .. in_ptr[i+1]``, in input order. Inputs that only order execution are left out.
+        in_ptr, in_node, in_slot: row i reads slot ``in_slot[k]`` of ``in_node[k]`` (-1: unknown) for k in
+            ``in_ptr[i] .. in_ptr[i+1]``, in input order, without inputs that only order execution.
         out_ptr, out_node, out_position, out_slot: row i's output slot ``out_slot[k]`` is input number
             ``out_position[k]`` of ``out_node[k]``, sorted by consumer row.
     """
@@ -242,36 +223,32 @@ class EdgeTable:
 
 
 def edges(table: NodeTable) -> EdgeTable:
-    """The data flow of a table; computed once."""
     return table.memo(_build)
 
 
 def resolve(table: NodeTable, row: int, slot: int) -> tuple[int, int]:
-    """The node that really made what ``slot`` of ``row`` holds: itself unless the row only routes values.
+    """Returns the real producer (row, slot) of output ``slot`` of ``row``, which may only route values.
 
-    Returns:
-        (row, slot); row -1 when the value comes from nowhere known or only orders execution.
+    Row -1: the producer is unknown, or there is only order.
     """
     return table.memo(_Routes).resolve(row, slot)
 
 
 def real_inputs(table: NodeTable, row: int) -> list[tuple[int, int]]:
-    """(producer row, producer slot) of a row's inputs in input order; -1 where the producer is unknown."""
+    """Returns (producer row, producer slot) of a row's inputs in input order; -1 where the producer is unknown."""
     flow = edges(table)
     part = slice(int(flow.in_ptr[row]), int(flow.in_ptr[row + 1]))
     return list(zip(flow.in_node[part].tolist(), flow.in_slot[part].tolist(), strict=True))
 
 
 def holders(table: NodeTable, nodes: npt.ArrayLike, slots: npt.ArrayLike) -> tuple[Int32, Int32]:
-    """Returns what feeds many inputs at once: ``real_inputs(table, nodes[i])[slots[i]]`` as two columns.
+    """Returns ``real_inputs(table, nodes[i])[slots[i]]`` for many inputs, as columns of rows and slots.
 
-    Returns:
-        Producer rows and their slots; row -1 (slot 0) where the producer is unknown, the node has no such input as
-        far as the graph knows, or ``nodes[i]`` is -1.
+    Row -1 (slot 0): the producer is unknown, the graph knows no such input, or ``nodes[i]`` is -1.
     """
     flow = edges(table)
     row, slot = np.asarray(nodes, np.int64), np.asarray(slots, np.int64)
-    first = flow.in_ptr[row]  # of row -1 the end of all
+    first = flow.in_ptr[row]  # for row -1 the end of all inputs
     known = (row >= 0) & (slot >= 0) & (slot < flow.in_ptr[np.where(row < 0, 0, row + 1)] - first)
     producer, made = np.full(len(row), -1, np.int32), np.zeros(len(row), np.int32)
     at = first[known] + slot[known]
@@ -281,7 +258,7 @@ def holders(table: NodeTable, nodes: npt.ArrayLike, slots: npt.ArrayLike) -> tup
 
 
 def real_consumers(table: NodeTable, row: int, slot: int | None = None) -> list[tuple[int, int]]:
-    """(consumer row, input number there) of everything that reads a row, or one of its slots; by row."""
+    """Returns (consumer row, input number) of all readers of a row, or of one of its slots; by row."""
     flow = edges(table)
     part = slice(int(flow.out_ptr[row]), int(flow.out_ptr[row + 1]))
     pairs = zip(flow.out_node[part].tolist(), flow.out_position[part].tolist(), strict=True)
@@ -292,7 +269,6 @@ _REAL, _PASSES, _PACKS, _PICKS, _ORDERS = range(5)
 
 
 def _kinds(table: NodeTable) -> npt.NDArray[np.int8]:
-    """Returns what every row does with what it is fed."""
     groups = ((_PASS, _PASSES), (_PACK, _PACKS), (ITEM_TYPES, _PICKS), (_ORDER_ONLY, _ORDERS))
     by_type = [next((kind for group, kind in groups if name.lower() in group), _REAL) for name in (*table.types, "")]
     kinds: npt.NDArray[np.int8] = np.array(by_type, np.int8)[table.type_id]
@@ -311,7 +287,6 @@ class _Routes:
         self.slot: list[int] = table.in_slot.tolist()
 
     def resolve(self, row: int, slot: int) -> tuple[int, int]:
-        """See the function of this name."""
         for _ in range(_MAX_HOPS):
             if row < 0 or self.kinds[row] == _REAL:
                 return row, slot
@@ -328,7 +303,7 @@ class _Routes:
         return -1, 0
 
     def sources(self, row: int, slot: int) -> list[tuple[int, int]]:
-        """Returns what one direct input of a real node brings in: one tensor, all of a tuple, or nothing but order."""
+        """Returns the sources of one direct input of a real node: one tensor, all of a tuple, or nothing but order."""
         for _ in range(_MAX_HOPS):
             if row < 0 or self.kinds[row] != _PASSES or self.ptr[row] == self.ptr[row + 1]:
                 break
@@ -384,7 +359,7 @@ def _build(table: NodeTable) -> EdgeTable:
 
 
 def pointers(counts: npt.NDArray[np.int64]) -> Int32:
-    """CSR pointers from the number of entries per row: one entry more than rows."""
+    """Returns CSR pointers from the number of entries per row: one entry more than rows."""
     ends: Int32 = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=ends[1:])
     return ends

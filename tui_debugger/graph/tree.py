@@ -1,4 +1,4 @@
-"""The scope tree of a rank as arrays in preorder: what the node list draws, filters and marks."""
+"""The scope tree of a rank as arrays in preorder, for the node list."""
 
 from __future__ import annotations
 
@@ -18,18 +18,10 @@ _UNKNOWN_ORDER = np.iinfo(np.int32).max
 class ScopeTree:
     """Scopes and nodes in preorder: the subtree of entry i is ``i .. i + size[i] - 1``.
 
-    A scope and a node may share a path (``a/b`` and ``a/b/c``): they are two entries. With several
-    graphs every graph has one top entry, and paths begin with the graph's name.
-
-    Attributes:
-        label: last component of the path, as it is in the data (front ends sanitise).
-        depth: 0 for top entries.
-        parent: tree index, -1 for top entries.
-        size: entries in the subtree, itself included.
-        row: node row, -1 for a scope.
-        watchable: mask over node rows, the denominator of ``coverage``.
-        scopes: path of every scope; ``scope[i]`` indexes into it, -1 for a node.
-        paths: path of every node row.
+    A scope and a node may share a path (``a/b`` and ``a/b/c``): they are two entries. With several graphs every graph
+    has one top entry, and paths begin with the graph's name. ``label`` is the last component of the path, unsanitised.
+    Top entries have ``depth`` 0 and ``parent`` -1. ``row`` is -1 for a scope, ``scope`` -1 for a node; they index into
+    ``paths`` and ``scopes``. ``watchable`` is a mask over node rows, the denominator of ``coverage``.
     """
 
     label: Sequence[str]
@@ -43,28 +35,23 @@ class ScopeTree:
     paths: Sequence[str] = field(repr=False)
 
     def __len__(self) -> int:
-        """Number of entries: scopes and nodes."""
         return len(self.row)
 
     def path(self, index: int) -> str:
-        """Path of a scope or a node; what a SCOPE selector takes."""
         scope = int(self.scope[index])
         return self.scopes[scope] if scope >= 0 else self.paths[int(self.row[index])]
 
     def is_scope(self, index: int) -> bool:
-        """Tells whether the entry is a scope."""
         return bool(self.scope[index] >= 0)
 
     def index_of_row(self, row: int) -> int:
-        """Tree index of a node row."""
         return int(self._index[row])
 
     def index_of_scope(self, path: str) -> int:
-        """Tree index of a scope path, or -1: finds open scopes again after the table grew."""
+        """Returns the tree index of a scope path, or -1: finds open scopes again after the table grew."""
         return self._scope_index.get(path, -1)
 
     def ancestors(self, index: int) -> list[int]:
-        """Tree indices of the scopes above an entry, nearest first."""
         found = []
         above = int(self.parent[index])
         while above >= 0:
@@ -73,18 +60,13 @@ class ScopeTree:
         return found
 
     def rows_below(self, index: int, keep: Mask | None = None) -> Int32:
-        """Node rows in a subtree (the entry's own row for a node), in tree order; ``keep``: of these entries only."""
+        """Returns the node rows in a subtree in tree order; ``keep``: of these entries only."""
         below = slice(index, index + int(self.size[index]))
         rows = self.row[below]
         return rows[rows >= 0] if keep is None else rows[(rows >= 0) & keep[below]]
 
     def visible(self, open: Mask, keep: Mask | None = None) -> Int32:  # noqa: A002 (the word on screen)
-        """Tree indices on screen: every ancestor is open and, when ``keep`` is given, the entry is kept.
-
-        Args:
-            open: mask over tree indices; what it says about nodes is ignored.
-            keep: mask over tree indices, see ``keep_mask``.
-        """
+        """Returns the entries on screen: all ancestors are open, and ``keep`` has the entry; ``open`` ignores nodes."""
         n = len(self)
         closed = np.flatnonzero(~open & (self.size > 1))
         hides = np.zeros(n + 1, np.int32)
@@ -96,24 +78,19 @@ class ScopeTree:
         return np.flatnonzero(shown).astype(np.int32)
 
     def keep_mask(self, rows: Mask) -> Mask:
-        """Entries to keep under a filter: matching nodes and all their ancestors."""
+        """Returns the entries to keep under a filter: matching nodes and all their ancestors."""
         mask: Mask = self._count(rows) > 0
         return mask
 
     def any_below(self, rows: Mask) -> Mask:
-        """Per entry whether any node row of its subtree is marked (for a node: whether it is marked)."""
         return self.keep_mask(rows)
 
     def coverage(self, rows: Mask) -> UInt8:
-        """Per entry how much of its subtree is marked: 0 none, 1 partial, 2 total.
-
-        Constants and structural nodes count neither way: they can never be watched.
-        """
+        """Tells how much of each entry's subtree is marked, of watchable nodes: 0 none, 1 partial, 2 total."""
         marked = self._count(rows & self.watchable)
         return np.where(marked == 0, 0, np.where(marked < self._watchable_below, 1, 2)).astype(np.uint8)
 
     def _count(self, rows: Mask) -> Int64:
-        """Marked node rows in the subtree of every entry."""
         before = np.zeros(len(self) + 1, np.int64)
         leaves = np.zeros(len(self), np.bool_)
         leaves[self._index] = rows
@@ -139,18 +116,12 @@ class ScopeTree:
 
 
 def build_tree(table: NodeTable) -> ScopeTree:
-    """Builds the scope tree. Children stand in execution order: that of their first descendant."""
+    """Builds the scope tree. Children are in execution order of their first descendants."""
     return tree_of(tree_paths(table), _sort_keys(table), table.watchable)
 
 
 def tree_of(paths: Sequence[str], keys: Int64, watchable: Mask) -> ScopeTree:
-    """Builds the scope tree of anything that has paths.
-
-    Args:
-        paths: of the rows.
-        keys: a unique number for each row: in their order children stand.
-        watchable: see ``ScopeTree``.
-    """
+    """Builds the scope tree of anything with paths; children are in the order of ``keys``, unique for each row."""
     scopes, scope_parent, node_parent = _scopes_of(paths)
     n_scopes, n_nodes = len(scopes), len(paths)
     # Entry numbers before sorting: scopes (a parent before its children), then nodes.
@@ -179,7 +150,6 @@ def tree_of(paths: Sequence[str], keys: Int64, watchable: Mask) -> ScopeTree:
 
 
 def tree_paths(table: NodeTable) -> Sequence[str]:
-    """Display paths, below their graph's name when there are several graphs."""
     if len(table.graphs) < 2:
         return table.paths
     names = [info.name for info in table.graphs]
@@ -187,7 +157,7 @@ def tree_paths(table: NodeTable) -> Sequence[str]:
 
 
 def _scopes_of(paths: Sequence[str]) -> tuple[list[str], Int64, Int64]:
-    """Scope paths (parents first), the parent of each scope and the scope of each node (-1: none)."""
+    """Returns scope paths (parents first), the parent of each scope and the scope of each node (-1: none)."""
     known: dict[str, int] = {"": -1}
     scopes: list[str] = []
     parents: list[int] = []
@@ -220,14 +190,13 @@ def _depths(scope_parent: Int64, node_parent: Int64) -> Int64:
 
 
 def _sort_keys(table: NodeTable) -> Int64:
-    """A unique key per node row: execution order, unknown ones last, then row number."""
     order: Int64 = np.where(table.order < 0, _UNKNOWN_ORDER, table.order).astype(np.int64)
     keys: Int64 = order * max(len(table), 1) + np.arange(len(table))
     return keys
 
 
 def _sizes_and_keys(scope_parent: Int64, node_parent: Int64, node_keys: Int64) -> tuple[Int64, Int64]:
-    """Subtree sizes and smallest key in the subtree, over scopes then nodes."""
+    """Returns subtree sizes and the smallest key of each subtree, for scopes then nodes."""
     n_scopes = len(scope_parent)
     below = node_parent >= 0
     size = 1 + np.bincount(node_parent[below], minlength=n_scopes)
@@ -242,7 +211,7 @@ def _sizes_and_keys(scope_parent: Int64, node_parent: Int64, node_keys: Int64) -
 
 
 def _preorder(parent: Int64, depth: Int64, size: Int64, key: Int64) -> Int64:
-    """Position of every entry: its parent's, plus one, plus the sizes of the siblings before it."""
+    """Returns the position of every entry: its parent's, plus one, plus the sizes of the siblings before it."""
     by_sibling = np.lexsort((key, parent))
     first = np.ones(len(parent), np.bool_)
     first[1:] = parent[by_sibling][1:] != parent[by_sibling][:-1]

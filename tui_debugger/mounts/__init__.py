@@ -1,8 +1,8 @@
 """Places of dumps where the operating system has no directories: a tar, a URL.
 
-``reached`` registers what answers for such a place with ``opener``, under a path that no file has: that of the tar
-itself, or ``/s3:/bucket`` for ``s3://bucket``. A reader of a dump calls ``opener`` and need not know. Light: it looks
-at the text of a path, and imports what a place needs when there is one.
+``reached`` registers a mount for such a place with ``opener``, under a path that no file has: that of the tar itself,
+or ``/s3:/bucket`` for ``s3://bucket``. Readers of dumps call ``opener`` and need not know. Imports what a place needs
+only when there is one.
 """
 
 from __future__ import annotations
@@ -27,25 +27,23 @@ _ANY: Final = re.compile(r"\.(?:tar|tgz|txz|tbz2?|tzst)(?:\.\w+)?(?:/|$)", re.IG
 
 
 _URL: Final = re.compile(r"/?([a-z][a-z0-9+.-]+):/{1,2}([^/].*)")
-"""A URL, also as ``Path`` writes it, ``s3:/bucket``, and as the path that answers for it, ``/s3:/bucket``."""
+"""A URL, also as ``Path`` writes it (``s3:/bucket``), and as the path of its mount (``/s3:/bucket``)."""
 SCHEMES: Final = ("s3", "hf", "http", "https", "ssh", "sftp", "memory")
 
 
 def is_url(path: str) -> bool:
-    """Tells whether a path is a URL, in whatever way it is written; asks nobody."""
+    """Whether a path is a URL in any spelling; asks no server."""
     return _URL.fullmatch(path) is not None and not os.path.lexists(path)
 
 
 def reached(path: Path, *, anew: bool = False) -> Path:
-    """Returns the path that a dump's files are asked for by, after whatever answers for it was registered.
+    """Registers a mount where a path needs one, and returns the path for its files; a directory is returned as it is.
 
-    Args:
-        path: as people gave it; that of a directory comes back as it is.
-        anew: what a store said before of what lies there does not count.
+    With ``anew`` earlier answers of a store about the path do not count.
 
     Raises:
         NotADumpError: a tar that is damaged, compressed or hostile; nothing lies at a URL.
-        TdbgError: what reads such URLs is not installed; the store cannot be reached, or not with these rights.
+        TdbgError: a package for such URLs is not installed; the store cannot be reached, or not with these rights.
     """
     text = os.fspath(path)
     url = _URL.fullmatch(text)
@@ -77,7 +75,7 @@ def _in_tar(path: Path, text: str) -> Path:
             if isinstance(known, TarMount) and known.is_current():
                 mount = known
             else:
-                opener.forget(place)  # the file itself is asked for now
+                opener.forget(place)  # the path means the file itself now
                 mount = TarMount.read(place)
                 opener.register(place, mount)
             return Path(absolute) if inside else Path(place, mount.folder)
@@ -87,7 +85,7 @@ def _in_tar(path: Path, text: str) -> Path:
 
 
 def _was_saved_by_torch(path: str) -> bool:
-    """Tells a file of ``torch.save`` (a zip archive, a pickle) that is called like a tar."""
+    """Recognises a file of ``torch.save`` (a zip archive, a pickle) that is named like a tar."""
     try:
         descriptor, _ = opener.open_regular(path)
     except OSError:
@@ -101,7 +99,7 @@ def _was_saved_by_torch(path: str) -> bool:
 
 
 def _at_url(scheme: str, rest: str, *, anew: bool) -> Path:
-    """Registers the host or bucket that a URL names."""
+    """Registers the host or bucket of a URL."""
     url = f"{scheme}://{rest}"
     if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in SCHEMES[:-1])

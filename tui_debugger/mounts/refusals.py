@@ -1,4 +1,4 @@
-"""Answers of stores that are not taken, and the redirects to other hosts that the user allows."""
+"""Answers of stores that are refused, and the redirects to other hosts that the user allows."""
 
 from __future__ import annotations
 
@@ -8,33 +8,29 @@ from typing import Final
 
 
 class RefusedError(OSError):
-    """An answer of a store that is not taken; to ask once more would not help. ``strerror`` says why."""
+    """An answer of a store that is refused, and not asked for again; ``strerror`` tells the reason as a sentence."""
 
     def __init__(self, why: str) -> None:
-        """``why`` is a sentence."""
         super().__init__(errno.EIO, why)
 
 
 class ElsewhereError(RefusedError):
-    """A server redirects to another host, and nobody allowed that.
-
-    Attributes:
-        host: the other one, with its port where that is not the usual one.
-    """
+    """A server redirects to another host without the user's permission."""
 
     def __init__(self, host: str) -> None:
-        """``host`` is what the option would have to name."""
+        """``host`` is the value that the option would need."""
         super().__init__(f"the server redirects to another host, {host}; only --redirect-to {host} allows that")
         self.host = host
+        """Target host, with its port where that is not the usual one."""
 
 
 _redirects: Final[set[str]] = set()
 
 
 def allow_redirects(hosts: Iterable[str], *, besides: bool = False) -> None:
-    """Lets servers redirect to some other hosts (``HOST`` or ``HOST:PORT``) from now on, by the user's own word.
+    """Lets servers redirect to these hosts (``HOST`` or ``HOST:PORT``), which the user named.
 
-    ``besides``: what was allowed before stays allowed.
+    ``besides``: hosts that were allowed before stay allowed.
     """
     if not besides:
         _redirects.clear()
@@ -42,5 +38,4 @@ def allow_redirects(hosts: Iterable[str], *, besides: bool = False) -> None:
 
 
 def may_redirect_to(host: str) -> bool:
-    """Tells whether servers may redirect to a host."""
     return host.lower() in _redirects

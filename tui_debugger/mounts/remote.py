@@ -1,9 +1,9 @@
 """A URL as a directory, whose files are read in ranges through fsspec. Nothing is downloaded whole.
 
-Listings are asked for once and kept until the place is opened again. Bytes come in blocks, of which the last ones are
-kept; who reads on gets more at once, and so does who asks for the sizes of one file after the other. Whatever a store
-or a network does wrong is an OSError that says so, within ``PATIENCE``, so that a tensor that cannot be had is an
-unreadable tensor. Nothing here is waited for when the program ends.
+Listings are asked for once and kept until the place is opened again. Bytes come in blocks, the last of which are kept;
+reading on fetches more at once, and so does asking for the sizes of one file after the other. Each failure of a store
+or a network becomes an OSError that describes it, within ``PATIENCE``, so that the tensor counts as unreadable. The end
+of the program waits for no request.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
     from tui_debugger.mounts.web import Web
 
 PATIENCE: Final = 30.0
-"""Seconds that an answer may take, or let nothing come."""
+"""Seconds in which an answer must come, or go on."""
 GIVEN_UP: Final = 1024
-"""Requests in a row that fail, after which nothing more is asked until somebody looks anew."""
+"""Number of successive failures after which no request is made until the place is opened again."""
 SILENT: Final = 32
-"""As how many such requests one counts that nobody answers in time."""
+"""Number of failures that an unanswered request counts as."""
 SLOWEST: Final = 1 << 17
-"""Bytes a second that a large answer may be expected to come with."""
+"""Bytes per second that are allowed for in the time limit of a large answer."""
 BLOCK: Final = 1 << 17
-"""Bytes that are asked for at least: a request takes as long as the transfer of so many."""
+"""Least bytes of a request: it takes as long as the transfer of so many."""
 MOST_AHEAD: Final = 1 << 22
-"""The most bytes that are fetched ahead, while a file is read in order."""
+"""Most bytes that are fetched ahead, while a file is read in order."""
 KEPT: Final = 1 << 26
-"""Bytes of blocks that are kept, of all stores together."""
+"""Limit in bytes of the blocks that are kept, of all stores together."""
 AT_ONCE: Final = 16
-"""Files of a directory whose sizes are asked for at the same time, at most."""
+"""Most files of a directory whose sizes are asked for at the same time."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,31 +60,25 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StoreEntry:
-    """A file or a directory of a store.
-
-    Attributes:
-        directory: it is a directory.
-        size: bytes; -1 where the listing does not say.
-        changed: nanoseconds that change when it is written anew: its time, or a number made of its tag.
-    """
+    """A file or a directory of a store."""
 
     directory: bool
     size: int
+    """In bytes; -1 where the listing does not tell it."""
     changed: int
+    """Nanoseconds that change with the content: its time, or a number made of its tag."""
 
 
 class FetchedBlocks:
-    """The blocks that were fetched last, of all files, by any thread."""
+    """The blocks of all files that were fetched last, up to ``limit`` bytes, for any thread."""
 
     def __init__(self, limit: int) -> None:
-        """``limit`` bytes are kept at most."""
         self._limit = limit
         self._lock = threading.Lock()
         self._blocks: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
         self.size = 0
 
     def get(self, key: tuple[Any, ...]) -> bytes | None:
-        """Returns a block that is there."""
         with self._lock:
             found = self._blocks.get(key)
             if found is not None:
@@ -92,7 +86,7 @@ class FetchedBlocks:
             return found
 
     def put(self, key: tuple[Any, ...], block: bytes) -> None:
-        """Keeps a block, and drops those that were asked for longest ago."""
+        """Keeps a block, and drops the least recently used ones."""
         with self._lock:
             self.size += len(block) - len(self._blocks.pop(key, b""))
             self._blocks[key] = block
@@ -104,25 +98,17 @@ BLOCKS: Final = FetchedBlocks(KEPT)
 
 
 class RemoteMount:
-    """The directories of a store: an ``opener.Mount``.
-
-    Attributes:
-        waits: see ``opener.Mount``.
-        root: its URL, without a slash at its end.
-        fetched: bytes of files that came over the network so far.
-    """
+    """The directories of a store: an ``opener.Mount``."""
 
     waits = True
 
     def __init__(self, root: str) -> None:
-        """Asks nothing yet.
-
-        Raises:
-            TdbgError: what reads such URLs is not installed.
-        """
+        """Asks nothing yet; raises TdbgError when the package for such URLs is not installed."""
         self.root = root
+        """URL without a slash at its end."""
         self.scheme = root.partition(":")[0]
         self.fetched = 0
+        """Bytes of files that came over the network so far."""
         self._web: Web | None = None
         self._fs: Any = None
         if self.scheme in {"http", "https"}:
@@ -136,7 +122,7 @@ class RemoteMount:
         self._number = _number(root)
 
     def forget(self, path: str) -> None:
-        """Asks the store again for what lies at and below a path."""
+        """Asks the store again about everything at and below a path."""
         for known in (self._listings, self._infos, self._unsized):
             for each in [each for each in known if each == path or each.startswith(f"{path}/") or not path]:
                 known.pop(each, None)
@@ -145,26 +131,19 @@ class RemoteMount:
             self._fs.invalidate_cache()
 
     def stat(self, path: str) -> os.stat_result:
-        """See ``opener.Mount``."""
         return self._state(path, self._look_up(path))
 
     def entries(self, path: str) -> Sequence[tuple[str, bool]]:
-        """See ``opener.Mount``."""
         return [(name, found.directory) for name, found in self._listing(path).items()]
 
     def open(self, path: str) -> RemoteFile:
-        """See ``opener.Mount``."""
         found = self._look_up(path)
         if found.size < 0:
             raise OSError(errno.EIO, "the server does not say how large the file is")
         return RemoteFile(self, self._url(path), found, self._state(path, found))
 
     def fetch(self, url: str, first: int, end: int, size: int) -> bytes:
-        """Returns bytes of a file.
-
-        Raises:
-            OSError: they cannot be had, all of them.
-        """
+        """Returns all of these bytes of a file, or raises OSError."""
         if self._web is None:
             get = partial(_started, lambda: bytes(self._fs.cat_file(url, start=first, end=end)))
         else:
@@ -176,15 +155,9 @@ class RemoteMount:
         return found
 
     def ask(self, question: Callable[[], futures.Future[T]], url: str, size: int = 0) -> T:
-        """Returns what the store answers. A request that fails is made once more.
+        """Returns the store's answer to a question about ``url``, which is asked again after a failure.
 
-        Args:
-            question: asks it.
-            url: what it is about.
-            size: bytes that the answer has.
-
-        Raises:
-            OSError: no answer in time, or an error; ``strerror`` says what.
+        ``size``: bytes of the answer. Raises OSError for an error, or without an answer in time.
         """
         patience = PATIENCE + size / SLOWEST
         if self._failed >= GIVEN_UP:
@@ -228,11 +201,11 @@ class RemoteMount:
                 if isinstance(self._listings.get(folder), dict):
                     raise
             except OSError:
-                pass  # many may see what is in a directory, and not what lies beside it
+                pass  # many users may read a file, but not list its directory
         return self._by_itself(path)
 
     def _listed(self, folder: str, name: str) -> StoreEntry:
-        """Returns what the listing of a directory says of a name, with its size."""
+        """The entry of a directory's listing for a name, with its size."""
         listing = self._listing(folder)
         found = listing.get(name)
         if found is None:
@@ -245,9 +218,9 @@ class RemoteMount:
         return self._info(f"{place}{name}")
 
     def _ask_for_sizes(self, folder: str, listing: dict[str, StoreEntry], path: str) -> None:
-        """Asks for the size of a file, and for those of some others in the same directory at the same time.
+        """Asks for the size of a file, and at the same time for those of some others in its directory.
 
-        They are twice as many as the time before: who asks for one wants one, and who asks on wants all.
+        Their number doubles each time: a single question needs one file, a series of questions needs all.
         """
         others, most = self._unsized.get(folder, (iter(list(listing)), 0))
         self._unsized[folder] = others, min(2 * most + 1, AT_ONCE - 1)
@@ -259,8 +232,8 @@ class RemoteMount:
             futures.wait(asked)
 
     def _by_itself(self, path: str) -> StoreEntry:
-        """Returns what the store says of a path whose directory it does not list."""
-        if self._web is not None:  # what can be listed with a slash behind it is a directory
+        """The store's answer about a path whose directory it does not list."""
+        if self._web is not None:  # a URL that can be listed with a slash at its end is a directory
             try:
                 self._listing(path)
             except OSError:
@@ -276,7 +249,7 @@ class RemoteMount:
                 known = _found(self.ask(partial(self._about, url), url))
             except OSError as error:
                 known = _bare(error)
-            if self._failed < GIVEN_UP:  # what is not asked for is not kept: there may be a million of them
+            if self._failed < GIVEN_UP:  # answers that were not asked for are not kept: there may be a million
                 self._infos[path] = known
         if isinstance(known, OSError):
             if fails:
@@ -292,7 +265,7 @@ class RemoteMount:
         if known is None:
             folder, _, name = path.rpartition("/")
             beside = self._listings.get(folder) if path else None
-            if isinstance(beside, dict) and name in beside and not beside[name].directory:  # of many: not kept
+            if isinstance(beside, dict) and name in beside and not beside[name].directory:  # not kept: there are many
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self._url(path))
             try:
                 known = self._names(path)
@@ -322,24 +295,18 @@ class RemoteMount:
 
 
 class RemoteFile:
-    """A file of a store: an ``opener.MountedFile``.
-
-    Attributes:
-        status: size, and what changes with it.
-        waits: see ``opener.MountedFile``.
-    """
+    """A file of a store: an ``opener.MountedFile``."""
 
     waits = True
 
     def __init__(self, mount: RemoteMount, url: str, found: StoreEntry, status: os.stat_result) -> None:
-        """Asks nothing yet."""
         self.status = status
+        """Its size, and a time that changes with the content."""
         self._mount, self._url = mount, url
         self._key = (url, found.size, found.changed)
         self._next, self._ahead = -1, 0
 
     def read(self, first: int, size: int) -> bytes:
-        """See ``opener.MountedFile``."""
         end = min(first + size, self.status.st_size)
         if first >= end:
             return b""
@@ -369,7 +336,7 @@ class RemoteFile:
         return found
 
     def mapped(self, first: int, size: int) -> tuple[mmap.mmap, int]:
-        """See ``opener.MountedFile``. The stretch comes into a temporary file that goes with the map."""
+        """See ``opener.MountedFile``. The bytes are copied into a temporary file that ends with the map."""
         with tempfile.TemporaryFile() as file:
             for at in range(first, first + size, MOST_AHEAD):
                 file.write(self.read(at, min(MOST_AHEAD, first + size - at)))
@@ -388,11 +355,7 @@ NEEDS: Final = {
 
 
 def _reached(root: str, store: Callable[[], T]) -> T:
-    """Returns what reads such URLs.
-
-    Raises:
-        TdbgError: see ``RemoteMount``.
-    """
+    """Makes the reader of such URLs, or raises TdbgError as ``RemoteMount``."""
     scheme = root.partition(":")[0]
     try:
         from fsspec.asyn import get_loop
@@ -422,16 +385,15 @@ def _web() -> Web:
 
 
 def _file_system(root: str) -> Any:
-    """Returns what fsspec has for a URL."""
     from fsspec.core import url_to_fs
 
-    # fsspec trusts any server by itself; one that is too old for the option refuses to connect.
+    # fsspec trusts any server by default; a version too old for the option refuses to connect.
     ssh = NEEDS[root.partition(":")[0]] == "paramiko"
     return url_to_fs(root, **({"host_key_policy": _known_servers()} if ssh else {}))[0]
 
 
 def _known_servers() -> Any:
-    """Returns the policy of paramiko that trusts those servers only whose keys ``ssh`` knows."""
+    """The policy of paramiko that trusts only servers whose keys ``ssh`` knows."""
     paramiko = import_module("paramiko")
 
     def missing_host_key(_self: Any, _client: Any, host: str, key: Any) -> None:
@@ -446,10 +408,9 @@ def _known_servers() -> Any:
 
 
 class _Threads(futures.ThreadPoolExecutor):
-    """Gives each question a thread that the end of the program does not wait for; those of Python's own are joined."""
+    """Gives each question a thread that the end of the program does not wait for; Python's own threads are joined."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> futures.Future[T]:
-        """Starts it."""
         return _started(partial(fn, *args, **kwargs))
 
 
@@ -470,7 +431,7 @@ def _started(question: Callable[[], T]) -> futures.Future[T]:
 
 
 def _in_time(question: Callable[[], futures.Future[T]], patience: float) -> T:
-    """Returns an answer, or stops to wait for it."""
+    """Returns an answer, or stops waiting for it with TimeoutError."""
     answer = question()
     try:
         return answer.result(patience)
@@ -481,7 +442,7 @@ def _in_time(question: Callable[[], futures.Future[T]], patience: float) -> T:
 
 
 def _bare(error: OSError) -> OSError:
-    """Returns the same error without a trace: one that is kept, and raised again, would keep all that went on there."""
+    """A copy of an error without its traceback: a kept error would keep all objects of its frames."""
     bare = type(error).__new__(type(error), error.errno, error.strerror, error.filename)
     OSError.__init__(bare, error.errno, error.strerror, error.filename)
     bare.__dict__.update(error.__dict__)
@@ -496,7 +457,7 @@ _CLASSES: Final = (
 
 
 def _as_os_error(error: Exception, url: str) -> OSError:
-    """Returns an error of a library as one that says what happened in ``strerror``."""
+    """Converts an error of a library into one whose ``strerror`` tells what happened."""
     if isinstance(error, RefusedError):
         return error
     status = getattr(error, "status", None) or getattr(getattr(error, "response", None), "status_code", None)
@@ -521,7 +482,7 @@ _TIMES: Final = ("LastModified", "last_modified", "Last-Modified", "mtime", "mod
 
 
 def _found(entry: dict[str, Any]) -> StoreEntry:
-    """Returns what a store says of a file: names of its facts differ."""
+    """Makes an entry of a store's answer, whose keys differ between stores."""
     directory = entry.get("type") == "directory"
     size = entry.get("size")
     tag = next((str(entry[key]) for key in _TAGS if entry.get(key)), "")

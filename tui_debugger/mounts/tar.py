@@ -1,9 +1,8 @@
 """An uncompressed tar as a directory, whose files are read at their offsets. Nothing is unpacked.
 
-Read as ``tar -x`` would have it: ustar, GNU and pax; of a name that occurs twice the last one counts; links are
-followed within the tar. A tar that nobody who packs a dump would make is refused as a whole, with the member that it is
-refused for: names that lead out, links that lead out or nowhere, one name for a file and a directory, no end, or
-anything but zeros behind that.
+Read like ``tar -x``: ustar, GNU and pax; the last one of equal names counts; links are followed within the tar. A tar
+that no dump packer would make is refused as a whole, with the member that it is refused for: names that lead out, links
+that lead out or nowhere, one name for a file and a directory, no end, or anything but zeros after the end.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from tui_debugger.opener import open_regular
 
 BLOCK: Final = 512
 LONGEST_NAME: Final = 4096
-"""Bytes of a name: no system has longer paths."""
+"""Limit of a name in bytes: no system has longer paths."""
 MOST_MEMBERS: Final = 8_000_000
 MOST_DIRECTORIES: Final = 200_000
-"""Each name may have thousands of them, and each of these is kept by its whole path."""
+"""Each name may have thousands of directories, and each directory is kept by its whole path."""
 MOST_LINKS: Final = 10_000
 _MOST_PARTS: Final = 2048
-"""Names that are looked at on the way through links: far more than any path has, so that circles end."""
+"""Number of names on the way through links: far more than any path has, so that circles end."""
 _PIECE: Final = 1 << 20
 _EXTENDED: Final = 1 << 20
-"""Bytes of a pax header."""
+"""Limit of a pax header in bytes."""
 _ENDS: Final = bytes(BLOCK)
 _ABOUT_OTHERS: Final = frozenset({b"L", b"K", b"x", b"g", b"M", b"V"})
 _WITHOUT_BYTES: Final = frozenset({b"1", b"2", b"3", b"4", b"5", b"6"})
@@ -41,17 +40,11 @@ _DIRECTORY, _LINK = -1, -2
 """In the place of the number of a file."""
 
 Children = dict[str, int]
-"""Names in a directory to numbers of files."""
+"""Numbers of files by name in a directory."""
 
 
 class TarMount:
-    """The directories of a tar: an ``opener.Mount``.
-
-    Attributes:
-        path: the tar.
-        folder: the one directory that everything lies in; else empty.
-        waits: see ``opener.Mount``.
-    """
+    """The directories of a tar: an ``opener.Mount``."""
 
     waits = False
 
@@ -67,11 +60,7 @@ class TarMount:
 
     @staticmethod
     def read(path: str) -> TarMount:
-        """Reads the headers of a tar.
-
-        Raises:
-            NotADumpError: it is none, or is refused.
-        """
+        """Reads the headers of a tar; raises NotADumpError when it is none, or is refused."""
         try:
             descriptor, status = open_regular(path)
         except OSError as error:
@@ -95,7 +84,7 @@ class TarMount:
         return name if len(top) == 1 and number == _DIRECTORY else ""
 
     def is_current(self) -> bool:
-        """Tells whether the tar at the path is still the one that was read."""
+        """Whether the tar at the path is still the one that was read."""
         try:
             now = os.stat(self.path)  # noqa: PTH116 - text all the way
         except OSError:
@@ -103,14 +92,12 @@ class TarMount:
         return (now.st_dev, now.st_ino) == (self._status.st_dev, self._status.st_ino) and self._is_untouched(now)
 
     def stat(self, path: str) -> os.stat_result:
-        """See ``opener.Mount``."""
         number, place = self._look_up(path)
         if number == _DIRECTORY:
             return self._state(modes.S_IFDIR | 0o555, self._directories[place][0], 0)
         return self._state(self._modes[number], MOST_DIRECTORIES + 2 + number, self._sizes[number])
 
     def entries(self, path: str) -> Sequence[tuple[str, bool]]:
-        """See ``opener.Mount``."""
         number, place = self._look_up(path)
         if number != _DIRECTORY:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), f"{self.path}/{path}")
@@ -121,7 +108,6 @@ class TarMount:
         ]
 
     def open(self, path: str) -> TarMember:
-        """See ``opener.Mount``."""
         if not self._is_untouched(os.fstat(self._descriptor)):
             raise OSError(errno.ESTALE, "the tar was written to meanwhile: open it again")
         number, _ = self._look_up(path)
@@ -133,7 +119,7 @@ class TarMount:
         return (now.st_size, now.st_mtime_ns) == (self._status.st_size, self._status.st_mtime_ns)
 
     def _state(self, mode: int, number: int, size: int) -> os.stat_result:
-        """Returns a state that changes with the tar: what is remembered of its files goes when it is written anew."""
+        """A state that changes with the tar, so that caches of its files become invalid when it is rewritten."""
         now = self._status
         seconds = int(now.st_mtime)
         known = (mode, number, now.st_dev ^ (now.st_ino << 20), 1, now.st_uid, now.st_gid, size, *(seconds,) * 3)
@@ -141,7 +127,7 @@ class TarMount:
         return os.stat_result(known, times | {"st_ctime": now.st_ctime, "st_ctime_ns": now.st_ctime_ns})
 
     def _look_up(self, path: str) -> tuple[int, str]:
-        """Returns the number of what lies at a path, and where it is without links."""
+        """The number of the entry at a path, and its path without links."""
         if path in self._directories:
             return _DIRECTORY, path
         place = self._real(path) if self._links else path
@@ -155,11 +141,7 @@ class TarMount:
         return number, place
 
     def _real(self, path: str) -> str:
-        """Follows links.
-
-        Raises:
-            OSError: they lead in a circle, or out.
-        """
+        """Follows links; raises OSError when they lead in a circle, or out."""
         done, rest, steps = "", path.split("/")[::-1], 0
         while rest:
             steps += 1
@@ -182,15 +164,7 @@ class TarMount:
     # -- what the headers say ------------------------------------------------------------------------
 
     def _add(self, name: str, kind: bytes, start: int, size: int, target: str) -> None:
-        """Takes a member in.
-
-        Args:
-            name: as it stands there.
-            kind: its type, one byte; ``S`` for a sparse file.
-            start: first byte.
-            size: number of bytes.
-            target: of a link.
-        """
+        """Adds a member: its type (one byte, ``S``: sparse file), first byte, size in bytes, target of a link."""
         if len(name) > LONGEST_NAME or len(target) > LONGEST_NAME:
             raise _refused(self.path, f"has a member whose name is longer than {LONGEST_NAME:,} characters")
         folder, _, last = name.rstrip("/").rpartition("/") if name.endswith("/") else name.rpartition("/")
@@ -198,7 +172,7 @@ class TarMount:
         if children is None or last in {"", ".", ".."} or name.startswith("/"):
             parts = self._parts(name)
             if not parts:
-                return  # the directory that was packed itself
+                return  # the packed directory itself
             folder, last = "/".join(parts[:-1]), parts[-1]
             children = self._directory(folder, name)
         inside = children[1]
@@ -232,7 +206,7 @@ class TarMount:
         return parts
 
     def _directory(self, path: str, name: str) -> tuple[int, Children]:
-        """Returns a directory, which is made with those above it when it is not there yet."""
+        """Returns a directory; makes it and those above it when missing."""
         found = self._directories.get(path)
         if found is not None:
             return found
@@ -252,7 +226,7 @@ class TarMount:
         return found
 
     def _linked(self, name: str, target: str) -> int:
-        """Returns the number of the file that a hard link is another name of."""
+        """The number of the file that a hard link names."""
         folder, _, last = "/".join(self._parts(target)).rpartition("/")
         found = self._directories.get(folder)
         number = found[1].get(last, _LINK) if found is not None else _LINK
@@ -261,7 +235,7 @@ class TarMount:
         return number
 
     def _check_links(self) -> None:
-        """Refuses links that lead out or nowhere: what they name was to be looked at, and cannot be."""
+        """Refuses links that lead out or nowhere: their targets should be looked at, and cannot be."""
         for path, target in self._links.items():
             try:
                 found = not target.startswith("/") and self._look_up(path)[0] != _LINK
@@ -275,27 +249,21 @@ class TarMount:
 
 
 class TarMember:
-    """A file of a tar: an ``opener.MountedFile``.
-
-    Attributes:
-        status: its size, and the times of the tar.
-        waits: see ``opener.MountedFile``.
-    """
+    """A file of a tar: an ``opener.MountedFile``."""
 
     waits = False
 
     def __init__(self, tar: TarMount, descriptor: int, start: int, status: os.stat_result) -> None:
         """``start`` is its first byte in the tar, whose descriptor it shares."""
-        self._tar, self._descriptor, self._start = tar, descriptor, start  # the tar stays open as long as this is
+        self._tar, self._descriptor, self._start = tar, descriptor, start  # the tar stays open as long as this member
         self.status = status
+        """Size of the file, and the times of the tar."""
 
     def read(self, first: int, size: int) -> bytes:
-        """See ``opener.MountedFile``."""
         left = self.status.st_size - first
         return opener.pread(self._descriptor, min(size, left), self._start + first) if left > 0 else b""
 
     def mapped(self, first: int, size: int) -> tuple[mmap.mmap, int]:
-        """See ``opener.MountedFile``."""
         return opener.mapped(self._descriptor, self._start + first, size)
 
     def close(self) -> None:
@@ -310,19 +278,14 @@ class Headers:
     """The members of a tar, from their headers, in the order of the file."""
 
     def __init__(self, descriptor: int, size: int, path: str) -> None:
-        """``path`` is what errors call it."""
+        """``path`` is for error messages."""
         self._descriptor, self._size, self._path = descriptor, size, path
         self._piece, self._from = b"", 0
         self._name = self._target = ""
         self._headers: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[Member]:
-        """Yields the members.
-
-        Raises:
-            NotADumpError: it is no tar, damaged or cut.
-            OSError: it cannot be read.
-        """
+        """Yields the members; raises NotADumpError for no tar, damage or a cut, OSError when it cannot be read."""
         at = 0
         while (head := self._bytes(at, BLOCK)) != _ENDS:
             if len(head) < BLOCK:
@@ -345,11 +308,9 @@ class Headers:
         self._check_end(at)
 
     def _check_end(self, at: int) -> None:
-        """Refuses a tar with anything but zeros from its end mark on: a header that was lost looks like one.
+        """Refuses a tar with anything but zeros from its end mark on: a lost header looks like an end mark.
 
-        Raises:
-            NotADumpError: there is more.
-            OSError: it cannot be read.
+        Raises NotADumpError for such a tar, OSError when it cannot be read.
         """
         for first in range(at, self._size, _PIECE):
             if self._bytes(first, min(_PIECE, self._size - first)).strip(b"\0"):
@@ -360,7 +321,7 @@ class Headers:
                 )
 
     def _after_map(self, head: bytes, at: int) -> int:
-        """Returns where the bytes of a sparse file begin: its header may go on."""
+        """First data byte of a sparse file, whose header may go on."""
         start = at + BLOCK
         if head[482]:
             while self._bytes(start, BLOCK)[504:505] not in {b"\0", b""}:
@@ -369,7 +330,7 @@ class Headers:
         return start
 
     def _extend(self, kind: bytes, start: int, size: int, at: int) -> None:
-        """Takes in what is said of the next member, or of the tar."""
+        """Takes a header about the next member, or about the tar."""
         if kind == b"M":
             raise _refused(self._path, "is one of several volumes")
         if kind == b"V":
@@ -385,16 +346,16 @@ class Headers:
             raise _refused(self._path, "has a header that gives one name or size to all members")
 
     def _described(self, head: bytes, kind: bytes, size: int) -> tuple[str, bytes, int, str]:
-        """Returns name, type, size and target of a link, from its header and what was said before that."""
+        """Name, type, size and link target of a member, from its header and the extended ones before it."""
         name, target = self._headers.get("path", self._name), self._headers.get("linkpath", self._target)
         if not name:
             name = _text(head[:100])
             if head[257:263] == b"ustar\0" and head[345]:
                 name = f"{_text(head[345:500])}/{name}"
         size = int(self._headers.get("size", size))
-        if kind == b"\0" and name.endswith("/"):  # as tars of before 1988 have it
+        if kind == b"\0" and name.endswith("/"):  # as in tars from before 1988
             kind = b"5"
-        elif kind == b"D":  # what GNU tar lists of a directory
+        elif kind == b"D":  # GNU tar's list of a directory
             return name, b"5", size, ""
         elif any(key.startswith("GNU.sparse") for key in self._headers):
             kind = b"S"
@@ -403,7 +364,7 @@ class Headers:
         return name, kind, size, ""
 
     def _bytes(self, at: int, size: int) -> bytes:
-        """Returns some bytes; headers of small files lie close together, and are read many at a time."""
+        """Returns some bytes; reads many headers of small files at a time, which lie close together."""
         here = at - self._from
         if here < 0 or here + size > len(self._piece):
             self._piece, self._from, here = opener.pread(self._descriptor, max(_PIECE, size), at), at, 0
@@ -451,7 +412,7 @@ class Headers:
 
 
 def _is_header(head: bytes) -> bool:
-    """Compares the checksum: the sum of all bytes, its own as blanks. Adler-32 knows the sum, but for multiples."""
+    """Compares the checksum: the sum of all bytes, its own as blanks. Adler-32 gives the sum modulo 65521, plus 1."""
     try:
         stated = int(head[148:156].rstrip(b"\0 ").lstrip(b" ") or b"-1", 8)
     except ValueError:

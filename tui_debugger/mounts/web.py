@@ -1,7 +1,7 @@
-"""Web servers, which nobody needs to trust: lists of names, sizes, and parts of files.
+"""Untrusted web servers: lists of names, sizes, and parts of files.
 
-No body is larger than what was asked for, none is decompressed, every answer has its time, and no redirect leads to
-another host unless the user allowed that.
+No body is larger than asked for, none is decompressed, every answer has a time limit, and no redirect leads to another
+host unless the user allowed that.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from yarl import URL
 from tui_debugger.mounts.refusals import ElsewhereError, RefusedError, may_redirect_to
 
 LISTING: Final = 1 << 26
-"""Bytes that a list of names may have."""
+"""Limit of a list of names in bytes."""
 NAMES: Final = 1 << 20
-"""Names that a list may have."""
+"""Limit of a list of names in names."""
 REDIRECTS: Final = 5
-"""Redirects that are followed, one after the other."""
+"""Limit of successive redirects."""
 _PIECE: Final = 1 << 14
 _TAG: Final = 1 << 16
-"""Characters that a tag may have. The parser looks at one that is not complete again with each piece."""
+"""Limit of a tag in characters: with each piece the parser reads an incomplete tag again."""
 _REDIRECTED: Final = {301, 302, 303, 307, 308}
 _STATUSES: Final = ((FileNotFoundError, {404, 410}), (PermissionError, {401, 403}))
 _PLAIN: Final = {"", "identity", "chunked"}
@@ -43,29 +43,26 @@ T = TypeVar("T")
 
 
 class Web:
-    """One web server. Safe to use from several threads."""
+    """One web server. Thread-safe. ``patience`` of its methods: seconds in which nothing may come."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """``loop`` runs, in another thread."""
+        """``loop`` runs in another thread."""
         self._loop = loop
         self._session: aiohttp.ClientSession | None = None
 
     def names(self, url: str, patience: float) -> Future[dict[str, bool]]:
-        """Asks for the names in a directory, and whether each is one. A ``RefusedError``: that is no list, or too long.
-
-        ``patience``, here and below: seconds for which nothing may come.
-        """
+        """Asks for the names in a directory, and whether each is one; RefusedError for no list, or one too long."""
         return self._started(self._names(url, patience))
 
     def about(self, url: str, patience: float) -> Future[dict[str, Any]]:
-        """Asks about a file: what the headers say, and ``size`` where they say that."""
+        """Asks about a file: values of its headers, and ``size`` where known."""
         return self._started(self._about(url, patience))
 
     def part(self, url: str, first: int, end: int, size: int, patience: float) -> Future[bytes]:
         """Asks for bytes of a file of a known size.
 
-        A ``RefusedError``: another part came, or one of a file of another size, or the server sends no parts; that is
-        noticed before it sends the whole file.
+        RefusedError: another part came, or the file has another size, or the server sends no parts; noticed before it
+        sends the whole file.
         """
         return self._started(self._part(url, first, end, size, patience))
 
@@ -76,7 +73,7 @@ class Web:
     async def _answer(
         self, method: str, url: str, patience: float, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Makes a request, and follows redirects as far as that is allowed."""
+        """Makes a request, and follows allowed redirects."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 auto_decompress=False,
@@ -117,7 +114,7 @@ class Web:
                 about = _about(answer)
             if "size" in about:
                 return about
-        async with self._answer("GET", url, patience, {"Range": "bytes=0-0"}) as answer:  # nothing of it is read
+        async with self._answer("GET", url, patience, {"Range": "bytes=0-0"}) as answer:  # the body is not read
             return _about(answer)
 
     async def _part(self, url: str, first: int, end: int, size: int, patience: float) -> bytes:
@@ -137,11 +134,7 @@ class Web:
 
 
 async def _pieces(answer: aiohttp.ClientResponse, most: int) -> AsyncIterator[bytes]:
-    """Yields a body as it comes.
-
-    Raises:
-        RefusedError: it is compressed, or larger than ``most``.
-    """
+    """Yields a body as it comes; raises RefusedError when it is compressed, or larger than ``most``."""
     encoding = _encoding(answer)
     if encoding:
         raise RefusedError(f"the server sends it compressed ({encoding[:20]}), which was not asked for")
@@ -154,7 +147,7 @@ async def _pieces(answer: aiohttp.ClientResponse, most: int) -> AsyncIterator[by
 
 
 def _encoding(answer: aiohttp.ClientResponse) -> str:
-    """Returns how a body is compressed, on its way or for good; empty where it is not."""
+    """The compression of a body, in transfer or as stored; empty without."""
     said = ",".join(answer.headers.get(name, "") for name in ("Content-Encoding", "Transfer-Encoding"))
     return ", ".join(each for part in said.lower().split(",") if (each := part.strip()) not in _PLAIN)
 
@@ -170,11 +163,7 @@ def _about(answer: aiohttp.ClientResponse) -> dict[str, Any]:
 
 
 def _redirected(start: URL, source: URL, location: str) -> URL:
-    """Returns where a redirect leads.
-
-    Raises:
-        ElsewhereError: to another host than the first request went to.
-    """
+    """The target of a redirect; raises ElsewhereError for another host than that of the first request."""
     try:
         target = source.join(URL(location))
         host, port = target.host, target.port
@@ -198,26 +187,19 @@ def _close(session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop) -> N
 
 
 class _Links(HTMLParser):
-    """The names that the links of a page lead to, directly below it.
-
-    Attributes:
-        names: whether each is a directory.
-    """
+    """The names directly below a page that its links lead to."""
 
     def __init__(self, page: URL) -> None:
         super().__init__()
         self.names: dict[str, bool] = {}
+        """Whether each name is a directory."""
         self._host, self._path = page.authority, page.path.rstrip("/") + "/"
 
     def take(self, text: str) -> None:
-        """Reads on.
-
-        Raises:
-            RefusedError: it is no list of names.
-        """
+        """Reads on; raises RefusedError when the text is no list of names."""
         try:
             self.feed(text)
-        except AssertionError:  # of the parser, about markup that is none
+        except AssertionError:  # the parser's answer to invalid markup
             raise RefusedError("the list of names is no HTML") from None
         if len(self.rawdata) > _TAG:
             raise RefusedError(f"a tag in the list of names has more than {_TAG:,} characters")
@@ -225,7 +207,6 @@ class _Links(HTMLParser):
             raise RefusedError(f"the list has more than {NAMES:,} names")
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """See ``HTMLParser``."""
         href = next((value for key, value in attrs if key == "href" and value), "") if tag == "a" else ""
         if _SCHEME.match(href):
             try:

@@ -1,5 +1,5 @@
-"""Configurations of those that record dumps: MindSpore's ``data_dump.json`` and msprobe's ``config.json``.
+"""Configurations of recorders: MindSpore's ``data_dump.json`` and msprobe's ``config.json``.
 
-``mindspore`` and ``msprobe`` know every key and check a file, ``keys`` is what both share, ``json_lines`` reads JSON
-with its lines, ``disk`` estimates what a dump will take. Nothing here opens a dump.
+``mindspore`` and ``msprobe`` know every key and check a file; ``keys`` is shared, ``json_lines`` reads JSON with line
+numbers, ``disk`` estimates the size of a dump. Nothing here opens a dump.
 """

@@ -1,4 +1,4 @@
-"""Estimates how large a dump will be: from an existing dump, or from the size of the model. Says what it assumes."""
+"""Estimates the size of a dump, from an existing dump or from the size of the model, with the assumptions."""
 
 from __future__ import annotations
 
@@ -11,62 +11,53 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.text.numbers import plural, size
 
 ROW: Final = 250
-"""Bytes of a row of statistics: of statistic.csv, or of a tensor in dump.json."""
+"""Bytes of a row of statistics: in statistic.csv, or of a tensor in dump.json."""
 TENSORS: Final = 20_000
-"""Tensors of a step where their number is not known: inputs and outputs of a model of some 80 layers."""
+"""Default number of tensors of a step: inputs and outputs of a model of some 80 layers."""
 ELEMENT: Final = 4
 """Bytes of an element: float32."""
 INPUTS: Final = 6
-"""Times that a parameter is an input in a step: forward, backward, gradient, and three of the optimizer (Adam)."""
+"""How often a parameter is an input in a step: forward, backward, gradient, and three of the optimizer (Adam)."""
 OUTPUTS: Final = 7
-"""Times that it is an output: gradient, three of the optimizer, and three as parameter files after it."""
+"""How often it is an output: gradient, three of the optimizer, and three as parameter files after it."""
 ACTIVATION_INPUTS: Final = 2
-"""Times that an activation is an input: of the next operator, and of the backward pass."""
+"""How often an activation is an input: of the next operator, and of the backward pass."""
 _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 
 
 @dataclass(frozen=True, slots=True)
 class StepSize:
-    """One step of one rank as it lies on disk.
-
-    Attributes:
-        inputs, outputs: bytes of tensors.
-        tensors: how many inputs and outputs there are.
-        of: where the numbers are from.
-        assumes: what they assume, as sentences.
-    """
+    """One step of one rank on disk; ``inputs`` and ``outputs`` are bytes."""
 
     inputs: int
     outputs: int
     tensors: tuple[int, int]
+    """Numbers of inputs and of outputs."""
     of: str
+    """Source of the numbers."""
     assumes: tuple[str, ...] = ()
+    """Assumptions, as sentences."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The disk that a dump will take.
-
-    Attributes:
-        per_step: bytes of one step of one rank.
-        steps: how many steps; None: all, however many there will be.
-        ranks: how many ranks.
-        assumes: what it assumes, as sentences.
-    """
+    """The size of a dump."""
 
     per_step: int
+    """Bytes of one step of one rank."""
     steps: int | None
+    """Number of steps; None: all, however many there will be."""
     ranks: int
     assumes: tuple[str, ...] = field(default=())
+    """Assumptions, as sentences."""
 
     @property
     def total(self) -> int | None:
-        """Bytes of the whole dump; None where it is not known how many steps there will be."""
+        """Bytes of the whole dump; None for an unknown number of steps."""
         return None if self.steps is None else self.per_step * self.steps * self.ranks
 
     @property
     def text(self) -> str:
-        """Returns the estimate as a sentence."""
         each = f"{size(self.per_step)} for a step of a rank"
         if self.total is None:
             return f"{each}, for every step of {plural(self.ranks, 'rank')}: say with --steps how many there will be"
@@ -74,11 +65,7 @@ class Estimate:
 
 
 def amount(text: str, what: str) -> int:
-    """The number in ``7B``, ``350M``, ``1.5G`` or ``1000``.
-
-    Raises:
-        TdbgError: it is none.
-    """
+    """The number in ``7B``, ``350M``, ``1.5G`` or ``1000``; raises TdbgError for any other text."""
     match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kKmMgGbBtT]?)", text.strip())
     number = float(match[1]) * _UNITS[match[2].lower()] if match is not None else 0
     if not 1 <= number <= 10**18:
@@ -91,10 +78,8 @@ def amount(text: str, what: str) -> int:
 def from_model(parameters: int, activations: int | None, *, optimizer: bool = True) -> StepSize:
     """The size of a step from the number of parameters that one rank holds.
 
-    Args:
-        parameters: of one rank.
-        activations: bytes of all activations of a step of one rank; None: as many as the parameters.
-        optimizer: whether what is recorded sees the tensors of the optimizer.
+    ``activations``: bytes of all activations of a step of one rank; None: as many as of the parameters. ``optimizer``:
+    the recorder sees the tensors of the optimizer.
     """
     weights = parameters * ELEMENT
     made = weights if activations is None else activations
@@ -127,16 +112,10 @@ def estimate(
     chosen: bool = False,
     sample: Mapping[str, int] | None = None,
 ) -> Estimate:
-    """Returns what a dump will take.
+    """Estimates a dump of ``steps`` like ``step`` on each of ``ranks``.
 
-    Args:
-        step: one step of one rank, with everything.
-        steps: how many.
-        ranks: how many.
-        sides: ``both``, ``input`` or ``output``.
-        saves: ``tensor``, ``statistic`` or ``full``.
-        chosen: only some operators are recorded: the estimate is what all of them would take.
-        sample: ``elements`` at most of each tensor.
+    ``sides`` is ``both``, ``input`` or ``output``; ``saves`` is ``tensor``, ``statistic`` or ``full``. ``chosen``: only
+    some operators are recorded, and the estimate is for all. ``sample``: at most ``elements`` of each tensor.
     """
     assumes = list(step.assumes) or [f"each step is as large as one of {step.of}"]
     wanted = [(step.inputs, step.tensors[0])] * (sides != "output") + [(step.outputs, step.tensors[1])] * (

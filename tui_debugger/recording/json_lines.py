@@ -1,7 +1,7 @@
-"""JSON as people write it: every value with its line, and every slip in the spelling, as far as one can read on.
+"""JSON as people write it: every value with its line, and every slip in the spelling.
 
-Parsers of JSON stop at the first slip, with a place that is often behind it. Here a comma too many, a comment or a word
-of Python is a slip with its line, and the rest is read as it was meant.
+Parsers of JSON stop at the first slip, often with a place behind it. Here a surplus comma, a comment or a word of
+Python is a slip with its line, and the rest is read as it was meant.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tui_debugger.text.documents import to_json
 Content = None | bool | int | float | str | list["Value"] | dict[str, "JsonMember"]
 
 DEEPEST: Final = 64
-"""Lists and objects inside each other; no configuration has more than five."""
+"""Limit of nested lists and objects; no configuration has more than five."""
 MOST_SLIPS: Final = 100
-"""Slips that are listed; reading ends there."""
+"""Number of slips after which reading ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Value:
 
     @property
     def is_whole(self) -> bool:
-        """Tells whether it is a whole number; ``True`` is none."""
+        """Whether it is an integer; ``True`` is none."""
         return isinstance(self.content, int) and not isinstance(self.content, bool)
 
     @property
@@ -53,7 +53,7 @@ class Value:
 
     @property
     def text(self) -> str:
-        """The value as JSON on one line, without the places."""
+        """The value as JSON on one line."""
         return to_json(self.plain)
 
     @property
@@ -75,7 +75,7 @@ class JsonMember:
 
 
 class Slip(Enum):
-    """The kinds of slips: parsers differ in which they take."""
+    """The kinds of slips: parsers differ in which they accept."""
 
     BOM = "bom"
     DUPLICATE = "duplicate"
@@ -92,7 +92,7 @@ class Slip(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A slip: what it is, where, what to do; ``key`` is the path of the object it is in."""
+    """A slip with its line and a hint; ``key`` is the path of the object that contains it."""
 
     slip: Slip
     line: int
@@ -103,7 +103,7 @@ class Problem:
 
 @dataclass(slots=True)
 class Parsed:
-    """A file as it was meant: its value, None where nothing could be made of it, and the slips in it."""
+    """A file as it was meant: its value, None where nothing could be read, and its slips."""
 
     root: Value | None = None
     problems: list[Problem] = field(default_factory=list)
@@ -127,7 +127,7 @@ _LARGEST: Final = 2**64 - 1
 
 
 def parse(data: bytes) -> Parsed:
-    """Reads a file; never fails: what cannot be read is a problem."""
+    """Reads a file; never fails: errors become problems."""
     found = Parsed()
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         found.problems.append(Problem(Slip.END, 1, "the file is UTF-16", "save it as UTF-8"))
@@ -151,14 +151,11 @@ def parse(data: bytes) -> Parsed:
 
 
 class _JsonReader:
-    """Reads a text from its beginning.
-
-    Attributes:
-        root: the outermost object so far: what was read before something that ends the reading.
-    """
+    """Reads a text from its beginning."""
 
     def __init__(self, text: str, problems: list[Problem]) -> None:
         self.root: Value | None = None
+        """Outermost object so far, for slips that end the reading."""
         self._text = text
         self._at = 0
         self._line = 1
@@ -179,7 +176,7 @@ class _JsonReader:
     # -- places and slips ----------------------------------------------------------------------------
 
     def _here(self) -> int:
-        """The line; counted from the last place that was asked for."""
+        """The current line, counted from the last call."""
         self._line += self._text.count("\n", self._counted, self._at)
         self._counted = self._at
         return self._line
@@ -227,7 +224,7 @@ class _JsonReader:
         return self._odd(line)
 
     def _odd(self, line: int) -> Value:
-        """A value that JSON does not know."""
+        """Reads a value that JSON does not know."""
         word = _WORD.match(self._text, self._at)
         if word is not None:
             self._at = word.end()
@@ -317,7 +314,7 @@ class _JsonReader:
         return Value(values, line)
 
     def _more(self, end: str, what: str, line: int, *, first: bool) -> bool:
-        """Goes over what separates two parts; whether there is another one before the end."""
+        """Skips the separator of two parts; returns whether another part follows."""
         self._blank()
         commas = 0
         at = self._here()

@@ -1,4 +1,4 @@
-"""Tables of keys of a configuration, of whichever program: keys with their meaning, messages, the report."""
+"""Tables of keys of any program's configuration: keys with their meaning, messages, the report."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, Final
 from tui_debugger.recording.json_lines import JsonMember, Parsed, Slip, Value
 
 _LONGEST: Final = 60
-"""Characters of a value in a message."""
+"""Length of a value in a message, in characters."""
 
 
 class Weight(Enum):
-    """The outcome of what is written: only the last is no mistake."""
+    """The effect of a message's subject: only ``NOTE`` is no mistake."""
 
     REJECTED = "rejected"
     CHANGED = "not as written"
@@ -24,26 +24,21 @@ class Weight(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something about the file.
-
-    Attributes:
-        weight: how bad it is.
-        key: path of the key: ``common_dump_settings.iteration``; empty for the file.
-        line: where it stands; 0 for what is missing.
-        what: one sentence.
-        hint: what to do; may be empty for a note.
-    """
+    """A message about the file."""
 
     weight: Weight
     key: str
+    """Path of the key: ``common_dump_settings.iteration``; empty for the file."""
     line: int
+    """0 for a missing key."""
     what: str
     hint: str = ""
+    """What to do; may be empty for a note."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """A key of the file with its line, its value as JSON, and what it does."""
+    """A key of the file with its line, its value as JSON, and its meaning."""
 
     key: str
     line: int
@@ -53,7 +48,7 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """An environment variable to export, or a line to write into the program: ``value`` is empty where it depends."""
+    """An environment variable to export, or a line to write into the program; ``value`` is empty where it depends."""
 
     name: str
     value: str
@@ -62,22 +57,18 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that a configuration may have.
-
-    Attributes:
-        meaning: what it does, for any value.
-        values: what each value does, by its JSON text.
-        since: the version that first read it; None for all.
-        until: the last one; None for all.
-    """
+    """A key that a configuration may have."""
 
     meaning: str
     values: Mapping[str, str] = field(default_factory=dict)
+    """Meaning of each value, by its JSON text."""
     since: tuple[int, int] | None = None
+    """The version that first read it; None for all."""
     until: tuple[int, int] | None = None
+    """The last version that reads it; None for all."""
 
     def says(self, value: Value) -> str:
-        """Returns what this value does."""
+        """The meaning of the key with this value."""
         text = value.text if not isinstance(value.content, list | dict) else ""
         chosen = self.values.get(text)
         return self.meaning + (f": {chosen}" if chosen else "")
@@ -90,7 +81,7 @@ def short(value: Value) -> str:
 
 
 def near(name: str, known: Iterable[str], otherwise: str) -> str:
-    """``did you mean ...?`` for what is spelled alike, else another hint."""
+    """``did you mean ...?`` for a name with a similar spelling, else another hint."""
     by_lower = {each.lower(): each for each in known}
     found = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
     return f"did you mean {by_lower[found[0]]}?" if found else otherwise
@@ -98,73 +89,60 @@ def near(name: str, known: Iterable[str], otherwise: str) -> str:
 
 @dataclass(slots=True)
 class ConfigurationReport:
-    """The result of a check.
-
-    Attributes:
-        checked_as: for whom it was checked: ``MindSpore 2.3, Ascend``.
-        messages: in the order of the file.
-        keys: every key that was read, explained.
-        environment: what the training needs besides the file.
-    """
+    """The result of a check."""
 
     checked_as: str
+    """For whom it was checked: ``MindSpore 2.3, Ascend``."""
     messages: list[Message] = field(default_factory=list)
+    """In the order of the file."""
     keys: list[Explained] = field(default_factory=list)
     environment: list[Variable] = field(default_factory=list)
+    """What the training needs besides the file."""
 
     @property
     def mistakes(self) -> list[Message]:
-        """The messages that are more than a note."""
         return [each for each in self.messages if each.weight is not Weight.NOTE]
 
     @property
     def notes(self) -> list[Message]:
-        """The messages that are no mistakes."""
         return [each for each in self.messages if each.weight is Weight.NOTE]
 
 
 class KeySection:
-    """An object of the file, looked at key by key.
-
-    Keys that ``take`` asked for are known; ``unknown`` yields the others.
-    """
+    """An object of the file, looked at key by key. ``explain`` and ``unknown`` use tables of known keys."""
 
     def __init__(self, checker: ConfigurationChecker, path: str, value: Value) -> None:
-        """``path``: of the object, empty for the outermost one."""
+        """``path`` of the object, empty for the outermost one."""
         self.path = path
         self.line = value.line
         self._checker = checker
         self.members: dict[str, JsonMember] = value.content if isinstance(value.content, dict) else {}
 
     def key(self, name: str) -> str:
-        """The path of a key."""
         return f"{self.path}.{name}" if self.path else name
 
     def get(self, name: str) -> Value | None:
-        """The value of a key; None when it is missing."""
         member = self.members.get(name)
         return None if member is None else member.value
 
     def plain(self, name: str, default: Any = None) -> Any:
-        """The value of a key as Python has it."""
         value = self.get(name)
         return default if value is None else value.plain
 
     def say(self, weight: Weight, name: str, what: str, hint: str = "", *, line: int = 0) -> None:
-        """Adds a message about a key; the line is that of the key, where it is there."""
+        """Adds a message about a key, by default with the line of the key if that is there."""
         member = self.members.get(name)
         self._checker.say(weight, self.key(name), line or (member.line if member else 0), what, hint)
 
     def reject(self, name: str, what: str, hint: str) -> None:
-        """Adds what would stop the training."""
+        """Adds an error that would stop the training."""
         self.say(Weight.REJECTED, name, what, hint)
 
     def change(self, name: str, what: str, hint: str) -> None:
-        """Adds what would silently be another thing than what is written."""
+        """Adds a mistake that silently means something else."""
         self.say(Weight.CHANGED, name, what, hint)
 
     def note(self, name: str, what: str, hint: str = "") -> None:
-        """Adds what is good to know."""
         self.say(Weight.NOTE, name, what, hint)
 
     def explain(self, keys: Mapping[str, Key]) -> None:
@@ -176,13 +154,7 @@ class KeySection:
                 self._checker.report.keys.append(explained)
 
     def unknown(self, keys: Mapping[str, Key], elsewhere: Mapping[str, Iterable[str]], who: str) -> None:
-        """Adds the keys that nobody reads.
-
-        Args:
-            keys: what may stand here.
-            elsewhere: keys of other places, by the name of the place.
-            who: who would read them.
-        """
+        """Reports the keys that the program ``who`` does not read; ``elsewhere``: keys of other places, by place."""
         for name in self.members:
             if name in keys:
                 continue
@@ -195,31 +167,23 @@ class KeySection:
 
 
 class ConfigurationChecker:
-    """Collects messages; what every checker needs."""
+    """Collects messages; the base of every checker."""
 
     def __init__(self, checked_as: str) -> None:
-        """``checked_as``: see ``ConfigurationReport``."""
         self.report = ConfigurationReport(checked_as)
 
     def say(self, weight: Weight, key: str, line: int, what: str, hint: str = "") -> None:
-        """Adds a message."""
         self.report.messages.append(Message(weight, key, line, what, hint))
 
     def spelling(self, parsed: Parsed, taken: Mapping[Slip, tuple[Weight, str]], who: str) -> None:
-        """Adds the slips in the spelling.
-
-        Args:
-            parsed: the file.
-            taken: the slips that do not stop the program that reads it, with their effect.
-            who: who reads it.
-        """
+        """Adds the slips. ``taken``: slips that do not stop the reading program ``who``, with their effect."""
         for each in parsed.problems:
             weight, outcome = taken.get(each.slip, (Weight.REJECTED, f"{who} stops at it"))
             what = f"{each.what}; {outcome}" if outcome else each.what
             self.say(weight, each.key, each.line, what, each.hint if weight is not Weight.NOTE else "")
 
     def finish(self) -> ConfigurationReport:
-        """Returns the report, its messages in the order of the file; what is missing comes last."""
+        """Returns the report, its messages in the order of the file, those of missing keys last."""
         self.report.messages.sort(key=lambda each: each.line or 1 << 60)
         self.report.keys.sort(key=lambda each: each.line)
         return self.report

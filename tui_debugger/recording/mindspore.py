@@ -1,8 +1,7 @@
 """``data_dump.json`` of MindSpore 1.1 to 2.11: what each key does, and a new file for a version.
 
-The rules are those of MindSpore's own parser where it is known, of its manual elsewhere; for a CPU they were compared
-with what MindSpore 2.7.0 refuses. They depend on the version, on the device that trains, and on Ascend on how graphs
-are compiled (``jit_level``). ``mindspore_check`` holds a file against them.
+The rules are those of MindSpore's own parser where it is known, else of its manual; for a CPU they were compared with
+MindSpore 2.7.0. They depend on the version, on the device, and on Ascend on how graphs are compiled (``jit_level``).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ CATEGORIES: Final = (
 )
 """The statistics of ``statistic_category``, from 2.3 on."""
 HASHES: Final = ("hash", "hash:sha1", "hash:md5")
-"""The keys that only the newest versions know."""
+"""The statistics that only versions from ``HASHES_SINCE`` on know."""
 HASHES_SINCE: Final[Version] = (2, 6)
 ON_DEVICE: Final = ("max", "min", "avg", "l2norm")
 """The statistics that a device can calculate."""
@@ -115,22 +114,19 @@ TOP_KEYS: Final[Mapping[str, Key]] = {
 }
 ITEM: Final = re.compile(r"(\d+)(?:-(\d+))?")
 MOST_STEPS: Final = 10_000_000
-"""Steps that are counted in an ``iteration``."""
+"""Limit of steps that are counted in an ``iteration``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The program and the device that the file is for.
-
-    Attributes:
-        version: of MindSpore; None when not known: the newest one.
-        device: one of ``DEVICES``; None when not known: what differs is a note.
-        jit_level: one of ``JIT_LEVELS``, how graphs are compiled on Ascend; None when not known.
-    """
+    """The program and the device that the file is for."""
 
     version: Version | None = None
+    """Version of MindSpore; None: unknown, the newest one is assumed."""
     device: str | None = None
+    """One of ``DEVICES``; None: unknown, differences become notes."""
     jit_level: str | None = None
+    """One of ``JIT_LEVELS``, how graphs are compiled on Ascend; None: unknown."""
 
     @property
     def checked(self) -> Version:
@@ -145,16 +141,11 @@ class Target:
 
 
 def number_text(version: Version) -> str:
-    """``2.3``."""
     return f"{version[0]}.{version[1]}"
 
 
 def version_of(text: str) -> Version:
-    """The version in a text like ``2.3`` or ``2.10.0rc1``.
-
-    Raises:
-        TdbgError: it is none, or one that has no such file.
-    """
+    """The version in a text like ``2.3`` or ``2.10.0rc1``; raises TdbgError for none, or one without such a file."""
     match = re.match(r"(\d{1,3})\.(\d{1,3})(?![0-9])", text.strip())
     if match is None:
         raise TdbgError(f"{text!r} is no version of MindSpore", where="--mindspore", hint="such as --mindspore 2.3")
@@ -169,7 +160,7 @@ def version_of(text: str) -> Version:
 
 
 def steps_of(iteration: str) -> int | None:
-    """Returns how many steps an ``iteration`` chooses; None for all."""
+    """The number of steps that an ``iteration`` chooses; None for all."""
     if iteration == "all":
         return None
     chosen: set[int] = set()
@@ -185,12 +176,7 @@ def steps_of(iteration: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class MindSporeChoices:
-    """The values that a new file is to hold; the names are those of the keys.
-
-    Attributes:
-        asynchronous: on Ascend: not ``enable``, and at O2 (up to 2.3 always) no ``e2e_dump_settings``.
-        sample_num: how many elements of a tensor are recorded; 0: all.
-    """
+    """The values for a new file, by the names of the keys."""
 
     path: str = ""
     net_name: str = "Net"
@@ -204,12 +190,14 @@ class MindSporeChoices:
     op_debug_mode: int = 0
     file_format: str = "npy"
     asynchronous: bool = False
+    """On Ascend: not ``enable``, and at O2 (up to 2.3 always) no ``e2e_dump_settings``."""
     sample_num: int = 0
+    """Number of elements of a tensor that are recorded; 0: all."""
     stat_calc_mode: str = "host"
 
 
 def new(choices: MindSporeChoices, target: Target) -> dict[str, Any]:
-    """Returns the content of a new file: the keys that this version reads, and no others."""
+    """The content of a new file, with only those keys that this version reads."""
     version = target.checked
     through_ge = choices.asynchronous and (version < (2, 4) or target.jit_level == "O2")
     common: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Checks a ``data_dump.json``: what MindSpore rejects, what it silently changes, what must be exported for the file."""
+"""Checks a ``data_dump.json``: rejected values, silently changed values, and environment variables for the file."""
 
 from __future__ import annotations
 
@@ -56,13 +56,7 @@ class _Mistake:
 
 
 def check(parsed: Parsed, target: Target, file: str = "") -> ConfigurationReport:
-    """Checks a file.
-
-    Args:
-        parsed: the file.
-        target: who will read it.
-        file: the absolute path of it, for the environment.
-    """
+    """Checks a file; ``file`` is its absolute path, for the environment."""
     return _MindSporeChecker(target).run(parsed, file)
 
 
@@ -98,7 +92,7 @@ class _MindSporeChecker(ConfigurationChecker):
         top.explain(TOP_KEYS)
         top.unknown(TOP_KEYS, {COMMON: COMMON_KEYS, E2E: E2E_KEYS}, self.who)
         if common is None:
-            cut = any(problem.slip is Slip.END for problem in parsed.problems)  # what comes after it was not read
+            cut = any(problem.slip is Slip.END for problem in parsed.problems)  # keys after the end were not read
             if COMMON not in top.members and not cut:
                 top.reject(COMMON, "it is missing", f'everything else stands in "{COMMON}": {{...}}')
         else:
@@ -134,7 +128,7 @@ class _MindSporeChecker(ConfigurationChecker):
         *,
         weight: Weight = Weight.REJECTED,
     ) -> None:
-        """Says what holds on some devices; where the device is not known it is a note that names them."""
+        """Adds a message about some devices; where the device is not known it is a note that names them."""
         if self.device is None:
             names = " and ".join(NAMES[each] for each in devices)
             section.note(name, f"on {names}: {what}", hint)
@@ -142,7 +136,7 @@ class _MindSporeChecker(ConfigurationChecker):
             section.say(weight, name, what, hint)
 
     def _since(self, section: KeySection, keys: Mapping[str, Key]) -> set[str]:
-        """Says which keys this version does not know yet, or no more; returns those."""
+        """Reports keys that this version does not know yet, or no more; returns all of these."""
         found = set()
         for name in section.members:
             key = keys.get(name)
@@ -162,7 +156,7 @@ class _MindSporeChecker(ConfigurationChecker):
     def _whole(
         self, section: KeySection, name: str, allowed: Sequence[int] | None = None, least: int = 0
     ) -> int | None:
-        """The whole number of a key; None where it is missing or wrong, which is said."""
+        """The integer of a key; None where it is missing, or wrong, which is reported."""
         value = section.get(name)
         if value is None:
             return None
@@ -180,7 +174,7 @@ class _MindSporeChecker(ConfigurationChecker):
         return number
 
     def _text(self, section: KeySection, name: str, allowed: Sequence[str] | None = None) -> str | None:
-        """The same for a text."""
+        """``_whole`` for a text."""
         value = section.get(name)
         if value is None:
             return None
@@ -196,7 +190,7 @@ class _MindSporeChecker(ConfigurationChecker):
         return value.content
 
     def _switch(self, section: KeySection, name: str) -> bool | None:
-        """The same for true and false."""
+        """``_whole`` for true and false."""
         value = section.get(name)
         if value is None:
             return None
@@ -207,7 +201,7 @@ class _MindSporeChecker(ConfigurationChecker):
         return value.content
 
     def _list(self, section: KeySection, name: str) -> list[Value] | None:
-        """The same for a list."""
+        """``_whole`` for a list."""
         value = section.get(name)
         if value is None:
             return None
@@ -254,11 +248,11 @@ class _MindSporeChecker(ConfigurationChecker):
             self._whole(common, "initial_iteration")
 
     def _asynchronous(self) -> bool:
-        """Tells whether it may be Ascend without the synchronous way."""
+        """Whether it may be an asynchronous dump on Ascend."""
         return self.device in {None, "ascend"} and not self.synchronous
 
     def _through_ge(self) -> bool:
-        """Tells whether the parser takes the way of the asynchronous dump that has files of its own format."""
+        """Whether the parser expects an asynchronous dump with a ``file_format``."""
         if not self._asynchronous():
             return False
         return not self.has_e2e or self.version < (2, 4)
@@ -426,7 +420,6 @@ class _MindSporeChecker(ConfigurationChecker):
                 common.say(found.weight, "kernels", f"{short(each)}: {found.what}", found.hint, line=each.line)
 
     def _kernel(self, name: str) -> _Mistake | None:
-        """Returns what is wrong with the name of an operator."""
         if name.startswith("name-regex(") and name.endswith(")"):
             return self._regex(name[len("name-regex(") : -1])
         if "name-regex" in name or re.search(r"[*?^$\\]", name):
@@ -666,7 +659,7 @@ class _MindSporeChecker(ConfigurationChecker):
             section.note("enable", "it is not needed: an Ascend dump is asynchronous by default")
 
     def _mode(self, top: KeySection, common: KeySection | None, e2e: KeySection | None) -> None:
-        """Says what the presence of e2e_dump_settings means for the way in which graphs are compiled."""
+        """Reports what the presence of e2e_dump_settings means for the compilation of graphs."""
         if self.device not in {None, "ascend"} or common is None:
             return
         level = self.jit_level
@@ -691,7 +684,7 @@ class _MindSporeChecker(ConfigurationChecker):
 
 
 def _no_step(item: str) -> str | None:
-    """Returns why an item of an iteration chooses no step; None when it does."""
+    """Why an item of an iteration chooses no step; None when it does."""
     match = ITEM.fullmatch(item)
     if not item:
         return "it is empty"
@@ -704,13 +697,7 @@ def _no_step(item: str) -> str | None:
 
 
 def environment(root: Value, target: Target, file: str = "") -> Iterator[Variable]:
-    """Yields what must be exported before the training starts, for this file.
-
-    Args:
-        root: the file, or what will be in it.
-        target: who reads it.
-        file: its absolute path.
-    """
+    """Yields the variables to export before the training, for a file with this content at the path ``file``."""
     version = target.checked
     top = root.content if isinstance(root.content, dict) else {}
     member = top.get(COMMON)

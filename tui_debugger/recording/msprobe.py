@@ -1,7 +1,7 @@
-"""``config.json`` of msprobe 26: what each key does, and what msprobe refuses or silently passes over.
+"""``config.json`` of msprobe 26: what each key does, and what msprobe refuses or silently ignores.
 
-The rules are those of msprobe 26.2.0, and were compared with what it refuses. PyTorch and MindSpore take different
-tasks; what only one of them takes is said where the framework is not known.
+The rules are those of msprobe 26.2.0, compared with what it refuses. PyTorch and MindSpore have different tasks; where
+the framework is not known, values that only one of them accepts are reported.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ LISTED_SUMMARIES: Final = (
     *("max", "min", "mean", "count", "negative zero count", "positive zero count", "nan count"),
     *("negative inf count", "positive inf count", "zero count", "l2norm", "hash", "md5"),
 )
-"""The data that MindSpore's static graphs can dump, as a list."""
+"""The statistics of MindSpore's static graphs, for ``summary_mode`` as a list."""
 
 TOP_KEYS: Final[Mapping[str, Key]] = {
     "task": Key("what is recorded (default statistics)", {f'"{name}"': text for name, text in TASKS.items()}),
@@ -131,7 +131,7 @@ _WORDS: Final = {"device": ("host", "device"), "precision": ("high", "low"), "fi
 _CALL: Final = r"[A-Za-z]+\..*\.\d+\.(?:forward|backward)"
 _MODULE: Final = r"(?:Module|Cell)\..*\.(?:forward|backward)\.\d+"
 _NAMES: Final = {"L1": re.compile(_CALL), "L0": re.compile(_MODULE), "mix": re.compile(f"{_CALL}|{_MODULE}")}
-"""The names that may bound a span, by level."""
+"""Patterns of names that may bound a span, by level."""
 _EXAMPLES: Final = {
     "L1": "Functional.relu.0.forward",
     "L0": "Module.fc.Linear.forward.0",
@@ -144,7 +144,7 @@ _RISKS: Final = ("CORE", "FOCUS", "ALL")
 
 
 def is_msprobe(parsed: Parsed) -> bool:
-    """Tells whether a file looks like msprobe's rather than MindSpore's."""
+    """Whether a file looks like msprobe's rather than MindSpore's."""
     members = parsed.root.content if parsed.root is not None else None
     if not isinstance(members, dict) or any(name.endswith("_dump_settings") for name in members):
         return False
@@ -152,13 +152,7 @@ def is_msprobe(parsed: Parsed) -> bool:
 
 
 def check(parsed: Parsed, framework: str | None = None, file: str = "") -> ConfigurationReport:
-    """Checks a file.
-
-    Args:
-        parsed: the file.
-        framework: one of ``FRAMEWORKS``; None when not known.
-        file: the path of it, for the lines to write into the program.
-    """
+    """Checks a file. ``framework`` None: unknown. ``file``: its path, for the lines to write into the program."""
     return _MsprobeChecker(framework).run(parsed, file)
 
 
@@ -214,7 +208,7 @@ class _MsprobeChecker(ConfigurationChecker):
     # -- what a value may be ---------------------------------------------------------------------------
 
     def _wrong(self, section: KeySection, name: str, what: str, hint: str, line: int = 0) -> None:
-        """Adds what msprobe stops at, where it looks: in the settings of some tasks it does not."""
+        """Adds a mistake that stops msprobe, unless it is in settings of a task that msprobe does not check."""
         weight = Weight.REJECTED if section.path in _CHECKED else Weight.CHANGED
         section.say(weight, name, what, hint, line=line)
 
@@ -238,7 +232,7 @@ class _MsprobeChecker(ConfigurationChecker):
         return value.content
 
     def _texts(self, section: KeySection, name: str) -> list[str] | None:
-        """The texts of a list; None where it is missing or wrong, which is said."""
+        """The texts of a list; None where it is missing, or wrong, which is reported."""
         value = section.get(name)
         if value is None or value.content is None:
             return None
@@ -496,7 +490,7 @@ class _MsprobeChecker(ConfigurationChecker):
             self._kernels(top, section)
 
     def _kernels(self, top: KeySection, section: KeySection | None) -> None:
-        """Level L2 of PyTorch; where the framework is not known it is said as a note."""
+        """Level L2 of PyTorch; reported as a note where the framework is not known."""
         names = section.plain("list") if section is not None else None
         wrong = []
         if self.task != "tensor":
@@ -523,7 +517,7 @@ class _MsprobeChecker(ConfigurationChecker):
 
 
 def _no_span(value: Value) -> str | None:
-    """Returns why an element is no number or span of numbers; None when it is."""
+    """Why an element is no number or span of numbers; None when it is one."""
     content = value.content
     if value.is_whole and isinstance(content, int):
         return None if 0 <= content <= _MOST else f"numbers go from 0 to {_MOST}"
@@ -553,7 +547,7 @@ def environment(level: str, framework: str | None, file: str) -> Iterator[Variab
 
 @dataclass(frozen=True, slots=True)
 class MsprobeChoices:
-    """The values that a new file is to hold; the names are those of the keys."""
+    """The values for a new file, by the names of the keys."""
 
     task: str = "statistics"
     level: str = "L1"
@@ -567,7 +561,6 @@ class MsprobeChoices:
 
 
 def new(choices: MsprobeChoices) -> dict[str, Any]:
-    """Returns the content of a new file."""
     made: dict[str, Any] = {
         "task": choices.task,
         "dump_path": choices.dump_path,

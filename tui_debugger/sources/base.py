@@ -1,7 +1,4 @@
-"""The one seam for data: everything that can be debugged is a Source, and its tensors are a table of columns.
-
-The states of many files are asked for by directory: a path is walked once, not for each file.
-"""
+"""``Source`` is the protocol of everything that can be debugged, ``TensorTable`` its tensors of a step as columns."""
 
 from __future__ import annotations
 
@@ -62,15 +59,15 @@ class TensorFlag(IntFlag):
     REMOTE = 8
     """STAT_ONLY, but the training still has the values: they can be fetched."""
     UNKNOWN = 16
-    """REMOTE, and nothing of it is here, not even statistics."""
+    """REMOTE, and not even statistics are here."""
     EXACT = 32
-    """STAT_ONLY, but its statistics are complete: as if they had been taken from the values here."""
+    """STAT_ONLY, but the statistics are as complete as if they had been computed from the values here."""
     OVERFLOWED = 64
-    """The device recorded that the operator whose run wrote this overflowed: see ``TensorTable.overflows``."""
+    """The device recorded an overflow of the operator run that wrote this tensor: see ``TensorTable.overflows``."""
 
 
 NO_NUMBER: Final = 65535
-"""A task, stream, context or thread of a device that is not known."""
+"""Stands for an unknown task, stream, context or thread of a device."""
 
 _BITS_OF_CORES: Final = {
     0x8: "negation of the smallest integer",
@@ -85,33 +82,28 @@ _KINDS_OF_UNITS: Final = {
     "DHA Atomic Add": (8, 0xFF, dict(enumerate(("above the range", "below the range", *_SOURCES), 9))),
     "L2 Atomic Add": (16, 0x7, dict(enumerate(("above the range", "below the range", *_SOURCES), 1))),
 }
-"""By unit, where in its status the kind of overflow stands, which bits that are, and the kinds."""
+"""By unit: shift and mask of the kind of overflow within the status, and the meaning of each kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverflowRecord:
-    """A record that a device wrote of an operator that overflowed.
-
-    Attributes:
-        unit: the part of the device: ``AI Core``, ``L2 Atomic Add``, ``DHA Atomic Add``, ``AI Vector Core`` ...
-        task, stream: the numbers that the operator ran under; ``NO_NUMBER`` where they are not known.
-        status: the words that the unit reported; several where each pipe of a core has its own.
-        context, thread: numbers of the part of an operator that is divided; else ``NO_NUMBER``.
-        model, kernel, block: numbers of the model, the kernel's code and the block of data.
-        pc_start, para_base: addresses of its code and of its parameters.
-    """
+    """A device's record of an operator that overflowed; unknown numbers are ``NO_NUMBER``."""
 
     unit: str
+    """Part of the device: ``AI Core``, ``L2 Atomic Add``, ``DHA Atomic Add``, ``AI Vector Core`` ..."""
     task: int
     stream: int
     status: tuple[int, ...]
+    """Several words where each pipe of a core reports its own."""
     context: int = NO_NUMBER
     thread: int = NO_NUMBER
+    """``context`` and ``thread`` number the part of an operator that the device divided."""
     model: int = 0
     kernel: int = 0
     block: int | None = None
     pc_start: int = 0
     para_base: int = 0
+    """``pc_start`` and ``para_base`` are addresses of the operator's code and of its parameters."""
 
     def __str__(self) -> str:
         """``AI Core status 0x20 (task 5, stream 2, block 0)``."""
@@ -124,12 +116,12 @@ class OverflowRecord:
 
     @property
     def reports(self) -> bool:
-        """Tells whether an overflow is reported: a status of zeros reports none."""
+        """Whether an overflow is reported: a status of zeros reports none."""
         return any(self.status)
 
     @property
     def meaning(self) -> str:
-        """Returns what the vendor says of the status; empty where nothing is published."""
+        """The vendor's words for the status; empty where nothing is published."""
         if len(self.status) != 1:
             return ""
         (status,) = self.status
@@ -142,10 +134,7 @@ class OverflowRecord:
 
 
 class Names:
-    """A column of file names as one byte blob: no Python object per file.
-
-    Names are kept as the bytes the file system gave (``os.fsencode``), so that invalid UTF-8 survives.
-    """
+    """A column of file names, the bytes that the file system gave, as one blob: no Python object per file."""
 
     __slots__ = ("_blob", "_ends")
 
@@ -156,65 +145,59 @@ class Names:
 
     @classmethod
     def of(cls, names: Sequence[bytes]) -> Names:
-        """Packs a sequence."""
         ends = np.cumsum(np.fromiter((len(n) for n in names), np.int64, len(names))) if names else np.zeros(0, np.int64)
         return cls(b"".join(names), ends.astype(np.int64))
 
     def __len__(self) -> int:
-        """Number of names."""
         return len(self._ends)
 
     def __iter__(self) -> Iterator[bytes]:
-        """All names."""
         return (self[index] for index in range(len(self)))
 
     def __getitem__(self, index: int) -> bytes:
-        """Name at an index."""
         start = int(self._ends[index - 1]) if index else 0
         return self._blob[start : int(self._ends[index])]
 
 
 ZEROS_DIGEST: Final = 1
-"""A digest of zeros: tensors of any shape have it, so it does not tell where one comes from."""
+"""The ``hashed`` number of a tensor of zeros. Zeros of any shape share it: it does not tell where a tensor comes from.
+"""
 
 
 class TensorTable(Protocol):
     """The tensors of one (rank, step) as columns, sorted by ``order``. Immutable.
 
-    Attributes:
-        node: int32 row in the rank's NodeTable.
-        side: uint8, ``model.Side``.
-        slot: int16.
-        flags: uint8, ``TensorFlag``.
-        order: int32 position of this tensor within the step: runs of graphs by the time at which they began; in a run
-            by execution order of its node, ties and gaps by timestamp; the parameters of a run when they were written,
-            after its operators; constants last. Inputs of a node come before its outputs.
-        timestamp: int64, microseconds since the epoch, 0 when unknown.
-        round: uint16, which run of its graph within the step wrote it, from 1 in the order of time; 0 where the tensor
-            was written once. Later rounds come later in the table.
-
-        tells_overflow: whether an operator that overflowed on the device would be known to have: then
-            ``TensorFlag.OVERFLOWED`` marks what it read and wrote.
-        inputs_unknown: rows of the nodes that may have been made from something else in this step than the graph says.
-        operands: by node and input slot what a training said of a value as it was when the node read it.
-        by_design: by node and output slot what made an Inf of a training finite; nothing where that is not meant.
-        unfinished: the step has not ended: parameters still hold what its nodes were fed with.
-
-    Rows are unique by (node, side, slot, round). Who names no round means the newest one.
+    Rows are unique by (node, side, slot, round). A lookup that names no round means the newest one.
     """
 
     node: npt.NDArray[np.int32]
+    """Row in the rank's NodeTable."""
     side: npt.NDArray[np.uint8]
+    """``model.Side`` of the node."""
     slot: npt.NDArray[np.int16]
+    """Number of the input or output of the node."""
     flags: npt.NDArray[np.uint8]
+    """``TensorFlag`` bits."""
     order: npt.NDArray[np.int32]
+    """Position within the step. Runs of graphs by their beginning; in a run by the execution order of the nodes, ties
+    and gaps by timestamp, inputs of a node before its outputs; then the parameters of the run; constants last.
+    """
     timestamp: npt.NDArray[np.int64]
+    """Microseconds since the epoch, 0 when unknown."""
     round: npt.NDArray[np.uint16]
+    """Which run of its graph within the step wrote the tensor, from 1 in the order of time; 0 where the tensor was
+    written once. Later rounds come later in the table.
+    """
     tells_overflow: bool
+    """Whether overflows on the device were recorded: ``TensorFlag.OVERFLOWED`` marks their tensors."""
     inputs_unknown: frozenset[int]
+    """Rows of nodes whose inputs in this step may be other tensors than the graph says."""
     operands: Mapping[tuple[int, int], OperandState]
+    """By (node, input slot) the state of a value when the node read it, as the training recorded it."""
     by_design: Mapping[tuple[int, int], frozenset[str]]
+    """By (node, output slot) the operators that make an Inf finite in the training; empty for an unintended Inf."""
     unfinished: bool
+    """Whether the step has not ended: parameters still hold the values that its nodes read."""
 
     def __len__(self) -> int:
         """Number of tensors."""
@@ -227,12 +210,11 @@ class TensorTable(Protocol):
     ) -> npt.NDArray[np.int64]:
         """Indices of several tensors, given as columns; -1 where there is none.
 
-        Of several rounds the newest one that was written at a time ``at`` or before (the first one, where all were
-        written later); without ``at`` the newest one.
+        Of several rounds the newest one written no later than ``at`` (else the first); without ``at`` the newest one.
         """
 
     def of_node(self, node: int, *, every: bool = False) -> npt.NDArray[np.int64]:
-        """Indices of a node's tensors: inputs by slot, then outputs by slot; the newest round, or every one."""
+        """Indices of a node's tensors: inputs by slot, then outputs by slot; the newest round unless ``every``."""
 
     def spec(self, index: int) -> ReadSpec:
         """Tells how to read the tensor's values. Undefined for STAT_ONLY rows."""
@@ -242,111 +224,96 @@ class TensorTable(Protocol):
 
     @property
     def digest(self) -> bytes:
-        """16 bytes that name the files of the table in the order of its rows, directories included.
+        """16 bytes that identify the files of the rows, in order; empty when results are not worth caching.
 
         Equal digests mean the same files in the same rows; their contents may have changed (``file_states``).
-        Empty when what was measured is not worth remembering: the files will not be there another time.
         """
 
     def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Sizes, and ``opener.state_of``, of the files of several rows as they are now; -1, 0 without a file."""
+        """Sizes and ``opener.state_of`` of the files of several rows, looked at now; -1 and 0 without a file."""
 
     def own_sizes(self, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Bytes of the tensors of all rows, about, by the sizes of their files: several may lie in one file."""
+        """Approximate bytes of the tensors of all rows, by the sizes of their files: one may hold several tensors."""
 
     def recorded(self, index: int) -> TensorStats | None:
-        """Statistics that the dump itself recorded (statistic.csv), or that a training sent; else None.
-
-        Their counts may be partial: a field that was not recorded is 0 or None.
-        """
+        """Statistics that the dump or the training recorded, else None; a count that was not recorded is 0 or None."""
 
     def recorded_columns(self, indices: npt.NDArray[np.integer[Any]]) -> RecordedColumns | None:
-        """``recorded`` and ``recorded_meta`` of several rows; None where they are known one by one only."""
+        """``recorded`` and ``recorded_meta`` of several rows; None where the rows must be asked one by one."""
 
     def doubtful_mean(self, index: int) -> float | None:
-        """A mean that the dump recorded, but as a version does that is known to get it wrong; else None."""
+        """A recorded mean by a version that is known to compute it wrongly; else None."""
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
-        """(dtype, shape) of STAT_ONLY rows where they were recorded; of UNKNOWN ones from the graph; else None."""
+        """(dtype, shape) of a STAT_ONLY row as recorded, of an UNKNOWN row from the graph; else None."""
 
     def hashed(self, index: int) -> int:
-        """A number for the digest that the dump recorded of a tensor's values, ``ZEROS_DIGEST``; 0 where there is none.
+        """A number for the recorded digest of a tensor's values: ``ZEROS_DIGEST`` for zeros, 0 without a digest.
 
         Equal digests have equal numbers, in other runs too, as long as this process lives.
         """
 
     @property
     def hashes_are_sums(self) -> bool:
-        """Tells whether ``hashed`` is a sum or an exclusive or: other values, or another order, may have the same."""
+        """Whether ``hashed`` is a sum or an exclusive or, which other values, or another order, may share."""
 
     def overflows(self, index: int) -> Sequence[OverflowRecord]:
-        """Returns what the device recorded of the operator that wrote a row; nothing unless it is ``OVERFLOWED``."""
+        """The device's records of the operator run that wrote a row; empty unless the row is ``OVERFLOWED``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The changes that a refresh found.
-
-    Attributes:
-        new_steps: (rank, step) pairs that appeared.
-        grown_steps: (rank, step) pairs whose file list changed.
-        new_nodes: whether some NodeTable grew or was rebuilt.
-        new_ranks: ranks that appeared.
-        rebuilt: ranks whose NodeTable was made anew, because a graph arrived or a first step that was half written
-            is complete: row numbers of before mean nothing there, and all their listed steps count as grown.
-            Elsewhere ``new_nodes`` only means that rows were appended.
-    """
+    """The changes that a refresh found."""
 
     new_steps: tuple[tuple[int, int], ...] = ()
+    """(rank, step) pairs that appeared."""
     grown_steps: tuple[tuple[int, int], ...] = ()
+    """(rank, step) pairs whose file list changed."""
     new_nodes: bool = False
+    """Whether some NodeTable grew or was rebuilt."""
     new_ranks: tuple[int, ...] = ()
     rebuilt: tuple[int, ...] = ()
+    """Ranks whose NodeTable was made anew: a graph arrived, or a first step that was half written is complete. Earlier
+    row numbers are invalid there, and all listed steps count as grown. For all other ranks ``new_nodes`` means that
+    rows were appended.
+    """
 
     def __bool__(self) -> bool:
-        """Tells whether anything changed."""
         return bool(self.new_steps or self.grown_steps or self.new_nodes or self.new_ranks)
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """The operator that wrote a file, by the file's name.
-
-    Attributes:
-        op_type, op_name: as the file spells them.
-        task, stream: numbers of the device, 0 on CPU and GPU.
-        timestamp: microseconds since the epoch.
-    """
+    """The operator that wrote a file, by the file's name; its type and name are spelled as there."""
 
     op_type: str
     op_name: str
     task: int
     stream: int
+    """``task`` and ``stream`` are numbers of the device, 0 on CPU and GPU."""
     timestamp: int
+    """Microseconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSlot:
-    """An argument that is a tensor: the one at an input slot of the node."""
+    """An argument that is the tensor at an input slot of the node."""
 
     slot: int
 
 
 @dataclass(frozen=True, slots=True)
 class OtherArgument:
-    """An argument that is neither a tensor nor a plain value.
-
-    Attributes:
-        kind: its type, as the recorder calls it: ``torch.dtype``, ``slice`` ...
-        text: its value as text; empty where that was not recorded.
-    """
+    """An argument that is neither a tensor nor a plain value."""
 
     kind: str
+    """The recorder's name of its type: ``torch.dtype``, ``slice`` ..."""
     text: str = ""
+    """Empty where no value was recorded."""
 
 
 NOT_RECORDED: Final = "not recorded"
-"""The kind of an argument of which only is known why it was not recorded: that is its text."""
+"""The kind of an argument without a record: its text says why."""
 
 Argument = (
     TensorSlot
@@ -364,30 +331,24 @@ Argument = (
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """The arguments that an operator was called with.
-
-    Attributes:
-        positional: in order.
-        keywords: by name.
-        attributes: what belongs to the operator itself, in MindSpore's graphs; some of it says nothing of the values.
-            None where it is no operator of a graph.
-        parameters: those of a module, by name; None where it is no module.
-        doubt: why the recorded tensors may not be those that it read and made; empty where they are.
-        several: there were several such calls in the step: recorded tensors may be of different ones.
-        aten: of PyTorch's operators, by the names of its schema.
-    """
+    """The arguments that an operator was called with."""
 
     positional: tuple[Argument, ...] = ()
     keywords: Mapping[str, Argument] = field(default_factory=dict)
     attributes: Mapping[str, Argument] | None = None
+    """Attributes of the operator in a MindSpore graph, some unrelated to values; None without a graph."""
     parameters: Mapping[str, Argument] | None = None
+    """Parameters of a module, by name; None where the node is no module."""
     doubt: str = ""
+    """Why the recorded tensors may not be the ones that the call read and made; empty without doubt."""
     several: bool = False
+    """Whether the step had several such calls: the recorded tensors may come from different ones."""
     aten: bool = False
+    """Whether it is an operator of PyTorch, with the argument names of its schema."""
 
 
 class Capability(IntFlag):
-    """The abilities of a source beyond reading."""
+    """What a source can do beyond reading."""
 
     NONE = 0
     GROWS = 1
@@ -399,21 +360,21 @@ class Capability(IntFlag):
 class Source(Protocol):
     """A run: ranks × steps of tensors that hang on nodes. All methods are safe to call from any thread.
 
-    Nothing is read before it is asked for; everything asked for is kept. Methods raise
-    ``errors.TdbgError`` for what the user can understand and degrade with a notice where they can.
+    Everything is read when it is asked for, and kept. Methods raise ``errors.TdbgError`` for problems that the user can
+    understand; where they can go on, they add a notice instead.
     """
 
     @property
     def info(self) -> RunInfo:
-        """The facts about the run. Notices may grow while more is read."""
+        """Facts about the run. Notices may grow while more is read."""
 
     @property
     def capabilities(self) -> Capability:
-        """The abilities of this source."""
+        """What this source can do beyond reading."""
 
     @property
     def scope(self) -> Scope:
-        """The part of the run that the opened path names; a run that grows may grow there, too."""
+        """The part of the run that the opened path names; in a run that grows it may grow, too."""
 
     def ranks(self) -> Sequence[int]:
         """Ranks, ascending."""
@@ -422,7 +383,7 @@ class Source(Protocol):
         """Dumped steps of a rank over all its graphs, in the order in which they began to run."""
 
     def history(self, rank: int) -> Sequence[GraphRun]:
-        """The runs of a rank, in the order in which they ran: by the time stamps of what was dumped."""
+        """The runs of a rank in the order in which they ran, by the timestamps of the dumped files."""
 
     def previous_run(
         self,
@@ -431,13 +392,13 @@ class Source(Protocol):
         step: int,
         round: int = 0,  # noqa: A002 - the word for it
     ) -> tuple[int, int] | None:
-        """(step, round) of the dumped run of a graph before the one that is named; None when there is none.
+        """(step, round) of the dumped run of a graph before the named run; None when there is none.
 
         Round 0 names the newest run of the step; in the answer it means that the step holds one run only.
         """
 
     def unreadable(self) -> Sequence[UnreadablePart]:
-        """The parts of the run that could not be listed, as far as it was looked at; listing a step may find more."""
+        """Parts of the run that could not be listed, as far as known; listing a step may find more."""
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
         """Node table of a rank."""
@@ -445,15 +406,12 @@ class Source(Protocol):
     def tensors(self, rank: int, step: int, progress: ProgressFn = no_progress) -> TensorTable:
         """Tensor table of a step; empty when the step is not dumped. Lists the directory once.
 
-        Its node rows are rows of ``nodes(rank)`` as it is *after* this call: a step with files of unknown nodes
-        makes that table longer (and the next ``refresh`` says so). A table handed out stays as it is.
+        Its node rows are rows of ``nodes(rank)`` *after* this call: files of unknown nodes append rows to that table
+        (and the next ``refresh`` says so). A table handed out earlier stays as it is.
         """
 
     def graphs(self, rank: int) -> Sequence[ParsedGraph]:
-        """The graphs that the nodes of a rank come from, in the order of their rows, with the attributes of operators.
-
-        They are read anew, for exports; empty without a graph. Broken ones are left out.
-        """
+        """Graphs of a rank's nodes with attributes of operators, read anew for exports; broken ones are left out."""
 
     def arguments(
         self,
@@ -462,32 +420,29 @@ class Source(Protocol):
         row: int,
         round: int = 0,  # noqa: A002 - the word for it
     ) -> CallArguments | None:
-        """Returns what a node was called with in a round of a step (0: the newest); None where it is not known."""
+        """The arguments of a node's call in a round of a step (0: the newest); None where unknown."""
 
     def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
-        """The statistics that the dump recorded of a step as they stand, by the titles of its own columns; else None.
-
-        Every row has ``Op Name``, ``IO`` and ``Slot``.
-        """
+        """The recorded statistics of a step by column title, with ``Op Name``, ``IO`` and ``Slot``; else None."""
 
     def notes(self, rank: int) -> RunNotes:
-        """The scalars that the program noted of its steps, as far as they are known by now; may grow. Quick."""
+        """Scalars that the program noted of its steps, as far as known; may grow. Quick."""
 
     def written_by(self, spec: ReadSpec) -> Writer | None:
-        """Returns what the name of a tensor's file says of the operator that wrote it; None where it does not say."""
+        """The operator that the name of a tensor's file tells of; None where the name tells nothing."""
 
     def refresh(self) -> Changes:
-        """Looks for what is new on disk."""
+        """Looks for changes on disk."""
 
     def watch_paths(self) -> Sequence[Path]:
         """Directories whose changes are worth a ``refresh``."""
 
     def close(self) -> None:
-        """Frees what is open. Idempotent."""
+        """Frees open resources. Idempotent."""
 
 
 RankPlaces = Mapping[str, tuple[int, int]]
-"""The place of a rank along each axis of the parallel layout, and how many there are: ``{"tp": (0, 2)}``."""
+"""By axis of the parallel layout (rank's place, number of places): ``{"tp": (0, 2)}``."""
 
 
 @runtime_checkable
@@ -503,7 +458,7 @@ class ParallelSource(Protocol):
     """A source whose recorder may have written how ranks share the work."""
 
     def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
-        """The place of a rank along each axis (none where nobody wrote it), and what it was written in, in words."""
+        """The place of a rank along each axis (empty if unrecorded), and the name of the record that tells it."""
 
 
 States = tuple[Int64, Int64]
@@ -511,13 +466,13 @@ States = tuple[Int64, Int64]
 
 
 def file_states(paths: Iterable[bytes]) -> States:
-    """States of files anywhere; symbolic links are followed."""
+    """States of files in any directories; symbolic links are followed."""
     every = list(paths)
     return _states(every, None, mounted=opener.is_any_mounted(every))
 
 
 def directory_states(directory: bytes, names: Sequence[bytes]) -> States:
-    """States of files of one directory; symbolic links are followed. Without the directory there are no files."""
+    """States of files of one directory, whose path is resolved once; links are followed. Missing ones: -1, 0."""
     if os.stat not in os.supports_dir_fd or opener.is_mounted(directory):
         return file_states(directory + b"/" + name for name in names)
     try:
@@ -537,7 +492,7 @@ def _states(paths: Sequence[bytes], descriptor: int | None, *, mounted: bool = F
 
 
 def _file_states(paths: Sequence[bytes], descriptor: int | None) -> Int64:
-    """Does what ``look_at_files`` does, one by one, and in mounts too."""
+    """``look_at_files`` without the kernel, also in mounts."""
     states = []
     for path in paths:
         try:
@@ -554,14 +509,13 @@ _MOST: Final = (1 << 63) - 1
 
 
 def _within(nanoseconds: int) -> int:
-    """Returns the first or last time of 64 bits for one beyond it."""
     return min(max(nanoseconds, ~_MOST), _MOST)
 
 
 def states_of(sizes: Int64, modified: Int64, changed: Int64, numbers: Int64, now: int) -> Int64:
-    """Returns ``opener.state_of`` files that lie together; 0 for one that is not there (size -1).
+    """``opener.state_of`` of files that lie together; 0 for a missing file (size -1).
 
-    0 for all of them when all have one and the same time: a store says when it was asked, or filled.
+    0 for all files when all have the same time: then the store reports the time of the request or of its filling.
     """
     there = sizes >= 0
     first = np.flatnonzero(there)[:1]
@@ -572,7 +526,7 @@ def states_of(sizes: Int64, modified: Int64, changed: Int64, numbers: Int64, now
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Reading makes a million objects, none of them in a circle: looking for circles would take longer than that."""
+    """Stops the garbage collector: reading makes a million objects, none of them in a reference cycle."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -583,7 +537,7 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 def made_once(table: TensorTable, key: object, make: Callable[[], T]) -> T:
-    """``make()``, which asks a table for what it records: once for all tables that record the same."""
+    """The result of ``make()``, computed once for all tables that record the same (see ``SortedTensorTable.memo``)."""
     memo = table.memo if isinstance(table, SortedTensorTable) else None
     if memo is None:
         return make()
@@ -601,7 +555,7 @@ def tensor_keys(node: npt.ArrayLike, side: npt.ArrayLike, slot: npt.ArrayLike) -
 
 
 def latest(keys: Int64, timestamp: Int64) -> Int64:
-    """Of several rows with one key the one with the latest timestamp: row numbers, sorted by key."""
+    """Row numbers, sorted by key, of the row with the latest timestamp of each key."""
     by = np.lexsort((timestamp, keys))
     last = np.ones(len(by), np.bool_)
     last[:-1] = keys[by[1:]] != keys[by[:-1]]
@@ -611,41 +565,35 @@ def latest(keys: Int64, timestamp: Int64) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class StepEntries:
-    """Entries of one step that the inventory walks.
-
-    Attributes:
-        rank, step: the step; None where the entries belong to several, such as the directory of a rank, which was one
-            place until somebody looked at that rank.
-        entries: files and directories. Those that are not ``claimed`` are looked at.
-        claimed: returns the files that tensors are read from, and the files that the reader itself read.
-    """
+    """Entries of one step that the inventory walks; rank and step are None where the entries belong to several."""
 
     rank: int | None
     step: int | None
     entries: Sequence[str]
+    """Files and directories. The inventory looks at each that is not ``claimed``."""
     claimed: Callable[[], Collection[str]] = frozenset
+    """Returns the files that tensors are read from, and the files that the reader itself read."""
 
 
 @runtime_checkable
 class AccountingSource(Protocol):
-    """A source that says which files it claims, for the ``inventory``, which lists every step of any other source."""
+    """A source that says which files it claims. The ``inventory`` lists every step of any other source."""
 
     @property
     def listed(self) -> int:
         """The number of steps that were listed."""
 
     def places(self) -> Iterable[tuple[int | None, int | None, str]]:
-        """Yields rank, step and path of every file and directory that belongs to a step, whether it was listed or not.
+        """Yields rank, step and path of every file and directory that belongs to a step, listed or not.
 
         A walk from above stops there: ``step_entries`` accounts for the entries inside.
         """
 
     def step_entries(self) -> Iterable[StepEntries]:
-        """Yields the entries of the steps that were listed. Entries of other steps were not asked for."""
+        """Yields the entries of the steps that were listed."""
 
 
 def claimed_by(table: TensorTable) -> set[str]:
-    """Returns the files that the tensors of a table are read from."""
     rows = np.flatnonzero((table.flags & int(TensorFlag.STAT_ONLY)) == 0)
     claimed: set[str] = set()
     for start in range(0, len(rows), _CLAIMED):
@@ -654,15 +602,13 @@ def claimed_by(table: TensorTable) -> set[str]:
 
 
 _CLAIMED: Final = 1 << 14
-"""Rows whose files are named at once: there may be a million."""
+"""Number of rows whose files are named at once: a table may have a million."""
 
 
 class TensorPlaces:
-    """The places of a table's tensors: all about its rows that the steps of a run can share.
+    """The columns of a tensor table that the steps of a run can share: see ``TensorTable``.
 
-    Attributes:
-        node, side, slot, flags, order, round: see ``base.TensorTable``.
-        repeated: whether any tensor was written several times.
+    Rows must be sorted by ``order`` and unique by (node, side, slot, round), later rounds behind earlier ones.
     """
 
     def __init__(
@@ -673,7 +619,7 @@ class TensorPlaces:
         flags: npt.NDArray[np.uint8],
         round: npt.NDArray[np.uint16] | None = None,  # noqa: A002 - see base.TensorTable
     ) -> None:
-        """Takes ownership of the columns and makes them read-only; no ``round``: every tensor was written once."""
+        """Takes ownership of the columns and makes them read-only; without ``round`` every tensor was written once."""
         self.node, self.side, self.slot, self.flags = node, side, slot, flags
         self.repeated = round is not None and bool(round.any())
         self.round = round if round is not None else np.zeros(len(node), np.uint16)
@@ -683,18 +629,14 @@ class TensorPlaces:
 
     @cached_property
     def lookup(self) -> tuple[Int64, npt.NDArray[np.int32]]:
-        """The keys of the rows, ascending, and the rows in that order: rounds of one tensor by age."""
+        """Keys of the rows, ascending, and the rows in that order; rounds of one tensor from old to new."""
         keys = tensor_keys(self.node, self.side, self.slot)
         rows = np.argsort(keys, kind="stable").astype(np.int32)
         return keys[rows], rows
 
 
 class SortedTensorTable:
-    """The columns of ``base.TensorTable`` with lookups over one sorted key column.
-
-    Rows must be sorted by ``order`` and unique by (node, side, slot, round), later rounds behind earlier ones.
-    Subclasses add ``spec`` and ``recorded``; those of devices that record overflows say so.
-    """
+    """Columns of ``TensorTable`` with lookups over a sorted key column. Subclasses add ``spec`` and ``recorded``."""
 
     tells_overflow = False
     inputs_unknown: frozenset[int] = frozenset()
@@ -703,26 +645,21 @@ class SortedTensorTable:
     unfinished = False
     hashes_are_sums = False
     memo: dict[object, Any] | None = None
-    """What was made of a table that has twins: tables of other ranks that record the same. See ``made_once``."""
+    """Cache shared with tables of other ranks that record the same: see ``made_once``."""
 
     def own_sizes(self, sizes: Int64) -> Int64:
-        """The sizes of the files: each holds one tensor."""
         return sizes
 
     def hashed(self, index: int) -> int:  # noqa: ARG002 - see base.TensorTable
-        """Nothing is recorded."""
         return 0
 
     def overflows(self, index: int) -> Sequence[OverflowRecord]:  # noqa: ARG002 - see base.TensorTable
-        """Nothing is recorded."""
         return ()
 
     def recorded_columns(self, indices: Integers) -> RecordedColumns | None:  # noqa: ARG002 - see base.TensorTable
-        """Returns None: what is recorded is asked for row by row."""
         return None
 
     def doubtful_mean(self, index: int) -> float | None:  # noqa: ARG002 - see base.TensorTable
-        """Recorded statistics are believed."""
         return None
 
     def __init__(self, places: TensorPlaces, timestamp: Int64) -> None:
@@ -733,11 +670,9 @@ class SortedTensorTable:
         timestamp.flags.writeable = False
 
     def __len__(self) -> int:
-        """Number of tensors."""
         return len(self.node)
 
     def find(self, node: int, side: Side, slot: int, round: int = 0) -> int:  # noqa: A002 - see base.TensorTable
-        """Index of a tensor, or -1; round 0 is the newest one."""
         if node < 0 or not 0 <= slot < 1 << 16:
             return -1
         keys, rows = self.tensor_places.lookup
@@ -753,7 +688,6 @@ class SortedTensorTable:
     def find_all(
         self, node: npt.ArrayLike, side: npt.ArrayLike, slot: npt.ArrayLike, at: npt.ArrayLike | None = None
     ) -> Int64:
-        """Indices of several tensors, -1 where there is none; -1 as a node finds nothing. See ``base.TensorTable``."""
         wanted = tensor_keys(node, side, slot)
         keys, rows = self.tensor_places.lookup
         if not len(keys):
@@ -764,7 +698,6 @@ class SortedTensorTable:
         return np.where(keys[place] == wanted, rows[place], np.int64(-1))
 
     def _rounds_at(self, wanted: Int64, at: Int64 | None) -> Int64:
-        """``find_all`` where tensors were written several times."""
         keys, rows = self.tensor_places.lookup
         start, end = np.searchsorted(keys, wanted), np.searchsorted(keys, wanted, side="right")
         last = end - 1
@@ -777,7 +710,6 @@ class SortedTensorTable:
         return found
 
     def of_node(self, node: int, *, every: bool = False) -> Int64:
-        """Indices of a node's tensors: inputs by slot, then outputs by slot; the newest round, or every one."""
         keys, rows = self.tensor_places.lookup
         if node < 0:
             return np.zeros(0, np.int64)

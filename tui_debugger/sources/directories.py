@@ -1,7 +1,7 @@
-"""Finds a dump by the names of directories and files, and what belongs to which of its steps. Nothing is read.
+"""Finds a dump, and the parts of each of its steps, by names of directories and files. Nothing is read.
 
-Light: it is imported before the first frame. A layout says what a directory of it looks like; the walk around a path,
-the bounds, and what is said of several dumps are the same for all.
+Imported before the first frame, so without NumPy. Each layout tells its own directories; the walk around a path, its
+bounds, and the refusal of several dumps are shared here.
 """
 
 from __future__ import annotations
@@ -25,54 +25,48 @@ if TYPE_CHECKING:
     from tui_debugger.sources.base import Source
 
 MOST_ENTRIES: Final = 20_000
-"""Entries of a directory that are looked at to recognise a dump."""
+"""Number of entries of a directory that are looked at to recognise a dump."""
 _MOST_DIRECTORIES: Final = 2_000
-"""Directories below a path that are looked at."""
+"""Number of directories below a path that are looked at."""
 
 U = TypeVar("U")
-"""The place of one step of one rank: a directory, a file, several of them."""
+"""The place of one step of one rank: a directory, a file, or several files."""
 
 
 @dataclass(slots=True)
 class DumpLayout(Generic[U]):
-    """The steps of a dump.
-
-    Attributes:
-        root: its directory.
-        units: what holds a step, by rank and step.
-        parameters: the steps of a rank that recorded parameters, where these have a graph of their own.
-        parts: what could not be looked at.
-        directories: those in which steps, ranks or files appear.
-        notices: what was assumed.
-        beside: files seen in a listing that say something of the steps beside them; one that is gone is a doubt.
-        final: the step that stands for what lies outside of all others; None: nothing does.
-        places: by rank its place along each axis that names tell of, and how many ranks that has.
-    """
+    """The steps of a dump."""
 
     root: str
     units: dict[int, dict[int, U]] = field(default_factory=dict)
+    """By rank and step, the place of the step."""
     parameters: dict[int, set[int]] = field(default_factory=dict)
+    """Steps of a rank that recorded parameters, where parameters have a graph of their own."""
     parts: list[UnreadablePart] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
+    """Directories in which steps, ranks or files appear."""
     notices: list[str] = field(default_factory=list)
+    """Assumptions about the layout."""
     beside: set[str] = field(default_factory=set)
+    """Files seen in a listing that describe the steps beside them; a missing one is a doubt."""
     final: int | None = None
+    """The step that stands for entries outside of all other steps; None without such entries."""
     places: dict[int, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    """By rank its place along each axis that names tell of, and the number of ranks along that axis."""
 
     def sort(self) -> None:
-        """Puts ranks and steps in ascending order."""
         self.units = {rank: dict(sorted(steps.items())) for rank, steps in sorted(self.units.items())}
 
     def miss(self, path: str, why: str, rank: int | None = None, step: int | None = None) -> None:
-        """Notes what cannot be looked at."""
+        """Notes an entry that cannot be looked at."""
         from tui_debugger.model import UnreadablePart  # not for the first frame, which recognises the dump
 
         self.parts.append(UnreadablePart(os.path.relpath(path, self.root), why, rank, step))
 
     def names(self, path: str, rank: int | None = None, step: int | None = None) -> list[str]:
-        """Returns all names in a directory, sorted, and takes it for one in which more appears.
+        """Returns all names in a directory, sorted, and takes it for one in which more appear.
 
-        A directory that cannot be listed is ``missed``; it belongs to that rank and step.
+        A directory that cannot be listed is noted by ``miss``, for that rank and step.
         """
         try:
             with opener.scandir(path) as entries:
@@ -84,13 +78,7 @@ class DumpLayout(Generic[U]):
         return found
 
     def listable(self, path: str, named: Callable[[str], object], rank: int | None = None) -> list[str]:
-        """Returns the directories of some names in a directory; one that cannot be listed is ``missed``.
-
-        Args:
-            path: the directory.
-            named: tells by the name whether it should be a directory of the dump.
-            rank: the rank that they belong to.
-        """
+        """Returns directories with ``named`` names in a directory; one that cannot be listed is noted by ``miss``."""
         found = []
         for name in sorted(filter(named, names_in(path, None))):
             try:
@@ -105,12 +93,7 @@ class DumpLayout(Generic[U]):
 
 
 def names_in(directory: str | Path, most: int | None = MOST_ENTRIES) -> Iterator[str]:
-    """Yields names in a directory, hidden ones left out; of what is none nothing.
-
-    Args:
-        directory: where to look.
-        most: the number of entries to read, or None for every entry. The default is enough to recognise a dump.
-    """
+    """Yields names in a directory without hidden ones, nothing without it; ``most`` entries are read, None: all."""
     try:
         with opener.scandir(directory) as entries:
             for entry in islice(entries, most):
@@ -121,7 +104,7 @@ def names_in(directory: str | Path, most: int | None = MOST_ENTRIES) -> Iterator
 
 
 def directories_in(directory: str | Path, most: int | None = MOST_ENTRIES) -> Iterator[str]:
-    """Yields the names of directories in a directory, likewise."""
+    """Yields the names of directories in a directory, as ``names_in`` does."""
     try:
         with opener.scandir(directory) as entries:
             for entry in islice(entries, most):
@@ -132,7 +115,7 @@ def directories_in(directory: str | Path, most: int | None = MOST_ENTRIES) -> It
 
 
 def is_directory(entry: os.DirEntry[str]) -> bool:
-    """Tells whether an entry is a directory, or leads to one; one that cannot be asked is none."""
+    """Whether an entry is a directory or a link to one; False when it cannot be asked."""
     try:
         return entry.is_dir()
     except OSError:
@@ -140,20 +123,16 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def directory_of(path: Path) -> Path:
-    """Returns the directory that a path is, or that a file lies in; links are kept."""
+    """The directory itself, or the directory of a file; links are kept."""
     start = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
     return start if opener.isdir(start) else start.parent
 
 
 def dumps_below(start: Path, holds: Callable[[str], bool], names: Callable[[str], Iterable[str]]) -> list[Path]:
-    """Returns the dumps one or two levels below a directory, not looking inside one that was found.
+    """Returns the dumps one or two levels below a directory, not looking inside a dump that was found.
 
-    A link to one of them (``latest``) is no second dump.
-
-    Args:
-        start: the directory.
-        holds: tells whether a dump lies in a directory.
-        names: returns the directories in one that may be dumps, or hold them.
+    A link to one of them (``latest``) is no second dump. ``names`` returns the directories in a directory that may be
+    dumps or hold dumps.
     """
     found: list[Path] = []
     budget = _MOST_DIRECTORIES
@@ -179,11 +158,7 @@ def find_dump(
 ) -> Recognised | None:
     """Returns the dump at or around a path, or below a directory, with a refusal where there are several.
 
-    Args:
-        path: where to look.
-        around: returns the dump that a directory is or lies in; None where it does not.
-        holds: see ``dumps_below``.
-        names: as well.
+    ``around`` returns the dump that a directory is or lies in, else None; ``holds`` and ``names``: see ``dumps_below``.
     """
     start = directory_of(path)
     root = around(start)
@@ -197,51 +172,36 @@ def find_dump(
 
 @dataclass(frozen=True, slots=True)
 class NamesReader:
-    """A layout that names alone tell, and no other layout has these: see ``registry.QuickReader``.
-
-    Attributes:
-        name, looked_for, shows: see ``registry.Reader``.
-        source: the class that reads it, as entry points are written; it is imported to open a dump.
-        holds: tells whether such a dump lies in this very directory.
-        around: returns the dump that a directory is or lies in; None where it does not.
-    """
+    """A layout that names alone tell, with names that no other layout has: see ``registry.QuickReader``."""
 
     name: str
     looked_for: str
     shows: Shows
     source: str
+    """The class that reads it, written as an entry point; it is imported to open a dump."""
     holds: Callable[[str], bool]
+    """Whether such a dump lies in this very directory."""
     around: Callable[[Path], Path | None]
+    """Returns the dump that a directory is or lies in, else None."""
 
     def recognises(self, path: Path) -> Recognised | None:
-        """Returns where the dump is."""
         return find_dump(path, self.around, self.holds)
 
     def is_dump(self, directory: Path) -> bool:
-        """Tells whether such a dump lies in this very directory."""
         return self.holds(os.fspath(directory))
 
     def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:  # noqa: ARG002
-        """Opens the dump at, around or below a path; listing names costs too little to remember it."""
+        """Opens the dump at, around or below a path. ``store`` is unused: listing names is cheap."""
         module, _, name = self.source.partition(":")
         source: Source = getattr(import_module(module), name)(self.root_of(path), path, notices)
         return source
 
     def root_of(self, path: Path) -> Path:
-        """Returns the directory of the dump that was recognised.
-
-        Raises:
-            NotADumpError: it is gone.
-        """
         return root_of(self.recognises(path), path)
 
 
 def root_of(found: Recognised | None, path: Path) -> Path:
-    """Returns the directory of the dump that was recognised at a path.
-
-    Raises:
-        NotADumpError: it is gone.
-    """
+    """Returns the directory of a recognised dump, or raises NotADumpError when it is gone."""
     if found is None or found.refusal is not None:
         raise NotADumpError("The dump is gone", where=str(path), hint="open it again")
     return found.root

@@ -19,24 +19,19 @@ _VENV_CHILDREN: Final = frozenset({"bin", "lib", "lib64", "include", "share", "S
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A directory of programs or caches whose subdirectories the inventory does not enter.
-
-    Attributes:
-        marker: the name that tells it.
-        children: the names of the subdirectories to leave out, or None for every subdirectory.
-    """
+    """A directory of programs or caches whose subdirectories the inventory does not enter."""
 
     marker: str
     children: frozenset[str] | None = None
+    """Names of the subdirectories to leave out; None: all of them."""
 
     def covers(self, name: str) -> bool:
-        """Tells whether a directory of that name, beside the marker, is not walked."""
         return self.children is None or name in self.children
 
 
 @dataclass(frozen=True, slots=True)
 class _Marker:
-    """Names that must all be there, and a test of the first one's content."""
+    """Names that must all be there, and a test of the content of the first in alphabetical order."""
 
     names: frozenset[str]
     environment: Environment
@@ -61,12 +56,7 @@ _INSTALLED: Final = (".dist-info", ".egg-info")
 
 
 def environment_in(directory: str, names: Collection[str]) -> Environment | None:
-    """Returns the environment that a directory is; None for any other directory.
-
-    Args:
-        directory: the directory.
-        names: the names in it.
-    """
+    """Returns the environment that a directory with these names is; None for any other directory."""
     there = set(names)
     for rule in _RULES:
         if rule.names <= there and (rule.content is None or rule.content(_read(f"{directory}/{min(rule.names)}"))):

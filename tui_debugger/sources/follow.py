@@ -1,4 +1,4 @@
-"""Watches a dump that is still being written and tells what is new."""
+"""Watches a dump that is still being written and reports changes."""
 
 from __future__ import annotations
 
@@ -24,23 +24,21 @@ _SILENT_FILE_SYSTEMS = re.compile(
 
 
 class Followed(Protocol):
-    """The object that can be followed: a source, or a session, which also forgets what the changes make stale."""
+    """What can be followed: a source, or a session, which also forgets what the changes make stale."""
 
     def refresh(self) -> Changes:
-        """Looks for what is new on disk."""
+        """Looks for changes on disk."""
 
     def watch_paths(self) -> Sequence[Path]:
-        """Directories whose changes matter; vanished ones may be among them."""
+        """Directories whose changes matter; some may have vanished."""
 
 
 class DiskFollower:
     """Calls ``source.refresh`` when something happens on disk, in a daemon thread of its own.
 
-    Events come from watchfiles on the directories the source names, never recursively: a step directory can
-    hold a million files. Where there are no events (network file systems, no inotify watches left, vanished
-    directories) ``refresh`` is simply called every ``interval``: it looks at directory times only, which is
-    cheaper than the polling of a general watcher. Even with events it is called every ``heartbeat``, because
-    events get lost.
+    Events come from watchfiles on the directories that the source names, never recursively: a step directory can hold a
+    million files. Without events (network file systems, no inotify watches left, vanished directories) ``refresh`` is
+    called every ``interval``: it looks at directory times only, which is cheaper than a general watcher's polling.
     """
 
     def __init__(
@@ -56,10 +54,9 @@ class DiskFollower:
 
         Args:
             source: what to refresh.
-            on_change: called in the follower's thread with changes that are not empty; an exception it
-                raises is logged and forgotten.
+            on_change: called in the follower's thread with changes that are not empty; its exceptions are logged only.
             interval: seconds that events are collected before a refresh, and between polls.
-            heartbeat: seconds after which a refresh happens without an event.
+            heartbeat: seconds after which a refresh happens without an event, because events get lost.
             polling: True never uses events, False always tries, None decides by file system.
         """
         self._source = source
@@ -71,7 +68,6 @@ class DiskFollower:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Starts the thread; does nothing when it runs."""
         if self._thread is None:
             self._stop.clear()
             self._thread = threading.Thread(target=self._run, name="tdbg-follow", daemon=True)
@@ -99,7 +95,7 @@ class DiskFollower:
             return ()
 
     def _watch(self, paths: tuple[Path, ...]) -> bool:
-        """Refreshes on events until the directories to watch change or we stop; False when events cannot be had."""
+        """Refreshes on events until the watched directories change or ``stop``; False when events cannot be had."""
         from watchfiles import watch
 
         milliseconds = max(int(self._interval * 1000), 50)
@@ -135,7 +131,7 @@ class DiskFollower:
 
 
 def one_a_device(paths: Sequence[Path]) -> list[Path]:
-    """Returns one path of each file system: there may be thousands on one, and each question reads a table."""
+    """One path of each file system, since ``sends_no_events`` reads a table for each path."""
     found: dict[int, Path] = {}
     for path in paths:
         with suppress(OSError):  # it just vanished
@@ -144,11 +140,9 @@ def one_a_device(paths: Sequence[Path]) -> list[Path]:
 
 
 def sends_no_events(path: Path, mounts: Path = Path("/proc/mounts")) -> bool:
-    """Tells whether a path lies on a file system that sends no (or not all) events to this machine.
+    """Whether a path lies on a file system that sends no (or not all) events to this machine.
 
-    Args:
-        path: any path.
-        mounts: the kernel's mount table; unknown systems without one count as sending events.
+    ``mounts`` is the kernel's mount table; systems without one count as sending events.
     """
     try:
         lines = mounts.read_text("utf-8", "surrogateescape").splitlines()

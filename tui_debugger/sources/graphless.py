@@ -1,7 +1,7 @@
-"""The source of dumps without a graph: steps of tensors; their nodes become known with every step that is listed.
+"""The source of dumps without a graph: nodes become known with every step that is listed.
 
-A layout says where its steps are (``directories.DumpLayout``), and lists the tensors of one when it is asked for. The
-nodes of a rank are one table that grows: nodes that a later step brings stand behind those that they followed there.
+A layout tells where its steps are (``directories.DumpLayout``) and lists the tensors of a step when asked. The node
+table of a rank grows: nodes that a later step adds stand behind the nodes that they followed there.
 """
 
 from __future__ import annotations
@@ -59,16 +59,15 @@ if TYPE_CHECKING:
     from tui_debugger.graph.messages import ParsedGraph
 
 ROOT: Final = 0
-"""The number of the graph of all nodes; its name is that of the source's ``graph``."""
+"""The number of the graph of all nodes, whose name is the source's ``graph``."""
 _WATCHED: Final = 16
 T = TypeVar("T")
 
 FileState = tuple[tuple[str, int, int], ...]
-"""Path, modification time in ns and size of files; -1, -1 of one that is not there."""
+"""(path, modification time in ns, size) of files; -1, -1 for a missing one."""
 
 
 def state_of_files(paths: Iterable[str]) -> FileState:
-    """Tells how files and directories look now."""
     found = []
     for path in paths:
         try:
@@ -103,13 +102,8 @@ class FilesTable(SortedTensorTable):
     ) -> None:
         """Takes the columns of the rows.
 
-        Args:
-            places: their tensors.
-            paths: their files.
-            specs: how each is read; they leave the path open, and the member where ``members`` say it.
-            timestamp: of each; None: not known.
-            nbytes: bytes of each tensor; -1, or None: not known.
-            members: the tensors in their files; empty, or an empty text, where the specs say it.
+        ``specs`` leave the path open, and the member where ``members`` has a text for the row. ``nbytes`` are bytes of
+        each tensor, -1 where unknown.
         """
         super().__init__(places, np.zeros(len(paths), np.int64) if timestamp is None else timestamp)
         self._nbytes = np.full(len(paths), -1, np.int64) if nbytes is None else nbytes
@@ -119,12 +113,10 @@ class FilesTable(SortedTensorTable):
         self._members = members if any(members) else ()
 
     def spec(self, index: int) -> ReadSpec:
-        """Tells how to read the values."""
         member = self._members[index] if self._members else ""
         return self._kinds[int(self._kind[index])].at(os.fsdecode(self._files[int(self._file[index])]), member)
 
     def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
-        """``spec`` of several rows, as columns."""
         used, kind = np.unique(self._kind[indices], return_inverse=True)
         paths = [self._files[number] for number in self._file[indices].tolist()]
         members = [self._members[index] for index in indices.tolist()] if self._members else ()
@@ -132,7 +124,6 @@ class FilesTable(SortedTensorTable):
 
     @property
     def digest(self) -> bytes:
-        """Names the files, the places in them, and what they are of."""
         hasher = blake2b(digest_size=16)
         for name in self._files:
             hasher.update(b"%d " % len(name) + name)
@@ -144,35 +135,33 @@ class FilesTable(SortedTensorTable):
         return hasher.digest()
 
     def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
-        """Sizes and modification times as they are now; each file is asked once."""
+        """Each file is asked once."""
         used, of = np.unique(self._file[indices], return_inverse=True)
         sizes, times = file_states(self._files[number] for number in used.tolist())
         return sizes[of], times[of]
 
     def own_sizes(self, sizes: Int64) -> Int64:
-        """The bytes of each tensor, about. Tensors of one file whose bytes are not known share its size equally."""
+        """Tensors of one file whose bytes are unknown share its size equally."""
         sharing = np.bincount(self._file, minlength=1)[self._file]
         own = np.where(self._nbytes >= 0, np.minimum(self._nbytes, sizes), sizes // np.maximum(sharing, 1))
         return np.where(sharing > 1, own, sizes)
 
     def recorded(self, index: int) -> TensorStats | None:  # noqa: ARG002 - see base.TensorTable
-        """Nothing: there are values only."""
         return None
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:  # noqa: ARG002 - as above
-        """Nothing."""
         return None
 
 
 class StatisticsTable(SortedTensorTable):
-    """The tensors of one step whose statistics are in the dump. Subclasses add what ``base.TensorTable`` says."""
+    """The tensors of one step whose statistics are in the dump. Subclasses add what ``base.TensorTable`` asks for."""
 
     def rows_as_text(self, nodes: NodeTable) -> Iterator[dict[str, str]]:
-        """The statistics as they stand, by the titles that statistic files have."""
+        """The recorded statistics, unchanged, by the titles of statistic files."""
         raise NotImplementedError
 
     def named(self, index: int, nodes: NodeTable) -> dict[str, str]:
-        """Returns the cells of a row that say which tensor it is."""
+        """The cells of a row that identify its tensor."""
         node = int(self.node[index])
         return {
             "Op Type": nodes.op_type(node),
@@ -184,21 +173,16 @@ class StatisticsTable(SortedTensorTable):
 
 @dataclass(slots=True)
 class ListedStep:
-    """The tensors that were listed of a step.
-
-    Attributes:
-        table: its tensors.
-        parts: what could not be looked at.
-        state: how the files looked that it was made of, before they were read.
-        names: a digest of what was listed; empty where ``state`` shows every change.
-        claimed: files that the listing accounts for, besides those that the tensors of the table are read from.
-    """
+    """The tensors that were listed of a step."""
 
     table: TensorTable
     parts: list[UnreadablePart] = field(default_factory=list)
     state: FileState = ()
+    """State of the listed files, before they were read."""
     names: bytes = b""
+    """Digest of the listing; empty where ``state`` shows every change."""
     claimed: Collection[str] = ()
+    """Files that the listing accounts for, besides the files that the table's tensors are read from."""
 
 
 # -- tables of nodes ------------------------------------------------------------------------------------------
@@ -208,22 +192,17 @@ _NOTHING: Final = build_table(())
 
 
 class InferredRankNodes:
-    """The nodes of one rank while steps add to them.
-
-    Attributes:
-        table: as it is now.
-        rows: of its nodes, by what tells them apart.
-        sequence: the rows of operators in the order in which they ran.
-    """
+    """The nodes of one rank while steps add to them."""
 
     def __init__(self) -> None:
-        """No node."""
         self.table = _NOTHING.of_lineage(object())
         self.rows: dict[Any, int] = {}
+        """Row by identity of the node."""
         self.sequence: list[int] = []
+        """Rows of operators in the order in which they ran."""
 
     def insert(self, rows: Iterable[int], before: int) -> None:
-        """Puts new nodes (row ``before`` and those behind it) behind those that they followed in their step."""
+        """Puts new nodes (``before`` is the first new row) behind the nodes that they followed in their step."""
         inserted: dict[int, list[int]] = {}
         last = -1
         for row in rows:
@@ -239,15 +218,9 @@ class InferredRankNodes:
 
 
 class InferredNodes(InferredRankNodes):
-    """The nodes of one rank, of which a layout finds out what feeds what.
-
-    Attributes:
-        names, paths, type_of, stack_of: columns of the nodes so far; ``types`` and ``stacks`` are what they number.
-        constants: texts of the rows that stand for arguments that are no tensors.
-    """
+    """Nodes of a rank whose edges the layout infers. ``type_of`` and ``stack_of`` number ``types`` and ``stacks``."""
 
     def __init__(self, graph: str) -> None:
-        """``graph`` is the name of the one that all nodes are in."""
         super().__init__()
         self.names: list[str] = []
         self.paths: list[str] = []
@@ -256,14 +229,14 @@ class InferredNodes(InferredRankNodes):
         self.stacks: dict[tuple[Frame, ...], int] = {}
         self.stack_of: list[int] = []
         self.constants: dict[int, str] = {}
+        """Texts of the rows that stand for arguments that are no tensors."""
         self._graph = graph
 
     def stack(self, frames: tuple[Frame, ...]) -> int:
-        """Returns the number of a stack; -1 of an empty one."""
         return self.stacks.setdefault(frames, len(self.stacks)) if frames else -1
 
     def extend(self, names: Sequence[str], paths: Sequence[str], kinds: Iterable[str], stacks: Iterable[int]) -> None:
-        """Adds nodes whose names are new, with the numbers of their stacks; -1: without one."""
+        """Adds nodes whose names are new; a stack number of -1 means no stack."""
         self.rows.update(zip(names, range(len(self.names), len(self.names) + len(names)), strict=True))
         self.names += names
         self.paths += [clean_path(path) or name for path, name in zip(paths, names, strict=True)]
@@ -271,7 +244,6 @@ class InferredNodes(InferredRankNodes):
         self.stack_of += stacks
 
     def append(self, name: str, path: str, kind: str, stack: int = -1) -> int:
-        """Adds one node; returns its row."""
         self.extend((name,), (path,), (kind,), (stack,))
         return len(self.names) - 1
 
@@ -297,10 +269,10 @@ class InferredNodes(InferredRankNodes):
         in_slot: Int16,
         group_ranks: Mapping[int, tuple[int, ...]] | None = None,
     ) -> None:
-        """Makes the table anew. ``inputs`` are their numbers; the others are columns of ``NodeTable``."""
+        """Makes the table anew. ``inputs`` counts the inputs per node; the others are columns of ``NodeTable``."""
         count = len(self.names)
         order = np.full(count, -1, np.int32)
-        behind = np.ones(count, np.int8)  # what does not run stands behind what does, constants last
+        behind = np.ones(count, np.int8)  # nodes that do not run stand behind nodes that do, constants last
         behind[list(self.constants)] = 2
         behind[self.sequence] = 0
         others = np.argsort(behind, kind="stable")[len(self.sequence) :]
@@ -329,7 +301,6 @@ class InferredNodes(InferredRankNodes):
 
 
 N = TypeVar("N", bound=InferredRankNodes)
-"""The nodes of a rank."""
 
 
 # -- the source -----------------------------------------------------------------------------------------------
@@ -340,22 +311,16 @@ def _claimed(listed: ListedStep) -> set[str]:
 
 
 class GraphlessSource(ABC, Generic[U, N]):
-    """See ``base.Source``. Steps are listed when they are asked for, and nodes are those of the steps listed so far.
+    """A ``base.Source`` that lists steps when asked; its nodes are the nodes of the steps listed so far.
 
-    A layout says in ``_find`` where steps are, and in ``_read`` what is in one.
+    A layout implements ``_find`` (where the steps are) and ``_read`` (what is in a step).
     """
 
     graph: ClassVar[str]
     """The name of the graph of all nodes."""
 
     def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
-        """Looks for the steps.
-
-        Args:
-            root: the directory of the dump.
-            given: the path as the user wrote it.
-            notices: what people have to know besides.
-        """
+        """Looks for the steps. ``given`` is the path as the user wrote it."""
         self._lock = threading.RLock()
         self._root, self._given, self._notices = root, given, tuple(notices)
         self._scope: tuple[DumpLayout[U], Scope] | None = None
@@ -376,7 +341,7 @@ class GraphlessSource(ABC, Generic[U, N]):
 
     @abstractmethod
     def _new_nodes(self) -> N:
-        """Returns the nodes of a rank before any step was listed."""
+        """The nodes of a rank before any step was listed."""
 
     @abstractmethod
     def _read(self, rank: int, step: int, nodes: N, progress: ProgressFn) -> ListedStep:
@@ -384,33 +349,33 @@ class GraphlessSource(ABC, Generic[U, N]):
 
     @abstractmethod
     def _name(self) -> str:
-        """Returns what people call the layout."""
+        """The layout's name for people."""
 
     @abstractmethod
     def places(self) -> Iterator[tuple[int | None, int | None, str]]:
         """See ``base.AccountingSource``; the step is None where a path belongs to all steps of its rank."""
 
     def _layout_notices(self) -> Iterable[str]:
-        """Returns what people have to know of the layout, and of what was listed."""
+        """Notices about the layout and what was listed."""
         return ()
 
     def _framework(self) -> str:
         return ""
 
     def _ranks_with_edges(self) -> Sequence[int]:
-        """Returns the ranks whose nodes tell whether there are edges."""
+        """The ranks whose nodes tell whether there are edges."""
         return ()
 
     def _newest(self) -> Iterator[str]:
-        """Yields the directories of the last step of each rank, in which more of it may appear."""
+        """Yields the directories of each rank's last step, in which more of it may appear."""
         return iter(())
 
     def _graphs(self, rank: int) -> Sequence[tuple[int, str, Sequence[int]]]:
-        """Returns the number and name of each graph, with its steps."""
+        """Number, name and steps of each graph."""
         return ((ROOT, self.graph, self.steps(rank)),)
 
     def _changed(self, at: tuple[int, int], listed: ListedStep, before: U | None) -> bool:
-        """Tells whether a step is to be listed anew; ``before`` is what held it when it was."""
+        """Whether a step must be listed anew; ``before`` is its place when it was listed."""
         unit = self._layout.units.get(at[0], {}).get(at[1])
         return unit != before or state_of_files(path for path, _, _ in listed.state) != listed.state
 
@@ -418,22 +383,20 @@ class GraphlessSource(ABC, Generic[U, N]):
 
     @property
     def info(self) -> RunInfo:
-        """The facts about the run."""
         with self._lock:
             notices = tuple(dict.fromkeys((*self._notices, *self._layout.notices, *self._layout_notices())))
             return RunInfo(str(self._root), self._name(), self._root.name, notices=notices, framework=self._framework())
 
     @property
     def capabilities(self) -> Capability:
-        """A dump may grow; some have edges."""
         with self._lock:
             edges = any(len(self.nodes(rank).in_node) for rank in self._ranks_with_edges())
         return Capability.GROWS | (Capability.GRAPH if edges else Capability.NONE)
 
     @property
     def scope(self) -> Scope:
-        """The part of the run that the opened path names: the files and directories of steps that lie there."""
-        scope, layout = self._scope, self._layout  # no lock: who lists ranks does not wait for a step that is read
+        """Files and directories of steps at the opened path."""
+        scope, layout = self._scope, self._layout  # no lock: a list of ranks does not wait for a step
         if scope is None or scope[0] is not layout:
             places = ((RunPart(rank or 0, step), path) for rank, step, path in self.places())
             scope = self._scope = layout, scope_at(self._root, self._given, places)
@@ -461,24 +424,21 @@ class GraphlessSource(ABC, Generic[U, N]):
         step: int,
         round: int = 0,  # noqa: A002 - see base.Source
     ) -> tuple[int, int] | None:
-        """The step before in which the graph ran, and of that the same round."""
+        """The same round of the step before in which the graph ran."""
         held = {number: steps for number, _, steps in self._graphs(rank)}
         before = max((each for each in held.get(root_graph, ()) if each < step), default=None)
         return None if before is None else (before, round)
 
     def unreadable(self) -> Sequence[UnreadablePart]:
-        """Returns what could not be looked at, of the directories above the steps and of the steps that were listed."""
         with self._lock:
             listed = [part for each in self._listed.values() for part in each.parts]
             return tuple(sorted({*self._layout.parts, *listed}, key=lambda part: (part.where, part.why)))
 
     @property
     def listed(self) -> int:
-        """See ``base.AccountingSource``."""
         return len(self._listed)
 
     def step_entries(self) -> Iterable[StepEntries]:
-        """See ``base.AccountingSource``."""
         with self._lock:
             listed = dict(self._listed)
             places: dict[tuple[int, int], list[str]] = {at: [] for at in listed}
@@ -489,7 +449,7 @@ class GraphlessSource(ABC, Generic[U, N]):
             yield StepEntries(*at, places[at], partial(_claimed, each))
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
-        """The nodes of the steps that were listed, at least of the first one that is asked about and holds any."""
+        """The nodes of all listed steps; lists steps of the scope until one has nodes."""
         with self._lock:
             nodes = self._nodes_of(rank)
             for step in dict.fromkeys((*self.scope.steps(self, rank), *self.steps(rank))):
@@ -499,16 +459,14 @@ class GraphlessSource(ABC, Generic[U, N]):
             return nodes.table
 
     def tensors(self, rank: int, step: int, progress: ProgressFn = no_progress) -> TensorTable:
-        """The tensors of a step."""
         with self._lock:
             if step not in self.steps(rank):
                 return self._empty
             if (rank, step) not in self._listed:
-                self.nodes(rank, progress)  # the nodes are those of the first step, and what others add
+                self.nodes(rank, progress)  # rows begin with the nodes of the first step
             return self._step(rank, step, progress).table
 
     def graphs(self, rank: int) -> Sequence[ParsedGraph]:  # noqa: ARG002 - see base.Source
-        """There are none that could be read anew."""
         return ()
 
     def arguments(
@@ -518,24 +476,20 @@ class GraphlessSource(ABC, Generic[U, N]):
         row: int,  # noqa: ARG002 - as above
         round: int = 0,  # noqa: A002, ARG002 - as above
     ) -> CallArguments | None:
-        """Nothing tells."""
         return None
 
     def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
-        """The statistics that the dump holds of a step, if it does."""
         with self._lock:
             table = self.tensors(rank, step)
             return table.rows_as_text(self.nodes(rank)) if isinstance(table, StatisticsTable) and len(table) else None
 
     def notes(self, rank: int) -> RunNotes:  # noqa: ARG002 - see base.Source
-        """There are none."""
         return NO_NOTES
 
     def written_by(self, spec: ReadSpec) -> None:
-        """Names do not say it."""
+        """Names do not tell."""
 
     def refresh(self) -> Changes:
-        """Looks for steps anew, and at the files of those that were listed."""
         with self._lock:
             units, before = self._layout.units, {rank: set(self.steps(rank)) for rank in self.ranks()}
             self._layout = self._find()
@@ -561,7 +515,7 @@ class GraphlessSource(ABC, Generic[U, N]):
             )
 
     def watch_paths(self) -> Sequence[Path]:
-        """The directories in which steps, ranks and files appear, and those of the newest steps."""
+        """The directories in which steps, ranks and files appear, and the newest steps."""
         found = (str(self._root), *self._layout.directories[-_WATCHED:], *list(self._newest())[-_WATCHED:])
         return [Path(path) for path in dict.fromkeys(found)]
 

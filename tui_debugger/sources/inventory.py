@@ -1,8 +1,8 @@
-"""The inventory of PATH: one walk that accounts for every entry, so that "clean" speaks of everything that lies there.
+"""The inventory of PATH: one walk that accounts for every entry, so that a verdict covers everything there.
 
-A source claims the files that its tensors are read from. Every other file is looked at by its content: a file that
-holds tensors is a part that was not looked at, and a doubt. Text, pictures, programs and settings are counted.
-No reader and no list of names decides which files count.
+A source claims the files that its tensors are read from. Every other file is looked at by its content: a file with
+tensors is an unread part, and a doubt; text, pictures, programs and settings are counted. Which files count is decided
+by neither a reader nor a list of names.
 """
 
 from __future__ import annotations
@@ -31,34 +31,29 @@ from tui_debugger.stats.formats import LOOKED_AT, Holds, LookedAt, looked_at, ma
 from tui_debugger.text.numbers import and_more, are, plural
 
 _MOST_NAMED: Final = 3
-"""Files of one directory that are reported one by one."""
+"""Number of files of one directory that are reported one by one."""
 _MOST_ENTRIES: Final = 2_000_000
-"""Entries that one inventory walks: more lie in no dump, but a link may lead into a file system."""
+"""Entries that one inventory walks: no dump has more, but a link may lead into a file system."""
 _MOST_ASKED: Final = 1000
 """Files of one directory that are looked at where each is a request over a network."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The entries under PATH that no reader claimed.
-
-    Attributes:
-        parts: files that hold tensors, dumps that are not open, and entries that cannot be looked at.
-        kinds: the number of other entries: ``no tensors``, ``unknown format``, ``no regular file``, ``dangling link``.
-        unknown: binary files of no known format.
-        environments: installed environments, caches and object stores that were not entered, each with its marker.
-        ignored: entries that the user left out.
-    """
+    """The entries under PATH that no reader claimed."""
 
     parts: tuple[UnreadablePart, ...] = ()
+    """Files that hold tensors, dumps that are not open, and entries that cannot be looked at."""
     kinds: Mapping[str, int] = field(default_factory=dict)
+    """The number of other entries: ``no tensors``, ``unknown format``, ``no regular file``, ``dangling link``."""
     unknown: tuple[str, ...] = ()
+    """Binary files of no known format."""
     environments: tuple[str, ...] = ()
+    """Installed environments, caches and object stores that were not entered, each with its marker."""
     ignored: tuple[str, ...] = ()
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Names what was not entered, and what the user left out."""
         found = []
         if self.unknown:
             number, are_ = plural(len(self.unknown), "binary file"), are(len(self.unknown))
@@ -88,7 +83,6 @@ class RunInventory:
 
     @property
     def taken(self) -> Inventory:
-        """Returns the inventory as it was taken last."""
         return self._inventory
 
     def forget(self) -> None:
@@ -98,15 +92,7 @@ class RunInventory:
             self._listed = -1
 
     def take(self, source: Source, progress: ProgressFn = no_progress) -> Inventory:
-        """Walks the paths that a source was opened at, unless nothing more was listed since the last time.
-
-        Args:
-            source: an open source; nothing is walked for a source without a path, such as a training.
-            progress: told how far the walk is.
-
-        Raises:
-            CancelledError: from ``progress``.
-        """
+        """Walks the paths that a source was opened at, unless nothing more was listed since the last time."""
         sources = source.sources if isinstance(source, JoinedSource) else (source,)
         listed = sum(each.listed if isinstance(each, AccountingSource) else 0 for each in sources)
         with self._lock:
@@ -137,7 +123,7 @@ class RunInventory:
 
 
 def _joined(found: Sequence[tuple[str, Inventory]]) -> Inventory:
-    """Returns the inventory of several dumps that are one run; paths are relative to the first dump."""
+    """Joins inventories of several dumps that are one run; paths are relative to the first dump."""
     first, inventory = found[0]
     if len(found) == 1:
         return inventory
@@ -157,7 +143,7 @@ def _joined(found: Sequence[tuple[str, Inventory]]) -> Inventory:
 
 
 def _start(path: str, root: str) -> str:
-    """Returns a path as it is spelled below the root, where links lead there."""
+    """Spells a path below the root where links lead there."""
     if is_inside(path, root) or is_inside(root, path):
         return path
     real, real_root = os.path.realpath(path), os.path.realpath(root)
@@ -168,12 +154,12 @@ _Place = tuple[int | None, int | None]
 """Rank and step of an entry; None where it belongs to several, or to none that is known."""
 _NOWHERE: Final[_Place] = (None, None)
 _State = tuple[int, int, int]
-"""Size, time of modification in ns and number of a file."""
+"""Size, modification time in ns and inode of a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class _KnownFile:
-    """The answer for a file, while that is as it was and no file appears that may tell its content."""
+    """The look at a file, valid while ``state`` holds and no ``missing`` file appears that may tell its content."""
 
     state: _State
     look: LookedAt
@@ -198,8 +184,6 @@ class _EveryStep:
 
 
 class _InventoryWalk:
-    """One walk; ``result`` returns what it found."""
-
     def __init__(
         self,
         root: str,
@@ -211,7 +195,7 @@ class _InventoryWalk:
     ) -> None:
         self._root, self._start, self._places = root, start, places
         self.whole = _whole_ranks(places)
-        """The directories of ranks that nobody had looked at: what lies in them was claimed as a whole."""
+        """Directories of ranks that were not looked at yet: their contents were claimed as a whole."""
         self._looks, self._enter = looks, enter
         self._told: Collection[str] = ()
         self._progress: ProgressFn = no_progress
@@ -228,15 +212,13 @@ class _InventoryWalk:
         self._not_entered: set[str] = set()
         self._recogniser = Recogniser()
         self._holding: dict[str, tuple[str, _Place]] = {}
-        """Files with tensors that nobody claimed by this path, and what to say of each."""
+        """By path, files with tensors that no reader claimed under it: (text of the report, place)."""
 
     def outside(self, layout: str, told: Collection[str], progress: ProgressFn) -> None:
         """Walks PATH down to the places of steps. An entry belongs to the rank and the step of all places beside it.
 
-        Args:
-            layout: the layout of the open dump. The root may hold a dump of another layout, too.
-            told: paths that the source itself reports.
-            progress: told how far the walk is.
+        ``layout``: of the open dump; the root may hold a dump of another layout, too. ``told``: paths that the source
+        reports.
         """
         self._told, self._progress = told, progress
         if _chain(self._start) & self._places.keys():
@@ -273,7 +255,7 @@ class _InventoryWalk:
         above = _directories_above(dict.fromkeys(claimed, place))
         for entry in map(os.path.normpath, files.entries):
             if files.step is None and entry not in self._places:
-                continue  # it was walked with what lies outside of steps
+                continue  # walked with the entries outside of steps
             if is_inside(self._start, entry):
                 if any(path in claimed for path in _chain(self._start) - _chain(entry)):
                     continue  # PATH is one of several places of the step, and accounted for by itself
@@ -287,7 +269,6 @@ class _InventoryWalk:
         self._done.add((place, tuple(files.entries)))
 
     def result(self) -> Inventory:
-        """Returns the inventory."""
         for link, of in self._links:  # into directories that were not entered
             real = os.path.realpath(link)
             if any(is_inside(real, closed) for closed in self._not_entered) and real not in self._left_path:
@@ -300,7 +281,7 @@ class _InventoryWalk:
         return Inventory(tuple(dict.fromkeys(parts)), kinds, unknown, environments, ignored)
 
     def _held(self) -> Iterator[UnreadablePart]:
-        """Yields the files with tensors that are claimed under no name; many files of one directory as one part."""
+        """Yields files with tensors that are claimed under no name; many files of one directory as one part."""
         if not self._holding:
             return
         counted = set(_identities(self._places, self._holding))
@@ -319,12 +300,8 @@ class _InventoryWalk:
     def _walk(self, top: str, place: _Place, claimed: Collection[str], above: Mapping[str, _Place]) -> None:
         """Walks a directory.
 
-        Args:
-            top: the directory.
-            place: the rank and the step of its entries.
-            claimed: paths that are accounted for.
-            above: directories that lead to something claimed, with the place of what else lies in them. Any other
-                directory may be a dump of another recorder.
+        ``above`` has the directories that lead to something claimed, with the place of their other entries. Any other
+        directory may be a dump of another recorder.
         """
         waiting = [(top, place)]
         while waiting:
@@ -370,12 +347,12 @@ class _InventoryWalk:
                     self._links.append((here, of))
 
     def _dump_in(self, path: str) -> str:
-        """Returns what to say of the dump of another recorder in a directory; empty where there is none."""
+        """The report of another recorder's dump in a directory; empty without one."""
         layout = next(self._recogniser.layouts_in(Path(path)), "")
         return f"another dump ({layout}): not looked at" if layout else ""
 
     def _leads_elsewhere(self, link: str) -> bool:
-        """Tells whether a link to a directory leads out of PATH; then its target is walked, once."""
+        """Whether a link to a directory leads out of PATH to a target that was not walked yet."""
         real = os.path.realpath(link)
         if any(is_inside(real, seen) or is_inside(seen, real) for seen in (self._real_start, *self._left_path)):
             return False
@@ -383,7 +360,6 @@ class _InventoryWalk:
         return True
 
     def _file(self, path: str, of: _Place) -> None:
-        """Looks at a file that nobody claimed."""
         try:
             look = self._look(path)
         except opener.NotRegularError:
@@ -407,7 +383,7 @@ class _InventoryWalk:
             self._named(path, of)
 
     def _named(self, path: str, of: _Place) -> None:
-        """Reports the files that a list names and that are not there: of many, the first ones."""
+        """Reports missing files that a list (``mapping.csv``) names; of many the first one."""
         try:
             missing = list(missing_beside(path))
         except OSError as error:
@@ -434,7 +410,7 @@ class _InventoryWalk:
         return look
 
     def _is_counted(self, path: str, counted: set[tuple[int, int]]) -> bool:
-        """Tells whether a file is reached under another name, too, and accounted for there; from now on it is."""
+        """Whether a file was counted under another name; if not, counts it."""
         if opener.is_mounted(path):
             return opener.islink(path) and is_inside(os.path.realpath(path), self._real_start)
         status = opener.stat(path)
@@ -448,7 +424,6 @@ class _InventoryWalk:
         self._missed.append(self._part(path, why, of))
 
     def _refused(self, path: str, why: str, of: _Place) -> None:
-        """Reports an entry that the system does not let anybody look at."""
         self._missed.append(UnreadablePart(os.path.relpath(path, self._root), why, *of))
 
     def _part(self, path: str, why: str, of: _Place) -> UnreadablePart:
@@ -456,7 +431,7 @@ class _InventoryWalk:
 
 
 def _may_be_tensors(link: str) -> bool:
-    """Tells by the name of a link that leads nowhere whether tensors may have lain there, or a directory of them."""
+    """Whether a dangling link may have led to tensors or a directory, by its name."""
     name = link.rpartition("/")[2]
     suffix = name.rpartition(".")[2] if "." in name else ""
     is_lock = name.startswith(".") or name.lower().endswith("lock")  # of an editor, or of a program that runs
@@ -488,7 +463,6 @@ def _whole_ranks(places: Mapping[str, _Place]) -> dict[str, _Place]:
 
 
 def _chain(path: str) -> set[str]:
-    """Returns a path and every directory above it."""
     found = {path}
     while (above := os.path.dirname(path)) not in found:  # noqa: PTH120 - text, for many
         found.add(above)
@@ -514,9 +488,9 @@ def _shared(one: _Place, other: _Place) -> _Place:
 
 
 def _identities(places: Iterable[str], apart: Collection[str]) -> Iterator[tuple[int, int]]:
-    """Yields device and number of every file in some files and directories, but for those ``apart``.
+    """Yields device and inode of every file in some files and directories, except ``apart``.
 
-    Links to files are followed: a link that is claimed stands for its target.
+    Links to files are followed: a claimed link stands for its target.
     """
     waiting = [place for place in places if not opener.is_mounted(place)]  # mounts do not number their files
     while waiting:

@@ -39,12 +39,7 @@ T = TypeVar("T")
 
 
 def open_sources(paths: Sequence[Path], store: DiskCache | None = None) -> Source:
-    """Opens the dumps at some paths as one run.
-
-    Raises:
-        NotADumpError: as ``open_source``.
-        TdbgError: two of them have the same rank.
-    """
+    """Opens the dumps at some paths as one run; raises TdbgError when two have the same rank."""
     with ExitStack() as opened:
         sources = []
         for path in paths:
@@ -56,21 +51,14 @@ def open_sources(paths: Sequence[Path], store: DiskCache | None = None) -> Sourc
 
 
 class JoinedSource:
-    """See ``base.Source``. Every rank is of one of the sources, which answers for it.
-
-    Attributes:
-        hosts: what the directories are called apart from what all of their paths share, one a source.
-    """
+    """A ``base.Source`` of several sources; each rank belongs to one of them, which answers for it."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        """Takes over open sources, the first of which gives the run its name.
-
-        Raises:
-            TdbgError: two of them have the same rank.
-        """
+        """Takes over open sources; the first one names the run. Raises TdbgError for a rank in two sources."""
         self.sources = tuple(sources)
         self._paths = tuple(os.path.abspath(source.info.path) for source in sources)  # noqa: PTH100 - keeps links
         self.hosts = _apart(self._paths)
+        """By source, the part of its path in which the paths differ."""
         self._owner: dict[int, int] = {}
         self._take_in()
 
@@ -92,14 +80,13 @@ class JoinedSource:
         return self.sources[self._owner.get(rank, 0)]
 
     def hosts_of_ranks(self) -> dict[int, str]:
-        """By rank the name of the directory that it lies in, apart from what the paths of all share."""
         return {rank: self.hosts[number] for rank, number in sorted(self._owner.items())}
 
     # -- the run -------------------------------------------------------------------------------------
 
     @property
     def info(self) -> RunInfo:
-        """The facts of the first dump, with what has to be known of all; notices say which ranks lie where."""
+        """The first dump's facts with the notices of all; the first notice says which ranks lie where."""
         infos = [source.info for source in self.sources]
         notices = [self._places()]
         for host, info in zip(self.hosts, infos, strict=True):
@@ -116,37 +103,32 @@ class JoinedSource:
 
     @property
     def shows(self) -> Shows:
-        """Returns what the first dump can show: the others are of the same recorder."""
+        """The abilities of the first dump: the others are of the same recorder."""
         return next(filter(None, map(shown_by, self.sources)), Shows())
 
     @property
     def capabilities(self) -> Capability:
-        """Returns what any of them can do."""
         return reduce(or_, (source.capabilities for source in self.sources))
 
     @property
     def scope(self) -> Scope:
-        """The parts of the runs that the paths name."""
         first, *others = (self._scope_of(number) for number in range(len(self.sources)))
         return first.joined(others)
 
     def _scope_of(self, number: int) -> Scope:
-        """The scope of one source, with the ranks that are asked about where that is all of it."""
+        """A source's scope; its ranks instead of None (all of it) where another source's scope is narrower."""
         source = self.sources[number]
         if not source.scope.whole or all(each.scope.whole for each in self.sources):
             return source.scope
         return replace(source.scope, places=tuple(RunPart(rank) for rank in source.ranks()))
 
     def ranks(self) -> Sequence[int]:
-        """Ranks of all, ascending."""
         return sorted(self._owner)
 
     def steps(self, rank: int) -> Sequence[int]:
-        """See ``base.Source``."""
         return self._of(rank).steps(rank)
 
     def history(self, rank: int) -> Sequence[GraphRun]:
-        """See ``base.Source``."""
         return self._of(rank).history(rank)
 
     def previous_run(
@@ -156,11 +138,9 @@ class JoinedSource:
         step: int,
         round: int = 0,  # noqa: A002 - see base.Source
     ) -> tuple[int, int] | None:
-        """See ``base.Source``."""
         return self._of(rank).previous_run(rank, root_graph, step, round)
 
     def unreadable(self) -> Sequence[UnreadablePart]:
-        """The unreadable parts of all dumps; paths are relative to the first dump."""
         found = [
             replace(part, where=os.path.relpath(os.path.join(path, part.where), self._paths[0]))  # noqa: PTH118 - text
             for path, source in zip(self._paths, self.sources, strict=True)
@@ -170,27 +150,22 @@ class JoinedSource:
         return tuple(sorted(found, key=lambda part: (part.where, part.why)))
 
     def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
-        """See ``base.ParallelSource``."""
         source = self._of(rank)
         return source.parallel_places(rank) if isinstance(source, ParallelSource) else ({}, "")
 
     def saved_numbers(self, rank: int, step: int) -> Mapping[str, int | float]:
-        """See ``base.NumbersSource``."""
         source = self._of(rank)
         return source.saved_numbers(rank, step) if isinstance(source, NumbersSource) else {}
 
     # -- nodes and tensors -----------------------------------------------------------------------------
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
-        """See ``base.Source``."""
         return self._of(rank).nodes(rank, progress)
 
     def tensors(self, rank: int, step: int, progress: ProgressFn = no_progress) -> TensorTable:
-        """See ``base.Source``."""
         return self._of(rank).tensors(rank, step, progress)
 
     def graphs(self, rank: int) -> Sequence[ParsedGraph]:
-        """See ``base.Source``."""
         return self._of(rank).graphs(rank)
 
     def arguments(
@@ -200,29 +175,21 @@ class JoinedSource:
         row: int,
         round: int = 0,  # noqa: A002 - see base.Source
     ) -> CallArguments | None:
-        """See ``base.Source``."""
         return self._of(rank).arguments(rank, step, row, round)
 
     def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
-        """See ``base.Source``."""
         return self._of(rank).recorded_rows(rank, step)
 
     def notes(self, rank: int) -> RunNotes:
-        """See ``base.Source``."""
         return self._of(rank).notes(rank)
 
     def written_by(self, spec: ReadSpec) -> Writer | None:
-        """Returns what the first one says that knows such names."""
         return next((found for source in self.sources if (found := source.written_by(spec)) is not None), None)
 
     # -- a run that grows ------------------------------------------------------------------------------
 
     def refresh(self) -> Changes:
-        """Returns what is new in any of them.
-
-        Raises:
-            TdbgError: a rank appeared that another one has.
-        """
+        """Changes of all; raises TdbgError when a rank appeared in two."""
         found = [source.refresh() for source in self.sources]
         self._take_in()
         return Changes(
@@ -234,11 +201,9 @@ class JoinedSource:
         )
 
     def watch_paths(self) -> Sequence[Path]:
-        """Returns the paths of all dumps."""
         return [path for source in self.sources for path in source.watch_paths()]
 
     def close(self) -> None:
-        """Closes all of them."""
         for source in self.sources:
             source.close()
 
@@ -248,7 +213,7 @@ def _all(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
 
 
 def _apart(paths: Sequence[str]) -> tuple[str, ...]:
-    """Returns what tells paths apart: the parts between those that all of them begin and end with."""
+    """The parts of paths between their common start and their common end."""
     parts = [Path(path).parts for path in paths]
     shortest = min(map(len, parts))
     start = next((at for at in range(shortest) if len({each[at] for each in parts}) > 1), shortest - 1)

@@ -1,7 +1,7 @@
 """Lists of files that recorders and converters on Ascend servers write beside the files.
 
-``mapping.csv`` has the names of files that are too long, and another list (``FAILED``) the files of devices that the
-vendor's converter could not convert. A file that is named there, and does not exist, is a tensor that nobody reads.
+``mapping.csv`` names files whose own names are too long; ``FAILED`` names the device files that the vendor's converter
+could not convert. A named file that does not exist is a tensor that nobody reads.
 """
 
 from __future__ import annotations
@@ -20,25 +20,20 @@ FAILED: Final = "convert_failed_file_list.txt"
 _ARRAY: Final = b".npy"
 _SHORT: Final = re.compile(rb"(?:[0-9]+|[0-9a-f]{32})(?:\.(?:npy|bin|pt))?")
 _OF_DEVICE: Final = re.compile(rb".+\.\d{13,}(?:\..+)?", re.DOTALL)
-"""Names of files of devices, and of what was converted from them. Other programs have a ``mapping.csv``, too."""
+"""Names of device files and their conversions: other programs have a ``mapping.csv``, too."""
 _TENSOR: Final = re.compile(rb"(input|output):(\d{1,4})")
 
 
 def is_short(name: bytes) -> bool:
-    """Tells whether a name is one that recorders and their tools give to files whose own names are too long."""
+    """Whether recorders and their tools give this name to a file whose own name is too long."""
     return _SHORT.fullmatch(name) is not None
 
 
 def read_mapping(path: Path) -> tuple[dict[bytes, bytes], int]:
-    """``mapping.csv``: rows ``short name,original name`` without a header.
+    """``mapping.csv``: rows ``short name,original name`` without a header. Raises OSError.
 
-    Short names are decimal digits, or 32 hexadecimal ones, with or without the ending of the original.
-
-    Returns:
-        original name by short name without ``.npy``, and the number of rows that make no sense.
-
-    Raises:
-        OSError: it cannot be read.
+    Short names are decimal digits, or 32 hexadecimal ones, with or without the ending of the original. Returns the
+    original by short name without ``.npy``, and the number of rows that make no sense.
     """
     mapping: dict[bytes, bytes] = {}
     broken = 0
@@ -53,17 +48,13 @@ def read_mapping(path: Path) -> tuple[dict[bytes, bytes], int]:
 
 
 def original_name(mapping: Mapping[bytes, bytes], name: bytes) -> bytes:
-    """Returns the name that a file had before it was shortened; its own where ``mapping.csv`` has no row for it."""
+    """The name of a file before it was shortened; its own where ``mapping.csv`` has no row for it."""
     original = mapping.get(name.removesuffix(_ARRAY), name)
     return original if not name.endswith(_ARRAY) or original.endswith(_ARRAY) else original + _ARRAY
 
 
 def missing_beside(path: str) -> Iterator[tuple[str, str]]:
-    """Yields the path of each file that such a list names and that is not beside it, and what to say of it.
-
-    Raises:
-        OSError: the list, or its directory, cannot be read.
-    """
+    """Yields path and problem of each file that the list ``path`` names and that is not beside it. Raises OSError."""
     directory, _, name = path.rpartition("/")
     find = {MAPPING: _missing_of_mapping, FAILED: _missing_of_converter}.get(name)
     if find is None:

@@ -1,4 +1,4 @@
-"""Which path lies in which directory, by text, and where links lead. Light: it is imported before the first frame."""
+"""Relations of paths and directories by text, and where links lead. Imported before the first frame."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from tui_debugger import opener
 
 
 def is_inside(path: str, directory: str) -> bool:
-    """Tells whether a path is a directory or lies in it, by its text."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def leads_back(path: str, top: str) -> bool:
-    """Tells whether a path is a link to something that a directory holds anyway, or to that directory."""
+    """Whether a path is a link to a directory or to something inside it."""
     return opener.islink(path) and is_inside(os.path.realpath(path), os.path.realpath(top))
 
 
 def ways_to(top: str, path: str) -> tuple[str, ...]:
-    """Returns a path as it is written, then once links are followed, if it may lead into a directory; else nothing.
+    """Spellings of a path below ``top``: as given, and with links resolved; none where it leads to all of ``top``.
 
     A link may lead into the run, and the run may be made of links.
     """

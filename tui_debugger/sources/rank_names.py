@@ -1,12 +1,11 @@
-"""The ranks that names of files and directories tell of: the only place that reads them in trees of any program.
+"""The ranks in names of files and directories: the only place that reads them in trees of any program.
 
-``rank_3``, ``rank-3`` and ``rank3`` name a rank at the beginning of a name. Behind other words they do where a name
-beside it is the same but for its number, and rank 0 is among them: ``grads_rank1`` beside ``grads_rank0``, but not
-``low_rank_8`` beside ``low_rank_4``. So does ``worker1`` beside ``worker0``. ``model_world_size_4_rank_1`` says how
-many ranks there are, too.
+``rank_3``, ``rank-3`` and ``rank3`` name a rank at the beginning of a name. After other words they do so where other
+names differ in the number only and rank 0 is among them: ``grads_rank1`` beside ``grads_rank0``, but not ``low_rank_8``
+beside ``low_rank_4``. The same holds for ``worker1``. ``model_world_size_4_rank_1`` tells the number of ranks, too.
 
-Other names tell places along axes: ``dp1_tp0``, DeepSpeed's ``zero_pp_rank_1_mp_rank_00`` and Megatron's
-``mp_rank_01_001``. Which number a rank has follows from the places of all (see ``number_places``).
+Other names tell places along axes: ``dp1_tp0``, DeepSpeed's ``zero_pp_rank_1_mp_rank_00``, Megatron's
+``mp_rank_01_001``. The number of a rank follows from all places (see ``number_places``).
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ Places = tuple[tuple[str, int], ...]
 """The number of a rank along each axis that its name tells of, sorted by axis."""
 
 UNNAMED: Final = "second number"
-"""The axis of Megatron's second of two numbers: the stage of a pipeline, or the experts."""
+"""The axis of the second of two numbers in Megatron's names: the stage of a pipeline, or the experts."""
 ZERO: Final = "zero"
 """The axis along which DeepSpeed's ZeRO gives every rank another part of a flat tensor."""
 _EDGE: Final = r"(?:^|(?<=[._\- ]))"
 _END: Final = r"(?=$|[._\- ])"
 _MARK: Final = r"[_\-=]?"
 SHARE: Final = re.compile(rf"{_EDGE}world_size{_MARK}(\d{{1,9}})[._\- ]rank{_MARK}(\d{{1,9}}){_END}", re.IGNORECASE)
-"""How many ranks there are, and the number of this one."""
+"""The number of ranks, and of this rank."""
 _RANK: Final = re.compile(rf"{_EDGE}rank{_MARK}(\d{{1,9}}){_END}", re.IGNORECASE)
 _WORKER: Final = re.compile(rf"{_EDGE}worker{_MARK}(\d{{1,9}}){_END}", re.IGNORECASE)
 _ZERO: Final = re.compile(rf"^(?:(?:bf16|fp16)_)?zero_pp_rank_(\d{{1,9}})_mp_rank_(\d{{1,9}}){_END}")
 _MEGATRON: Final = re.compile(rf"^mp_rank_(\d{{2,9}})(?:_(\d{{3,9}}))?(?:_(\d{{3,9}}))?{_END}")
 _FOLDER: Final = re.compile(r"(?:rank_?|worldsize\d+_global_rank)(\d{1,9})|rank")
 _CONSOLIDATED: Final = re.compile(r"(?<=^consolidated)\.(\d\d)$")
-"""The part of one tensor-parallel rank, as Meta writes models."""
+"""The part of one tensor-parallel rank, in names of Meta's models."""
 _AXIS: Final = rf"(?:dp|tp|pp|cp|ep|sp)(?:_rank)?{_MARK}\d{{1,6}}"
 _AXES: Final = re.compile(rf"{_EDGE}{_AXIS}(?:[._\- ]?{_AXIS})*{_END}", re.IGNORECASE)
 _ONE_AXIS: Final = re.compile(rf"(dp|tp|pp|cp|ep|sp)(?:_rank)?{_MARK}(\d{{1,6}})", re.IGNORECASE)
@@ -44,35 +43,27 @@ _OUTER_FIRST: Final = ("pp", "dp", ZERO, "cp", UNNAMED, "ep", "sp", "tp")
 
 @dataclass(frozen=True, slots=True)
 class RankName:
-    """The rank that a name tells of.
-
-    Attributes:
-        start, end: what stands before and behind it.
-        rank: its number; None where the name tells places.
-        places: along axes.
-        count: how many ranks there are; 0: the name does not say.
-        sure: the name alone says so. Else it does beside others: see ``confirmed``.
-    """
+    """The rank that a name tells of."""
 
     start: str
     end: str
     rank: int | None = None
+    """Number of the rank; None where the name tells places."""
     places: Places = ()
     count: int = 0
+    """Number of ranks; 0: the name does not tell."""
     sure: bool = True
+    """The name alone tells; else only beside others: see ``confirmed``."""
 
     @property
     def rest(self) -> str:
-        """The name without what tells of a rank."""
         return (self.start.rstrip("._- ") + "." + self.end.lstrip("._- ")).strip(".")
 
 
 def read_rank(name: str, *, numbered: bool = False) -> RankName | None:
-    """Returns the rank that a name tells of; None where it tells of none.
+    """Returns the rank that a name (of a directory, or of a file without suffix) tells of, else None.
 
-    Args:
-        name: of a directory, or of a file without its suffix.
-        numbered: the name told of a step or an epoch before they were taken out of it.
+    ``numbered``: a step or an epoch was taken out of the name before.
     """
     if (match := SHARE.search(name)) is not None:
         return _named(name, match, rank=int(match[2]), count=int(match[1]))
@@ -100,16 +91,13 @@ def _read_places(name: str) -> RankName | None:
 
 
 def rank_of_folder(name: str) -> int | None:
-    """Returns the rank that a directory is called after, and after nothing else.
-
-    ``rank`` without a number, as msprobe calls that of a program of one process, is rank 0.
-    """
+    """The rank of a directory whose name is nothing but a rank; ``rank`` (msprobe, one process) is rank 0."""
     match = _FOLDER.fullmatch(name)
     return None if match is None else int(match[1] or 0)
 
 
 def megatron_numbers(name: str) -> tuple[int, ...]:
-    """Returns the numbers in what Megatron calls a rank (``mp_rank_01_001``); none in another name."""
+    """The numbers in Megatron's name of a rank (``mp_rank_01_001``); empty for another name."""
     match = _MEGATRON.fullmatch(name)
     return () if match is None else _numbers_of(match)
 
@@ -119,7 +107,7 @@ def _numbers_of(match: re.Match[str]) -> tuple[int, ...]:
 
 
 def confirmed(names: Sequence[RankName | None]) -> list[RankName | None]:
-    """Returns the ranks that names in one directory tell of, without those that only look so."""
+    """Keeps the ranks of names in one directory that are sure, alone or by the names beside them; else None."""
     beside: dict[tuple[str, str, tuple[str, ...]], set[tuple[int, ...]]] = {}
     for each in names:
         if each is not None and not each.sure:
@@ -129,7 +117,7 @@ def confirmed(names: Sequence[RankName | None]) -> list[RankName | None]:
 
 
 def number_places(found: Iterable[Places]) -> dict[Places, int]:
-    """Returns the number of the rank at each of some places: as launchers count them, without gaps."""
+    """Numbers ranks by their places, as launchers count them, without gaps."""
 
     def order(places: Places) -> tuple[int, ...]:
         at = dict(places)
@@ -140,11 +128,7 @@ def number_places(found: Iterable[Places]) -> dict[Places, int]:
 
 
 def sized_places(places: Mapping[int, Places]) -> dict[int, dict[str, tuple[int, int]]]:
-    """Returns the place of each rank along each axis, and how many ranks that has; empty where an axis has no name.
-
-    Args:
-        places: of each rank.
-    """
+    """By rank: place along each axis and size of the axis; empty where an axis has no name."""
     axes = {axis for of in places.values() for axis, _ in of}
     if UNNAMED in axes:
         return {}

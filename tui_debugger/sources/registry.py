@@ -1,6 +1,6 @@
-"""The one door: a path in, a source out. Light: it is imported before the first frame.
+"""The one door: a path in, a source out. Imported before the first frame, so without NumPy.
 
-Every layout has a reader here. Other packages bring theirs as entry points.
+Every layout has a reader here; other packages bring readers as entry points.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Sureness(IntEnum):
-    """The degree to which a reader is sure that a path holds a dump of its layout."""
+    """How sure a reader is that a path holds a dump of its layout."""
 
     POSSIBLE = 1
     """Nothing speaks against it."""
@@ -40,23 +40,20 @@ class Sureness(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """The dump that a reader found at a path.
-
-    Attributes:
-        root: the directory of the dump: at the path, above it, or up to two levels below.
-        sureness: how sure the reader is. The surest of all readers opens the path.
-        refusal: why it cannot be opened all the same (several dumps, a known layout that is not read); else None.
-        why: the names that it was recognised by, such as ``rank_0/.dump_metadata``; empty: see ``Reader.looked_for``.
-    """
+    """The dump that a reader found at a path."""
 
     root: Path
+    """Directory of the dump: at the path, above it, or up to two levels below."""
     sureness: Sureness
+    """The surest of all readers opens the path."""
     refusal: NotADumpError | None = None
+    """Why the dump cannot be opened (several dumps, a known layout that is not read); else None."""
     why: str = ""
+    """Names that it was recognised by, such as ``rank_0/.dump_metadata``; empty: see ``Reader.looked_for``."""
 
 
 class Has(Enum):
-    """Tells whether a layout holds something."""
+    """Whether a layout holds something."""
 
     YES = "yes"
     SOME = "some"
@@ -66,7 +63,7 @@ class Has(Enum):
 
 
 class Edges(Enum):
-    """The ways to know which tensor was made from which."""
+    """How it is known which tensor was made from which."""
 
     KNOWN = "known"
     """The recorder wrote them."""
@@ -77,7 +74,7 @@ class Edges(Enum):
 
 
 class Order(Enum):
-    """The orders of nodes within a step."""
+    """The order of nodes within a step."""
 
     EXECUTION = "execution"
     NAMES = "names"
@@ -87,21 +84,7 @@ class Order(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shows:
-    """The abilities of a layout: what it can show and what it cannot. The defaults say that nothing is known.
-
-    Attributes:
-        values, statistics, hashes: of tensors.
-        order: of nodes within a step.
-        edges: between nodes.
-        stacks: lines of source.
-        gradients: tensors of the backward pass.
-        record: how to record it: three lines at most.
-        limits: what its numbers cannot tell besides: two or three words for the header, a colon, and what that means,
-            such as "four decimals: 0.0000 is less than 0.00005, not zero".
-        recorded_in: where statistics without values stand: ``statistic.csv``.
-        values_advice: what makes the recorder write values, where it can do without: ``msprobe: task tensor``.
-        tensors_advice: what makes it write more inputs and outputs of nodes.
-    """
+    """What a layout can show; the defaults say that nothing is known."""
 
     values: Has = Has.UNKNOWN
     statistics: Has = Has.UNKNOWN
@@ -111,10 +94,17 @@ class Shows:
     stacks: Has = Has.UNKNOWN
     gradients: Has = Has.UNKNOWN
     record: tuple[str, ...] = ()
+    """How to record it: three lines at most."""
     limits: tuple[str, ...] = ()
+    """Further limits of its numbers: two or three words for the header, a colon, and the meaning, such as "four
+    decimals: 0.0000 is less than 0.00005, not zero".
+    """
     recorded_in: str = ""
+    """Where statistics without values stand: ``statistic.csv``."""
     values_advice: str = ""
+    """How to make a recorder write values that it can leave out: ``msprobe: task tensor``."""
     tensors_advice: str = ""
+    """How to make the recorder write more inputs and outputs of nodes."""
 
 
 NO_EDGES: Final = "no edges: an origin is the first bad tensor in order, unless the inputs of its node were dumped, too"
@@ -128,11 +118,9 @@ HASHES_ONLY: Final = "hashes only: what needs the values of tensors or their sta
 
 
 def limits_of(shows: Shows, *, graph: bool) -> tuple[str, ...]:
-    """Returns what a verdict on a dump cannot tell: two or three words each, a colon, and what that means.
+    """The limits of a verdict on a dump: two or three words each, a colon, and the meaning.
 
-    Args:
-        shows: of its layout.
-        graph: whether this dump has edges at all.
+    ``graph``: this dump has edges at all.
     """
     found = []
     if shows.values is Has.NO and shows.statistics is Has.NO:
@@ -149,12 +137,7 @@ def limits_of(shows: Shows, *, graph: bool) -> tuple[str, ...]:
 
 
 class Reader(Protocol):
-    """One layout of dumps. Readers of other packages are entry points of the group ``tui_debugger.sources``.
-
-    Attributes:
-        name: what people call the layout.
-        looked_for: what it looks for, in words that follow "Looked for".
-    """
+    """One layout of dumps. Readers of other packages are entry points of the group ``tui_debugger.sources``."""
 
     @property
     def name(self) -> str:
@@ -162,24 +145,18 @@ class Reader(Protocol):
 
     @property
     def looked_for(self) -> str:
-        """The things that it looks for, in words that follow "Looked for"."""
+        """What it looks for, in words that follow "Looked for"."""
 
     def recognises(self, path: Path) -> Recognised | None:
         """Returns what it found; None when nothing there is of its layout.
 
-        Looks at names only, at few of them, and needs neither NumPy nor time.
+        Looks at few names only, and needs neither NumPy nor time.
         """
 
     def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:
-        """Opens what it recognised.
+        """Opens what ``recognises`` found at the same path; raises NotADumpError when it is gone.
 
-        Args:
-            path: as it was given to ``recognises``.
-            store: may remember what was found, for the next time.
-            notices: what people have to know, to be told among ``RunInfo.notices``.
-
-        Raises:
-            NotADumpError: it is gone.
+        ``store`` may remember findings; ``notices`` go into ``RunInfo.notices``.
         """
 
 
@@ -188,21 +165,21 @@ class QuickReader(Reader, Protocol):
     """A reader for searches through many directories; other readers are asked what they recognise there."""
 
     def is_dump(self, directory: Path) -> bool:
-        """Tells whether a dump lies in this very directory, by names in it and directly below it."""
+        """Whether a dump lies in this very directory, by names in it and directly below it."""
 
 
 @runtime_checkable
 class DescribedReader(Reader, Protocol):
-    """A reader that says what its layout can show; of other readers nothing is known."""
+    """A reader that tells the abilities of its layout; those of other readers are unknown."""
 
     @property
     def shows(self) -> Shows:
-        """Returns what the layout can show and what it cannot."""
+        """What the layout can show."""
 
 
 @runtime_checkable
 class DescribedSource(Protocol):
-    """A source that says what this very dump can show, where that is less or more than its layout can."""
+    """A source that tells the abilities of this very dump, where they differ from its layout's."""
 
     @property
     def shows(self) -> Shows:
@@ -228,30 +205,21 @@ READERS: Final = (
     "tui_debugger.sources.named_trees.layout:SINGLE_READER",
     "tui_debugger.sources.tensor_files.reader:READER",
 )
-"""The readers of this package, as entry points are written; where two are equally sure, the first one opens."""
+"""The readers of this package, as entry points are written; of equally sure readers the first one opens."""
 GROUP: Final = "tui_debugger.sources"
-"""The group of entry points that readers of other packages are found by. They are looked up only where none of
-``READERS`` is sure."""
+"""Group of entry points of readers in other packages, looked up only where none of ``READERS`` is sure."""
 
 
 def find_run(path: Path) -> None:
-    """Only looks whether ``open_source`` will find a run; needs neither NumPy nor time.
-
-    Raises:
-        NotADumpError: as ``open_source``.
-    """
+    """Raises NotADumpError where ``open_source`` will; needs neither NumPy nor time."""
     _find(reached(path))
 
 
 def open_source(path: Path, store: DiskCache | None = None) -> Source:
     """Opens the run at a path: the dump directory, up to two levels above it, or anything inside it: see ``scope``.
 
-    Looks at a few directories only; nothing is listed or read before it is asked for. What else lies there is a
-    question for later: see ``inventory``.
-
-    Args:
-        path: where to look; a tar is read where it lies.
-        store: remembers what directories hold, and what was read of files to find their nodes, for the next time.
+    Looks at a few directories only; ``inventory`` later finds what else lies there. ``store`` remembers what
+    directories hold, and what was read of files to find their nodes.
 
     Raises:
         NotADumpError: nothing recognisable, several runs, or a layout that cannot be read.
@@ -287,7 +255,7 @@ def _opened(chosen: _ReaderClaim, path: Path, store: DiskCache | None, notices: 
 
 
 def opened_at(source: Source) -> OpenedAt | None:
-    """Returns where ``open_source`` opened a source; None for any other source."""
+    """Where ``open_source`` opened a source; None for any other source."""
     opened = _OPENED.get(source)
     if opened is None:
         return None
@@ -295,7 +263,7 @@ def opened_at(source: Source) -> OpenedAt | None:
 
 
 def limits(source: Source) -> tuple[str, ...]:
-    """Returns what a verdict on an open dump cannot tell; nothing of what no reader opened, such as a training."""
+    """The limits of a verdict on an open dump; none for a source without a reader, such as a training."""
     from tui_debugger.sources.base import Capability  # needs NumPy, as every source does
 
     shows = shown_by(source)
@@ -303,7 +271,7 @@ def limits(source: Source) -> tuple[str, ...]:
 
 
 def shown_by(source: Source) -> Shows | None:
-    """Returns what an open dump can show; None of what no reader opened, such as a training."""
+    """The abilities of an open dump; None for a source without a reader, such as a training."""
     if isinstance(source, DescribedSource):
         return source.shows
     opened = _OPENED.get(source)
@@ -311,35 +279,28 @@ def shown_by(source: Source) -> Shows | None:
 
 
 def shows_of(reader: Reader) -> Shows:
-    """Returns what the layout of a reader can show; nothing is known where it does not say."""
     shows = reader.shows if isinstance(reader, DescribedReader) else None
     return shows if isinstance(shows, Shows) else Shows()
 
 
 def word_of(name: str) -> str:
-    """Returns a layout's name as people type it: ``tensor-files``."""
+    """A layout's name as people type it: ``tensor-files``."""
     return "-".join(name.casefold().split())
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A layout that can be read.
-
-    Attributes:
-        name: what people call it.
-        looked_for: what it is recognised by.
-        shows: what it can show and what it cannot.
-        package: the entry point of a reader of another package; else empty.
-    """
+    """A layout that can be read."""
 
     name: str
     looked_for: str
     shows: Shows
     package: str = ""
+    """Entry point of a reader of another package; else empty."""
 
 
 def known_formats() -> tuple[list[Format], list[str]]:
-    """Returns every layout, and what is wrong with readers of other packages."""
+    """Every layout, and problems of readers of other packages."""
     found = [Format(each.name, each.looked_for, shows_of(each)) for each in map(own_reader, READERS)]
     problems: list[str] = []
     for name, load in _entry_points():
@@ -353,42 +314,29 @@ def known_formats() -> tuple[list[Format], list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class OpenedAt:
-    """The place where a source was opened.
-
-    Attributes:
-        path: the path that was asked for.
-        root: the directory of the dump.
-        layout: the name of the layout.
-    """
+    """Where a source was opened."""
 
     path: Path
+    """The path that was asked for."""
     root: Path
+    """The directory of the dump."""
     layout: str
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A reader that recognises something at a path.
-
-    Attributes:
-        format: its layout.
-        found: what it recognised.
-        opens: whether it is the one that opens the path.
-    """
+    """A reader that recognises something at a path."""
 
     format: Format
     found: Recognised
     opens: bool
+    """Whether this reader opens the path."""
 
 
 def claims(path: Path) -> tuple[list[Claim], tuple[str, ...]]:
     """Asks every reader about a path: the surest first, which opens it unless it refuses.
 
-    Returns:
-        The readers that recognise something, and what people have to know: other dumps, readers that fail.
-
-    Raises:
-        NotADumpError: nobody recognises anything.
+    Also returns notices: other dumps, readers that fail. Raises NotADumpError when no reader recognises anything.
     """
     path = reached(path, anew=True)
     search = _asked(path, every=True)
@@ -409,16 +357,12 @@ def claims(path: Path) -> tuple[list[Claim], tuple[str, ...]]:
 
 
 def layout_of(path: Path) -> str:
-    """Returns the name of the reader that opens a path.
-
-    Raises:
-        NotADumpError: as ``open_source``.
-    """
+    """The name of the reader that opens a path; raises NotADumpError as ``open_source``."""
     return _find(reached(path))[0].reader.name
 
 
 def dump_around(path: Path) -> Path | None:
-    """Returns the dump that a directory is or lies in; None where none is likely to be."""
+    """The dump that a directory is or lies in; None where none is likely to be."""
     try:
         path = reached(path)
         found = _find(path)[0].found
@@ -430,15 +374,11 @@ def dump_around(path: Path) -> Path | None:
 
 
 class Recogniser:
-    """All readers, for a search: tells of one directory after the other whether a dump lies in it.
-
-    Attributes:
-        problems: what is wrong with readers of other packages; one that fails is not asked again.
-    """
+    """All readers, for a search: tells of one directory after the other whether a dump lies in it."""
 
     def __init__(self) -> None:
-        """Loads every reader."""
         self.problems: list[str] = []
+        """Problems of readers of other packages; a reader that fails is not asked again."""
         self._readers: dict[str, Reader] = {text: own_reader(text) for text in READERS}
         for name, load in _entry_points():
             try:
@@ -447,7 +387,6 @@ class Recogniser:
                 self.problems.append(_cannot_be_used(name, error))
 
     def layouts_in(self, directory: Path) -> Iterator[str]:
-        """Yields the names of the layouts of dumps in this very directory."""
         for name, reader in list(self._readers.items()):
             try:
                 if _lies_in(reader, directory):
@@ -470,7 +409,7 @@ def _lies_in(reader: Reader, directory: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _ReaderClaim:
-    """A reader that recognised a path; ``foreign`` names one of another package."""
+    """A reader that recognised a path; ``foreign`` names a reader of another package."""
 
     reader: Reader
     found: Recognised
@@ -479,8 +418,6 @@ class _ReaderClaim:
 
 @dataclass(frozen=True, slots=True)
 class _OpenedSource:
-    """The reader that opened a source, and the path that was given."""
-
     chosen: _ReaderClaim
     path: Path
 
@@ -491,16 +428,10 @@ _OPENED: Final[WeakKeyDictionary[object, _OpenedSource]] = WeakKeyDictionary()
 
 @dataclass(slots=True)
 class _ReaderAnswers:
-    """The answers of readers about a path.
-
-    Attributes:
-        best: the surest so far.
-        choices: all that recognised something.
-        asked: the names of all of them.
-        problems: what is wrong with readers of other packages.
-    """
+    """The answers of readers about a path."""
 
     best: _ReaderClaim | None = None
+    """The surest so far."""
     choices: list[_ReaderClaim] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -521,10 +452,10 @@ class _ReaderAnswers:
 
 
 def _find(path: Path) -> tuple[_ReaderClaim, tuple[str, ...]]:
-    """Returns who opens a path, and what is wrong with readers of other packages.
+    """Returns the reader that opens a path, and problems of readers of other packages.
 
-    What the system refuses to tell looks like something that is not there, and then like another layout or a dump
-    beside this one: everybody is asked again, once. What it goes on to refuse will be counted as unreadable.
+    An entry that the system refuses looks like a missing entry, and so like another layout or a second dump: all
+    readers are asked again, once. A lasting refusal is counted as unreadable later.
     """
     before = opener.refusals()
     search = _asked(path)
@@ -538,7 +469,6 @@ def _find(path: Path) -> tuple[_ReaderClaim, tuple[str, ...]]:
 
 
 def _asked(path: Path, *, every: bool = False) -> _ReaderAnswers:
-    """Asks readers until one is sure, or ``every`` one."""
     if not opener.exists(path):
         raise NotADumpError(
             "No such file or directory, or no right to read it", where=str(path), hint="name a dump directory"
@@ -552,13 +482,13 @@ def _asked(path: Path, *, every: bool = False) -> _ReaderAnswers:
             break
     if every or not search.sure:
         _ask_others(search, path)
-    if not opener.exists(path):  # what was found then lies beside it
+    if not opener.exists(path):  # a dump that was found then lies beside it
         raise NotADumpError("It vanished while it was looked at", where=str(path), hint="look whether it is there")
     return search
 
 
 def _beside(chosen: _ReaderClaim, choices: Sequence[_ReaderClaim]) -> tuple[str, ...]:
-    """Returns a notice for each dump that is not part of the one that is opened."""
+    """Returns a notice for each dump that is not part of the opened dump."""
     root = os.path.realpath(chosen.found.root)
     notices: list[str] = []
     named: set[str] = set()
@@ -579,7 +509,7 @@ def _beside(chosen: _ReaderClaim, choices: Sequence[_ReaderClaim]) -> tuple[str,
 
 
 def _closed_beside(start: str, root: str) -> tuple[str, ...]:
-    """Returns a notice for what cannot be looked at below a path, where only the dump at ``root`` was found."""
+    """Notices of entries below a path that cannot be looked at, where only the dump at ``root`` was found."""
     closed: list[str] = []
     waiting, looked = [] if is_inside(start, root) else [(start, 0)], 0
     while waiting and looked < _LOOKED_AT:
@@ -620,16 +550,16 @@ _READ_INSTEAD: Final = {
     ".pickle": ".npz or .pt", ".ckpt": ".safetensors or .pt", ".gguf": ".safetensors", ".onnx": ".safetensors",
     ".tfevents": ".npz",
 }  # fmt: skip
-"""The files to read in place of others that are not read, by the suffix of the latter."""
+"""By suffix of files that are not read, the suffix of files that are."""
 _LOOKED_AT: Final = 2_000
 _LEVELS_BELOW: Final = 3
-"""Of directories below a path: a dump is looked for two levels below it, and is known by what lies in it."""
+"""A dump is looked for two levels below a path, and recognised by its entries."""
 _SHOWN_CLOSED: Final = 4
 _SHOWN_KINDS: Final = 4
 
 
 def contents_text(path: Path) -> str:
-    """Returns what lies in a directory that no reader recognises, by kind; empty where nobody can list it.
+    """The contents of an unrecognised directory by kind; empty where nobody can list it.
 
     ``It holds 12 .h5 files (not read; .npy or .npz would be), 3 .log files``.
     """
@@ -664,13 +594,12 @@ def contents_text(path: Path) -> str:
 
 
 def own_reader(text: str) -> Reader:
-    """Returns a reader of this package, as ``READERS`` names it."""
     module, _, name = text.partition(":")
     return cast("Reader", getattr(import_module(module), name))
 
 
 def _ask_others(search: _ReaderAnswers, path: Path) -> None:
-    """Asks the readers of other packages. Whatever one of them does wrong is said, and the others are asked."""
+    """Asks the readers of other packages; a failure of one becomes a problem, and the others are asked."""
     for name, load in _entry_points():
         try:
             search.ask(load(), path, name)
@@ -683,8 +612,6 @@ def _cannot_be_used(name: str, error: BaseException) -> str:
 
 
 class _EntryPoint:
-    """Loads the reader of an entry point when it is called; a class makes an object."""
-
     def __init__(self, point: object) -> None:
         self._point = point
 

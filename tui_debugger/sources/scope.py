@@ -1,7 +1,7 @@
-"""The part of a run that a path names. PATH asks about what lies at and below it: only that is judged and shown.
+"""The part of a run that PATH names: only what lies at and below it is judged and shown.
 
-What is needed to understand it (the graph, the order of runs, the step before) may be read from the run around it.
-A source says its scope once it is open; whoever lists ranks, steps, tensors or doubts for people asks the scope.
+The graph, the order of runs and the step before may be read from the run around it. Every list of ranks, steps, tensors
+or doubts for people asks the source's scope.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tui_debugger.model import GraphRun, UnreadablePart
 from tui_debugger.sources.paths import is_inside, ways_to
 
 _SPEAK_OF_ALL: Final = (".json", ".jsonl", ".csv")
-"""Files that recorders write beside tensors, about all of them: such a file stands for its directory."""
+"""Files of recorders that describe all tensors beside them: such a file stands for its directory."""
 
 
 class ListedRun(Protocol):
@@ -35,7 +35,7 @@ class ListedRun(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunPart:
-    """A part of a run: of a rank, and where they are not None of one step and one root graph of it."""
+    """A rank, or one step or one root graph of it."""
 
     rank: int
     step: int | None = None
@@ -44,36 +44,31 @@ class RunPart:
 
 @dataclass(frozen=True)
 class Scope:
-    """The part of a run that is asked about.
-
-    Attributes:
-        paths: what was given, absolute; several where several directories are one run. Links are kept.
-        root: the directory of the run, the first one of several.
-        places: the parts of the run that lie there; None: all of it; none at all: nothing of it lies there.
-        files: only tensors in files at or below ``paths`` count: others of the same step lie elsewhere.
-        name: what it is for people: ``checkpoint-6 of run/, one of 5``; empty: the whole.
-    """
+    """The part of a run that is asked about."""
 
     paths: tuple[str, ...]
+    """Given paths, absolute; several where several directories are one run. Links are kept."""
     root: str
+    """The directory of the run, the first one of several."""
     places: tuple[RunPart, ...] | None = None
+    """The parts of the run that lie there; None: all of it; empty: nothing of it lies there."""
     files: bool = False
+    """Only tensors in files at or below ``paths`` count: others of the same step lie elsewhere."""
     name: str = ""
+    """Words for people, ``checkpoint-6 of run/, one of 5``; empty: the whole run."""
 
     @property
     def text(self) -> str:
-        """What people have to know: ``checkpoint-6 of run/, one of 5: give run/ for all``; empty: it is the whole."""
+        """Words for people, ``checkpoint-6 of run/, one of 5: give run/ for all``; empty: the whole run."""
         near = os.path.relpath(self.root)
         return f"{self.name}: give {self.root if near.startswith('..') else near}/ for all" if self.name else ""
 
     @property
     def path(self) -> str:
-        """Where a walk over everything that is asked about begins: see ``paths``."""
         return self.paths[0]
 
     @property
     def whole(self) -> bool:
-        """Tells whether the whole run is asked about."""
         return self.places is None
 
     @cached_property
@@ -84,12 +79,10 @@ class Scope:
         return {rank: tuple(of) for rank, of in found.items()}
 
     def ranks(self, run: ListedRun) -> Sequence[int]:
-        """Returns the ranks of the run that are asked about."""
         there = run.ranks()
         return there if self.whole else [rank for rank in there if rank in self._by_rank]
 
     def steps(self, run: ListedRun, rank: int) -> Sequence[int]:
-        """Returns the steps of a rank that are asked about, in the order of the run."""
         there = run.steps(rank)
         if self.whole:
             return there
@@ -105,7 +98,7 @@ class Scope:
         return [step for step in there if step in wanted]
 
     def holds(self, rank: int | None = None, step: int | None = None) -> bool:
-        """Tells whether something of a rank and a step may be asked about; None: that is not known."""
+        """Whether the scope may hold something of a rank and a step; None: unknown."""
         if self.places is None:
             return True
         return any(
@@ -113,7 +106,7 @@ class Scope:
         )
 
     def holds_path(self, path: str) -> bool:
-        """Tells whether a path, absolute or relative to the run, lies at or below what is asked about."""
+        """Whether a path, absolute or relative to the run, lies at or below the scope's paths."""
         if self.whole:
             return True
         path = os.path.normpath(os.path.join(self.root, path))  # noqa: PTH118 - text all the way
@@ -121,13 +114,13 @@ class Scope:
 
     @cached_property
     def _walked(self) -> tuple[str, ...]:
-        """The paths as they were given, and as they are once links are followed."""
+        """The paths as given, and with links resolved."""
         return tuple(dict.fromkeys((*self.paths, *map(os.path.realpath, self.paths))))
 
     def covers(self, part: UnreadablePart) -> bool:
-        """Tells whether a part that could not be looked at may hold something of what is asked about.
+        """Whether a part that could not be looked at may hold something of the scope.
 
-        What says which nodes there are is needed to understand it, wherever that lies.
+        Graph files always count: they say which nodes there are.
         """
         if self.whole or part.unrecorded:
             return True
@@ -137,13 +130,13 @@ class Scope:
         return part.graph or self.holds_path(where) or any(is_inside(each, where) for each in self._walked)
 
     def graphs(self, rank: int) -> set[int] | None:
-        """Returns the root graphs of a rank that are asked about; None: all of them."""
+        """The root graphs of a rank in the scope; None: all."""
         places = self._by_rank.get(rank, ())
         graphs = {place.graph for place in places if place.graph is not None}
         return graphs if graphs and all(place.graph is not None for place in places) else None
 
     def joined(self, others: Sequence[Scope]) -> Scope:
-        """Returns the scope of several runs that are opened as one; ranks are of one of them each."""
+        """The scope of several runs that are opened as one; each rank belongs to one of them."""
         every = (self, *others)
         if all(each.whole for each in every):
             return whole_run(*(path for each in every for path in each.paths), root=self.root)
@@ -157,7 +150,6 @@ class Scope:
 
 
 def whole_run(*paths: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Scope:
-    """Returns the scope of a run all of which is asked about."""
     found = tuple(os.path.abspath(path) for path in paths)  # noqa: PTH100 - keeps links
     return Scope(found, found[0] if root is None else os.path.abspath(root))  # noqa: PTH100 - as above
 
@@ -167,10 +159,8 @@ def scope_at(
 ) -> Scope:
     """Returns the part of a run that a path names.
 
-    Args:
-        root: the directory of the run.
-        given: the path as the user wrote it.
-        places: the parts of the run, each with a file or directory that holds it or something of it.
+    ``given`` is the path as the user wrote it; ``places`` are the parts of the run, each with a file or directory that
+    holds it or something of it.
     """
     top, path = (os.path.abspath(each) for each in (root, given))  # noqa: PTH100 - keeps links
     ways = ways_to(top, path)
@@ -195,14 +185,9 @@ def part_of_run(
     files: bool = False,
     alike: Iterable[str] = (),
 ) -> Scope:
-    """Returns the scope of a part of a run.
+    """Returns the scope of a part of a run; ``places`` lie at ``path``.
 
-    Args:
-        root: the directory of the run.
-        path: the part, absolute.
-        places: the ranks, steps and graphs that lie there.
-        files: their tensors lie elsewhere, too: see ``Scope.files``.
-        alike: paths of which people are told how many there are beside this one.
+    ``files``: some of their tensors lie elsewhere: see ``Scope.files``. ``alike``: paths to count for "one of 5".
     """
     top = os.path.abspath(root)  # noqa: PTH100 - keeps links
     files = files and not path.endswith(_SPEAK_OF_ALL)
@@ -228,7 +213,7 @@ def _suffix(name: str) -> str:
 
 
 def refusal(scope: Scope) -> NotADumpError:
-    """Returns the error of a path at which nothing of the run around it lies."""
+    """The error of a path without a part of the run around it."""
     return NotADumpError(
         "No tensor of the run around it lies here",
         where=scope.path,

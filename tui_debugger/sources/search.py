@@ -1,6 +1,6 @@
-"""The search for dumps below a directory, by names only; and what is known of a dump without reading a tensor.
+"""The search for dumps below a directory, by names only, and facts about a dump without reading a tensor.
 
-Light until ``facts_of`` is called: it opens the dump, which needs NumPy.
+``facts_of`` opens the dump, which needs NumPy; everything else is light.
 """
 
 from __future__ import annotations
@@ -22,42 +22,34 @@ from tui_debugger.sources.registry import Recogniser, dump_around, layout_of, op
 from tui_debugger.text.numbers import plural
 
 MOST_DIRECTORIES: Final = 10_000
-"""Directories that are looked at."""
+"""Number of directories that are looked at."""
 DEPTH: Final = 6
-"""Directories below each other that are looked at."""
+"""Number of levels of directories that are looked at."""
 MOST_ENTRIES: Final = 20_000
-"""Entries of one directory that are looked at."""
+"""Number of entries of one directory that are looked at."""
 _SKIPPED: Final = frozenset({"node_modules", "site-packages"})
-"""Directories of thousands of others, none of which is a dump. Hidden ones and ``__pycache__`` are left out as well."""
+"""Directories of thousands of others, none of them a dump. Hidden ones and ``__pycache__`` are left out as well."""
 
 
 class DumpSearch:
-    """A search at and below a directory, the nearest dumps first. It does not look into a dump that it found.
-
-    Attributes:
-        start: where it begins.
-        looked: directories that it has looked at so far.
-        unlisted: directories that could not be listed, or not as a whole, with the reason.
-        too_deep: directories that it left out because they lie too deep.
-        left: directories that it left out because it had looked at so many.
-    """
+    """A search at and below a directory, the nearest dumps first. It does not look into a dump that it found."""
 
     def __init__(self, start: Path, *, most: int = MOST_DIRECTORIES, depth: int = DEPTH) -> None:
         """``most`` directories are looked at, ``depth`` levels of them."""
         self.start = Path(os.path.abspath(start))  # noqa: PTH100 - keeps links
         self.looked = 0
+        """Number of directories that were looked at so far."""
         self.unlisted: list[UnreadablePart] = []
+        """Directories that could not be listed completely, with the reason."""
         self.too_deep = 0
+        """Number of directories that were left out because they lie too deep."""
         self.left = 0
+        """Number of directories that were left out after ``most`` others."""
         self._most, self._depth = most, depth
         self._recogniser = Recogniser()
 
     def dumps(self, progress: ProgressFn = no_progress) -> Iterator[Path]:
-        """Yields the directories of dumps as they are found; a directory that many links lead to is looked at once.
-
-        Raises:
-            CancelledError: from ``progress``.
-        """
+        """Yields the directories of dumps as they are found; a directory that many links lead to is looked at once."""
         around = dump_around(self.start)
         if around is not None:
             self.looked += 1
@@ -93,12 +85,11 @@ class DumpSearch:
 
     @property
     def complete(self) -> bool:
-        """Tells whether all was looked at that is not too deep."""
+        """Whether everything was looked at that is not too deep."""
         return not (self.left or self.unlisted or self._recogniser.problems)
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Says what was not looked at, one sentence each."""
         found = []
         if self.left:
             found.append(
@@ -143,35 +134,26 @@ def _may_hold_dumps(entry: os.DirEntry[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DumpFacts:
-    """The facts about a dump that its names and its metadata tell.
-
-    Attributes:
-        layout: name of the layout.
-        framework: what ran the training, with its version; empty where nothing tells.
-        device: ``CPU``, ``GPU``, ``Ascend`` or empty.
-        title: net name.
-        ranks: their numbers.
-        steps: those of all ranks, ascending.
-        written: when something new appeared in it last, in seconds since 1970; None where that cannot be told.
-        problem: why it cannot be opened; empty when it can.
-    """
+    """The facts about a dump that its names and its metadata tell."""
 
     layout: str = ""
     framework: str = ""
+    """What ran the training, with its version; empty where unknown."""
     device: str = ""
+    """``CPU``, ``GPU``, ``Ascend`` or empty."""
     title: str = ""
+    """Net name."""
     ranks: tuple[int, ...] = ()
     steps: tuple[int, ...] = ()
+    """Steps of all ranks, ascending."""
     written: float | None = None
+    """Last change, in seconds since 1970; None where unknown."""
     problem: str = ""
+    """Why it cannot be opened; empty when it can."""
 
 
 def facts_of(path: Path, progress: ProgressFn = no_progress) -> DumpFacts:
-    """Returns what is known of a dump; lists no step and reads no tensor. Whatever goes wrong is said in the answer.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """The facts about a dump; lists no step and reads no tensor. Errors become ``problem``."""
     try:
         layout = layout_of(path)
         source = open_source(path)

@@ -1,7 +1,7 @@
-"""Lines of text that a recorder wrote, and whether each is as it was written.
+"""Lines of text that a recorder wrote, and whether each is intact.
 
-A recorder ends every line: one without an end was cut, or is being written. Zeros and bytes that are no text stand
-where a disk lost what was there.
+A recorder ends every line: a line without an end was cut, or is being written. Zeros and invalid UTF-8 stand where a
+disk lost data.
 """
 
 from __future__ import annotations
@@ -13,14 +13,9 @@ from tui_debugger.opener import LINE_LIMIT, read_lines
 
 
 def text_lines(path: str | Path, *, cut: bool = False) -> Iterator[tuple[str, bool]]:
-    """Yields the lines of a file without their ends, and whether each is whole.
+    """Yields the lines of a file without their ends, and whether each is whole. Raises OSError.
 
-    Args:
-        path: the file.
-        cut: of a line of very many bytes the first ones are yielded, and count as whole.
-
-    Raises:
-        OSError: it cannot be read.
+    ``cut``: of a line of more than ``LINE_LIMIT`` bytes the first ones are yielded, and count as whole.
     """
     for line in read_lines(path, cut=cut, ends=True):
         text = line.decode("utf-8", "replace").rstrip("\r\n")

@@ -1,12 +1,11 @@
 """The source of dumps of torch files: modules record one after the other, and nothing says what flows where.
 
-A layout says which files belong to a step of a rank, and lists the tensors in them in the order in which they were
-recorded. Here they become rows of a node table. A tensor that a step recorded several times, such as one for each
-micro-batch, has as many rounds.
+A layout tells which files belong to a step of a rank, and lists their tensors in the order of recording. A tensor that
+a step recorded several times, such as for each micro-batch, has as many rounds.
 
-A module whose inputs and outputs were recorded is one node with both sides: clean inputs and a bad output tell that it
-starts there, if it is known to have no weights. Of a module around others the inputs are a node of their own, for they
-were recorded before what is in it.
+A module whose inputs and outputs were recorded is one node with both sides: clean inputs and a bad output tell that the
+bad values start there, if it is known to have no weights. The inputs of a module around others are a node of their own,
+because they were recorded before the modules in it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from tui_debugger.sources.graphless import ROOT, FilesTable, FileState, Graphles
 GRAPH: Final = "model"
 """The graph of all nodes but parameters."""
 PARAMETERS, PARAMETERS_ROOT = "parameters", 1
-"""The graph of parameters: they are often recorded at some steps only, and have a step before of their own."""
+"""The graph of parameters: these are often recorded at some steps only, and have a previous step of their own."""
 ORIGINS_WITHOUT_EDGES: Final = (
     "no edges: origins are the first bad in order, but modules without weights whose recorded inputs are clean"
 )
@@ -44,26 +43,19 @@ _RECOMPUTED: Final = "recomputed"
 
 @dataclass(frozen=True, slots=True)
 class TorchDumpTensor:
-    """One tensor as it was recorded.
-
-    Attributes:
-        node: id of its node.
-        path: display path of the node.
-        kind: type of the node.
-        file: where it is.
-        member: its place in the file.
-        side, slot: which input or output of the node it is.
-        partial: the node may be made of more than its recorded inputs, such as weights.
-    """
+    """One tensor as it was recorded."""
 
     node: str
     path: str
+    """Display path of the node."""
     kind: str
     file: str
     member: str
+    """Its place in the file."""
     side: Side = Side.OUTPUT
     slot: int = 0
     partial: bool = False
+    """The node may be made of more than its recorded inputs, such as weights."""
 
 
 def module_tensor(
@@ -79,15 +71,8 @@ def module_tensor(
 ) -> TorchDumpTensor:
     """Returns an input or output of a module.
 
-    Args:
-        module: its name.
-        side: which one.
-        slot: the same.
-        file: where it is.
-        member: its place there.
-        around: there are other modules in it.
-        recomputed: it ran a second time, for the backward pass.
-        partial: it may have weights.
+    ``around``: the module has other modules in it. ``recomputed``: it ran a second time, for the backward pass.
+    ``partial``: it may have weights.
     """
     name, kind = module or ROOT_MODULE, MODULE
     if around and side is Side.INPUT:
@@ -101,7 +86,7 @@ def module_tensor(
 def named_tensor(  # noqa: PLR0917 - a row
     name: str, scope: str, file: str, member: str, slot: int = 0, recomputed: bool = False
 ) -> TorchDumpTensor:
-    """Returns a tensor that the program recorded by a name, such as ``attn_out`` in the scope ``layer_id=1``."""
+    """A tensor that the program recorded by a name, such as ``attn_out`` in the scope ``layer_id=1``."""
     full = f"{scope}/{name}" if scope else name
     path = full.replace(".", "/")
     if recomputed:
@@ -110,30 +95,27 @@ def named_tensor(  # noqa: PLR0917 - a row
 
 
 def parameter(name: str, file: str, member: str) -> TorchDumpTensor:
-    """Returns a parameter."""
     return TorchDumpTensor(name, name.replace(".", "/"), PARAMETER, file, member)
 
 
 def weight_gradient(name: str, file: str, member: str) -> TorchDumpTensor:
-    """Returns the gradient of a parameter."""
     kind = BIAS_GRADIENT if re.search(BIAS, name) else WEIGHT_GRADIENT
     return TorchDumpTensor(gradient_of(name), gradient_of(name), kind, file, member)
 
 
 def gradient(name: str, file: str, member: str, slot: int = 0) -> TorchDumpTensor:
-    """Returns the gradient of an activation."""
     full = gradient_of(name or ROOT_MODULE)
     return TorchDumpTensor(full, full, ACTIVATION_GRADIENT, file, member, slot=slot)
 
 
 class KeywordSlots:
-    """The slots of what is called by more than a number, such as keyword arguments: behind those that are."""
+    """Slots of inputs and outputs, also of keyword arguments: behind the slots that are numbers."""
 
     def __init__(self) -> None:
         self._slots: dict[tuple[str, Side], dict[str, int]] = {}
 
     def of(self, module: str, side: Side, label: str) -> int:
-        """Returns the slot of an input or output: the number that it is called by, unless that is taken."""
+        """The slot of an input or output: its label if that is a free number, else the next one."""
         slots = self._slots.setdefault((module, side), {})
         if label not in slots:
             number = int(label) if label.isdecimal() and len(label) < 4 else -1
@@ -143,7 +125,6 @@ class KeywordSlots:
 
 
 def modules_around(modules: Iterable[str]) -> set[str]:
-    """Returns the modules that have others of them in them."""
     found: set[str] = set()
     for module in modules:
         inner = module
@@ -154,31 +135,25 @@ def modules_around(modules: Iterable[str]) -> set[str]:
 
 
 Layout = directories.DumpLayout[tuple[str, ...]]
-"""The files that are looked at to list a step of a rank."""
+"""Unit: the files that are looked at to list a step of a rank."""
 
 
 @dataclass(slots=True)
 class TorchStepListing:
-    """The tensors of one step of a rank.
-
-    Attributes:
-        tensors: in the order in which they were recorded.
-        parts: what could not be looked at.
-        state: how the files looked that were read to list them.
-        placements: of nodes that are a part of a larger tensor which part, in words, by node.
-    """
+    """The tensors of one step of a rank."""
 
     tensors: list[TorchDumpTensor] = field(default_factory=list)
+    """In the order in which they were recorded."""
     parts: list[UnreadablePart] = field(default_factory=list)
     state: FileState = ()
+    """State of the listed files, before they were read."""
     placements: dict[str, str] = field(default_factory=dict)
+    """By node, which part of a larger tensor it is, in words."""
 
 
 class _TorchDumpNodes(InferredRankNodes):
-    """The nodes of one rank while steps add to them."""
-
     def add(self, tensors: Sequence[TorchDumpTensor], placements: dict[str, str]) -> Int32:
-        """Appends the nodes that are new behind those that they followed; returns the row of each tensor."""
+        """Adds the nodes that are new; returns the row of each tensor."""
         fresh: dict[str, FileNode] = {}
         for each in tensors:
             if each.node not in self.rows:
@@ -207,7 +182,7 @@ class _TorchDumpNodes(InferredRankNodes):
             self.table = replace(self.table, flags=flags)
 
     def _place(self, tensors: Sequence[TorchDumpTensor], fresh: dict[str, FileNode]) -> None:
-        """Puts new nodes where they were recorded first: where their first output was, else their first input."""
+        """Orders new nodes by where they were recorded first: by their first output, else by their first input."""
         first: dict[str, tuple[bool, int]] = {}
         for at, each in enumerate(tensors):
             place = (each.side is Side.INPUT, at)
@@ -222,7 +197,7 @@ class _TorchDumpNodes(InferredRankNodes):
 def _rounds(tensors: Sequence[TorchDumpTensor]) -> tuple[Int64, Int64]:
     """Returns the round of each tensor (0: recorded once), and the round in which it was recorded.
 
-    What a node recorded less often than its other inputs or outputs belongs to the last rounds.
+    Where a node recorded one of its tensors less often than the others, it belongs to the last rounds.
     """
     keys = [(each.node, each.side, each.slot) for each in tensors]
     counts: dict[tuple[str, Side, int], int] = {}
@@ -239,10 +214,9 @@ def _rounds(tensors: Sequence[TorchDumpTensor]) -> tuple[Int64, Int64]:
 
 
 class TorchDumpSource(GraphlessSource[tuple[str, ...], _TorchDumpNodes]):
-    """See ``base.Source``. A layout says in ``_find`` which files hold a step, and in ``_list`` which tensors."""
+    """A layout implements ``_find`` (which files hold a step) and ``_list`` (which tensors)."""
 
     layout: ClassVar[str]
-    """The name of the layout on screen."""
     graph = GRAPH
 
     @abstractmethod
@@ -250,7 +224,7 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _TorchDumpNodes]):
         """Lists the tensors of a step."""
 
     def _own(self, files: tuple[str, ...]) -> tuple[str, ...]:
-        """Returns those of the files of a step that hold nothing of another one."""
+        """The files of a step that hold nothing of another step."""
         return files
 
     def _name(self) -> str:
@@ -263,7 +237,6 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _TorchDumpNodes]):
         return (ORIGINS_WITHOUT_EDGES,)
 
     def places(self) -> Iterator[tuple[int | None, int | None, str]]:
-        """See ``base.AccountingSource``."""
         for rank, steps in self._layout.units.items():
             for step, files in steps.items():
                 yield from ((rank, step, path) for path in self._own(files))
@@ -298,13 +271,9 @@ class TorchDumpSource(GraphlessSource[tuple[str, ...], _TorchDumpNodes]):
 
 
 def _in_order(tensors: Sequence[TorchDumpTensor], order: Int32, number: Int64, during: Int64) -> Int64:
-    """Returns the rows by rounds, in each by the order of nodes, parameters last; inputs before outputs.
+    """Rows sorted by round, in each by the order of nodes, inputs before outputs; parameters last.
 
-    Args:
-        tensors: the rows.
-        order: of their nodes.
-        number: their rounds; 0 of what was recorded once.
-        during: the round in which those were recorded.
+    ``order`` is of the nodes; ``number`` and ``during`` are the results of ``_rounds``.
     """
     if not tensors:
         return np.zeros(0, np.int64)

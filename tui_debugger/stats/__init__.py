@@ -1,1 +1,1 @@
-"""Numbers of tensors: how they are measured, merged, compared and kept. Numpy only, no files of any particular tool."""
+"""Numbers of tensors: measuring, merging, comparing, storing. numpy only; nothing about any particular tool's files."""

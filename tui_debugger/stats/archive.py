@@ -1,10 +1,9 @@
 """Members of zip archives, read where they lie: arrays of .npz files, storages of torch files.
 
-Members are found by the archive's directory, and the archive is never loaded. A stored member is a file that begins
-somewhere inside another file. A deflated one is unpacked in pieces, never beyond the size that the directory states.
-Nothing that an archive says about itself is trusted: names that occur twice, members that overlap, sizes that do not
-fit, checksums that differ, and members that unpack to far more than any tensor does are refused by name. An archive
-may itself be a window of a bigger file.
+The directory of the archive finds a member; the archive is never loaded. A stored member is a stretch of the file. A
+deflated member is unpacked in pieces, never beyond the size that the directory states. Nothing that an archive states
+is trusted: duplicate names, overlapping members, wrong sizes or checksums, and members that unpack to implausibly many
+bytes are refused by name. An archive may be a window of a bigger file.
 """
 
 from __future__ import annotations
@@ -33,53 +32,47 @@ from tui_debugger.stats.kept import Kept
 from tui_debugger.stats.kernel.checksum import crc32
 
 MAX_DIRECTORY: Final = 1 << 24
-"""Longest directory of an archive, in bytes: that of more than 100,000 members."""
+"""Longest directory of an archive, in bytes: enough for 100,000 members."""
 PLAUSIBLE: Final = 1 << 28
-"""The largest number of bytes that a member may unpack to, however small it is packed."""
+"""Bytes that any member may unpack to, however small it is packed."""
 MOST_PACKED: Final = 200
-"""Beyond ``PLAUSIBLE``, so many times its packed size."""
+"""A member above ``PLAUSIBLE`` may unpack to this many times its packed size."""
 _PIECE: Final = 1 << 18
 _UNPACKED: Final = 1 << 24
-"""Bytes that are unpacked at once."""
+"""Bytes that are unpacked or reserved at once."""
 _LOCAL: Final = struct.Struct("<4s22xHH")
-"""The fixed part of what stands before a member: magic, lengths of its name and of what else there is."""
+"""The local header before a member: magic, length of its name, length of its extra field."""
 _ENCRYPTED: Final = 1
 _EACH: Final = 400
-"""Bytes that are kept of each member, about."""
+"""Approximate bytes of memory for each member."""
 _KEPT_CHECKS: Final = 4096
 _PAGE: Final = 1 << 12
 """Bytes that a file system writes, and loses, together."""
 _FEW: Final = 1 << 16
 """Bytes up to which a copy costs less than a stream to read them into place."""
 _SMALL: Final = 1 << 14
-"""Bytes of an archive that is kept in memory with its directory: dumps have thousands of tensors of a few hundred."""
+"""An archive up to this many bytes is kept in memory with its directory: dumps have thousands of such archives."""
 _TAIL: Final = 4096
-"""Bytes at the end of an archive that hold all of the directory of a small one."""
+"""Bytes at the end of an archive that hold the whole directory of a small one."""
 _END: Final = struct.Struct("<4s4H2LH")
 _LOCATOR: Final = struct.Struct("<4sLQL")
 _END64: Final = struct.Struct("<4sQ2H2L4Q")
 _ENTRY: Final = struct.Struct("<4s6H3L5H2L")
-"""The end of an archive, and an entry of its directory, as the specification of zip files lays them out."""
+"""End, zip64 locator, zip64 end and directory entry of an archive, as the specification of zip files lays them out."""
 _KNOWN_VERSION: Final = 63
-"""The newest version of the format that ``zipfile`` reads."""
+"""The newest version of the zip format that ``zipfile`` reads."""
 
 State = tuple[int, int, int, int]
-"""Device, number, size and modification time of a file: the same ones, the same contents."""
+"""Device, inode, size and modification time of a file: equal states mean equal contents."""
 Window = tuple[int, int]
-"""First byte and number of bytes of what is looked at in a file."""
+"""First byte and number of bytes of the part of a file that is read."""
 
 
 class ArchiveMember(NamedTuple):
     """One file of an archive.
 
-    Attributes:
-        name: with its directory.
-        header: where its local header stands.
-        packed: its bytes in the archive.
-        size: its bytes.
-        checksum: CRC-32 of these.
-        deflated: it is packed.
-        problem: why it is not read; empty: it may be.
+    ``header`` is the offset of its local header; ``packed`` and ``size`` are its bytes in the archive and unpacked;
+    ``checksum`` is the CRC-32 of the unpacked bytes. ``problem`` says why the member is not read.
     """
 
     name: str
@@ -93,15 +86,10 @@ class ArchiveMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """The directory of an archive.
+    """The directory of an archive: a ``window`` of the file ``path``, whose ``state`` is known.
 
-    Attributes:
-        path: its file.
-        state: the state of this.
-        window: what of the file is the archive.
-        members: its files by name, in the order in which they were written. Of a name that occurs twice there is one,
-            which has a problem.
-        content: all of it where it is small, so that it is read once; else empty.
+    ``members`` are in archive order; a name that occurs twice has one entry, with a problem. ``content`` has all bytes
+    of a small archive, so that it is read once.
     """
 
     path: str
@@ -118,17 +106,12 @@ _checked: dict[tuple[str, State, int], bool] = {}
 
 
 def state_of(status: os.stat_result) -> State:
-    """Returns what tells a file from any other, and from what it was before it was written to."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @contextmanager
 def opened(path: str) -> Iterator[tuple[int, os.stat_result]]:
-    """Opens a file, and closes it again.
-
-    Raises:
-        UnreadableTensorError: it is missing, or no regular file.
-    """
+    """Opens a file as (descriptor, status) and closes it; raises UnreadableTensorError if missing or not regular."""
     try:
         descriptor, status = open_regular(path)
     except (OSError, ValueError) as error:
@@ -140,40 +123,24 @@ def opened(path: str) -> Iterator[tuple[int, os.stat_result]]:
 
 
 def open_archive(descriptor: int, status: os.stat_result, path: str, window: Window | None = None) -> Archive:
-    """Returns what the directory of an archive lists that is open already; the last ones are kept.
-
-    Args:
-        descriptor: its file.
-        status: the state of this.
-        path: its name.
-        window: what of the file is the archive; None: all.
+    """Returns the directory of an archive in an open file, cached; ``window`` None is the whole file.
 
     Raises:
-        UnreadableTensorError: it is no archive, or damaged.
+        UnreadableTensorError: the bytes are no archive, or damaged.
     """
     key = (path, state_of(status), window or (0, status.st_size))
     return _archives.get(key) or _archives.put(key, Archive(*key, *_read(descriptor, path, key[2])))
 
 
 class FileBytes:
-    """A stretch of an open file: all of it, or a member that is stored as it is. Not thread-safe.
-
-    Attributes:
-        start: its first byte.
-        size: number of its bytes.
-    """
+    """A stretch of an open file, ``size`` bytes from ``start`` on. Not thread-safe."""
 
     __slots__ = ("_descriptor", "_held", "_stream", "_where", "size", "start")
 
     def __init__(self, descriptor: int, start: int, size: int, where: str, held: bytes = b"") -> None:
-        """Takes a stretch that lies inside the file; the caller keeps that open.
+        """Takes a stretch inside a file, which the caller keeps open.
 
-        Args:
-            descriptor: the file.
-            start: first byte.
-            size: number of bytes.
-            where: what errors call it.
-            held: all of them, where they were read already.
+        ``where`` is the name in errors; ``held`` has all bytes, if they were read already.
         """
         self._descriptor, self._where, self._held = descriptor, where, held
         self._stream: io.RawIOBase | None = None
@@ -181,15 +148,11 @@ class FileBytes:
 
     @property
     def descriptor(self) -> int:
-        """The open file; -1 where the operating system has none."""
+        """The open file; -1 when the operating system has no descriptor for it (bytes in memory, file at a URL)."""
         return -1 if self._held else max(self._descriptor, -1)
 
     def read(self, first: int, count: int) -> bytes:
-        """Returns some bytes, fewer where the stretch or the file ends.
-
-        Raises:
-            UnreadableTensorError: the device fails.
-        """
+        """Returns up to ``count`` bytes, fewer at the end; raises UnreadableTensorError when the device fails."""
         if first >= self.size:
             return b""
         if self._held:
@@ -200,11 +163,7 @@ class FileBytes:
             raise unreadable(self._where, f"cannot be read: {reason_of(error, within=True)}") from error
 
     def read_into(self, first: int, target: UInt8) -> None:
-        """Fills an array with bytes from a place on.
-
-        Raises:
-            UnreadableTensorError: the file became shorter meanwhile, or the device fails.
-        """
+        """Fills an array; raises UnreadableTensorError when the file became shorter, or the device fails."""
         try:
             done = 0
             if len(target) <= _FEW or self._held:
@@ -226,30 +185,18 @@ class FileBytes:
             raise unreadable(self._where, f"cannot be read: {reason_of(error, within=True)}") from error
 
     def mapped(self) -> tuple[mmap.mmap, int]:
-        """Returns a map of the stretch, and where it begins in that."""
+        """Returns a memory map and the offset of the stretch in it."""
         return opener.mapped(self._descriptor, self.start, self.size)
 
 
 class MemberFile:
-    """One member of an open archive, as a file of its own. Not thread-safe.
+    """One member of an open archive, as a file of ``size`` (unpacked) bytes. Not thread-safe.
 
-    Attributes:
-        size: its bytes.
-        deflated: they are packed in the archive, so that nothing can be mapped.
+    ``deflated`` members cannot be mapped. Reading a damaged member raises UnreadableTensorError.
     """
 
     def __init__(self, descriptor: int, archive: Archive, name: str, where: str = "") -> None:
-        """Looks the member up; the caller keeps the archive open.
-
-        Args:
-            descriptor: the archive's file.
-            archive: its directory.
-            name: the member.
-            where: what errors call it; empty: path and name.
-
-        Raises:
-            UnreadableTensorError: the member is damaged, or the archive does not hold it.
-        """
+        """Finds a member of an archive, whose file the caller keeps open; ``where`` is the name in errors."""
         self._where = where or f"{archive.path}:{name}"
         member = archive.members.get(name)
         if member is None:
@@ -266,11 +213,7 @@ class MemberFile:
             self._restart()
 
     def read(self, first: int, count: int) -> bytes:
-        """Returns some bytes, fewer where the member ends.
-
-        Raises:
-            UnreadableTensorError: the member is damaged.
-        """
+        """Returns up to ``count`` bytes, fewer at the end of the member."""
         count = max(min(count, self.size - first), 0)
         if not self.deflated and len(found := self._bytes.read(first, count)) == count:
             return found
@@ -279,24 +222,13 @@ class MemberFile:
         return target.tobytes()
 
     def read_into(self, first: int, target: UInt8) -> None:
-        """Fills an array with bytes from a place on.
-
-        Raises:
-            UnreadableTensorError: the member is damaged.
-        """
         if self.deflated:
             self._unpack_into(first, target)
         else:
             self._bytes.read_into(first, target)
 
     def mapped(self) -> tuple[mmap.mmap, int]:
-        """Returns a map of the member, and where it begins in that.
-
-        Packed data is unpacked into a temporary file that goes with the map.
-
-        Raises:
-            UnreadableTensorError: the member is damaged.
-        """
+        """Returns a memory map and the member's offset in it; a deflated member is unpacked into a temporary file."""
         if not self.deflated:
             return self._bytes.mapped()
         with tempfile.TemporaryFile() as file:
@@ -311,13 +243,8 @@ class MemberFile:
     def check(self, *, may_lack: bool = False) -> None:
         """Compares a stored member with its checksum, once for every state of the archive.
 
-        A deflated one is compared when its last byte is unpacked.
-
-        Args:
-            may_lack: a checksum of 0 is none: PyTorch can be told to work none out.
-
-        Raises:
-            UnreadableTensorError: it differs.
+        A deflated member is compared when its last byte is unpacked. With ``may_lack`` a checksum of 0 means none:
+        PyTorch can omit it. Raises UnreadableTensorError when the checksum differs.
         """
         if self.deflated or (may_lack and not self._member.checksum):
             return
@@ -336,19 +263,14 @@ class MemberFile:
             raise self._differs()
 
     def check_zeros(self, first: int, found: UInt8) -> None:
-        """Compares a stored member with its checksum where a page of its file has zeros only: it may have been lost.
+        """Compares a stored member with its checksum (0: none) if the bytes from ``first`` on have a page of zeros.
 
-        Args:
-            first: the place of the first byte that was read.
-            found: all bytes that were read.
-
-        Raises:
-            UnreadableTensorError: the checksum differs. An archive may have none (0).
+        The page may be lost. Raises UnreadableTensorError when the checksum differs.
         """
         if self.deflated or not self._member.checksum or not len(found):
             return
         head = min(-(self._bytes.start + first) % _PAGE, len(found))
-        if head == len(found):  # most are small, and lie in one page
+        if head == len(found):  # most members are small, within one page
             if not found.any():
                 self.check()
             return
@@ -359,7 +281,7 @@ class MemberFile:
             self.check()
 
     def _data_start(self, descriptor: int, archive: Archive) -> int:
-        """Returns where its bytes begin: what its directory says of the length of a local header is not so."""
+        """Returns the offset of the member's bytes; only the local header tells its own length, not the directory."""
         member, window = self._member, archive.window
         begin, end = window[0] + member.header, member.header + _LOCAL.size
         head = archive.content[member.header : end] or opener.pread(descriptor, _LOCAL.size, begin)
@@ -387,7 +309,7 @@ class MemberFile:
             done += len(piece)
 
     def _unpack(self, most: int) -> bytes:
-        """Returns the next bytes, at least one."""
+        """Returns the next bytes, at least one and at most ``most``."""
         piece = b""
         while not piece:
             waiting = self._unpacker.unconsumed_tail or self._packed_piece()
@@ -415,7 +337,7 @@ class MemberFile:
 
 
 class _Bounded:
-    """Lets ``zipfile`` read the directory of an archive, and no more than ``MAX_DIRECTORY`` bytes at once."""
+    """Lets ``zipfile`` read the directory of an archive, but no more than ``MAX_DIRECTORY`` bytes at once."""
 
     def __init__(self, descriptor: int, window: Window) -> None:
         self._descriptor, (self._first, self._size), self._at = descriptor, window, 0
@@ -483,26 +405,19 @@ def _read(descriptor: int, path: str, window: Window) -> tuple[dict[str, Archive
 
 
 def _any_directory(descriptor: int, window: Window) -> tuple[list[ArchiveMember], int]:
-    """Returns the members of any archive and where its directory begins, as ``zipfile`` has it."""
+    """Returns the members of any archive and the offset of its directory, by means of ``zipfile``."""
     with zipfile.ZipFile(_Bounded(descriptor, window)) as archive:
         return [_member(info) for info in archive.infolist()], archive.start_dir
 
 
 def _hidden(descriptor: int, origin: int, listed: list[ArchiveMember], start: int) -> int:
-    """Returns the number of bytes before the directory that belong to none of its members.
-
-    Args:
-        descriptor: the file.
-        origin: where the archive begins in it.
-        listed: the members.
-        start: where the directory begins.
-    """
+    """Returns how many bytes before the directory (at ``start``) belong to no member; ``origin``: archive's offset."""
     hidden, end, last = 0, 0, None
     ordered = listed if all(map(_in_order, listed, listed[1:])) else sorted(listed, key=lambda member: member.header)
     for member in (*ordered, None):
         header = member.header if member is not None else start
         more = header - end
-        if more > _LEAST_HIDDEN and last is not None:  # a long name, or bytes that make the values begin at a page
+        if more > _LEAST_HIDDEN and last is not None:  # a long name, or padding that aligns the values to a page
             more -= sum(_LOCAL.unpack(opener.pread(descriptor, _LOCAL.size, origin + last.header))[1:])
         if more > _LEAST_HIDDEN or (more and last is None):
             hidden += more
@@ -512,13 +427,7 @@ def _hidden(descriptor: int, origin: int, listed: list[ArchiveMember], start: in
 
 
 def _behind(descriptor: int, window: Window, tail: bytes) -> int:
-    """Returns the number of bytes behind the end of an archive, without its comment and what only pads it.
-
-    Args:
-        descriptor: the file.
-        window: what of it is the archive.
-        tail: its last bytes.
-    """
+    """Returns how many bytes follow the end of an archive, not counting its comment and zero padding."""
     if tail.startswith(b"PK\5\6", max(len(tail) - _END.size, 0)) and tail.endswith(b"\0\0"):
         return 0
     if len(tail) < window[1]:
@@ -546,17 +455,13 @@ def _in_order(one: ArchiveMember, other: ArchiveMember) -> bool:
 
 
 _LEAST_HIDDEN: Final = 128
-"""An array of NumPy has more bytes than that, with its header; names, and what pads them, seldom have."""
+"""Fewer bytes than this can be a long name and padding; an array of numpy with its header has more."""
 
 
 def _plain_directory(tail: bytes, before: int) -> tuple[list[ArchiveMember], int] | None:
-    """Returns the same of a small archive that has nothing special, in a tenth of the time that ``zipfile`` takes.
+    """Does as ``_any_directory`` in a tenth of the time for a small, ordinary archive; else None.
 
-    None: its directory is long, or is not exactly as everybody writes it; ``zipfile`` has to tell what it means.
-
-    Args:
-        tail: the last bytes of the archive.
-        before: the number of bytes before these.
+    ``tail`` are the last bytes of the archive, ``before`` is the number of bytes before them.
     """
     start, end, count = _plain_end(tail, before)
     at, found = start, list[ArchiveMember]()
@@ -575,15 +480,7 @@ def _plain_directory(tail: bytes, before: int) -> tuple[list[ArchiveMember], int
 
 
 def _plain_end(tail: bytes, before: int) -> tuple[int, int, int]:
-    """Returns where in the end of an archive its directory begins and ends, and the number of its entries.
-
-    Args:
-        tail: the last bytes.
-        before: how many there are before these.
-
-    Returns:
-        A directory that ends before it begins is not there, or not as everybody writes it.
-    """
+    """Returns offset and end (in ``tail``) of the directory and its number of entries; (1, 0, 0): not ordinary."""
     none, end = (1, 0, 0), len(tail) - _END.size
     if end < 0:
         return none
@@ -603,7 +500,6 @@ def _plain_end(tail: bytes, before: int) -> tuple[int, int, int]:
 
 
 def _member(info: zipfile.ZipInfo) -> ArchiveMember:
-    """Returns what the directory says of one member."""
     method = info.compress_type
     deflated = method != zipfile.ZIP_STORED
     found = ArchiveMember(info.filename, info.header_offset, info.compress_size, info.file_size, info.CRC, deflated)
@@ -611,7 +507,7 @@ def _member(info: zipfile.ZipInfo) -> ArchiveMember:
 
 
 def _judged(member: ArchiveMember, flags: int, method: int) -> ArchiveMember:
-    """Returns a member with what keeps it from being read, if anything does."""
+    """Returns the member, with a ``problem`` if anything keeps it from being read."""
     problem, (packed, size) = "", member[2:4]
     if flags & _ENCRYPTED:
         problem = "is encrypted"
@@ -625,7 +521,7 @@ def _judged(member: ArchiveMember, flags: int, method: int) -> ArchiveMember:
 
 
 def _without_overlaps(members: list[ArchiveMember], size: int) -> list[ArchiveMember]:
-    """Marks members that share bytes of the archive, and those that lie outside of it."""
+    """Marks members that share bytes of the archive, and members that lie outside of it."""
     reach = 0
     for member in members:
         if member.header < reach:
@@ -651,11 +547,7 @@ def _without_overlaps(members: list[ArchiveMember], size: int) -> list[ArchiveMe
 
 
 def temporary_array(count: int, dtype: DType, in_memory: int) -> Array:
-    """Returns an array to be filled: in memory up to so many bytes, else in a temporary file that goes with it.
-
-    Raises:
-        OSError: there is no room for it.
-    """
+    """Returns an empty array: in memory up to ``in_memory`` bytes, else in a temporary file (OSError: disk full)."""
     size = count * dtype.itemsize
     if size <= in_memory:
         return np.empty(count, dtype)
@@ -665,11 +557,7 @@ def temporary_array(count: int, dtype: DType, in_memory: int) -> Array:
 
 
 def _reserve(descriptor: int, size: int) -> None:
-    """Takes room on the disk: a page of a map that finds none later ends the process by a signal.
-
-    Raises:
-        OSError: there is none.
-    """
+    """Takes room on the disk (OSError: there is none): a page of a map without room ends the process by a signal."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)
         return
@@ -678,5 +566,4 @@ def _reserve(descriptor: int, size: int) -> None:
 
 
 def unreadable(where: str, what: str, hint: str = "") -> UnreadableTensorError:
-    """Returns what to raise for something that cannot be read."""
     return UnreadableTensorError(what, where=where, hint=hint)

@@ -1,11 +1,9 @@
-"""Reads what Ascend devices dump asynchronously, without the vendor's toolkit and without writing any file.
+"""Reads asynchronous dumps of Ascend devices, without the vendor's toolkit and without writing any file.
 
-One file holds all tensors of one run of an operator: the length of a header (8 bytes), the header (a protobuf message
-``DumpData``), the bytes of all inputs, of all outputs, of buffers. Tensors stand there as the device held them: in
-blocks of 16 channels or so, padded: see ``device_order``.
-
-Values that a recorder saved as ``.npy`` without undoing that order say so in their file's name: they are read as well.
-A header is parsed strictly, and nothing that it says about itself is trusted.
+A file holds all tensors of one execution of an operator: the length of a header (8 bytes), the header (a protobuf
+message ``DumpData``), the bytes of all inputs, outputs and buffers. Tensors are stored in the device's layout: padded,
+in blocks of 16 channels or so (see ``device_order``). A ``.npy`` file whose name says that its values are still in that
+layout is read as well. The header is parsed strictly, and no number in it is trusted.
 """
 
 from __future__ import annotations
@@ -46,11 +44,14 @@ from tui_debugger.stats.npy import WHOLE_FILE, FileArray, StoredValues, ValueLay
 from tui_debugger.stats.protobuf_fields import fields_of, varint
 
 MAX_HEADER: Final = 1 << 24
-"""Longest header accepted: that of 100,000 tensors."""
+"""Longest header accepted, in bytes: enough for 100,000 tensors."""
 _LENGTH: Final = 8
 _AHEAD: Final = 1 << 24
-"""Bytes that are converted ahead for who reads one piece after the other. Neighbours in the tensor may stand far apart
-on the device: the more rows at once, the longer the runs that are copied."""
+"""Bytes that are converted ahead for a sequential reader.
+
+Neighbours in the tensor may lie far apart in the file: the more rows at once, the longer the contiguous runs that are
+copied.
+"""
 
 _TYPES: Final = (
     *("undefined", "float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint32", "uint64"),
@@ -67,12 +68,12 @@ _READ_AS: Final = {
     "quint16": "uint16",
     "resource": "int64",
 }
-"""Types that another one holds: quantised values are read as the integers that they are, and handles as numbers."""
+"""Types that are read as another type: quantised values as their integers, handles as numbers."""
 _BYTE: Final = np.dtype("S1")
 _BITS: Final = {"int4": 4, "int2": 2, "uint2": 2, "uint1": 1, "float4_e2m1": 4, "float4_e1m2": 4}
-"""Types of which several elements share a byte, the first one in its lowest bits; of uint1 in its highest bit."""
+"""Types with several elements in a byte, the first one in the lowest bits; for uint1 in the highest bit."""
 _NO_NUMBERS: Final = frozenset({"string", "string_ref", "variant", "dual", "dual_sub_int8", "dual_sub_uint8"})
-"""Types whose elements are no numbers: they come as bytes, and nothing about numbers is asked of them."""
+"""Types whose elements are no numbers: they are read as bytes, without statistics."""
 _UNREADABLE: Final = {
     "undefined": "whose type the device did not know",
     "float6_e3m2": "and how six bits are packed is not published",
@@ -91,11 +92,11 @@ _FORMATS: Final = (
     *("FRACTAL_NZ_C0_16", "FRACTAL_NZ_C0_32", "FRACTAL_NZ_C0_2", "FRACTAL_NZ_C0_4", "FRACTAL_NZ_C0_8"),
 )
 _RANKS: Final = {"NCHW": 4, "NHWC": 4, "CHWN": 4, "HWCN": 4, "NCDHW": 5, "NDHWC": 5, "DHWCN": 5, "DHWNC": 5}
-"""Formats that name one axis each: with another number of dimensions they say nothing, as ND does."""
+"""Formats that name one axis each; for a tensor of another rank such a format means as little as ND."""
 _PLAIN: Final = frozenset({*_RANKS, "ND", "MD", "CN", "NC"})
-"""Formats that only say what the dimensions mean: nothing is padded."""
+"""Formats that only name the dimensions: C order, no padding."""
 DEVICE_FORMATS: Final = frozenset(_FORMATS) - _PLAIN
-"""Formats whose elements may stand in another order than the program's."""
+"""Formats whose elements may be in another order than in the program."""
 
 
 # -- the header --------------------------------------------------------------------------------------------------------
@@ -103,17 +104,11 @@ DEVICE_FORMATS: Final = frozenset(_FORMATS) - _PLAIN
 
 @dataclass(frozen=True, slots=True)
 class DumpedTensor:
-    """One tensor of a file, as the header tells.
+    """One tensor of a file, as the header describes it.
 
-    Attributes:
-        side, slot: which input or output.
-        data_type: its element type by name; empty when the number is unknown.
-        format: the order of its elements by name; empty when the number is unknown.
-        shape: as the device holds it.
-        original_shape: as the program knows it; None when the header does not say.
-        groups: number of groups of a grouped convolution's weights, 1 for any other tensor.
-        start, size: where its bytes are in the file.
-        codes: the numbers of type and format.
+    ``shape`` is the device's, ``original_shape`` the program's (None: not stated). ``data_type`` and ``format`` are
+    names, empty for unknown numbers, which are in ``codes``. ``groups`` is not 1 only for a grouped convolution's
+    weights. ``start`` and ``size`` are the place of the bytes in the file.
     """
 
     side: Side
@@ -129,7 +124,7 @@ class DumpedTensor:
 
     @property
     def member(self) -> str:
-        """Returns what ``ReadSpec.member`` calls it: ``input.0``."""
+        """The name in ``ReadSpec.member``, such as ``input.0``."""
         return member_name(self.side, self.slot)
 
     @property
@@ -140,12 +135,9 @@ class DumpedTensor:
 
 @dataclass(frozen=True)
 class DumpHeader:
-    """The header of one file.
+    """The header of one file; ``tensors`` has inputs, then outputs.
 
-    Attributes:
-        tensors: inputs, then outputs.
-        op_name: the operator's name as the device has it.
-        size: bytes that the file must have: the device's buffers and working memory stand behind the tensors.
+    ``size`` counts the bytes that the file must have, with the device's buffers and workspace behind the tensors.
     """
 
     tensors: tuple[DumpedTensor, ...]
@@ -154,21 +146,17 @@ class DumpHeader:
 
     @cached_property
     def by_member(self) -> dict[str, DumpedTensor]:
-        """The tensors by ``DumpedTensor.member``."""
         return {each.member: each for each in self.tensors}
 
 
 def member_name(side: Side | int, slot: int) -> str:
-    """Returns what ``ReadSpec.member`` calls an input or output."""
     return f"{'output' if side == Side.OUTPUT else 'input'}.{slot}"
 
 
 def read_header(path: str | bytes) -> DumpHeader:
     """Returns the header of a file.
 
-    Raises:
-        OSError: the file cannot be read.
-        BadHeaderError: it is no such file, or is damaged.
+    Raises OSError when the file cannot be read, BadHeaderError for a damaged header or another format.
     """
     descriptor, status = open_regular(path)
     try:
@@ -201,11 +189,7 @@ def _header(descriptor: int, status: os.stat_result) -> DumpHeader:
 
 @lru_cache(maxsize=64)
 def parse_header(message: bytes) -> DumpHeader:
-    """Parses a ``DumpData`` message, or what small devices write in its place.
-
-    Raises:
-        BadHeaderError: it makes no sense.
-    """
+    """Parses a ``DumpData`` message, or the header that small devices write instead; BadHeaderError: not understood."""
     if message.startswith(NANO):
         inputs, outputs = nano_tensors(message)
         return _placed(len(message), inputs, outputs)
@@ -226,7 +210,7 @@ def parse_header(message: bytes) -> DumpHeader:
 def _placed(
     length: int, inputs: Sequence[HeaderTensor], outputs: Sequence[HeaderTensor], name: str = "", behind: int = 0
 ) -> DumpHeader:
-    """Returns a header: its tensors stand one after the other."""
+    """Returns a header whose tensors lie one after the other."""
     tensors: list[DumpedTensor] = []
     start = _LENGTH + length
     for side, found in ((Side.INPUT, inputs), (Side.OUTPUT, outputs)):
@@ -239,12 +223,11 @@ def _placed(
 
 
 def _size_of(value: int | bytes) -> int:
-    """Returns the size of a buffer or of working memory."""
+    """Returns the size of a buffer or workspace."""
     return next((_number(size) for field, size in _fields(_bytes(value)) if field == 3), 0)
 
 
 def _dumped(tensor: HeaderTensor, side: Side, slot: int, start: int) -> DumpedTensor:
-    """Returns a tensor with its place in the file."""
     fmt = _FORMATS[tensor.format] if tensor.format < len(_FORMATS) else ""
     return DumpedTensor(
         side=side,
@@ -260,9 +243,9 @@ def _dumped(tensor: HeaderTensor, side: Side, slot: int, start: int) -> DumpedTe
     )
 
 
-@lru_cache(maxsize=1 << 14)  # an operator's tensors are described alike in every step
+@lru_cache(maxsize=1 << 14)  # an operator's tensors have the same description in every step
 def _tensor(message: bytes, output: bool) -> HeaderTensor:
-    """Reads an ``OpOutput`` or ``OpInput``; the numbers of their later fields differ."""
+    """Reads an ``OpOutput`` or ``OpInput``; the field numbers of the two differ."""
     size_field, original_field, sub_field = (6, 7, 8) if output else (5, 6, 7)
     data_type = fmt = size = sub_format = 0
     shape: Shape = ()
@@ -310,7 +293,7 @@ def _packed(value: bytes) -> Iterator[int]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yields number and value of the fields of a message; values of fixed width as their bytes."""
+    """Yields field numbers and values of a message; fixed-width values as bytes."""
     try:
         yield from fields_of(message, len(message))
     except ValueError:
@@ -334,16 +317,14 @@ def _bytes(value: int | bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """The place and the format of one tensor's values, checked against the bytes that there are.
+    """The place and the format of one tensor's values, checked against the number of bytes.
 
     Attributes:
-        layout: what is read: the program's shape, or the device's where nothing undoes its order.
-        order: where the elements stand; None: one after the other.
-        stored: elements of the file as numpy reads them.
-        bits: of an element of which several share a byte; 0: no such type.
-        signed: whether the highest of these bits is a sign.
+        layout: in the program's shape, or in the device's if its order cannot be undone.
+        order: places of the elements; None for C order.
+        bits: bits of an element when several share a byte, else 0; ``signed``: the highest is a sign.
         count: elements in the file, padding included.
-        decoded: what makes numbers of the elements, where numpy has no type for them; None: it has.
+        decoded: conversion of elements for which numpy has no type, else None.
     """
 
     layout: ValueLayout
@@ -356,16 +337,11 @@ class StoredTensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in the file."""
         return -(-self.count * self.bits // 8) if self.bits else self.count * self.stored.itemsize
 
 
 def stored_tensor(tensor: DumpedTensor) -> StoredTensor:
-    """Returns how a tensor is to be read.
-
-    Raises:
-        BadHeaderError: what the header says makes no sense, or no number can be made of its elements.
-    """
+    """Returns how a tensor is to be read; raises BadHeaderError for a contradictory header or an unreadable type."""
     name = tensor.data_type
     if not name:
         raise BadHeaderError(f"has the unknown element type number {tensor.codes[0]}")
@@ -392,7 +368,7 @@ def stored_tensor(tensor: DumpedTensor) -> StoredTensor:
 
 
 def _program_shape(tensor: DumpedTensor, device: Shape) -> tuple[Shape, DeviceOrder | None]:
-    """Returns the shape that a tensor is read with, and its elements' order: the device's where no rule is known."""
+    """Returns shape and element order to read with: the device's shape, without an order, where no rule is known."""
     host = tensor.original_shape
     if host is None or host == device:
         return device, None
@@ -404,12 +380,11 @@ def _program_shape(tensor: DumpedTensor, device: Shape) -> tuple[Shape, DeviceOr
     says_nothing = len(device) != _RANKS.get(tensor.format, -1)
     as_it_is = tensor.format in ("NCHW", "NCDHW") or (tensor.format in _PLAIN and says_nothing)
     if as_it_is and [n for n in host if n != 1] == [n for n in device if n != 1]:
-        return host, None  # dimensions of 1 come and go
+        return host, None  # dimensions of size 1 may differ
     return device, None
 
 
 def is_readable(tensor: DumpedTensor) -> bool:
-    """Tells whether values can be made of a tensor's bytes."""
     try:
         stored_tensor(tensor)
     except BadHeaderError:
@@ -419,7 +394,7 @@ def is_readable(tensor: DumpedTensor) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def is_converted(tensor: DumpedTensor) -> bool:
-    """Tells whether a tensor is read as the program knows it; else it comes as the device holds it, with padding."""
+    """Tells whether a tensor is read in the program's shape and order, not in the device's with padding."""
     try:
         shape = stored_tensor(tensor).layout.shape
     except BadHeaderError:
@@ -432,7 +407,7 @@ def is_converted(tensor: DumpedTensor) -> bool:
 
 
 class _MappedBytes:
-    """A stretch of a file that is mapped: it outlives the file's being closed, and any thread may read it."""
+    """A mapped stretch of a file: it stays valid when the file is closed, and any thread may read it."""
 
     def __init__(self, mapped: mmap.mmap, start: int) -> None:
         self._mapped, self._start = mapped, start
@@ -445,32 +420,22 @@ class _MappedBytes:
 
 
 class AscendReader:
-    """Reads the values of one tensor: a ``npy.ConvertingReader``.
-
-    Attributes:
-        layout: what they are.
-        packed: never: any piece can be read without those before it.
-    """
+    """Reads the values of one tensor: a ``npy.ConvertingReader``."""
 
     packed: Final = False
 
     def __init__(self, content: FileBytes | _MappedBytes, stored: StoredTensor) -> None:
-        """``content`` are its bytes in the file."""
+        """Takes the bytes of the tensor in its file."""
         self.layout = stored.layout
         self._content, self._stored = content, stored
         size = stored.layout.dtype.itemsize
-        # Integers as wide as the elements: numpy copies those of its own types alone at full speed.
+        # Integers as wide as the elements: numpy copies only its own types at full speed.
         self._unit = np.dtype(f"u{size}") if size <= 8 else np.dtype("c16")
         self._ahead, self._first, self._next = np.zeros(0, self._unit), 0, -1
         self._lock = threading.Lock()
-        """Guards what was read ahead."""
+        """Guards the values that were read ahead."""
 
     def read_into(self, start: int, target: Array) -> None:
-        """Fills an array with the elements from one on, in C order.
-
-        Raises:
-            UnreadableTensorError: the file became shorter meanwhile, or the device fails.
-        """
         into, order = target.view(self._unit), self._stored.order
         if order is not None:
             with self._lock:
@@ -481,7 +446,7 @@ class AscendReader:
             self._content.read_into(start * self._unit.itemsize, into.view(np.uint8))
 
     def array(self) -> Array:
-        """Returns all values: a view of the file where nothing has to be converted, else converted in memory."""
+        """Returns all values: a view of the file for a long tensor without conversion, else an array in memory."""
         if self._is_long and not self._is_costly:
             (mapped, start), layout = self._mapped, self.layout
             return np.frombuffer(mapped, layout.dtype, layout.count, start).reshape(layout.shape)
@@ -490,14 +455,13 @@ class AscendReader:
         return values.reshape(self.layout.shape)
 
     def lazy_array(self) -> Array:
-        """See ``npy.ConvertingReader``."""
         if not (self._is_long and self._is_costly):
             return self.array()
-        # mypy takes it for an array, as those do who read pieces of arrays; whoever wants more of it gets all of it.
+        # For mypy it is an array; code that reads pieces treats it as one, and any other use converts the whole tensor.
         return cast("Array", FileArray(self.kept()))
 
     def kept(self) -> AscendReader:
-        """Returns a reader of the same values that outlives the file's being closed."""
+        """Returns a reader of the same values that stays valid when the file is closed."""
         return AscendReader(_MappedBytes(*self._mapped), self._stored)
 
     @cached_property
@@ -513,14 +477,14 @@ class AscendReader:
         return self._stored.order is not None or self._stored.bits > 0
 
     def gather(self, elements: Int64) -> Array:
-        """Returns elements, numbered in C order, as an array of the same shape."""
+        """Returns elements by their numbers in C order."""
         stored = self._stored
         places: Int64 = elements if stored.order is None else stored.order.places(elements)
         mapped, start = self._mapped
         if not stored.bits:
             found: Array = np.frombuffer(mapped, self._unit, stored.count, start)[places]
             return found.view(self.layout.dtype)
-        # One byte for each element, its neighbours shifted out: first those above it, then those below.
+        # One byte for each element; shifts remove its neighbours, first the bits above it, then the bits below.
         bits = stored.bits
         raw = _first_lowest(np.frombuffer(mapped, np.uint8, stored.nbytes, start)[places * bits // 8], bits)
         raw = raw << (8 - bits - places * bits % 8).astype(np.uint8)
@@ -528,11 +492,11 @@ class AscendReader:
         return small.view(self.layout.dtype)
 
     def close(self) -> None:
-        """Forgets what was read ahead."""
+        """Drops the values that were read ahead."""
         self._ahead = np.zeros(0, self._unit)
 
     def _convert(self, order: DeviceOrder, start: int, target: Array) -> None:
-        """Converts elements; for who reads on where he stopped, more than were asked for, ever more."""
+        """Converts elements; for sequential calls more than were asked for, in growing pieces."""
         goes_on = self._next == start
         self._next = start + len(target)
         done = 0
@@ -558,12 +522,12 @@ class AscendReader:
         if not (self._stored.bits and self._is_long):
             order.copy(self._buffer, start, target)
             return
-        for first in range(0, len(target), _GATHERED):  # all of them, one a byte, would be longer than the file
+        for first in range(0, len(target), _GATHERED):  # the whole tensor, one element a byte, would exceed the file
             last = min(first + _GATHERED, len(target))
             target[first:last] = self.gather(np.arange(start + first, start + last)).view(self._unit)
 
     def _read_small(self, start: int, target: Array) -> None:
-        """Reads elements that share bytes and stand one after the other."""
+        """Reads elements that share bytes and are in C order."""
         bits = self._stored.bits
         for done in range(0, len(target), _SMALL):
             into = target[done : done + _SMALL]
@@ -576,7 +540,7 @@ class AscendReader:
 
     @cached_property
     def _bytes(self) -> UInt8:
-        """All bytes of the device: in memory when they are few, else mapped."""
+        """All bytes of the tensor: in memory when they are few, else mapped."""
         if self._stored.nbytes > WHOLE_FILE:
             mapped, start = self._mapped
             return _first_lowest(np.frombuffer(mapped, np.uint8, self._stored.nbytes, start), self._stored.bits)
@@ -586,32 +550,27 @@ class AscendReader:
 
     @cached_property
     def _buffer(self) -> Array:
-        """All elements of the device, 1-D."""
+        """All elements in the device's order, 1-D."""
         return _unpacked(self._bytes, self._stored) if self._stored.bits else self._bytes.view(self._unit)
 
 
 _GATHERED: Final = 1 << 18
-"""Elements that share bytes which are found one by one at once."""
+"""Elements sharing bytes that are gathered by their numbers at once."""
 _SMALL: Final = 1 << 20
-"""Elements that share bytes which are read at once."""
+"""Elements sharing bytes that are read at once."""
 
 
 _REVERSED: Final = np.packbits(np.unpackbits(np.arange(256, dtype=np.uint8)).reshape(256, 8)[:, ::-1]).reshape(256)
-"""Bytes with their bits in the other order."""
+"""Each byte value with its bits reversed."""
 
 
 def _first_lowest(packed: UInt8, bits: int) -> UInt8:
-    """Returns bytes that several elements share, the first one in the lowest bits; single bits come the other way."""
+    """Returns bytes with their first element in the lowest bits; only single bits are stored the other way round."""
     return _REVERSED[packed] if bits == 1 else packed
 
 
 class _DecodingReader:
-    """Reads values of a type that numpy does not have: a ``npy.ConvertingReader``.
-
-    Attributes:
-        layout: what they are, once they are decoded.
-        packed: never: any piece can be read without those before it.
-    """
+    """Reads values of a type that numpy does not have: a ``npy.ConvertingReader`` over the reader of the codes."""
 
     packed: Final = False
 
@@ -620,7 +579,6 @@ class _DecodingReader:
         self._codes, self._decoded = codes, decoded
 
     def read_into(self, start: int, target: Array) -> None:
-        """Fills an array with the elements from one on, in C order: see ``AscendReader``."""
         for first in range(0, len(target), _SMALL):
             into = target[first : first + _SMALL]
             codes = np.empty(len(into), self._decoded.stored)
@@ -628,28 +586,24 @@ class _DecodingReader:
             into[:] = self._decoded.decode(codes)
 
     def array(self) -> Array:
-        """Returns all values."""
         values = np.empty(self.layout.count, self.layout.dtype)
         self.read_into(0, values)
         return values.reshape(self.layout.shape)
 
     def lazy_array(self) -> Array:
-        """See ``npy.ConvertingReader``."""
         if self.layout.nbytes <= WHOLE_FILE:
             return self.array()
         return cast("Array", FileArray(_DecodingReader(self._codes.kept(), self.layout, self._decoded)))
 
     def gather(self, elements: Int64) -> Array:
-        """Returns elements, numbered in C order, as an array of the same shape."""
         return self._decoded.decode(self._codes.gather(elements))
 
     def close(self) -> None:
-        """Forgets what was read ahead."""
         self._codes.close()
 
 
 def _unpacked(packed: UInt8, stored: StoredTensor) -> Array:
-    """Returns elements that share bytes, one a byte."""
+    """Returns elements that share bytes as one byte each."""
     bits = stored.bits
     if kernel.available():
         values: Array = np.empty(len(packed) * 8 // bits, np.uint8)
@@ -668,13 +622,9 @@ _MEMBER: Final = re.compile(r"(input|output)\.\d{1,5}")
 
 
 def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> ValueReader:
-    """Opens one tensor of a file: see ``npy.ValueReader``.
+    """Opens one tensor of a file: a ``npy.OpenValue``.
 
-    ``spec.member`` is ``input.0`` or ``output.1``; of a ``.npy`` file whose name says that its values stand as the
-    device held them, the name of that format.
-
-    Raises:
-        UnreadableTensorError: anything wrong with the file, or with this tensor of it.
+    ``spec.member`` is ``input.0`` or ``output.1``; for a ``.npy`` file in a device's layout, the name of the layout.
     """
     if not _MEMBER.fullmatch(spec.member):
         return _open_npy(descriptor, status, spec)
@@ -701,7 +651,7 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Value
 
 
 def _holds_more(descriptor: int, start: int) -> bool:
-    """Tells whether there is more than zeros behind what a header tells of."""
+    """Tells whether anything but zeros follows ``start``."""
     while piece := opener.pread(descriptor, _AHEAD, start):
         if piece.strip(b"\0"):
             return True
@@ -710,11 +660,9 @@ def _holds_more(descriptor: int, start: int) -> bool:
 
 
 def first_output(path: str | bytes, most: int) -> tuple[int, bytes]:
-    """Returns the size of a file's first output, and the first of its bytes that are there, whatever their type is.
+    """Returns the size of a file's first output, and up to ``most`` of its bytes.
 
-    Raises:
-        OSError: the file cannot be read.
-        BadHeaderError: it is no such file, or has no output.
+    Raises OSError when the file cannot be read, BadHeaderError for another format or a file without outputs.
     """
     descriptor, status = open_regular(path)
     try:
@@ -727,7 +675,7 @@ def first_output(path: str | bytes, most: int) -> tuple[int, bytes]:
 
 
 def _open_npy(descriptor: int, status: os.stat_result, spec: ReadSpec) -> ValueReader:
-    """Opens a ``.npy`` file that may hold a device's bytes under the program's shape."""
+    """Opens a ``.npy`` file that may hold a device's layout under the program's shape."""
     plain = StoredValues(FileBytes(descriptor, 0, status.st_size, spec.path), replace(spec, format="npy", member=""))
     layout = plain.layout
     order = unconverted_order(spec.member, layout.shape, layout.dtype) if not layout.fortran else None

@@ -1,6 +1,6 @@
-"""The header that small Ascend devices write in place of a protobuf message: tags, lengths, values.
+"""The header of small Ascend devices, instead of a protobuf message: tags, lengths, values.
 
-What headers of both kinds share is here, too: what a tensor in them is, and what makes no sense.
+Definitions shared by both kinds of headers are here, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tui_debugger.stats.device_order import Shape
 
 MAX_RANK: Final = 32
 MAX_TENSORS: Final = 1 << 15
-"""Inputs, and outputs, of one operator: no slot has a higher number."""
+"""Most inputs, or outputs, of one operator."""
 NANO: Final = b"\x5a" * 4
 """The first bytes of such a header."""
 _INPUTS, _OUTPUTS = 4, 5
@@ -53,17 +53,17 @@ _TYPES: Final = {
     31: 30,
     32: 31,
 }
-"""The number of an element type in a message, by its number here."""
+"""The number of an element type in a protobuf message, by its number here."""
 _UNKNOWN: Final = 1 << 16
 
 
 class BadHeaderError(ValueError):
-    """A header makes no sense; the text says why."""
+    """A header is invalid; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderTensor:
-    """A tensor as a header tells of it, in the numbers of the message. See ``ascend_file.DumpedTensor``."""
+    """A tensor in a header, in the numbers of the protobuf message. See ``ascend_file.DumpedTensor``."""
 
     data_type: int
     format: int
@@ -94,11 +94,7 @@ class _Bytes:
 
 
 def nano_tensors(header: bytes) -> tuple[list[HeaderTensor], list[HeaderTensor]]:
-    """Returns inputs and outputs.
-
-    Raises:
-        BadHeaderError: the header makes no sense.
-    """
+    """Returns inputs and outputs; raises BadHeaderError for an invalid header."""
     content = _Bytes(header)
     _, version = content.numbers("II")
     if version:
@@ -142,11 +138,7 @@ def _shape(content: bytes) -> Shape:
 
 
 def plausible(shape: Shape) -> Shape:
-    """Returns a shape that a tensor can have.
-
-    Raises:
-        BadHeaderError: no tensor can have it.
-    """
+    """Returns the shape, or raises BadHeaderError when no tensor can have it."""
     if len(shape) > MAX_RANK:
         raise BadHeaderError(f"has a shape of more than {MAX_RANK} dimensions")
     if math.prod(n for n in shape if n) >= 1 << 60:

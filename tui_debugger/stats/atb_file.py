@@ -1,7 +1,7 @@
-"""Reads the files of tensors that ATB writes on Ascend servers (MindIE, vLLM): lines of text, then the elements.
+"""Reads tensor files of ATB on Ascend servers (MindIE, vLLM): lines of text, then the elements.
 
 ``$Version=1.0``, ``$Object.Count=1``, ``$Object.Length=24``, ``format=2``, ``dtype=0``, ``dims=2,3``,
-``$Object.data=0,24``, ``$End=1``. A file may name another one in place of its elements: ``data=outtensor0.bin``.
+``$Object.data=0,24``, ``$End=1``. A file may name another file instead of elements: ``data=outtensor0.bin``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tui_debugger.stats.npy import StoredValues
 MARK: Final = b"$Version="
 """The first bytes of such a file."""
 _LONGEST: Final = 1 << 14
-"""Bytes of the lines at most."""
+"""Most bytes of the lines."""
 _END: Final = b"$End="
 _OBJECT: Final = b"$Object.data"
 _TYPES: Final = {
@@ -41,23 +41,14 @@ _TYPES: Final = {
 
 
 class _Head(NamedTuple):
-    """What the lines of a file say.
-
-    Attributes:
-        said: by name.
-        length: their bytes.
-    """
+    """The lines of a file by name, and their length in bytes."""
 
     said: dict[bytes, bytes]
     length: int
 
 
 def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> StoredValues:
-    """Returns the reader of the tensor: see ``npy.FORMATS``.
-
-    Raises:
-        UnreadableTensorError: the file is damaged, of a type that is not read, or names another file.
-    """
+    """Returns the reader of the tensor: a ``npy.OpenValue``."""
     content = FileBytes(descriptor, 0, status.st_size, spec.path)
     head = _read_head(content, spec.path)
     if _OBJECT not in head.said:
@@ -84,13 +75,7 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Store
 
 
 def named_instead(path: str) -> tuple[str, ...]:
-    """Returns the file that a file names in place of values of its own.
-
-    None for a file with values, and for one that cannot be read: its reading says why.
-
-    Raises:
-        UnreadableTensorError: it is missing, or no regular file.
-    """
+    """Returns the name of the file with the values; empty for a file with values, and for a damaged one."""
     with opened(path) as (descriptor, status):
         content = FileBytes(descriptor, 0, status.st_size, path)
         head = content.read(0, _LONGEST)

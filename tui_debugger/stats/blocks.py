@@ -1,13 +1,9 @@
-"""Statistics of one tensor: its blocks, sums over them in float64, and what they add up to.
+"""Statistics of one tensor: its blocks, their sums in float64, and the statistics from these sums.
 
-The kernel (``elements.moments``) measures contiguous elements of the types that it knows in one pass. Whatever else
-there is, elements of another byte order, scattered ones, complex ones (by their magnitude), is cast to float64 first,
-block by block. Where there is no kernel, numpy measures such blocks. Both ways return the same counts and extremes to
-the last bit, and sums within their bound.
-
-In whatever order n numbers are added in float64, the sum is off by at most n·2⁻⁵³ of the sum of their magnitudes: for a
-block 7e-12 of it. In float32, 15 additions may be off by a millionth, so nothing is added there. Results of blocks,
-files, processes and hosts merge.
+The kernel (``elements.moments``) measures contiguous elements of known types in one pass; other elements are cast to
+float64 block by block. Without the kernel, numpy measures such blocks. Counts and extremes are equal either way. Adding
+n numbers in float64 in any order has an error of at most n·2⁻⁵³ times the sum of magnitudes: 7e-12 for a block. In
+float32, 15 additions may be off by a millionth, so nothing is added there. Results can be merged.
 """
 
 from __future__ import annotations
@@ -29,12 +25,7 @@ from tui_debugger.stats.records import Bounds
 
 
 def plain_moments(x: Float64, ranges: Sequence[Bounds] = ()) -> tuple[Moments, list[int]]:
-    """Measures a block with numpy: what ``elements.moments`` does, in its simplest form.
-
-    Args:
-        x: at least one element.
-        ranges: inclusive bounds whose elements are counted.
-    """
+    """Measures a non-empty block with numpy, as ``elements.moments`` does; ``ranges`` are inclusive."""
     inside = [int(np.count_nonzero((x >= start) & (x <= end))) for start, end in ranges]
     is_finite = np.isfinite(x)
     finite = x if is_finite.all() else x[is_finite]
@@ -42,13 +33,13 @@ def plain_moments(x: Float64, ranges: Sequence[Bounds] = ()) -> tuple[Moments, l
     if not len(finite):
         return Moments(len(x), nan, pos_inf, neg_inf, 0, 0, math.inf, -math.inf, 0.0, 0.0, 0.0, 0.0), inside
     negative, positive = int(np.count_nonzero(finite < 0)), int(np.count_nonzero(finite > 0))
-    low, high = float(finite.min()) + 0.0, float(finite.max()) + 0.0  # + 0: which zero was first says nothing
+    low, high = float(finite.min()) + 0.0, float(finite.max()) + 0.0  # + 0.0 makes -0 a plain 0
     mean, abs_mean, squares = _mean(finite), _mean(np.abs(finite)), _sum_of_squares(finite)
     if low == high:
         mean, abs_mean, deviations = low, abs(low), 0.0
     else:
         away = finite - mean
-        deviations, off = _sum_of_squares(away), _mean(away)  # off: what rounding took from the mean
+        deviations, off = _sum_of_squares(away), _mean(away)  # off: the rounding error of the mean
         if math.isfinite(deviations):
             deviations = max(deviations - off * off * len(finite), 0.0)
     sums = (mean, abs_mean, deviations, squares)
@@ -62,13 +53,12 @@ def _mean(x: Float64) -> float:
 
 
 def _sum_of_squares(x: Float64) -> float:
-    """Returns the sum of the squares of the elements; may overflow."""
     return float(np.square(x).sum())
 
 
 BLOCK: Final = 1 << 16
-"""Elements per block: with float64 copies of two tensors it fits into an L2 cache of 2 MiB, and the 10 µs that numpy
-calls take whatever they are given weigh little."""
+"""Elements per block: float64 copies of two tensors fit into an L2 cache of 2 MiB, and 10 µs a numpy call weigh little.
+"""
 
 
 def doubles(block: Array) -> Float64:
@@ -79,14 +69,14 @@ def doubles(block: Array) -> Float64:
 
 
 def double_blocks(array: Array) -> Iterator[Float64]:
-    """Yields all elements as float64 (complex: magnitudes), at most ``BLOCK`` at once; each is gone with the next."""
+    """Yields all elements as float64 (complex: magnitudes), at most ``BLOCK`` at once; valid until the next block."""
     for (piece,) in pieces(array):
         for start in range(0, len(piece), BLOCK):
             yield doubles(piece[start : start + BLOCK])
 
 
 def pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
-    """Yields 1-D pieces of arrays of one shape, elements in the same order in each; views where that is possible."""
+    """Yields 1-D pieces of arrays of one shape, elements in the same order in each; views where possible."""
     if not all(isinstance(array, np.ndarray) for array in arrays):  # a FileArray is not in memory as a whole
         lines = [array.reshape(-1) if array.flags.c_contiguous else array.flat for array in arrays]
         for start in range(0, arrays[0].size, BLOCK):
@@ -106,7 +96,7 @@ _IDENTITIES: Final = {name: made.identity for name, made in OTHERS}
 
 
 class Accumulator:
-    """Statistics of all blocks added so far."""
+    """Statistics of all blocks added so far, and counts inside inclusive ``ranges``."""
 
     __slots__ = (
         "_abs_mean",
@@ -127,7 +117,6 @@ class Accumulator:
     )
 
     def __init__(self, ranges: Iterable[Bounds] = ()) -> None:
-        """Starts empty. ``ranges``: inclusive bounds whose elements are to be counted."""
         self.count = self.finite = self.nan = self.pos_inf = self.neg_inf = self.negative = self.positive = 0
         self._minimum = math.inf
         self._maximum = -math.inf
@@ -137,7 +126,6 @@ class Accumulator:
 
     @property
     def zeros(self) -> int:
-        """The number of elements that are 0."""
         return self.finite - self.negative - self.positive
 
     def add(self, elements: Array) -> None:
@@ -153,7 +141,6 @@ class Accumulator:
                 self._add_others(block)
 
     def merge(self, other: Accumulator) -> None:
-        """Adds what another accumulator has seen."""
         self.count += other.count
         self.nan += other.nan
         self.pos_inf += other.pos_inf
@@ -173,7 +160,6 @@ class Accumulator:
         return (*self._fast(), *(_real(made.result(self._others[name])) for name, made in OTHERS))
 
     def stats(self) -> TensorStats:
-        """Returns the result so far."""
         values: tuple[Any, ...] = self._fast()
         if not self.finite:
             values = (*values[:7], None, None, None, None, None, 0.0)
@@ -193,7 +179,6 @@ class Accumulator:
         return (*counts, *signs, *reals)
 
     def add_moments(self, new: Moments, inside: Sequence[int] = ()) -> None:
-        """Adds what was measured of more elements, and how many of them are inside each range."""
         self.count += new.elements
         self.nan += new.nan
         self.pos_inf += new.pos_inf
@@ -207,7 +192,7 @@ class Accumulator:
             self._merge(finite, new.mean, new.abs_mean, new.squares, new.deviations)
 
     def _add_others(self, block: Float64) -> None:
-        """Adds a block to the statistics that are made one by one."""
+        """Adds a block to the statistics of ``fields.OTHERS``."""
         for name, made in OTHERS:
             sums = sums_of(made, block if made.every else block[np.isfinite(block)])
             self._others[name] = made.merge(self._others[name], sums)
@@ -233,16 +218,9 @@ class Accumulator:
 
 
 def measure_stats(array: Array, ranges: Iterable[Bounds] = ()) -> tuple[TensorStats, dict[Bounds, int]]:
-    """Returns the statistics of an array of any shape, order and byte order, and how many elements lie in each range.
+    """Returns an array's statistics (complex elements by magnitude), and how many elements lie in each inclusive range.
 
-    Complex elements count by their magnitude.
-
-    Args:
-        array: numeric array.
-        ranges: inclusive bounds; NaN is outside of every range, Inf inside when a bound is infinite.
-
-    Raises:
-        TypeError: the element type is not numeric.
+    NaN is outside of every range, Inf inside an infinite bound. Raises TypeError for elements that are no numbers.
     """
     if not is_numeric(array.dtype):
         msg = f"no statistics for element type {array.dtype}"
@@ -267,29 +245,19 @@ def peak(stats: TensorStats | None) -> float | None:
 ENDS: Final[dict[str, tuple[float, ...]]] = {"relu": (0.0,), "sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0)}
 """Values at which the gradient of an activation is 0, by family (``watch.recommended.activation_family``)."""
 NEAR: Final = 1e-3
-"""The distance from an end of tanh or sigmoid at which less than about a thousandth of the gradient is left."""
+"""Distance from an end of tanh or sigmoid where less than about a thousandth of the gradient is left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """The counts of elements and units.
-
-    Attributes:
-        count: all elements.
-        at: elements within ``NEAR`` of each end (for relu: at or below 0), in the order of ``ENDS``.
-    """
+    """Number of all elements, and of elements within ``NEAR`` of each of ``ENDS`` (relu: at or below 0)."""
 
     count: int
     at: tuple[int, ...]
 
 
 def saturation(array: npt.NDArray[Any], family: str) -> Saturation:
-    """Counts the elements at the ends of an activation's output; a memory map is never loaded as a whole.
-
-    Args:
-        array: the output, numeric.
-        family: ``relu``, ``sigmoid`` or ``tanh``.
-    """
+    """Counts the elements at the ends of an activation's output; a memory map is never loaded as a whole."""
     at = [0] * len(ENDS[family])
     for block in double_blocks(array):
         with np.errstate(all="ignore"):
@@ -300,14 +268,14 @@ def saturation(array: npt.NDArray[Any], family: str) -> Saturation:
 
 
 def unit_axis(shape: tuple[int, ...]) -> int | None:
-    """Says which axis counts a layer's units: channels of images (N, C, H, W), else the last; None without samples."""
+    """Returns the axis of a layer's units: channels of images (N, C, H, W), else the last; None without samples."""
     if len(shape) < 2:
         return None
     return 1 if len(shape) in (4, 5) else len(shape) - 1
 
 
 def silent_units(array: npt.NDArray[Any]) -> tuple[int, int] | None:
-    """Returns how many units are 0 or below for every sample, of how many; None where there is no axis of samples."""
+    """Returns how many units are 0 or below for every sample, and the number of units; None without samples."""
     axis = unit_axis(array.shape)
     if axis is None or not array.size:
         return None

@@ -1,9 +1,8 @@
-"""An existing dask.distributed cluster as an executor. It needs the extra ``distributed``, the workers this package.
+"""An existing dask.distributed cluster as an executor. Needs the extra ``distributed``; workers need this package.
 
-dask gives the tasks of a worker that died to another one by itself. What it cannot do, for want of workers or of its
-scheduler, comes back as lost, and is done right here (see ``scan``): results do not depend on a cluster.
-
-A file of its own, loaded when a cluster is asked for: it needs asyncio, which costs every start.
+dask moves the tasks of a dead worker to another one. Tasks that it cannot do, without workers or scheduler, fail with
+``LostWorkerError`` and are done by this process (see ``scan``): results do not depend on a cluster. A module of its
+own, loaded on demand, because asyncio slows down every start.
 """
 
 from __future__ import annotations
@@ -32,21 +31,16 @@ T = TypeVar("T")
 CONNECT: Final = 10.0
 """Seconds in which a scheduler has to answer, and to have a worker."""
 LOOK_EVERY: Final = 1.0
-"""Seconds between two questions whether there are workers."""
+"""Seconds between two queries for workers."""
 GRACE: Final = 15.0
-"""Seconds without any worker after which no more is expected of a cluster: a nanny needs some to start a new one."""
+"""Seconds without any worker after which a cluster counts as broken: a nanny needs some to start a new worker."""
 _LATE: Final = (OSError, TimeoutError, asyncio.TimeoutError, concurrent.futures.TimeoutError)
-"""The errors by which distributed says that a worker or the scheduler does not answer: lost connections are OSErrors,
-and before Python 3.11 there were several TimeoutErrors."""
+"""Errors of distributed without an answer: lost connections are OSErrors; before Python 3.11 TimeoutErrors differed."""
 _NOISE: Final = ("distributed", "tornado", "tornado.application")
 
 
 def executor_of(text: str) -> Executor:
-    """Returns the executor that a text names: ``dask:tcp://HOST:PORT`` is an existing dask.distributed cluster.
-
-    Raises:
-        TdbgError: the text names none, the package for it is missing, or nobody answers there.
-    """
+    """Connects to the cluster named ``dask:tcp://HOST:PORT``, or raises TdbgError."""
     match = re.fullmatch(r"dask:((?:tcp|tls|ucx)://\S+:\d{1,5})", text)
     if match is None:
         raise TdbgError(
@@ -58,16 +52,12 @@ def executor_of(text: str) -> Executor:
 
 
 class Cluster(OwnExecutor):
-    """A connection to a scheduler. The cluster itself is left alone."""
+    """A connection to a scheduler, such as ``tcp://10.0.0.1:8786``. It never changes the cluster itself."""
 
     remote = True
 
     def __init__(self, address: str) -> None:
-        """Connects to a scheduler, for example ``tcp://10.0.0.1:8786``, and asks its workers who they are.
-
-        Raises:
-            TdbgError: the package is missing, nobody answers, or the workers are not like this machine.
-        """
+        """Raises TdbgError when the package is missing, no scheduler answers, or the workers have another version."""
         self._address = address
         self._client = _connected(address)
         self._waiting: set[Future[Any]] = set()
@@ -82,7 +72,7 @@ class Cluster(OwnExecutor):
 
     @property
     def broken(self) -> bool:
-        """Tells whether there has been no worker for some time, or no scheduler to ask. Does not wait for an answer."""
+        """Tells whether there was no worker or scheduler for ``GRACE`` seconds. Does not wait for an answer."""
         now = time.monotonic()
         if now - self._asked >= LOOK_EVERY:
             self._asked = now
@@ -91,8 +81,8 @@ class Cluster(OwnExecutor):
         return now - self._seen > GRACE
 
     async def _ask(self) -> None:
-        """Notes that there are workers; as long as nobody answers, there are none."""
-        with suppress(Exception):  # whatever keeps the scheduler from answering
+        """Notes the time if there are workers."""
+        with suppress(Exception):  # no answer, for any reason
             if await self._client.scheduler.ncores():
                 self._seen = time.monotonic()
 
@@ -109,7 +99,7 @@ class Cluster(OwnExecutor):
         return outer
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - as Executor has it
-        """Lets go of the cluster; what was not finished fails. Idempotent."""
+        """Disconnects; unfinished tasks fail. Idempotent."""
         for future in tuple(self._waiting):
             _fail(future, LostWorkerError("the connection to the cluster was closed"))
         self._close()
@@ -148,7 +138,7 @@ class Cluster(OwnExecutor):
 
 
 def greet() -> str:
-    """Returns what a worker says of itself: the version of this package."""
+    """Runs on a worker: returns its version of this package."""
     from tui_debugger.stats import measure  # noqa: F401 - numpy has to be there as well
 
     return __version__
@@ -163,11 +153,11 @@ def _connected(address: str) -> Any:
             where=f"--executor dask:{address}",
             hint="pip install 'tui_debugger[distributed]'",
         ) from None
-    for name in _NOISE:  # lost connections would be told in the middle of the screen
+    for name in _NOISE:  # reports of lost connections would garble the screen
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about versions of packages that play no part here
+            warnings.simplefilter("ignore")  # about versions of packages that are not used here
             client: Any = distributed.Client
             return client(address, timeout=CONNECT, set_as_default=False, name="tdbg")
     except (ValueError, *_LATE) as error:

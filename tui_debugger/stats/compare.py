@@ -1,10 +1,8 @@
-"""Compares one tensor with another one, in one pass over both, block by block and in float64.
+"""Compares two tensors in one pass over both, block by block and in float64.
 
-Errors are over the elements that are finite on both sides; what is NaN or infinite is counted apart, because one NaN
-would make every sum NaN. "There" is the reference: relative errors are parts of its elements.
-
-The kernel (``kernel.pairs``) measures the types that it knows; numpy does the same where there is none, and for complex
-elements. Counts, extremes and lists are the same either way, sums but for the order of additions.
+Errors cover pairs of finite elements; NaN and Inf are counted separately. ``there`` is the reference: relative errors
+are fractions of its elements. The kernel (``kernel.pairs``) measures the types that it knows, numpy all others. Counts,
+extremes and lists are equal either way; sums may differ by the order of additions.
 """
 
 from __future__ import annotations
@@ -45,14 +43,10 @@ from tui_debugger.stats.spans import Checkpoint, Span, span_results
 
 @dataclass(frozen=True, slots=True)
 class OddCounts:
-    """The number of elements of each kind; every element is of one kind.
+    """The number of elements of each non-finite kind; every such pair is of one kind.
 
-    Attributes:
-        both_nan: NaN on both sides, which counts as equal.
-        nan_here, nan_there: NaN on one side only, whatever the other one is.
-        same_inf: the same infinity on both sides, which counts as equal.
-        opposite_inf: infinities that differ.
-        inf_here, inf_there: infinite on one side only, the other one is finite.
+    ``both_nan`` and ``same_inf`` count as equal. ``nan_here`` and ``nan_there`` have NaN on that side only,
+    ``inf_here`` and ``inf_there`` face a finite element. ``opposite_inf``: infinities of different sign.
     """
 
     both_nan: int = 0
@@ -65,33 +59,25 @@ class OddCounts:
 
     @property
     def nan_one_side(self) -> int:
-        """NaN on one side only."""
         return self.nan_here + self.nan_there
 
     @property
     def unequal(self) -> int:
-        """The pairs that do not count as equal."""
+        """The number of pairs that do not count as equal."""
         return self.nan_one_side + self.opposite_inf + self.inf_here + self.inf_there
 
 
 class OddElements:
-    """Counts them, and keeps the first places where one side only is NaN, or infinite."""
+    """Counts non-finite pairs, and keeps the first ``most`` places where only one side is NaN, or infinite."""
 
     def __init__(self, most: int) -> None:
-        """Nothing yet. ``most``: how many places are kept of each kind."""
         self._most = most
         self._counts = [0] * 7
         self._nan: list[int] = []
         self._inf: list[int] = []
 
     def take(self, here: Array, there: Array, places: Positions) -> None:
-        """Counts pairs of which one or both are NaN or infinite.
-
-        Args:
-            here: such elements of a block, as float64 or complex128.
-            there: their counterparts.
-            places: where each pair stands in the whole, ascending.
-        """
+        """Counts non-finite pairs of a block (as float64 or complex128) with their ascending places in the tensor."""
         nan_here, nan_there = np.isnan(here), np.isnan(there)
         inf_here, inf_there = np.isinf(here) & ~nan_here, np.isinf(there) & ~nan_there
         both_inf = inf_here & inf_there
@@ -113,11 +99,11 @@ class OddElements:
         self._keep(self._inf, places, one_inf | kinds[4])
 
     def merge(self, other: OddElements) -> None:
-        """Adds what others found in elements that come after all of these."""
+        """Adds the results for later elements."""
         self.add(other._counts, other._nan, other._inf)
 
     def add(self, counts: Sequence[int], nan: Sequence[int], inf: Sequence[int]) -> None:
-        """Adds counts by kind, and the first places where one side only is NaN, or infinite, that come after these."""
+        """Adds counts by kind, and later places of pairs with NaN, or with Inf, on one side."""
         self._counts = [mine + its for mine, its in zip(self._counts, counts, strict=True)]
         self._nan += nan[: self._most - len(self._nan)]
         self._inf += inf[: self._most - len(self._inf)]
@@ -127,23 +113,16 @@ class OddElements:
             kept += places[mask][: self._most - len(kept)].tolist()
 
     def counts(self) -> OddCounts:
-        """Returns what was counted."""
         return OddCounts(*self._counts)
 
     def positions(self) -> list[int]:
-        """Places where the sides differ: NaN on one side first, each kind in the order of the elements."""
+        """Returns the places where the sides differ: NaN on one side first, each kind in the order of the elements."""
         return [*self._nan, *self._inf]
 
 
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
-    """The questions that are asked about two tensors.
-
-    Attributes:
-        tolerance: what counts as equal; one by percent is counted in a pass of its own.
-        top: how many of the largest differences are kept.
-        unit: the type whose units in the last place count; None for none.
-    """
+    """Tolerance, number of largest differences to keep, and the type for ULPs (None: none)."""
 
     tolerance: Boundary
     top: int
@@ -151,7 +130,7 @@ class CompareOptions:
 
 
 class PartialDifferences:
-    """Sums, counts and lists of all blocks so far. ``merge`` adds those of the next stretch."""
+    """Sums, counts and lists of all blocks so far."""
 
     def __init__(self, options: CompareOptions) -> None:
         self.options = options
@@ -164,7 +143,7 @@ class PartialDifferences:
         self.ulps = self.within_one = self.max_ulp = 0
 
     def merge(self, other: PartialDifferences) -> None:
-        """Adds what was found in the elements that come next."""
+        """Adds the results for the next elements."""
         for name in ("here", "there", "difference", "odd", "by_abs", "by_rel", "by_ulp"):
             getattr(self, name).merge(getattr(other, name))
         for name in _SUMS:
@@ -173,7 +152,7 @@ class PartialDifferences:
             setattr(self, name, max(getattr(self, name), getattr(other, name)))
 
     def take(self, sums: PairSums) -> None:
-        """Adds what the kernel found, to nothing."""
+        """Takes the results of the kernel; this object must be new."""
         for name in ("here", "there", "difference"):
             getattr(self, name).add_moments(sums.moments(name))
         for name in ("by_abs", "by_rel", "by_ulp"):
@@ -183,7 +162,7 @@ class PartialDifferences:
             setattr(self, name, value)
 
     def add(self, first: int, here: Array, there: Array) -> None:
-        """Adds a block by numpy; ``first``: number of the first element."""
+        """Adds a block by numpy; ``first``: number of its first element."""
         with np.errstate(all="ignore"):
             one, other, found = wide(here), wide(there), difference(here, there)
             self.here.add(here)
@@ -229,7 +208,7 @@ class PartialDifferences:
 
 
 def _dot(one: Array, other: Array) -> float:
-    """Returns the inner product; of complex vectors that of the real vectors that they are twice as long."""
+    """Returns the inner product; for complex vectors the inner product of their real and imaginary parts."""
     if "c" in (one.dtype.kind, other.dtype.kind):
         one, other = (np.ascontiguousarray(each, np.complex128).view(np.float64) for each in (one, other))
     return float(np.einsum("i,i->", one, other))
@@ -237,18 +216,16 @@ def _dot(one: Array, other: Array) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CompareTask:
-    """The work on one span."""
+    """The work on one span: a ``spans.SpanTask``."""
 
     options: CompareOptions
     cost: int = 12
 
     def prepare(self, arrays: tuple[Array, ...]) -> Pairs:
-        """Returns the arrays side by side."""
         here, there = arrays
         return Pairs(here, there)
 
     def do(self, prepared: Pairs, span: Span, checkpoint: Checkpoint) -> PartialDifferences:
-        """See ``spans.SpanTask``."""
         found = PartialDifferences(self.options)
         sums = self._sums(prepared)
         for first, here, there in prepared.blocks(*span):
@@ -262,7 +239,7 @@ class CompareTask:
         return found
 
     def _sums(self, pairs: Pairs) -> PairSums | None:
-        """Returns what the kernel adds to; None where numpy has to do: statistics of others it does not know."""
+        """Returns the kernel's accumulator; None where numpy must do the work: unknown types, or more statistics."""
         if OTHERS or not is_known(pairs.here.dtype, pairs.there.dtype):
             return None
         tolerance, halves = self.options.tolerance, needs_halves(pairs.here, pairs.there)
@@ -276,19 +253,15 @@ _SUMS: Final = (
 )
 
 TOP: Final = 100
-"""The number of the largest differences that are kept, by each measure."""
+"""The number of largest differences that are kept for each measure."""
 
 
 @dataclass(frozen=True, slots=True)
 class DifferingElement:
     """An element that differs.
 
-    Attributes:
-        index: where.
-        here, there: the elements, of their own types.
-        difference: here − there; NaN or infinite when either is.
-        relative: |difference| / |there|; infinite where ``there`` is 0; None where either is not finite.
-        ulp: distance in units in the last place; None where it has no meaning.
+    ``difference`` is here − there (NaN or Inf when either is). ``relative`` is |difference| / |there|: infinite where
+    ``there`` is 0, None where either is not finite. ``ulp`` is None where ULPs have no meaning.
     """
 
     index: Index
@@ -301,14 +274,7 @@ class DifferingElement:
 
 @dataclass(frozen=True, slots=True)
 class Ulps:
-    """Distances in units in the last place.
-
-    Attributes:
-        type: name of the type whose units these are.
-        measured: pairs of finite elements within the range of that type.
-        greatest: the greatest distance; 0 for none.
-        within_one: how many are at most 1 apart.
-    """
+    """Distances in units in the last place of ``type``, over ``measured`` pairs of finite elements in its range."""
 
     type: str
     measured: int
@@ -318,27 +284,21 @@ class Ulps:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """The differences of two tensors.
+    """The differences of two tensors. A measure is None without finite pairs, or if its divisor is 0 or overflows.
 
     Attributes:
-        shape: of both, as they were paired.
-        odd: what is NaN or infinite, by kind.
-        finite: pairs of finite elements: errors are over these.
-        equal: pairs of equal numbers, equal infinities included, NaN not.
-        sign_flips: pairs of finite numbers of opposite sign; 0 has none, nor have complex numbers.
-        from_zero: pairs of finite elements that differ and whose reference is 0: their relative error is infinite.
-        max_abs, mean_abs: absolute error.
+        odd: numbers of non-finite pairs, by kind.
+        finite: pairs of finite elements, over which errors are measured.
+        equal: pairs of equal numbers, including equal infinities, without NaN.
+        sign_flips: pairs of finite numbers of opposite sign; 0 and complex numbers have no sign.
+        from_zero: finite pairs that differ from a reference of 0: their relative error is infinite.
         max_rel: greatest relative error over references other than 0.
-        norm: Euclidean norm of the difference; ``relative_norm`` as a part of the reference's norm.
-        cosine: cosine of the angle between both as vectors.
+        norm: Euclidean norm of the difference; ``relative_norm`` divides it by the reference's norm.
         ulps: None where units in the last place have no meaning: ``no_ulps`` says why.
-        here, there, difference: statistics, complex elements by magnitude.
-        by_abs, by_rel, by_ulp: the largest differences. NaN, then Inf on one side come first; they take at most half of
-            the list where there are numbers to fill it.
-        tolerance, boundary: what ``outside`` is by.
-        outside: elements outside of the tolerance. NaN equals NaN, an infinity equals one of its sign.
-
-    A measure is None where nothing is finite on both sides, or what it divides by is 0 or beyond the range of float64.
+        here, there, difference: statistics, of complex elements by magnitude.
+            by_abs, by_rel, by_ulp: the largest differences. One-sided NaN, then Inf, come first, in at most half of the
+                list if numbers fill the rest.
+        outside: elements beyond ``tolerance`` and ``boundary``. NaN equals NaN, an infinity equals the same infinity.
     """
 
     shape: tuple[int, ...]
@@ -367,7 +327,6 @@ class Differences:
 
     @property
     def count(self) -> int:
-        """Elements of each tensor."""
         return self.here.count
 
     @property
@@ -391,12 +350,8 @@ def compare(
 ) -> Differences:
     """Compares two arrays; needs a few blocks of memory at any size.
 
-    Args:
-        pairs: the arrays.
-        tolerance: what counts as equal for ``outside``. One with a boundary takes a second pass.
-        top: how many of the largest differences are listed.
-        types: what the elements stand for where that is not the type of the array: bfloat16 kept in float32.
-        progress: counts elements; may raise to stop.
+    A ``tolerance`` in percent takes a second pass. ``types`` are real element types that differ from the arrays'
+    (bfloat16 kept in float32). ``progress`` may raise to stop.
     """
     unit = unit_of(pairs, types)
     task = CompareTask(CompareOptions(tolerance, top, unit))
@@ -408,7 +363,6 @@ def compare(
 
 
 def _result(pairs: Pairs, found: PartialDifferences, progress: ProgressFn) -> Differences:
-    """Returns all of it."""
     some, tolerance, unit = found.finite > 0, found.options.tolerance, found.options.unit
     odd, difference_ = found.odd.counts(), found.difference.stats()
     boundary = tolerance.boundary(difference_)
@@ -444,7 +398,7 @@ def _result(pairs: Pairs, found: PartialDifferences, progress: ProgressFn) -> Di
 
 
 def _entries(pairs: Pairs, found: PartialDifferences, *lists: LargestScores) -> list[tuple[DifferingElement, ...]]:
-    """Returns what each list says, elements that are in several looked at once."""
+    """Returns the elements of each list, reading an element of several lists once."""
     top, odd = found.options.top, found.odd.positions()
     places = []
     for numbers in (largest.positions() for largest in lists):
@@ -456,18 +410,11 @@ def _entries(pairs: Pairs, found: PartialDifferences, *lists: LargestScores) -> 
 
 
 def entry_at(pairs: Pairs, index: Index, unit: DType | None) -> DifferingElement:
-    """Returns one element of both.
-
-    Args:
-        pairs: the arrays.
-        index: where.
-        unit: the type whose units in the last place count; None for none.
-    """
+    """Returns one element of both; ``unit``: the type for units in the last place, None for none."""
     return entries_at(pairs, [index], unit)[0]
 
 
 def entries_at(pairs: Pairs, indexes: Sequence[Index], unit: DType | None) -> list[DifferingElement]:
-    """Returns several elements of both; see ``entry_at``."""
     if not indexes:
         return []
     columns = tuple(np.array(column) for column in zip(*indexes, strict=True))
@@ -491,13 +438,13 @@ def entries_at(pairs: Pairs, indexes: Sequence[Index], unit: DType | None) -> li
 
 
 def unit_of(pairs: Pairs, types: tuple[DType | None, DType | None] = (None, None)) -> DType | None:
-    """Returns the type whose units in the last place count for two arrays; ``types`` as for ``compare``."""
+    """Returns the type for units in the last place of two arrays; ``types`` as for ``compare``."""
     here, there = (type_ or array.dtype for type_, array in zip(types, (pairs.here, pairs.there), strict=True))
     return compare_pairs.common_type(here, there)
 
 
 def _part_of_two(progress: ProgressFn, number: int) -> ProgressFn:
-    """Progress of the first (0) or the second (1) of two passes."""
+    """Returns the progress of the first (0) or the second (1) of two passes."""
     return lambda now: progress(Progress(number * now.total + now.done, 2 * now.total, now.text))
 
 
@@ -513,18 +460,12 @@ def _cosine(dot: float, own: float, other: float) -> float | None:
 
 
 MOST: Final = 1 << 20
-"""Elements up to which it is looked for: sorting them takes a tenth of a second."""
+"""Most elements that ``rearranged`` looks at: sorting them takes a tenth of a second."""
 _DIMENSIONS: Final = 4
 
 
 def rearranged(here: Array, there: Array, found: Differences) -> str:
-    """Says how one follows from the other; empty when it does not, or nothing differs, or they are too big.
-
-    Args:
-        here: one array in its own shape.
-        there: the other one in its own.
-        found: how they differ.
-    """
+    """Says how one array is a rearrangement of the other; empty when it is none, nothing differs, or they are big."""
     same_type = here.dtype == there.dtype and here.size == there.size
     if not found.different or not same_type or here.size > MOST or not _alike(found):
         return ""
@@ -542,7 +483,7 @@ def rearranged(here: Array, there: Array, found: Differences) -> str:
 
 
 def _alike(found: Differences) -> bool:
-    """Returns whether counts and extremes allow it at all."""
+    """Tells whether counts and extremes allow a rearrangement."""
     one, other = found.here, found.there
     counts = ("nan", "pos_inf", "neg_inf", "zero", "negative", "positive", "minimum", "maximum")
     return all(getattr(one, name) == getattr(other, name) for name in counts)

@@ -1,11 +1,9 @@
-"""Two arrays element by element: whether they fit, their differences, ULPs, and when two elements count as equal.
+"""Pairs two arrays element by element: fit of shapes, differences, ULPs, and tolerances.
 
-Differences are taken in float64. Integers of any size and sign are subtracted exactly and rounded once; nothing wraps
-around. Infinities of the same sign are equal, so their difference is 0.
-
-Distances in units in the last place (ULPs) say how many numbers of a type lie between two: the bits of a float, read as
-sign and magnitude, are its number among all floats of its type. That holds for every IEEE type and for bfloat16 and
-fp8. Both zeros have the number 0.
+Differences are float64; integers are subtracted exactly and rounded once; equal infinities have the difference 0. A
+distance in units in the last place (ULPs) is how many numbers of a type lie between two: the bits of a float, read as
+sign and magnitude, are its number among all floats of its type, and both zeros are 0. That holds for every IEEE type,
+bfloat16 and fp8.
 """
 
 from __future__ import annotations
@@ -32,14 +30,14 @@ from tui_debugger.stats.workers import MeasureWorkers
 Index = tuple[int, ...]
 
 COPIED: Final = 1 << 26
-"""Bytes up to which a tensor is copied where another shape needs another order of its elements in memory."""
+"""Bytes up to which a tensor is copied when a reshape needs another memory order."""
 PIECE: Final = 1 << 16
-"""Elements per block: what is made of two of them in float64 fits into an L2 cache of 2 MiB."""
+"""Elements per block: the float64 intermediates of two blocks fit into an L2 cache of 2 MiB."""
 _HALF: Final = 32
 
 
 class Fit(Enum):
-    """The way in which the elements of two tensors are paired."""
+    """How the elements of two tensors are paired."""
 
     SAME = "same shape"
     RESHAPED = "element by element in C order"
@@ -47,10 +45,7 @@ class Fit(Enum):
 
 
 def fit_of(here: tuple[int, ...], there: tuple[int, ...]) -> Fit | None:
-    """Returns how tensors of two shapes can be paired; None when they cannot.
-
-    Equal shapes, the same number of elements, or one of them stretched over the other by numpy's rules.
-    """
+    """Returns how two shapes are paired: equal shapes, equal sizes, or one broadcast over the other; else None."""
     if here == there:
         return Fit.SAME
     if np.prod(here, dtype=object) == np.prod(there, dtype=object):
@@ -63,26 +58,13 @@ def fit_of(here: tuple[int, ...], there: tuple[int, ...]) -> Fit | None:
 
 
 class Pairs:
-    """Two arrays of one shape.
+    """Two arrays (``here`` and ``there``) that were brought to one ``shape`` with ``count`` elements.
 
-    Attributes:
-        here, there: the arrays.
-        shape: of both.
-        count: elements of each.
-        shared: both as they were given, and who can go through them.
+    ``shared`` holds the arrays as given, and the workers that can go through them.
     """
 
     def __init__(self, here: Array, there: Array, workers: MeasureWorkers | None = None) -> None:
-        """Pairs arrays that fit.
-
-        Args:
-            here: one.
-            there: the other one.
-            workers: who else works when there is much to do; None: nobody.
-
-        Raises:
-            TdbgError: they do not fit, hold no numbers, or a big one would have to be copied.
-        """
+        """Pairs arrays, or raises TdbgError: no fit, no numbers, or a big array would have to be copied."""
         for array in (here, there):
             if not is_numeric(array.dtype):
                 raise TdbgError(
@@ -105,12 +87,7 @@ class Pairs:
         self._fortran = not in_c and all(array.flags.f_contiguous for array in both)
 
     def blocks(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, Array, Array]]:
-        """Yields (number of the first element, elements, elements), 1-D, in an order of its own: see ``index``.
-
-        Args:
-            start: the first element.
-            end: the one after the last; None for all.
-        """
+        """Yields (number of the first element, elements here, elements there), 1-D, in the order of ``index``."""
         here, there = self._lines
         end = self.count if end is None else end
         for first in range(start, end, PIECE):
@@ -123,17 +100,17 @@ class Pairs:
         return flat_in_c_order(here), flat_in_c_order(there)
 
     def elements(self, start: int, stop: int) -> tuple[Array, Array]:
-        """Returns the elements of both with these numbers."""
+        """Returns the elements of both with the numbers ``start`` to ``stop``."""
         here, there = self._lines
         return np.asarray(here[start:stop]), np.asarray(there[start:stop])
 
     def position(self, index: Index) -> int:
-        """Returns the number of an element: the reverse of ``index``."""
+        """Returns the number of an element: the inverse of ``index``."""
         order = self.shape[::-1] if self._fortran else self.shape
         return int(np.ravel_multi_index(index[::-1] if self._fortran else index, order)) if order else 0
 
     def index(self, number: int) -> Index:
-        """Returns the index of an element that ``blocks`` gave as number so and so."""
+        """Returns the index of the element with a number as ``blocks`` counts."""
         if not self.shape:
             return ()
         order = self.shape[::-1] if self._fortran else self.shape
@@ -142,7 +119,6 @@ class Pairs:
 
 
 def does_not_fit(here: tuple[int, ...], there: tuple[int, ...]) -> TdbgError:
-    """Returns the error of two shapes that cannot be paired."""
     return TdbgError(
         "these tensors have different shapes",
         where=f"{here} and {there}",
@@ -151,7 +127,7 @@ def does_not_fit(here: tuple[int, ...], there: tuple[int, ...]) -> TdbgError:
 
 
 def wide(block: Array) -> Array:
-    """Returns the elements as float64, complex ones as complex128; what is of that type is returned as it is."""
+    """Returns the elements as float64, complex elements as complex128; not copied when they are that already."""
     target = np.complex128 if block.dtype.kind == "c" else np.float64
     return block.astype(target, copy=False)
 
@@ -163,7 +139,7 @@ def difference(here: Array, there: Array) -> Array:
 
 
 def wide_difference(one: Array, other: Array) -> Array:
-    """Returns the difference of what is float64 or complex128 already."""
+    """Returns the difference of two float64 or complex128 arrays."""
     found: Array = np.asarray(one - other)
     if not np.isfinite(found).all():
         found[one == other] = 0  # the difference of two equal infinities
@@ -171,13 +147,13 @@ def wide_difference(one: Array, other: Array) -> Array:
 
 
 def needs_halves(here: Array, there: Array) -> bool:
-    """Returns whether these are integers whose difference takes more than float64 holds on the way."""
+    """Tells whether these are integers that must be subtracted in two halves to be exact in float64."""
     one, other = here.dtype, there.dtype
     return one.kind in "biu" and other.kind in "biu" and max(one.itemsize, other.itemsize) == 8
 
 
 def exact_difference(here: Array, there: Array) -> Array:
-    """Subtracts 64-bit integers: their halves fit into float64, so that only the last addition rounds."""
+    """Subtracts 64-bit integers by their halves, which fit into float64, so that only the last addition rounds."""
     high, low = (np.asarray(one - other) for one, other in zip(_halves(here), _halves(there), strict=True))
     found: Array = high * 2.0**_HALF + low
     return found
@@ -204,13 +180,13 @@ _INTEGERS: Final = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
 def is_float(dtype: DType) -> bool:
-    """Returns whether a type is a real floating-point type whose neighbours can be counted."""
+    """Tells whether a type is a real floating-point type whose neighbours can be counted."""
     extension = is_numeric(dtype) and dtype.name.startswith(("bfloat", "float8"))
     return (dtype.kind == "f" and dtype.itemsize in _INTEGERS) or extension
 
 
 def common_type(here: DType, there: DType) -> DType | None:
-    """Returns the type whose units two tensors are compared in: that of fewer digits; None unless both are floats.
+    """Returns the type with fewer digits, whose ULPs two tensors are compared in; None unless both are floats.
 
     A float16 copy of a float32 tensor is right when it is the nearest float16, so units of float32 would say nothing.
     """
@@ -222,15 +198,12 @@ def common_type(here: DType, there: DType) -> DType | None:
 
 
 def numbers(block: Array) -> Array:
-    """Numbers every element among the floats of its type, ascending, 0 for zeros, in integers as wide as that.
-
-    NaN gives anything.
-    """
+    """Numbers every element among the floats of its type, ascending, 0 for zeros; NaN gets an arbitrary number."""
     dtype = block.dtype.newbyteorder("=")
     bits = block.astype(dtype, copy=False).view(_INTEGERS[dtype.itemsize])
     if name_of(dtype) == _UNSIGNED:
         return bits.view(np.uint8).astype(np.int16)
-    negative = bits >> (8 * dtype.itemsize - 1)  # all bits, or none: much faster than choosing by a mask
+    negative = bits >> (8 * dtype.itemsize - 1)  # all bits set, or none: much faster than selecting by a mask
     found: Array = np.bitwise_and(negative, np.iinfo(bits.dtype).max)
     found ^= bits
     found -= negative
@@ -238,15 +211,10 @@ def numbers(block: Array) -> Array:
 
 
 def distances(here: Array, there: Array, dtype: DType) -> tuple[Array, Mask | None]:
-    """Units in the last place between the elements of two blocks of finite numbers, as unsigned integers.
+    """Returns the distances of two blocks of finite floats in ULPs of ``dtype``, as unsigned integers.
 
-    Args:
-        here: floats of any type.
-        there: the same number of floats.
-        dtype: the type whose units count (``common_type``); what is of another type is rounded to it first.
-
-    Returns:
-        The distances, and which of them mean something: a number beyond the range of ``dtype`` has none. None: all do.
+    Other types are rounded to ``dtype`` first. The second result marks the valid distances (a number beyond the range
+    of ``dtype`` has none); None when all are valid.
     """
     one, other, valid = _in_unit(here, there, dtype)
     one, other = numbers(one), numbers(other)
@@ -257,7 +225,7 @@ def distances(here: Array, there: Array, dtype: DType) -> tuple[Array, Mask | No
 
 
 def _in_unit(here: Array, there: Array, dtype: DType) -> tuple[Array, Array, Mask | None]:
-    """Returns two blocks as floats of a type, and which pairs are finite then; None: those that were."""
+    """Returns two blocks as floats of a type, and which pairs are finite then; None when nothing was rounded."""
     with np.errstate(all="ignore"):
         one, other = (block if block.dtype == dtype else _rounded(block, dtype) for block in (here, there))
         rounded = one is not here or other is not there
@@ -265,13 +233,13 @@ def _in_unit(here: Array, there: Array, dtype: DType) -> tuple[Array, Array, Mas
 
 
 def _rounded(block: Array, dtype: DType) -> Array:
-    """Returns floats as floats of another type; from one byte by way of float32, for want of a direct one to some."""
+    """Casts floats to another type; types of one byte by way of float32, because some direct casts do not exist."""
     found: Array = (block.astype(np.float32) if block.dtype.itemsize == 1 else block).astype(dtype)
     return found
 
 
 def units_of(here: Array, there: Array, dtype: DType | None) -> kernel_pairs.Units | None:
-    """Returns what the kernel counts units in the last place of a type by."""
+    """Returns the arguments by which the kernel counts units in the last place."""
     if dtype is None:
         return None
     return kernel_pairs.Units(*_in_unit(here, there, dtype), name_of(dtype) == _UNSIGNED)
@@ -286,21 +254,17 @@ Positions = npt.NDArray[np.int64]
 
 
 class LargestScores:
-    """Keeps the greatest scores above 0 with their positions; of equal ones those that came first.
-
-    A stretch of the elements may have a list of its own: ``merge`` puts neighbours together.
-    """
+    """Keeps the ``most`` greatest scores above 0 with their positions; of equal scores the first ones."""
 
     __slots__ = ("_most", "_positions", "_scores")
 
     def __init__(self, most: int) -> None:
-        """Keeps nothing yet. ``most``: how many at most."""
         self._most = most
         self._scores: Float64 = np.empty(0)
         self._positions: Positions = np.empty(0, np.int64)
 
     def add(self, scores: Array, positions: Positions) -> None:
-        """Adds scores, none of them NaN, later in order than all before; ``positions``: of each, ascending."""
+        """Adds scores (no NaN) at ascending positions behind all earlier ones."""
         some = np.flatnonzero(scores > 0)
         together = np.concatenate([self._scores, scores[some]])
         order = np.argsort(-together, kind="stable")[: self._most]
@@ -308,7 +272,7 @@ class LargestScores:
         self._positions = np.concatenate([self._positions, positions[some]])[order]
 
     def merge(self, other: LargestScores) -> None:
-        """Adds what another list has kept, of scores that are all later in order."""
+        """Adds the list of a later stretch."""
         self.add(other._scores, other._positions)
 
     def positions(self) -> list[int]:
@@ -319,12 +283,10 @@ class LargestScores:
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """Inside is |here − there| ≤ the larger one of the boundary and ``atol`` + ``rtol``·|there|.
+    """A pair is inside if |here − there| ≤ max(boundary, ``atol`` + ``rtol``·|there|); none of the numbers is negative.
 
-    Attributes:
-        rtol, atol: relative and absolute tolerance, not negative.
-        percent: the boundary as a part of the greatest finite difference of the whole tensor, 0 to 100: the slider of
-            MindInsight's tensor comparison.
+    ``percent`` (0 to 100) makes the boundary a part of the greatest finite difference of the whole tensor, as the
+    slider of MindInsight's tensor comparison does.
     """
 
     rtol: float = 0.0
@@ -332,14 +294,13 @@ class Boundary:
     percent: float = 0.0
 
     def boundary(self, stats: TensorStats) -> float:
-        """Returns max(|max d|, |min d|) × percent, over the finite differences that ``stats`` are of."""
+        """Returns max(|max d|, |min d|) × percent for the finite differences summarized by ``stats``."""
         if stats.minimum is None or stats.maximum is None:
             return 0.0
         return max(abs(stats.maximum), abs(stats.minimum)) * (self.percent / 100)
 
     @property
     def exact(self) -> bool:
-        """Tells whether only equal numbers are inside."""
         return self == EXACT
 
 
@@ -347,14 +308,7 @@ EXACT: Final = Boundary()
 
 
 def outside(error: Float64, reference: Float64, tolerance: Boundary, boundary: float) -> Mask:
-    """Returns which of some pairs of finite elements are outside.
-
-    Args:
-        error: |here − there|.
-        reference: |there|.
-        tolerance: what is allowed.
-        boundary: see ``Boundary.boundary``.
-    """
+    """Tells which pairs of finite elements are outside; ``error``: |here − there|, ``reference``: |there|."""
     if not tolerance.rtol:
         return np.greater(error, max(boundary, tolerance.atol))
     with np.errstate(all="ignore"):
@@ -362,9 +316,9 @@ def outside(error: Float64, reference: Float64, tolerance: Boundary, boundary: f
 
 
 def outside_mask(here: Array, there: Array, tolerance: Boundary, boundary: float) -> Mask:
-    """Returns which elements of two blocks or windows are outside; NaN equals NaN, an infinity one of its sign.
+    """Tells which elements of two blocks are outside; NaN equals NaN, an infinity equals the same infinity.
 
-    Where only one side is NaN or infinite no tolerance helps.
+    NaN or Inf on one side only is always outside.
     """
     one, other = wide(here), wide(there)
     finite = np.isfinite(one) & np.isfinite(other)
@@ -376,21 +330,14 @@ def outside_mask(here: Array, there: Array, tolerance: Boundary, boundary: float
 
 
 def count_outside(pairs: Pairs, tolerance: Boundary, boundary: float, progress: ProgressFn = no_progress) -> int:
-    """Counts the elements outside, block by block.
-
-    Args:
-        pairs: the arrays.
-        tolerance: what is allowed.
-        boundary: see ``Boundary.boundary``.
-        progress: counts elements; may raise to stop.
-    """
+    """Counts the elements outside, block by block; ``progress`` may raise to stop."""
     task = _CountOutside(tolerance, boundary)
     return sum(span_results(pairs.shared, lambda: task, "tolerance", progress))
 
 
 @dataclass(frozen=True, slots=True)
 class _CountOutside:
-    """The task of a span: how many of its elements are outside."""
+    """The task of a span: counts its elements outside."""
 
     tolerance: Boundary
     boundary: float

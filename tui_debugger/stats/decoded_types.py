@@ -1,4 +1,4 @@
-"""Element types of Ascend devices that numpy has no type for: each element is turned into a number of a wider type."""
+"""Element types of Ascend devices that numpy lacks: each element is converted to a wider type."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from tui_debugger.stats.dtypes import DType
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DecodedType:
-    """An element type whose elements are decoded.
+    """An element type with conversion.
 
-    Attributes:
-        stored: the type of an element's code; elements of less than a byte have a byte each.
-        values: the type of the numbers, which holds all of them exactly.
-        decode: returns the numbers of codes, in an array of the same shape.
+    ``stored`` is the type of a code (elements below a byte take one byte each), ``values`` a type that holds all
+    numbers exactly, ``decode`` converts codes to numbers of the same shape.
     """
 
     stored: DType
@@ -33,7 +31,7 @@ def _by_table(numbers: list[float]) -> DecodedType:
 
 
 def _hifloat8(code: int) -> float:
-    """Returns the number of a code: its leading bits say how many of the others are the exponent."""
+    """Returns the number of a code, whose leading bits give the number of exponent bits."""
     rest, sign = code & 0x7F, -1.0 if code & 0x80 else 1.0
     if rest == 0:
         return np.nan if code else 0.0
@@ -47,7 +45,7 @@ def _hifloat8(code: int) -> float:
     if not exponent_bits:
         return sign * fraction
     exponent = rest >> fraction_bits & (1 << exponent_bits) - 1
-    half = 1 << exponent_bits - 1  # the first bit is the exponent's sign; in its place stands a leading 1
+    half = 1 << exponent_bits - 1  # the first bit is the exponent's sign, and is replaced by a leading 1
     return float(sign * fraction * 2.0 ** (-exponent if exponent & half else exponent | half))
 
 

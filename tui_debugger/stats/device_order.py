@@ -1,8 +1,7 @@
-"""The order in which an Ascend device holds the elements of a tensor, and the way back to the program's order.
+"""The order of a tensor's elements on an Ascend device, and the way back to the program's order.
 
-A device holds tensors in blocks of 16 channels or so, padded. ``DeviceOrder`` says where each element of the tensor as
-the program knows it stands in such a buffer; copies between strided views do the rest, for as many elements as are
-asked for.
+A device stores tensors in padded blocks of 16 channels or so. ``DeviceOrder`` gives the place of each element in such a
+buffer; copies between strided views do the rest, for only the elements that are asked for.
 """
 
 from __future__ import annotations
@@ -28,21 +27,12 @@ _CUBE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class DeviceOrder:
-    """The order of the elements of a tensor in the buffer of a device.
+    """The order of the elements of a tensor in a device's buffer of ``count`` elements, padding included.
 
-    Elements are named by as many indices as ``shape`` has; in C order they are those of the tensor. One axis, that of
-    channels, comes in blocks: of channel c, ``c // block`` counts ``strides[lane]`` and ``c % block`` counts ``inner``.
-    Grouped weights have their groups on axis 0, ``period`` of them side by side in one run of channels and rows: group
-    g stands where ``g // period`` counts ``strides[0]`` and ``r = g % period`` counts ``shift``, and its channels begin
-    at channel ``r * phase``.
-
-    Attributes:
-        shape: indices.
-        strides: distance of neighbours along each axis, in elements.
-        lane: the axis that comes in blocks.
-        block: elements of a block.
-        inner: distance of neighbours in a block.
-        count: elements of the buffer, padding included.
+    ``shape`` has the indices that name an element, in C order; ``strides`` the distances along them. The axis ``lane``
+    (channels) is in blocks: channel c is at ``c // block * strides[lane] + c % block * inner``. Grouped weights have
+    their groups on axis 0, ``period`` groups side by side in a run of channels and rows: group g adds ``g // period *
+    strides[0] + r * shift`` with ``r = g % period``, and its channels begin at channel ``r * phase``.
     """
 
     shape: Shape
@@ -56,13 +46,7 @@ class DeviceOrder:
     phase: int = 0
 
     def copy(self, buffer: Array | SharedBytes, start: int, target: Array) -> None:
-        """Fills an array with elements in C order, from one on.
-
-        Args:
-            buffer: all of the device's, 1-D.
-            start: the first one.
-            target: 1-D, of the same type; bytes where several elements share one.
-        """
+        """Fills a 1-D array with elements from ``start`` on, in C order; ``buffer`` is the whole device buffer."""
         done = 0
         for low, high in _boxes(self.shape, start, start + len(target)):
             extent = tuple(stop - first for first, stop in zip(low, high, strict=True))
@@ -71,7 +55,7 @@ class DeviceOrder:
             done += count
 
     def places(self, elements: Int64) -> Int64:
-        """Returns where elements stand in the buffer; they are numbered in C order."""
+        """Returns the places in the buffer of elements, which are numbered in C order."""
         at = list(np.unravel_index(elements, self.shape))
         channel, found = at[self.lane], np.zeros(elements.shape, np.int64)
         if self.period > 1:
@@ -84,7 +68,6 @@ class DeviceOrder:
         return found + channel % self.block * self.inner
 
     def _copy_box(self, buffer: Array | SharedBytes, low: Shape, high: Shape, target: Array) -> None:
-        """Copies the elements between two corners."""
         if self.period == 1:
             self._copy_lanes(buffer, low, high, target)
             return
@@ -96,7 +79,7 @@ class DeviceOrder:
             self._copy_lanes(buffer, *corners, into, rest)
 
     def _copy_lanes(self, buffer: Array | SharedBytes, low: Shape, high: Shape, target: Array, rest: int = 0) -> None:
-        """Copies a box of the groups that are number ``rest`` in their run: whole blocks at once, then the ends."""
+        """Copies a box of the groups with ``rest`` in their run: whole blocks at once, then the ends."""
         lane, block = self.lane, self.block
         first, last = low[lane] + rest * self.phase, high[lane] + rest * self.phase
         whole = min(-(-first // block) * block, last), max(last - last % block, first)
@@ -122,13 +105,7 @@ class DeviceOrder:
 
 @dataclass(frozen=True, slots=True)
 class SharedBytes:
-    """A buffer of elements of which several share a byte: read by the kernel alone.
-
-    Attributes:
-        packed: the bytes.
-        bits: of an element; the first one in the lowest bits of a byte.
-        signed: whether the highest of these is a sign.
-    """
+    """A buffer of elements that share bytes (the first in the lowest bits); only the kernel reads it."""
 
     packed: UInt8
     bits: int
@@ -136,7 +113,7 @@ class SharedBytes:
 
 
 def _copy_strided(buffer: Array | SharedBytes, offset: int, strides: Shape, target: Array) -> None:
-    """Fills a view of an array with elements of a buffer, from one on and so far apart along each axis."""
+    """Fills a view of an array with elements of a buffer from ``offset`` on, ``strides`` elements apart."""
     if isinstance(buffer, SharedBytes):
         copy_elements(buffer.packed, offset, strides, target, bits=buffer.bits, signed=buffer.signed)
     elif kernel.available():
@@ -150,7 +127,7 @@ def _copy_strided(buffer: Array | SharedBytes, offset: int, strides: Shape, targ
 
 
 def _within_blocks(first: int, last: int, block: int) -> Iterator[tuple[int, int]]:
-    """Yields a range of channels cut where a block ends."""
+    """Yields a range of channels, cut at block ends."""
     while first < last:
         end = min(first - first % block + block, last)
         yield first, end
@@ -158,7 +135,7 @@ def _within_blocks(first: int, last: int, block: int) -> Iterator[tuple[int, int
 
 
 def _boxes(shape: Shape, start: int, stop: int) -> Iterator[tuple[Shape, Shape]]:
-    """Yields the corners of the boxes that elements ``start`` to ``stop`` in C order make up, in that order."""
+    """Yields the corners of boxes that cover the elements ``start`` to ``stop`` (C order), in that order."""
     if start >= stop:
         return
     if not shape:
@@ -185,7 +162,7 @@ def _boxes(shape: Shape, start: int, stop: int) -> Iterator[tuple[Shape, Shape]]
 
 @dataclass(frozen=True, slots=True)
 class DeviceTensor:
-    """A tensor on a device: the shape that it has there, and where its elements stand."""
+    """A tensor on a device: its shape there, and the places of its elements."""
 
     device: Shape
     order: DeviceOrder
@@ -194,15 +171,9 @@ class DeviceTensor:
 def device_order(fmt: str, device: Shape, host: Shape, groups: int = 1) -> DeviceOrder | None:
     """Returns the order of a tensor's elements on the device; None when it cannot be known.
 
-    The program's dimensions are given the axes of the format: those that MindSpore gives them, else those with which
-    the format makes exactly the device's shape. A program whose axes come in another order than N, C, H, W is told by
-    that shape, too, where only one order makes it.
-
-    Args:
-        fmt: the format, by name.
-        device: the device's shape; its last dimension says how long blocks are.
-        host: the program's shape.
-        groups: of a grouped convolution's weights.
+    The program's dimensions get the format's axes: as MindSpore assigns them, else so that the format gives exactly the
+    device's shape, whose last dimension is the block length. A program with another axis order than N, C, H, W is
+    recognized if only one order gives that shape. ``groups`` belongs to a grouped convolution's weights.
     """
     if any(n <= 0 for n in (*device, *host)):
         return None
@@ -237,18 +208,18 @@ def _exact(placed: DeviceTensor | None, device: Shape) -> DeviceOrder | None:
 
 
 _OTHER_ORDERS: Final = {4: ((0, 3, 1, 2), (3, 2, 0, 1)), 5: ((0, 4, 1, 2, 3), (4, 3, 0, 1, 2))}
-"""Of a program's shape in NHWC and HWCN, or NDHWC and DHWCN: where N, C, (D,) H and W are."""
+"""Positions of N, C, (D,) H and W in NHWC and HWCN, or NDHWC and DHWCN."""
 
 
 def _as_program(order: DeviceOrder, axes: Shape) -> DeviceOrder:
-    """Returns the order for a program whose axes come in another order; ``axes`` says where each one is there."""
+    """Returns the order for a program with another axis order; ``axes`` has the position of each axis there."""
     at = [axes.index(axis) for axis in range(len(axes))]
     shape, strides = (tuple(each[axis] for axis in at) for each in (order.shape, order.strides))
     return replace(order, shape=shape, strides=strides, lane=at.index(order.lane))
 
 
 def _assigned(host: Shape, rank: int) -> Iterator[Shape]:
-    """Yields a shape with as many axes as a format has: that of MindSpore first, then by every choice of axes."""
+    """Yields shapes with the format's number of axes: MindSpore's assignment first, then every choice of axes."""
     if len(host) > rank:
         return
     first = tuple(range(1, 1 + len(host))) if len(host) < rank else tuple(range(rank))
@@ -328,7 +299,7 @@ def _fractal_z_3d(host: Shape, block: int, groups: int) -> DeviceTensor | None:
 
 
 def _fractal_z_c04(host: Shape, block: int, groups: int) -> DeviceTensor | None:
-    """Four channels of a pixel side by side, and those of the next pixel behind them: pixels come in blocks of 4."""
+    """Places four channels of a pixel side by side, the next pixel behind them: pixels are in blocks of 4."""
     n, c, h, w = host
     if c > 4 or block != _CUBE or groups > 1:
         return None
@@ -366,7 +337,7 @@ _PLACED: Final = {
     "FRACTAL_Z_3D": (_fractal_z_3d, 5),
     "C1HWNCoC0": (_c1hwncoc0, 4),
 }
-"""By format, the function that places a tensor, and the number of axes that it has."""
+"""By format, the function that places a tensor, and its number of axes."""
 _AXES: Final = {
     "NHWC": (0, 3, 1, 2),
     "HWCN": (3, 2, 0, 1),
@@ -375,11 +346,11 @@ _AXES: Final = {
     "DHWCN": (4, 3, 0, 1, 2),
     "DHWNC": (3, 4, 0, 1, 2),
 }
-"""By format, where N, C, (D,) H and W are."""
+"""By format, the positions of N, C, (D,) H and W."""
 
 
 def _transposed(fmt: str, device: Shape, host: Shape) -> DeviceOrder | None:
-    """Returns the order of a tensor in NCHW or NCDHW that the device holds with its axes in another order."""
+    """Returns the order of an NCHW or NCDHW tensor that the device holds with permuted axes."""
     axes = _AXES[fmt]
     if len(axes) != len(device) or tuple(device[axis] for axis in axes) != host:
         return None
@@ -388,9 +359,9 @@ def _transposed(fmt: str, device: Shape, host: Shape) -> DeviceOrder | None:
 
 
 def unconverted_order(fmt: str, shape: Shape, dtype: DType) -> DeviceOrder | None:
-    """Returns how to read device bytes that stand under the program's shape; None: as they are.
+    """Returns the order of device bytes stored under the program's shape; None: to be read as they are.
 
-    That shape tells how they stand only where nothing is padded. A shape that ends like a device's is taken for one.
+    That is known only where nothing is padded. A shape that ends like a device's shape is taken for a device's shape.
     """
     if (fmt not in _PLACED and fmt != _NZ) or not shape or any(n <= 0 for n in shape):
         return None

@@ -1,4 +1,4 @@
-"""A digest of the elements of a tensor, by which equal tensors are told from others."""
+"""A digest of the elements of a tensor, to find equal tensors."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from typing import Final
 from tui_debugger.arrays import Array
 
 _PIECE: Final = 1 << 22
-"""Elements that are looked at together."""
+"""Elements that are read at once."""
 
 
 def digest_of(values: Array, *about: object) -> tuple[bytes, bool]:
-    """A digest of the elements in their order and of ``about``; and whether all elements have the same bytes.
-
-    Raises:
-        OSError: the values lie in a file that cannot be read.
-    """
+    """Returns a digest of the elements and of ``about``, and whether all elements have the same bytes."""
     digest = blake2b(repr(about).encode(), digest_size=16)
     flat = values.reshape(-1)
     first, constant = flat[:1].tobytes(), len(flat) > 0

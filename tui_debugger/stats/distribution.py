@@ -1,4 +1,7 @@
-"""Distributions of values: counts by classes of keys, elements below a bound, bins of histograms."""
+"""Distributions of values: counts by classes of keys, elements below a bound, bins of histograms.
+
+A key is an unsigned integer that sorts as the value does; the class of a value is the upper 16 bits of its key.
+"""
 
 from __future__ import annotations
 
@@ -24,21 +27,15 @@ from tui_debugger.stats.spans import Checkpoint, SharedArrays, Span, flat_in_mem
 CLASSES: Final = 1 << 16
 SIGN: Final = 1 << 15
 ZERO_CLASS: Final = SIGN
-"""The class of 0, and of positive numbers so small that their upper bits say nothing of them."""
+"""The class of 0, and of positive numbers so small that their upper 16 bits are 0."""
 CLASS_OF_BITS: Final = np.arange(CLASSES) ^ np.where(np.arange(CLASSES) & SIGN, CLASSES - 1, SIGN)
-"""The class of each value of the upper 16 bits; but that of -0 is that of 0."""
+"""The class for each value of a float's upper 16 bits; callers correct -0, which belongs to the class of 0."""
 Keys = npt.NDArray[np.unsignedinteger[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class KeyKind:
-    """Keys of 32 or 64 bits.
-
-    Attributes:
-        bits: of a key.
-        value: type of the values.
-        key: type of the keys.
-    """
+    """Keys of 32 or 64 bits: value type float32 or float64, key type uint32 or uint64."""
 
     bits: int
     value: DType
@@ -50,9 +47,9 @@ class KeyKind:
         return self.bits - 16
 
     def of(self, values: Float32 | Float64) -> Keys:
-        """Returns the keys of values of this kind; −0 counts as 0."""
+        """Returns the keys of values; −0 counts as 0."""
         bits = (values + self.value.type(0)).view(self.key)
-        signs = bits.view(f"i{self.bits // 8}") >> (self.bits - 1)  # all bits of negative ones, none of the others
+        signs = bits.view(f"i{self.bits // 8}") >> (self.bits - 1)  # all bits set for negative values, else none
         keys: Keys = signs.view(self.key)
         keys |= self.key.type(1 << (self.bits - 1))
         keys ^= bits
@@ -60,16 +57,15 @@ class KeyKind:
 
     @property
     def zero(self) -> int:
-        """The key of 0."""
         return 1 << (self.bits - 1)
 
     def upper_bits(self, values: Float32 | Float64 | Keys) -> npt.NDArray[np.uint16]:
-        """Returns the upper 16 bits of every value, or key, as they are: a view."""
+        """Returns the upper 16 bits of each value or key: a view."""
         parts = self.bits // 16
         return values.view(np.uint16)[parts - 1 if sys.byteorder == "little" else 0 :: parts]
 
     def key_of(self, value: float, *, above: bool = False) -> int:
-        """Returns the least key of a value not below ``value``, with ``above`` of one above; at most that of Inf."""
+        """Returns the smallest key of a value ≥ ``value`` (> ``value`` with ``above``), at most the key of Inf."""
         with np.errstate(all="ignore"):
             near = self.value.type(value) + self.value.type(0)
             if float(near) < value or (above and float(near) == value):
@@ -77,7 +73,6 @@ class KeyKind:
         return int(self.of(np.array([near], self.value))[0])
 
     def value_of(self, keys: Keys) -> Float32 | Float64:
-        """Returns the values of keys."""
         top = self.key.type(1 << (self.bits - 1))
         bits = keys ^ np.where(keys & top, top, ~self.key.type(0))
         values: Float32 | Float64 = bits.astype(self.key).view(self.value)
@@ -85,7 +80,7 @@ class KeyKind:
 
     @property
     def finite(self) -> tuple[int, int]:
-        """The first key of a finite value, and the one after the last."""
+        """The first key of a finite value, and the key after the last finite value."""
         infinite = self.of(np.array([-math.inf, math.inf], self.value))
         return int(infinite[0]) + 1, int(infinite[1])
 
@@ -95,11 +90,7 @@ DOUBLES: Final = KeyKind(64, np.dtype(np.float64), np.dtype(np.uint64))
 
 
 def kind_of(dtype: DType) -> KeyKind:
-    """Takes 32 bits where float32 holds every value of a type, else 64.
-
-    Raises:
-        TypeError: the element type is not numeric.
-    """
+    """Returns 32 bits where float32 holds every value of the type, else 64; raises TypeError if it has no order."""
     if not is_numeric(dtype):
         msg = f"element type {dtype} has no order"
         raise TypeError(msg)
@@ -107,10 +98,7 @@ def kind_of(dtype: DType) -> KeyKind:
 
 
 def value_blocks(line: Any, kind: KeyKind, span: Span, checkpoint: Checkpoint) -> Iterator[Array]:
-    """Yields the elements of a span: as they are where the kernel knows them, else as float32 or float64 by their keys.
-
-    Complex elements count by their magnitude.
-    """
+    """Yields a span's elements in pieces: unchanged if the kernel knows their type, else converted by ``valued``."""
     for start in range(*span, _MANY):
         checkpoint(start - span[0])
         block = np.asarray(line[start : min(start + _MANY, span[1])])
@@ -127,15 +115,7 @@ def valued(block: Array, kind: KeyKind) -> Float32 | Float64:
 
 
 def chosen_keys(line: Any, kind: KeyKind, wanted: Mask, span: Span, checkpoint: Checkpoint) -> Iterator[Keys]:
-    """Yields the keys of the elements of a span that are in some classes, in pieces; those of 0 are left out.
-
-    Args:
-        line: see ``spans.flat_in_memory_order``.
-        kind: of the keys.
-        wanted: the classes, as one of 65536 truths for each.
-        span: first element and end.
-        checkpoint: see ``spans``.
-    """
+    """Yields in pieces the keys, other than 0, of a span's elements in the classes of ``wanted`` (a truth each)."""
     by_bits = wanted[CLASS_OF_BITS]
     by_bits[SIGN] |= wanted[ZERO_CLASS]  # -0 has the upper bits of tiny negative numbers, but is of the class of 0
     zero = kind.key.type(kind.zero)
@@ -156,17 +136,14 @@ _MANY: Final = 4 * BLOCK
 
 @dataclass(frozen=True, eq=False)
 class ClassCounts:
-    """The number of elements in each class.
+    """The number of elements in each class, NaN and Inf included.
 
     Attributes:
-        kind: the keys.
-        counts: elements by class, NaN and Inf included.
-        below: elements below each class, 65537 of them.
-        finite: finite elements; those below the first finite one are −Inf and NaN.
-        first: elements with keys before the first finite one.
-        zeros: elements that are 0.
-        keys: all keys there are, ascending, and ``held`` elements of each; None where there may be many.
-        known: the elements that were gathered last, which are not looked for again.
+        below: elements below each class, 65537 entries.
+        finite: number of finite elements.
+        first: number of elements before the first finite one: −Inf and negative NaN.
+        keys: all distinct keys, ascending, with ``held`` elements each; None where there may be many.
+        known: the elements that were gathered last, to be used again.
     """
 
     kind: KeyKind
@@ -180,17 +157,12 @@ class ClassCounts:
     known: list[Gathered] = field(default_factory=list)
 
     def inside(self, classes: Mask) -> int:
-        """Returns the elements other than 0 in some classes."""
+        """Returns how many elements other than 0 are in the classes."""
         return int(self.counts[classes].sum()) - (self.zeros if classes[ZERO_CLASS] else 0)
 
 
 def count_classes(array: Array | SharedArrays, progress: ProgressFn = no_progress) -> ClassCounts:
-    """Counts every element by its class, in one pass.
-
-    Raises:
-        TypeError: the element type is not numeric.
-        CancelledError: from ``progress``.
-    """
+    """Counts every element by its class, in one pass; raises TypeError for elements that are no numbers."""
     shared = shared_arrays(array)
     dtype = shared.arrays[0].dtype
     kind = kind_of(dtype)
@@ -210,13 +182,13 @@ def _summed(
     kind: KeyKind, counts: Int64, zeros: int, keys: Keys | None = None, held: Int64 | None = None
 ) -> ClassCounts:
     below = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    low, high = (bound >> kind.shift for bound in kind.finite)  # each is where a class begins
+    low, high = (bound >> kind.shift for bound in kind.finite)  # both are the begin of a class
     first = int(below[low])
     return ClassCounts(kind, counts, below, int(below[high]) - first, first, zeros, keys, held)
 
 
 def _of_patterns(patterns: Int64, dtype: DType, kind: KeyKind) -> ClassCounts:
-    """Counts for types of at most 16 bits: how often there is each of their values is all that can be asked."""
+    """Counts a type of at most 16 bits by bit pattern, which gives all its keys with their counts."""
     there = np.flatnonzero(patterns)
     with np.errstate(all="ignore"):
         values = valued(there.astype(_unsigned(dtype)).view(dtype), kind)
@@ -233,7 +205,7 @@ def _unsigned(dtype: DType) -> DType:
 
 @dataclass(frozen=True, slots=True)
 class _CountPatterns:
-    """The task of a span: how often it has each pattern of bits."""
+    """The task of a span: counts each bit pattern."""
 
     dtype: DType
     cost: int = 3
@@ -258,7 +230,7 @@ class _CountPatterns:
 
 @dataclass(frozen=True, slots=True)
 class _CountClasses:
-    """The task of a span: how many of its elements are in each class, and how many are 0."""
+    """The task of a span: counts its elements by class, and its zeros."""
 
     kind: KeyKind
     cost: int = 4
@@ -289,31 +261,25 @@ class _CountClasses:
 MOST_KEPT: Final = 1 << 21
 """Elements that are kept and sorted: at most 16 MB."""
 _FEW: Final = 32
-"""Bounds up to which comparing all elements with each is faster than finding the place of each among them."""
+"""Up to this many bounds, comparing all elements with each bound is faster than a search among the bounds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """All elements of some classes but 0.
-
-    Attributes:
-        classes: of all elements.
-        keys: of these, ascending.
-        inside: which classes.
-    """
+    """All elements, except 0, of the classes in ``inside``: ``keys``, ascending."""
 
     classes: ClassCounts
     keys: Keys
     inside: Mask
 
     def below(self, bound: int) -> int:
-        """Returns how many elements of all have keys below a bound; its class is among these."""
+        """Returns how many elements of the whole tensor have keys below a bound, whose class is in ``inside``."""
         kind, which = self.classes.kind, bound >> self.classes.kind.shift
         found = int(self.classes.below[which]) + self._before(bound) - self._before(which << kind.shift)
         return found + (self.classes.zeros if which == ZERO_CLASS and bound > kind.zero else 0)
 
     def at(self, rank: int) -> int:
-        """Returns the key at a place of all finite elements in order; its class is among these."""
+        """Returns the key with a rank among all finite elements; its class is in ``inside``."""
         kind, place = self.classes.kind, rank + self.classes.first
         which = class_at(self.classes, place)
         offset = place - int(self.classes.below[which])
@@ -328,12 +294,12 @@ class Gathered:
 
 
 def class_at(classes: ClassCounts, place: int) -> int:
-    """Returns the class of the element at a place of all elements in order."""
+    """Returns the class of the element at a place in the ascending order of all elements."""
     return int(np.searchsorted(classes.below, place, "right")) - 1
 
 
 def classes_of_bounds(classes: ClassCounts, bounds: Iterable[int]) -> Mask:
-    """Returns the classes that bounds divide, unless they hold nothing or it is 0 that they are divided at."""
+    """Returns the non-empty classes that bounds divide, except a division right after 0."""
     shift, zero = classes.kind.shift, classes.kind.zero
     inner = (1 << shift) - 1
     found: Mask = np.zeros(CLASSES, np.bool_)
@@ -344,7 +310,7 @@ def classes_of_bounds(classes: ClassCounts, bounds: Iterable[int]) -> Mask:
 
 
 def classes_of_ranks(classes: ClassCounts, ranks: Iterable[int]) -> Mask:
-    """Returns the classes with the finite elements at some places of their order, unless those are 0."""
+    """Returns the classes of the finite elements with the given ranks, except elements that are 0."""
     found: Mask = np.zeros(CLASSES, np.bool_)
     for rank in ranks:
         place = rank + classes.first
@@ -357,13 +323,9 @@ def classes_of_ranks(classes: ClassCounts, ranks: Iterable[int]) -> Mask:
 def gather(
     array: Array | SharedArrays, classes: ClassCounts, inside: Mask, progress: ProgressFn = no_progress
 ) -> Gathered | None:
-    """Returns the elements of some classes, in one pass; None where they are too many to be kept.
+    """Returns the elements of the classes ``inside``, in one pass; None if they are more than ``MOST_KEPT``.
 
-    Args:
-        array: what ``classes`` were counted of.
-        classes: from ``count_classes``.
-        inside: which classes.
-        progress: may raise CancelledError.
+    ``classes`` come from ``count_classes`` of the same array; ``progress`` may raise CancelledError.
     """
     for known in classes.known:
         if not classes.inside(inside & ~known.inside):
@@ -390,12 +352,7 @@ def count_below(
 ) -> list[int]:
     """Counts elements with keys below each of ``bounds``; reads the array only when a bound lies inside a class.
 
-    Args:
-        array: what ``classes`` were counted of.
-        classes: from ``count_classes``.
-        bounds: keys, in any order.
-        progress: may raise CancelledError.
-        gathered: the elements of all classes that bounds divide, and of others; None where these are not known.
+    ``gathered`` may hold the elements of all classes that bounds divide (and of others).
     """
     if classes.keys is not None and classes.held is not None:
         sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(classes.held)])
@@ -418,7 +375,7 @@ def count_below(
 def _counted(
     array: Array | SharedArrays, classes: ClassCounts, bounds: Sequence[int], split: Mask, progress: ProgressFn
 ) -> dict[int, int]:
-    """Returns the same for bounds that divide classes of many elements: those are counted between the bounds."""
+    """Counts below bounds that divide classes of too many elements to gather, by counting between the bounds."""
     shift, zero = classes.kind.shift, classes.kind.zero
     cut = np.array(sorted({bound for bound in bounds if split[bound >> shift]}), classes.kind.key)
     task = _Below(classes.kind, split, cut)
@@ -438,7 +395,7 @@ def _counted(
 
 @dataclass(frozen=True, slots=True)
 class _Gather:
-    """The task of a span: the keys that it has of some classes."""
+    """The task of a span: gathers its keys in some classes."""
 
     kind: KeyKind
     inside: Mask
@@ -454,7 +411,7 @@ class _Gather:
 
 @dataclass(frozen=True, slots=True)
 class _Below:
-    """The task of a span: how many elements of some classes are below each bound."""
+    """The task of a span: counts its elements in some classes below each bound."""
 
     kind: KeyKind
     inside: Mask
@@ -476,19 +433,14 @@ class _Below:
 
 
 FINEST: Final = 20
-"""An octave is divided into 2 to the power of this, at most: a millionth of the value."""
+"""An octave is divided into at most 2**FINEST bins: a millionth of the value."""
 _COARSEST: Final = -12
-"""2 to the power of 12 octaves in a bin: one for all magnitudes from 1 on, and one for those below."""
+"""A bin holds at most 2**12 octaves: one bin for all magnitudes from 1 on, one for those below."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """A range of values.
-
-    Attributes:
-        low, high: its edges.
-        with_low, with_high: whether the edge itself belongs to it.
-    """
+    """Values from ``low`` to ``high``; ``with_low`` and ``with_high``: the edge itself belongs to the bin."""
 
     low: float
     high: float
@@ -505,15 +457,11 @@ def equal_edges(low: float, high: float, bins: int) -> list[float]:
 
 
 def linear_bins(low: float, high: float, most: int, *, whole: bool = False) -> tuple[Bin, ...]:
-    """Makes at most ``most`` bins of one width from ``low`` to ``high``, both included; one when they are equal.
+    """Makes at most ``most`` bins of one width from ``low`` to ``high``, both included; one bin when they are equal.
 
-    Args:
-        low: finite, not above ``high``.
-        high: finite.
-        most: greatest number of bins, at least 1.
-        whole: the values are whole numbers: every bin holds as many of them, and its lower edge is one.
+    With ``whole`` the values are whole numbers: each bin holds equally many of them and starts at one of them.
     """
-    if whole and max(-low, high) < 2**53:  # above it not every whole number is a double: edges would fall together
+    if whole and max(-low, high) < 2**53:  # beyond it whole numbers are not all doubles: edges would coincide
         width = max(1, math.ceil((high - low + 1) / most))
         starts = range(int(low), int(high) + 1, width)
         return tuple(Bin(float(start), float(start + width)) for start in starts)
@@ -525,15 +473,10 @@ def linear_bins(low: float, high: float, most: int, *, whole: bool = False) -> t
 
 
 def log_bins(low: float, high: float, least: float | None, most: int) -> tuple[Bin, ...]:
-    """Makes at most ``most`` bins by magnitude: octaves, several of them, or equal parts of one, whatever fits.
+    """Makes at most ``most`` (≥ 5) bins by magnitude: an octave, several octaves or equal parts of an octave each.
 
-    Magnitudes from 2ᵃ up to, but without, 2ᵇ are a bin, with the sign; exactly 0 is a bin of its own in the middle.
-
-    Args:
-        low: finite, not above ``high``.
-        high: finite.
-        least: least magnitude above 0 there is; None when all values are 0.
-        most: greatest number of bins; never less than 5 are allowed: zero, and small and great ones of either sign.
+    A bin covers magnitudes from 2ᵃ up to, but without, 2ᵇ, with a sign; exactly 0 is a bin of its own in the middle.
+    ``least`` is the smallest magnitude above 0; None when all values are 0.
     """
     sides = _magnitudes(low, high, least)
     zero = low <= 0 <= high
@@ -549,7 +492,7 @@ def log_bins(low: float, high: float, least: float | None, most: int) -> tuple[B
 
 
 _Side = tuple[float, float] | None
-"""Least and greatest magnitude to be shown on a side of 0; None for none."""
+"""Least and greatest magnitude to be shown on one side of 0; None: nothing to show."""
 
 
 def _magnitudes(low: float, high: float, least: float | None) -> tuple[_Side, _Side]:
@@ -576,7 +519,7 @@ def _index(magnitude: float, level: int) -> int:
 
 
 def _edge(index: int, level: int) -> float:
-    """Returns the least magnitude of a bin; 0 and Inf where there is no such double."""
+    """Returns the least magnitude of a bin; 0 or Inf where there is no such double."""
     octave, part = (index << -level, 0) if level < 0 else divmod(index, 1 << level)
     try:
         return math.ldexp(1 + part / (1 << max(level, 0)), octave)
@@ -597,17 +540,14 @@ def _mirrored(each: Bin) -> Bin:
 
 
 BINS: Final = 10
-"""Bins unless asked otherwise: what fits into a line and still shows two peaks apart."""
+"""Default number of bins: they fit into a line and still separate two peaks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
     """Number of elements between neighbouring edges.
 
-    Attributes:
-        edges: ascending, one more than counts. Bin i is edges[i] ≤ x < edges[i + 1]; the last one holds its upper
-            edge too. A single bin when all elements are equal.
-        counts: elements per bin.
+    Bin i is edges[i] ≤ x < edges[i + 1]; the last bin includes its upper edge. One bin when all elements are equal.
     """
 
     edges: tuple[float, ...]
@@ -615,20 +555,11 @@ class Histogram:
 
 
 def histogram(array: npt.NDArray[Any], low: float, high: float, bins: int = BINS) -> Histogram:
-    """Counts the elements from ``low`` to ``high``, block by block: a memory map is never loaded as a whole.
+    """Counts the elements from ``low`` to ``high`` in bins of one width, block by block.
 
-    Elements are cast to float64, complex ones to their magnitude, as for statistics. NaN, and what lies outside the
-    bounds, counts nowhere.
-
-    Args:
-        array: numeric, of any shape, order and byte order.
-        low: finite lower bound, usually the minimum.
-        high: finite upper bound, not below ``low``; the range may be wider than the greatest double.
-        bins: number of bins, all of the same width.
-
-    Raises:
-        TypeError: the element type is not numeric.
-        ValueError: bounds that are not finite or not ascending, or no bins.
+    Elements are cast to float64, complex elements to their magnitude. NaN, and values outside the bounds, are not
+    counted. The range may be wider than the greatest double. Raises TypeError (no numbers) and ValueError (bad bounds,
+    no bins).
     """
     if not is_numeric(array.dtype):
         msg = f"no histogram for element type {array.dtype}"
@@ -657,13 +588,9 @@ def count_bins(
     bins: Sequence[Bin],
     progress: ProgressFn = no_progress,
 ) -> tuple[int, ...]:
-    """Counts the elements in each of any bins, in one pass at most; none where the bins end where classes do.
+    """Counts the elements in each of any bins, in at most one pass; in none where the bins end where classes do.
 
-    Args:
-        array: what ``classes`` were counted of.
-        classes: from ``count_classes``.
-        bins: of any widths.
-        progress: may raise CancelledError.
+    ``classes`` come from ``count_classes`` of the same array; ``progress`` may raise CancelledError.
     """
     key_of = classes.kind.key_of
     bounds = []

@@ -1,11 +1,9 @@
-"""Which part of a larger tensor a DTensor is, as the pickle of one rank says.
+"""Tells which part of a larger tensor a DTensor is, from the pickle of one rank.
 
-A DTensor has a mesh, an arrangement of the ranks along axes, and for each axis a placement: ranks along the axis have
-shards of a dimension, copies, or terms of a sum. FSDP2 and tensor-parallel layers of PyTorch make such tensors, and a
-file of ``torch.save`` then has the part of its rank (``model_world_size_2_rank_0.pt``).
-
-An axis has "mesh." before its name in the mesh, or before its number there. A program may choose any name: "dp" does
-not promise here that ranks hold the same weights.
+A DTensor has a mesh (ranks along axes), and a placement for each axis: ranks along it have shards of a dimension,
+copies, or terms of a sum. FSDP2 and tensor-parallel layers make such tensors; a ``torch.save`` file then has the part
+of its rank (``model_world_size_2_rank_0.pt``). Names of axes get the prefix "mesh.": programs choose them freely, so
+that "dp" does not promise that ranks hold the same weights.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 from tui_debugger.stats.restricted_pickle import Instance
 
 SPEC: Final = "_spec"
-"""The attribute of a DTensor that says what part it is."""
+"""The attribute of a DTensor with its ``DTensorSpec``."""
 _MOST: Final = 1 << 62
 _NAME: Final = re.compile(r"[\w.-]{1,40}", re.ASCII)
 
@@ -28,10 +26,9 @@ _NAME: Final = re.compile(r"[\w.-]{1,40}", re.ASCII)
 class TensorPart:
     """The part of a larger tensor that a rank has.
 
-    Attributes:
-        text: which part, in words. Where that tells how the parts of all ranks make a whole, it begins with the
-            dimensions as SGLang's dumper has them: ``dims d0[mesh.fsdp] d1; shard 0 of 2 along dimension 0 of [8, 4]``.
-        places: the place of the rank along each axis of the mesh, and how many ranks are along it.
+    ``text`` begins with the dimensions in the form of SGLang's dumper if they tell how all parts make the whole: ``dims
+    d0[mesh.fsdp] d1; shard 0 of 2 along dimension 0 of [8, 4]``. ``places`` has the rank's position and the number of
+    ranks along each axis.
     """
 
     text: str
@@ -42,7 +39,7 @@ _NOT_KNOWN: Final = TensorPart("part of a larger tensor; which one is not known"
 
 
 class _MeshAxis(NamedTuple):
-    """An axis of the mesh with several ranks, and what a rank has along it; ``order`` is that of sharding."""
+    """An axis of the mesh with several ranks, and the rank's part along it; ``order`` is the order of sharding."""
 
     name: str
     at: int
@@ -60,11 +57,7 @@ _TERMS: Final = ("Partial", "_Partial")
 
 
 def part_of(spec: Any) -> TensorPart | None:
-    """Returns which part a DTensor is; None where one rank has all of it.
-
-    Args:
-        spec: its ``DTensorSpec``, as the pickle has it.
-    """
+    """Returns the part from a pickled ``DTensorSpec``; None where one rank has the whole tensor."""
     known = _attributes(spec)
     meta = known.get("tensor_meta")
     shape = meta.arguments[0] if type(meta) is Instance and meta.arguments else None
@@ -110,7 +103,7 @@ def _axes(known: Mapping[Any, Any], dimensions: int) -> list[_MeshAxis] | None:
 
 
 def _sizes(mesh: Mapping[Any, Any]) -> Any:
-    """Returns how many ranks are along each axis of a mesh; PyTorch wrote that in another way before 2.9 and 2.13."""
+    """Returns the number of ranks along each axis; its form changed in PyTorch 2.9 and 2.13."""
     if "_layout" not in mesh:
         return getattr(mesh.get("mesh"), "shape", None)
     layout = _attributes(mesh["_layout"])
@@ -125,7 +118,7 @@ def _count(shape: Any) -> Any:
 
 
 def _orders(entries: Any) -> dict[tuple[int, int], int]:
-    """Returns which axis of the mesh divides a dimension first, where that is said: numbers by dimension and axis."""
+    """Returns the stated order in which mesh axes divide a dimension, by (dimension, axis)."""
     found: dict[tuple[int, int], int] = {}
     for entry in _items(entries):
         dimension, axes = entry.arguments if type(entry) is Instance and len(entry.arguments) == 2 else (None, ())
@@ -143,12 +136,12 @@ def _words(axis: _MeshAxis) -> str:
 
 
 def _dims(axes: Sequence[_MeshAxis], dimensions: int) -> str:
-    """Returns how the dimensions are divided, the outermost axis first; empty where that cannot be said."""
+    """Returns how the dimensions are divided, outermost axis first; empty where that cannot be expressed."""
     texts = []
     for dimension in range(dimensions):
         of = sorted((axis for axis in axes if axis.kind in _SHARDS and axis.dimension == dimension), key=_order)
         if any(axis.kind == _STRIDED for axis in of):
-            # Tensor-parallel ranks divided the dimension before those of FSDP, which come first in the mesh.
+            # Tensor-parallel ranks divide the dimension before FSDP ranks, although these come first in the mesh.
             if len(of) != 2 or of[1].kind == _STRIDED or of[0].strides != of[1].size:
                 return ""
             of.reverse()
@@ -165,7 +158,7 @@ def _order(axis: _MeshAxis) -> int:
 
 
 def _attributes(found: Any) -> Mapping[Any, Any]:
-    """Returns the attributes of an object; none where it is no object."""
+    """Returns the attributes of an object; empty for other values."""
     state = found.state if type(found) is Instance else None
     parts = state if type(state) is tuple else (state,)
     return {name: value for part in parts if type(part) is dict for name, value in part.items()}
@@ -176,5 +169,5 @@ def _items(found: Any) -> Sequence[Any]:
 
 
 def _are_integers(values: Any) -> TypeGuard[Sequence[int]]:
-    """Tells whether there are sizes, or numbers of ranks."""
+    """Tells whether the values are sizes or positions."""
     return type(values) in (list, tuple) and all(type(value) is int and 0 <= value < _MOST for value in values)

@@ -1,4 +1,4 @@
-"""Element types by name: what files and file names call them, and the numpy type that reads them."""
+"""Element types by name: their names in files and file names, and the numpy type that reads them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _EXTENSIONS: Final = (
     *("bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz"),
     *("float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
 )
-# getattr: the list of fp8 types grew from version to version of ml_dtypes.
+# getattr: older versions of ml_dtypes lack some fp8 types.
 _TYPES: Final[dict[str, DType]] = {name: np.dtype(name) for name in _NUMPY} | {
     name: np.dtype(getattr(ml_dtypes, name)) for name in _EXTENSIONS if hasattr(ml_dtypes, name)
 }
 NAMES: Final = tuple(_TYPES)
 """The names of the types that numpy reads."""
 UNITS: Final = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-12, "bfloat16": 2.0**-9}
-"""What rounding to a type makes of 1, as it was measured against kernels and in real runs."""
+"""Relative rounding error of a type, as measured against kernels and in real runs."""
 _STORED_WIDER: Final = {
     "int4": "int8",
     "int2": "int8",
@@ -34,7 +34,7 @@ _STORED_WIDER: Final = {
     "uint2": "uint8",
     "uint1": "uint8",
 }
-"""Types without a numpy counterpart, and the type whose elements hold their values in MindSpore's files."""
+"""Types without a numpy counterpart, and the type that holds their values in MindSpore's files."""
 _ALIASES: Final = {
     "bf16": "bfloat16",
     "half": "float16",
@@ -68,10 +68,7 @@ def canonical_name(token: str) -> str:
 
 
 def dtype_of(token: str) -> DType | None:
-    """Returns the numpy type that reads elements of a named type; None for an unknown name.
-
-    Types of less than a byte are read from the wider type that MindSpore stores them in (int4 as int8).
-    """
+    """Returns the numpy type that reads a named type (int4 as int8, as MindSpore stores it); None for others."""
     name = canonical_name(token)
     return _TYPES.get(_STORED_WIDER.get(name, name))
 
@@ -83,28 +80,22 @@ def name_of(dtype: DType) -> str:
 
 
 def is_numeric(dtype: DType) -> bool:
-    """Returns whether statistics are defined: bool, integers, floats of every width, complex."""
+    """Tells whether statistics are defined: bool, integers, floats of every width, complex."""
     return dtype.kind in "biufc" or dtype in _TYPES.values()
 
 
 def has_no_name(token: str) -> bool:
-    """Tells whether headers of .npy files cannot state an element type: another place has to declare it."""
+    """Tells whether headers of .npy files cannot state an element type, so that another place has to declare it."""
     name = canonical_name(token)
     return name in _EXTENSIONS or name in _STORED_WIDER
 
 
 @lru_cache(maxsize=256)
 def declared_view(stored: DType, token: str) -> tuple[DType, str]:
-    """Returns what the elements of a file are when its name declares a type that its header cannot state.
+    """Returns the type to read elements as, and the name to show, from a header and a declared type (``token``).
 
-    Args:
-        stored: type by the header. ``V1`` and ``V2`` are raw elements (numpy writes ml_dtypes that way).
-        token: declared type, may be empty or unknown.
-
-    Returns:
-        The type to read elements as, and the name to show. MindSpore stores bfloat16 as float32 and int4 as int8: the
-        values then stay as stored and only the name changes. When header and declaration contradict each
-        other otherwise, the header is right.
+    ``V1`` and ``V2`` in the header are raw elements (numpy writes ml_dtypes so). MindSpore stores bfloat16 as float32
+    and int4 as int8: their values stay as stored under the declared name. In other contradictions the header is right.
     """
     name = canonical_name(token)
     wanted = _TYPES.get(name)

@@ -1,16 +1,13 @@
-"""The table of statistics: what each one is, how it is made of values, merged, kept, sent and shown.
+"""The table of statistics: how each is computed, merged, stored, sent and shown.
 
-Everything that goes through the statistics one by one follows from ``FIELDS``: the rows of records and with them the
-cache, what workers elsewhere return, the messages of the live protocol, what is measured on a device, JSON, CSV,
-``--sort``, ``--metric`` and the tables on screen. The conditions of watchpoints are a table of their own
-(``watch.condition_table``), and so are the columns of MindSpore's ``statistic.csv``, which are not ours to change.
+All code that goes through the statistics one by one follows ``FIELDS``: records and cache, remote workers, the live
+protocol, measurement on a device, JSON, CSV, ``--sort``, ``--metric`` and tables on screen; not watch conditions
+(``watch.condition_table``) and MindSpore's ``statistic.csv``.
 
 To add a statistic: an attribute of ``model.TensorStats`` that is None by default, before ``at_least``; a row at the end
-of ``FIELDS`` with its ``Recipe``; its name in those of the lists at the end of this file where it is to be shown; its
-column in ``docs/json.md``. It is then slow but right everywhere; code that makes it together with the others
-(``Recipe.fast``) can follow when it is worth it.
-
-Numpy is not imported here: the command line reads this file at start-up.
+of ``FIELDS`` with its ``Recipe``; its name in the lists at the end of this file that should show it; its column in
+``docs/json.md``. Code that computes it fast, together with the others (``Recipe.fast``), can follow. This file must not
+import numpy: the command line reads it at start-up.
 """
 
 from __future__ import annotations
@@ -24,36 +21,33 @@ from typing import Any, Final
 from tui_debugger.model import TensorStats
 
 Sums = tuple[Any, ...]
-"""The numbers that a part of a tensor adds up to for one statistic."""
+"""The partial sums of one statistic over a part of a tensor."""
 Number = float | int | None
 
 
 class Form(Enum):
-    """The kind of number that a statistic is: how it is stored, sent, and printed."""
+    """The kind of number of a statistic: how it is stored, sent, and printed."""
 
     COUNT = "i8"
-    """A number of elements. Whoever does not know it says 0."""
+    """A number of elements; 0 when not known."""
     REAL = "f8"
-    """A float64, or nothing: without a finite element, or where it is not known."""
+    """A float64, or None: no finite element, or not known."""
     PERCENT = ""
     """Never stored: it follows from counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The way in which a statistic is made of values, in its simplest form.
+    """How a statistic is computed from values, in its simplest form.
 
     Attributes:
-        identity: the sums of no elements: merged with others it changes nothing.
-        part: the sums of one block, a 1-D float64 array of at least one element (complex ones: their magnitudes). Uses
-            nothing but what numpy's arrays and torch's tensors have in common.
-        merge: the sums of two parts together.
-        result: the statistic, from the sums of all parts.
-        every: NaN and Inf are among the elements that ``part`` gets; else only finite ones.
-        fast: ``kernel/moments.c``, ``blocks.plain_moments`` and ``torch.exact`` have code that makes it together with
-            others in one pass; ``part`` and ``merge`` are what tests hold against that. Without such code it costs a
-            call for every block and every tensor, and on a device the training waits for it.
-        version: to be raised when results change: what was remembered of an earlier version is measured again.
+        identity: the sums of no elements, neutral in ``merge``.
+            part: the sums of one block, a non-empty 1-D float64 array (complex elements: magnitudes), by operations
+                that numpy's arrays and torch's tensors share.
+        every: ``part`` gets NaN and Inf, too; else only finite elements.
+            fast: ``kernel/moments.c``, ``blocks.plain_moments`` and ``torch.exact`` compute it together with others in
+                one pass; tests compare them with ``part``. Otherwise it costs a call for every block and tensor.
+        version: raise it when results change: cached results of an earlier version are measured again.
     """
 
     identity: Sums
@@ -69,12 +63,8 @@ class Recipe:
 class StatisticsPlace:
     """The place of a statistic in a ``Statistics`` message of the live protocol.
 
-    Attributes:
-        number: of the message's field: below ``OURS`` it is MindSpore's and every client sends it; from there on only
-            our own client does, since that version which brought it. Never used again for anything else.
-        name: of the message's field.
-        rounded: MindSpore's field of float32 that says about the same; empty when there is none.
-        nothing: what that one says where there is no finite element.
+    Fields with a ``number`` below ``OURS`` are MindSpore's; only our client sends the others. Numbers are never reused.
+    ``rounded`` is MindSpore's float32 field for the same statistic, and ``nothing`` its value without finite elements.
     """
 
     number: int
@@ -89,7 +79,7 @@ class StatisticsPlace:
 
 
 OURS: Final = 100
-"""The first number of a message's field that is ours, not MindSpore's."""
+"""The first field number that is ours, not MindSpore's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +87,13 @@ class StatisticField:
     """One statistic of a tensor.
 
     Attributes:
-        name: what it is called in the program; if it is stored, also the attribute of ``TensorStats``.
-        form: what kind of number it is.
-        help: what it is, in a few words.
-        column: its name in JSON, CSV and ``--sort``; empty where only what follows from it is shown.
-        title: heading of its column in what commands print.
-        label: its name on screen, where that is another one.
-        made: how it is made of values; None: it follows from others and is not stored.
+        name: name in the program, and attribute of ``TensorStats`` if it is stored.
+        help: a few words for users.
+        column: name in JSON, CSV and ``--sort``; empty where only derived statistics are shown.
+        title: heading in printed tables; ``label``: name on screen, if different.
+        made: how it is computed from values; None: ``of`` derives it from others.
         sent: how it is sent; None: it is not.
-        of: how it follows from the others.
-        unknown: what ``TensorStats`` has where the statistic is not known: an older client, a dump of statistics.
+        unknown: value in ``TensorStats`` when not known: an older client, a dump of statistics.
         alarm: a number above 0 is a finding in itself.
     """
 
@@ -123,18 +110,15 @@ class StatisticField:
     alarm: bool = False
 
     def value(self, stats: TensorStats) -> Number:
-        """Returns the statistic of a tensor."""
         found: Number = getattr(stats, self.name) if self.of is None else self.of(stats)
         return found
 
     @property
     def on_screen(self) -> str:
-        """Its name on screen."""
         return self.label or self.title
 
 
 def _counted(part: Callable[[Any], Any], *, every: bool = False) -> Recipe:
-    """Returns how elements of some kind are counted."""
     return Recipe((0,), lambda x: (part(x),), _sums_added, lambda sums: int(sums[0]), every=every, fast=True)
 
 
@@ -143,8 +127,6 @@ def _sums_added(one: Sums, other: Sums) -> Sums:
 
 
 def _extreme(part: Callable[[Any], Any], merge: Callable[[Any, Any], Any], identity: float) -> Recipe:
-    """Returns how the least or greatest finite element is found."""
-
     def result(sums: Sums) -> Number:
         return float(sums[0]) if math.isfinite(sums[0]) else None
 
@@ -152,7 +134,7 @@ def _extreme(part: Callable[[Any], Any], merge: Callable[[Any, Any], Any], ident
 
 
 def _mean(part: Callable[[Any], Any]) -> Recipe:
-    """Returns how a mean is made; its sums are the number of elements and their mean."""
+    """Returns the recipe of a mean; its sums are the number of elements and their mean."""
 
     def merge(one: Sums, other: Sums) -> Sums:
         n = one[0] + other[0]
@@ -174,7 +156,7 @@ def _variance_part(x: Any) -> Sums:
 
 
 def _variance_merged(one: Sums, other: Sums) -> Sums:
-    """Merges by Chan's formula: number, mean, sum of squared distances from the mean."""
+    """Merges (number, mean, sum of squared distances from the mean) by Chan's formula."""
     n = one[0] + other[0]
     if not n:
         return one
@@ -357,7 +339,6 @@ FIELD_BY_NAME: Final[Mapping[str, StatisticField]] = {field.name: field for fiel
 
 
 def made_of(field: StatisticField) -> Recipe:
-    """Returns how a statistic that is stored is made."""
     if field.made is None:
         msg = f"{field.name} is not stored"
         raise TypeError(msg)
@@ -370,17 +351,17 @@ def sums_of(made: Recipe, x: Any) -> Sums:
 
 
 FAST: Final = tuple(field for field in FIELDS if field.made is not None and field.made.fast)
-"""The statistics that one pass makes together, in the order of the attributes of ``TensorStats``."""
+"""The statistics that one pass computes together, in the order of the attributes of ``TensorStats``."""
 OTHERS: Final = tuple((field.name, field.made) for field in FIELDS if field.made is not None and not field.made.fast)
-"""The others that are made of values, one by one."""
+"""The other statistics computed from values, one by one."""
 STORED: Final = (*FAST, *(FIELD_BY_NAME[name] for name, _ in OTHERS))
-"""The statistics that are measured, and kept in records, in their order."""
+"""The statistics that are measured and kept in records, in this order."""
 STORED_NAMES: Final = tuple(field.name for field in STORED)
 VERSIONS: Final = tuple((field.name, made_of(field).version) for field in STORED)
-"""The versions that decide whether something that was measured earlier is still right."""
+"""The versions that decide whether cached results are still valid."""
 SENT: Final = tuple((field, field.sent) for field in STORED if field.sent is not None)
 COLUMNS: Final = tuple(field for field in FIELDS if field.column)
-"""The statistics that JSON and CSV have, and ``--sort`` takes."""
+"""The statistics in JSON, CSV and ``--sort``."""
 
 
 def _named(names: str) -> tuple[StatisticField, ...]:
@@ -396,15 +377,15 @@ TENSOR_TABLE: Final = _named("nan inf minimum maximum mean zero_percentage")
 TENSOR_MOMENTS: Final = _named("minimum maximum mean std")
 """Above the values of a tensor on screen, first line."""
 TENSOR_COUNTS: Final = _named("count zero negative positive nan pos_inf neg_inf")
-"""The same, second line."""
+"""Above the values of a tensor on screen, second line."""
 DISTRIBUTION_MOMENTS: Final = _named("minimum maximum mean std abs_mean norm")
 """Above the distribution of a tensor."""
 DISTRIBUTION_COUNTS: Final = _named("nan neg_inf negative zero positive pos_inf")
-"""Every element is in exactly one of these, from the least to the greatest."""
+"""Every element is in exactly one of these counts, from the least to the greatest value."""
 COMPARED: Final = _named("minimum maximum mean abs_mean std norm")
-"""Of two tensors and of their difference."""
+"""Shown for two tensors and for their difference."""
 COMPARED_COUNTS: Final = _named("zero nan pos_inf neg_inf")
-"""The same, where there is something to count."""
+"""Shown there, too, where a count is not 0."""
 METRICS: Final[Mapping[str, StatisticField]] = {
     "min": FIELD_BY_NAME["minimum"],
     "mean": FIELD_BY_NAME["mean"],
@@ -423,4 +404,4 @@ QUANTITIES: Final[Mapping[str, StatisticField]] = {
     "zero_pct": FIELD_BY_NAME["zero_percentage"],
     "variance": FIELD_BY_NAME["variance"],
 }
-"""The statistics that an expression names: those of JSON and CSV, and what people ask for besides."""
+"""The statistics that an expression may name: those of JSON and CSV, and a few more."""

@@ -1,11 +1,8 @@
-"""The table of formats of files that hold tensors, and how the bytes of any file tell which of them it is.
+"""The table of formats of tensor files, and the recognition of a file's format.
 
-``looked_at`` decides from at most ``LOOKED_AT`` bytes of each end of a file, and from its name where a format has no
-mark of its own. Nothing is executed, and nothing is believed that a file says of its length. What so few bytes do not
-decide is a doubt: a file that may hold tensors, and was not looked at.
-
-``TABLE`` has a row for each format. A row says by which name of ``npy.FORMATS`` its tensors are read, or that they are
-not read yet.
+``looked_at`` decides by at most ``LOOKED_AT`` bytes at each end of a file, and by its name where a format has no magic
+bytes. It executes nothing and trusts no stated length. Where so few bytes do not decide, the answer is DOUBT: the file
+may hold tensors. Each row of ``TABLE`` names the reader (a key of ``npy.FORMATS``), or none if the format is not read.
 """
 
 from __future__ import annotations
@@ -33,32 +30,28 @@ from tui_debugger.stats.protobuf_fields import first_fields
 LOOKED_AT: Final = 1 << 16
 """Bytes of each end of a file that are looked at."""
 _DEEP: Final = 3
-"""Files within files: a compressed tar of files."""
+"""Greatest nesting of files in files, such as a compressed tar of files."""
 _MOST_MEMBERS: Final = 1 << 12
-"""Members of an archive that are looked at one by one."""
+"""Most members of an archive that are looked at one by one."""
 
 
 class Holds(Enum):
-    """The answer to whether a file holds tensors."""
+    """Whether a file holds tensors."""
 
     TENSORS = "tensors"
     NOTHING = "nothing"
-    """Plainly something else: text, a picture, a program."""
+    """Recognized as something else: text, a picture, a program."""
     UNKNOWN = "unknown"
-    """Bytes without any mark."""
+    """Bytes without any known mark."""
     DOUBT = "doubt"
     """The bytes that were looked at do not decide it, or the file is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookedAt:
-    """The answer for one file.
+    """The answer for one file: ``format`` names a row of ``TABLE``, perhaps with a compression or archive.
 
-    Attributes:
-        holds: whether it holds tensors.
-        format: the name of a row of ``TABLE``, perhaps with what it is packed in; empty where it holds none.
-        reader: the name in ``npy.FORMATS`` of what reads it; empty: such files are not read.
-        why: of a doubt, and of ``TEXT``.
+    ``reader`` is a key of ``npy.FORMATS``, empty when such files are not read. ``why`` explains a doubt.
     """
 
     holds: Holds
@@ -69,7 +62,7 @@ class LookedAt:
 
 NOTHING: Final = LookedAt(Holds.NOTHING)
 TEXT: Final = LookedAt(Holds.NOTHING, why="is text")
-"""The answer for text that is called as files of torch are: paths of Python packages (``.pth``), words (``.pt``)."""
+"""The answer for text with a suffix of PyTorch files: search paths of Python (``.pth``)."""
 UNKNOWN: Final = LookedAt(Holds.UNKNOWN)
 
 
@@ -78,23 +71,18 @@ def _doubt(why: str) -> LookedAt:
 
 
 Beside = Callable[[str], bytes | None]
-"""Returns the first bytes of a file by its path from the directory of another file; None: there is no such file.
+"""Returns the first bytes of a file beside another file, by the path from that file's directory; None: no such file.
 
-A ``*`` in the path stands for the name of that other file without its suffix.
+A ``*`` in the path stands for the name of the other file without its suffix.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """What is known of a file.
+    """The known parts of a file: at most ``LOOKED_AT`` bytes of each end.
 
-    Attributes:
-        head: its first bytes, ``LOOKED_AT`` of them or all.
-        tail: its last ones.
-        size: the number of all its bytes; of a compressed file that was not unpacked to its end, too large a number.
-        name: its name without directories, in lower case.
-        depth: the number of files that it lies in.
-        beside: returns the first bytes of a file beside it.
+    ``size`` is too large for a compressed file that was not unpacked to its end. ``name`` is in lower case, without
+    directories. ``depth`` is the number of files around it.
     """
 
     head: bytes
@@ -106,24 +94,21 @@ class Ends:
 
     @property
     def is_whole(self) -> bool:
-        """Tells whether the first bytes are all of the file."""
         return self.size <= len(self.head)
 
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A row of the table.
+    """A row of the table. Names and suffixes are in lower case.
 
     Attributes:
-        name: as people know it.
-        reader: the name in ``npy.FORMATS`` of what reads it; empty: it is not read yet.
-        suffixes: the ends of names, in lower case, that only such files have: a file that is called so and holds
-            something else is damaged.
-        marks: bytes that tell such a file, each with its place.
-        named: names, in lower case, that tell such a file where no bytes do.
-        unmarked: such names that text has, too, which is no such file.
-        companion: the path of a file that must lie beside an unmarked file, as of ``Beside``, and what it must hold.
-        decides: looks into it; None: it is no such file.
+        reader: key of ``npy.FORMATS``; empty when the format is not read yet.
+        suffixes: suffixes of this format alone: a file with one and other content is damaged.
+        marks: magic bytes, each with its offset.
+        named: names that decide the format without magic bytes.
+        unmarked: names that decide it unless the file is text or has another format's mark.
+        companion: path, as for ``Beside``, of a file that must lie beside an unmarked file, and a pattern in it.
+        decides: looks into the file; None: another format.
     """
 
     name: str
@@ -137,11 +122,10 @@ class FileFormat:
 
     @property
     def found(self) -> LookedAt:
-        """The answer for a file of this format."""
         return LookedAt(Holds.TENSORS, self.name, self.reader)
 
     def look(self, ends: Ends) -> LookedAt | None:
-        """Returns the answer for a file; None: it is of another format."""
+        """Returns the answer for a file; None: another format."""
         if self.named is not None and self.named.fullmatch(ends.name):
             return self.found
         if any(ends.head.startswith(mark, place) for place, mark in self.marks):
@@ -149,12 +133,12 @@ class FileFormat:
         return self.decides(ends) if self.decides is not None else None
 
     def is_called(self, name: str) -> bool:
-        """Tells whether a name, in lower case, is one that only files of this format have, or text."""
+        """Tells whether a name (in lower case) alone points to this format, or to text."""
         patterns = (self.named, self.unmarked if self.companion is None else None)
         return any(pattern is not None and pattern.fullmatch(name) for pattern in patterns)
 
     def is_unmarked(self, ends: Ends) -> bool:
-        """Tells whether the name of a file, and the file beside it, say that its bytes without a mark are tensors."""
+        """Tells whether a file's name and the file beside it say that its unmarked bytes are tensors."""
         if self.unmarked is None or not self.unmarked.fullmatch(ends.name):
             return False
         if self.companion is None:
@@ -165,20 +149,12 @@ class FileFormat:
 
 
 def looked_at(head: bytes, tail: bytes, size: int, name: str, beside: Beside = lambda _: None) -> LookedAt:
-    """Returns whether a file holds tensors.
-
-    Args:
-        head: its first bytes, ``LOOKED_AT`` of them or all.
-        tail: its last ones, likewise.
-        size: the number of all its bytes.
-        name: its name; directories before it do not matter.
-        beside: returns the first bytes of the files beside it.
-    """
+    """Returns whether a file holds tensors; arguments as in ``Ends``, but ``name`` may have directories."""
     return _look(Ends(head, tail, size, name.rpartition("/")[2].lower(), beside=beside))
 
 
 def format_of_name(name: str) -> FileFormat | None:
-    """Returns the row of a file that is called as only files of one format are; None: its name does not tell."""
+    """Returns the row that a file's name points to; None when the name does not tell."""
     found = _by_suffix().get(name[name.rfind(".") :].lower())
     if found is not None:
         return found
@@ -192,7 +168,7 @@ def _by_suffix() -> dict[str, FileFormat]:
 
 
 def may_hold_tensors(name: str) -> bool:
-    """Tells whether a file is called as files of tensors are, and perhaps others, too: its bytes tell."""
+    """Tells whether a file has a name of tensor files, perhaps shared with others, so that its bytes must decide."""
     return name.lower().endswith(_MAY_BE) or format_of_name(name) is not None
 
 
@@ -202,7 +178,7 @@ def _look(ends: Ends) -> LookedAt:
 
 
 def _is_missing(ends: Ends) -> LookedAt | None:
-    """Tells a file without its content: it is a doubt where its name is that of a file of tensors."""
+    """Recognizes a file without its content (empty, or a pointer of Git LFS): a doubt if named like a tensor file."""
     if not ends.size:
         if _unfinished(ends.name) is not None:
             return None
@@ -222,7 +198,7 @@ def _unfinished(name: str) -> FileFormat | None:
 
 
 _PATHS: Final = ".pth"
-"""The end of the names of files with paths of Python's packages, too."""
+"""A suffix that files with search paths of Python have, too."""
 
 
 def _is_something_else(ends: Ends) -> LookedAt:
@@ -247,7 +223,7 @@ def _is_something_else(ends: Ends) -> LookedAt:
 _UNFINISHED: Final = re.compile(
     r"(.+)\.(?:tmp|temp|part|partial|incomplete|crdownload|download|aria2)|\.(.+)\.[a-z0-9]{6}"
 )
-"""Names of unfinished downloads and copies; the last is of rsync."""
+"""Names of unfinished downloads and copies; the last form is rsync's."""
 _PAGE: Final = 4096
 _POINTER: Final = b"version https://git-lfs"
 _SIZE: Final = re.compile(rb"\nsize [1-9]")
@@ -271,7 +247,7 @@ _MAY_BE: Final = (
     ".tar",
     ".zip",
 )
-"""Ends of names that files of tensors have, and others, too."""
+"""Suffixes that tensor files share with other files."""
 _PACKED: Final = (*_MAY_BE, ".tgz", ".7z", ".rar")
 
 
@@ -279,7 +255,7 @@ _PACKED: Final = (*_MAY_BE, ".tgz", ".7z", ".rar")
 
 
 class _BothEnds(io.RawIOBase):
-    """A file of which the ends are known, for ``zipfile``; zeros stand for what lies between them."""
+    """A file of which only the ends are known, for ``zipfile``; the middle reads as zeros."""
 
     def __init__(self, ends: Ends) -> None:
         super().__init__()
@@ -315,7 +291,7 @@ class _BothEnds(io.RawIOBase):
 
 
 def _members(ends: Ends) -> tuple[list[zipfile.ZipInfo], zipfile.ZipFile] | None:
-    """Returns what the directory of a zip archive lists; None: it is damaged, or reaches beyond the end."""
+    """Returns the directory of a zip archive; None: it is damaged, or longer than the known end."""
     try:
         archive = zipfile.ZipFile(_BothEnds(ends))
     except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError, EOFError, IndexError):
@@ -327,13 +303,13 @@ _LOCAL_NAME: Final = re.compile(rb"PK\x03\x04.{22}(..)..", re.DOTALL)
 
 
 def _first_names(head: bytes) -> Iterator[str]:
-    """Yields the names of members whose headers lie in the first bytes of an archive."""
+    """Yields names from the local headers within the first bytes of an archive."""
     for found in _LOCAL_NAME.finditer(head):
         yield head[found.end() :][: int.from_bytes(found[1], "little")].decode("utf-8", "replace")
 
 
 def _is_archive(ends: Ends) -> bool:
-    """Tells a zip archive by its beginning, or by its end where that is damaged."""
+    """Recognizes a zip archive by its beginning, or by its end where the beginning is damaged."""
     if ends.head.startswith((b"PK\3\4", b"PK\5\6")):
         return True
     return not ends.head.startswith(_TAR, _TAR_AT) and ends.tail.rfind(b"PK\5\6") >= 0
@@ -348,7 +324,7 @@ def _looks_like_npz(ends: Ends) -> LookedAt | None:
 
 
 def _looks_like_torch(ends: Ends) -> LookedAt | None:
-    """Tells a file of ``torch.save`` by the name of its pickle, data.pkl."""
+    """Recognizes a file of ``torch.save`` by its member data.pkl."""
     if not _is_archive(ends):
         return None
     listed = _members(ends)
@@ -366,7 +342,7 @@ def _looks_like_torch(ends: Ends) -> LookedAt | None:
 
 
 def _without_storages(archive: zipfile.ZipFile, pickled: zipfile.ZipInfo) -> LookedAt:
-    """Tells by its pickle whether a file of ``torch.save`` holds more than settings: arrays of NumPy."""
+    """Decides by its pickle whether a file of ``torch.save`` without storages holds arrays or only settings."""
     try:
         with archive.open(pickled) as file:
             data = file.read(LOOKED_AT + 1)
@@ -379,7 +355,7 @@ def _without_storages(archive: zipfile.ZipFile, pickled: zipfile.ZipInfo) -> Loo
 
 
 def _look_into_archive(ends: Ends) -> LookedAt | None:
-    """Looks at the names of members that no row knows: files of tensors in a zip archive."""
+    """Looks at the members' names: a zip archive that no row knows may contain tensor files."""
     if not _is_archive(ends):
         return None
     listed = _members(ends)
@@ -419,9 +395,9 @@ def _look_at_nameless(infos: Sequence[zipfile.ZipInfo], archive: zipfile.ZipFile
 
 
 _LEAST_SAVED: Final = 256
-"""torch.save writes more bytes; a wheel has files of Python's paths, which end in .pth, too."""
+"""``torch.save`` writes more bytes; smaller ``.pth`` members (of a wheel) are search paths of Python."""
 _OFFICE: Final = "[Content_Types].xml"
-"""A member of each document of an office program; the others are nobody else's."""
+"""A member of every document of an office program, and of no other archive."""
 
 
 # -- pickles ---------------------------------------------------------------------------------------
@@ -431,18 +407,18 @@ _BUILDERS: Final = re.compile(
     r"(?:torch|torch_npu|numpy|jax|jaxlib|tensorflow|keras|flax|mindspore|paddle|cupy|mxnet|chainer|oneflow|tinygrad|mlx"
     r"|array|joblib|scipy|pandas|ml_dtypes|sklearn|xgboost|lightgbm)\..*"
 )
-"""The libraries whose objects hold arrays."""
+"""Libraries whose objects hold arrays."""
 _SETTINGS: Final = re.compile(
     r"torch\.(?:device|Size|dtype|bool|half|double|long|short|char|strided|\w+_format|q?u?int\d*\w*|b?float\d*\w*"
     r"|complex\d*|bits\d\w*)"
     r"|torch\.(?:serialization\._get_layout|optim\.lr_scheduler\.\w+|distributed\.\w+\.\w*(?:Strategy|Type|Mode|Policy))"
     r"|(?:numpy|ml_dtypes)\.(?:dtype|dtypes\.\w+|bool_?|u?int\w*|b?float\w*|complex\w*|str_|bytes_)"
 )
-"""Names of theirs that stand in settings: element types, devices."""
+"""Names of these libraries that occur in settings: element types, devices."""
 
 
 def _looks_like_pickle(ends: Ends) -> LookedAt | None:
-    """Reads the instructions of pickles, one after the other, for the classes and functions that they name."""
+    """Reads the opcodes of consecutive pickles for the classes and functions that they name."""
     data, at, row = ends.head, 0, _PICKLE
     binary = data[:1] == b"\x80" and data[1:2] in {b"\2", b"\3", b"\4", b"\5"}
     if not binary and data[:1] not in _TEXT_PICKLES:
@@ -451,7 +427,7 @@ def _looks_like_pickle(ends: Ends) -> LookedAt | None:
         stream, names = io.BytesIO(data[at:]), _PickledNames()
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about odd text in it
+                warnings.simplefilter("ignore")  # about odd text in the pickle
                 for code, argument, _ in pickletools.genops(stream):
                     if code.name == "LONG1" and argument == _TORCH_MAGIC:
                         row = _LEGACY
@@ -459,7 +435,7 @@ def _looks_like_pickle(ends: Ends) -> LookedAt | None:
                         return row.found
         except (ValueError, IndexError, OverflowError):
             if not binary or (not at and stream.tell() < len(data)):
-                return None  # it only begins as a pickle may
+                return None  # only its first bytes look like a pickle
             at += stream.tell()
             break
         at += stream.tell()
@@ -473,11 +449,11 @@ def _looks_like_pickle(ends: Ends) -> LookedAt | None:
 
 _CUT: Final = "is a pickle that goes on: its end was not looked at"
 _TEXT_PICKLES: Final = frozenset(bytes([code]) for code in b"(]})lcdIFSVULN")
-"""The first bytes of pickles of the first two protocols that hold more than a number."""
+"""The first bytes of pickles of protocols 0 and 1 that hold more than a number."""
 
 
 class _PickledNames:
-    """Finds the classes and functions that a pickle names, with as much of its stack as that takes."""
+    """Finds the classes and functions that a pickle names, by simulating as much of its stack as that takes."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -485,7 +461,7 @@ class _PickledNames:
         self._last = ""
 
     def take(self, code: str, argument: object) -> bool:
-        """Takes the next instruction; tells whether it names what makes arrays."""
+        """Takes the next opcode; tells whether it names a builder of arrays, a storage, or a non-finite value."""
         if "UNICODE" in code or "STRING" in code:
             self._last = str(argument)[:200]
             self._texts = [*self._texts[-1:], self._last]
@@ -529,11 +505,11 @@ def _looks_like_safetensors(ends: Ends) -> LookedAt | None:
 
 
 _IN_SAFETENSORS: Final = re.compile(rb'"(?:__metadata__|dtype|data_offsets)"')
-"""A key of the header, of which the first stands in the first bytes."""
+"""A key of the header; the first one is within the first bytes."""
 
 
 def _looks_like_hdf5(ends: Ends) -> LookedAt | None:
-    """Looks where a superblock may begin: at 0, 512, 1,024 and so on."""
+    """Looks for a superblock at 0, 512, 1,024 and so on."""
     place = 0
     while place + 8 <= len(ends.head):
         if ends.head.startswith(b"\x89HDF\r\n\x1a\n", place):
@@ -564,7 +540,7 @@ def _looks_like_msgpack(ends: Ends) -> LookedAt | None:
 
 
 def _looks_like_onnx(ends: Ends) -> LookedAt | None:
-    """Tells a ``ModelProto``: the version of its format, perhaps who made it, and a graph (field 7)."""
+    """Recognizes a ``ModelProto``: version of its format, perhaps producers, and a graph (field 7)."""
     if ends.head[:1] != b"\x08":
         return None
     fields = first_fields(ends.head, ends.size)
@@ -577,7 +553,7 @@ _MINDSPORE_TYPES: Final = re.compile(rb"(?:U?Int|B?Float|Complex|Bool|Str)\w{0,4
 
 
 def _looks_like_mindspore(ends: Ends) -> LookedAt | None:
-    """Tells a ``Checkpoint``: values, each with a tag and a tensor whose type is a word."""
+    """Recognizes a ``Checkpoint``: values, each with a tag and a tensor whose type is a word."""
     if ends.head[:1] != b"\n":
         return None
     value = next((value for number, value in first_fields(ends.head, ends.size, 1) if number == 1), None)
@@ -590,10 +566,7 @@ def _looks_like_mindspore(ends: Ends) -> LookedAt | None:
 
 
 def _looks_like_ascend(ends: Ends) -> LookedAt | None:
-    """Tells a file of a device: the length of a message, and that, with inputs (field 4) or outputs (field 3).
-
-    Small devices write a magic number in place of a message. Fields of later versions may be there.
-    """
+    """Recognizes a device's dump: a length, then a message with inputs (field 4) or outputs (3), or nano magic."""
     length = int.from_bytes(ends.head[:8], "little")
     if not _LEAST_HEADER <= length <= 1 << 24 or length + 8 > ends.size:
         return None
@@ -622,7 +595,7 @@ def _looks_like_index_of_tensorflow(ends: Ends) -> LookedAt | None:
 
 
 _FAISS_HEAD: Final = re.compile(rb"I[xwHBm][A-Za-z0-9]{2}..[\0-\x0f]\0", re.DOTALL)
-"""Four letters of a kind of index, and the length of its vectors."""
+"""Four letters for the kind of index, and the length of its vectors."""
 
 
 def _looks_like_faiss(ends: Ends) -> LookedAt | None:
@@ -652,13 +625,14 @@ _COMPRESSED: Final[tuple[tuple[str, bytes, Callable[[], _Unpacker] | None], ...]
     *(("zlib", bytes([0x78, level]), zlib.decompressobj) for level in (0x01, 0x5E, 0x9C, 0xDA)),
     ("compress", b"\x1f\x9d", None),
     ("zstd", b"\x28\xb5\x2f\xfd", None),
-    *(("zstd", bytes([first]) + b"\x2a\x4d\x18", None) for first in range(0x50, 0x60)),  # of pzstd: a frame to skip
+    # Files of pzstd begin with a skippable frame.
+    *(("zstd", bytes([first]) + b"\x2a\x4d\x18", None) for first in range(0x50, 0x60)),
     ("lz4", b"\x04\x22\x4d\x18", None),
     ("snappy", b"\xff\x06\0\0sNaPpY", None),
     ("7z", b"7z\xbc\xaf\x27\x1c", None),
     ("rar", b"Rar!\x1a\x07", None),
 )
-"""Name, first bytes, and what unpacks the first bytes of what is in it; None: Python has nothing for that."""
+"""Name, magic bytes, and decompressor; None: the standard library has none."""
 _TEXTS: Final = (
     ".json",
     ".jsonl",
@@ -677,11 +651,11 @@ _TEXTS: Final = (
 
 
 _WITHOUT_MARK: Final = ("zlib", "lzma")
-"""Ways of compression whose first bytes other files have, too."""
+"""Compressions whose magic bytes occur in other files, too."""
 
 
 def _look_into_compressed(ends: Ends) -> LookedAt | None:
-    """Unpacks the first bytes of a compressed file, and looks at these; and at each of several parts in one file."""
+    """Unpacks the first bytes of a compressed file, of each of its parts, and looks at them."""
     found = next(((way, unpacker) for way, mark, unpacker in _COMPRESSED if ends.head.startswith(mark)), None)
     if found is None:
         return None
@@ -704,7 +678,7 @@ def _look_into_compressed(ends: Ends) -> LookedAt | None:
 
 
 def _look_at_parts(ends: Ends, inner: str, unpacker: Callable[[], _Unpacker]) -> LookedAt:
-    """Looks at the parts of a compressed file that lie in its first bytes, until one holds tensors."""
+    """Looks at the compressed parts within the first bytes until one holds tensors."""
     packed = ends.head
     for _ in range(_MOST_PARTS):
         unpack = unpacker()
@@ -724,7 +698,7 @@ _TAR_AT: Final = 257
 
 
 def _look_into_tar(ends: Ends) -> LookedAt | None:
-    """Looks at the members of a tar that lie in its first bytes."""
+    """Looks at the members of a tar within its first bytes."""
     if not ends.head.startswith(_TAR, _TAR_AT):
         return None
     if ends.depth >= _DEEP:
@@ -830,11 +804,11 @@ TABLE: Final[tuple[FileFormat, ...]] = (
     FileFormat("weights of ncnn", unmarked=re.compile(r".+\.bin"), companion=("*.param", re.compile(rb"^7767517\s"))),
     FileFormat("weights of OpenVINO", unmarked=re.compile(r".+\.bin"), companion=("*.xml", re.compile(rb"<net\s"))),
     FileFormat(_RAW, unmarked=re.compile(r".+\.(?:b?f16|f32|f64|b?float16|float32|float64|memmap|mmap|fbin|weights)")),
-    FileFormat(_RAW, unmarked=re.compile(r"output_\d+\.bin")),  # msit, of a model that ran offline
+    FileFormat(_RAW, unmarked=re.compile(r"output_\d+\.bin")),  # msit: outputs of an offline model
     FileFormat(
         _RAW,
         unmarked=re.compile(r".+\.(?:dat|bin|raw)"),
         companion=("*.json", re.compile(rb'(?=.*"dtype")(?=.*"shape")', re.DOTALL)),
     ),
 )
-"""All formats, in the order in which they are asked: those with a mark first."""
+"""All formats, in the order in which they are tried: formats with a mark first."""

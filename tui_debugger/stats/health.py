@@ -1,4 +1,4 @@
-"""The health of a tensor, a node or a whole scope as one number: the worst that was found there."""
+"""The health of a tensor, a node or a scope as one number: the worst finding in it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Codes = npt.NDArray[np.uint8]
 
 
 class Health(IntEnum):
-    """The greater the worse. Where several are put together the worst stands, so that no NaN is ever hidden."""
+    """Greater is worse. Combining takes the maximum, so that no NaN is ever hidden."""
 
     ABSENT = 0
     """Nothing was dumped."""
     NOT_JUDGED = 1
-    """Dumped, but under no enabled watchpoint, or there was nothing to compare with."""
+    """Dumped, but under no enabled watchpoint, or without anything to compare with."""
     CLEAN = 2
-    """Judged, and nothing found. Beside others that were not judged it says: nothing was found so far."""
+    """Judged without a finding; combined with NOT_JUDGED it means: no finding so far."""
     UNCHECKED = 3
-    """The step was not checked with the watchpoints as they are."""
+    """The step was not checked with the current watchpoints."""
     UNREADABLE = 4
     """A watchpoint covers it, but could not judge it."""
     HIT = 5
     """A finding on finite values."""
     NOT_FINITE = 6
-    """NaN or Inf: a training that runs says no more before its values are looked at."""
+    """NaN or Inf; a live training does not say which before its values are read."""
     INF = 7
     NAN = 8
     ORIGIN = 9
@@ -48,11 +48,9 @@ def codes_of(
     inf: npt.NDArray[Any],
     bad: npt.NDArray[Any],
 ) -> Codes:
-    """Returns the health of tensors by their strongest verdict, whether they are origins, and their NaN and Inf counts.
+    """Returns the health of tensors from strongest verdict, origins, and counts of NaN and Inf.
 
-    ``bad`` says where there is NaN or Inf of which no counts are known.
-
-    Tensors that could only not be compared are ABSENT: they say nothing of their own.
+    ``bad`` marks NaN or Inf without counts. A tensor that only lacked a tensor to compare with is ABSENT.
     """
     finding = verdict == Verdict.FINDING
     codes = np.where(verdict == Verdict.CANNOT_JUDGE, Health.UNREADABLE, Health.ABSENT).astype(np.uint8)
@@ -67,11 +65,7 @@ def codes_of(
 def worst_within(places: Int64, codes: Codes, first: Int64, size: Int64) -> Codes:
     """Returns for each range ``first .. first + size - 1`` the worst code at places inside it; ABSENT without any.
 
-    Args:
-        places: ascending; a place may occur several times.
-        codes: one for each place.
-        first: where each range begins; ranges may lie inside each other.
-        size: how long each is.
+    ``places`` are ascending, with repetitions, and have a code each. Ranges may be nested.
     """
     start, stop = np.searchsorted(places, first), np.searchsorted(places, first + size)
     found = np.zeros(len(first), np.uint8)
@@ -89,6 +83,6 @@ def worst_of_groups(cells: Codes, bounds: Int64) -> Codes:
 
 
 def even_bounds(count: int, room: int) -> Int64:
-    """Shares ``count`` columns among at most ``room`` groups of nearly one size: bounds of the groups."""
+    """Returns bounds that divide ``count`` columns into at most ``room`` groups of nearly one size."""
     groups = max(min(count, room), 1)
     return np.arange(groups + 1, dtype=np.int64) * count // groups

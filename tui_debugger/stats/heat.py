@@ -1,7 +1,7 @@
-"""Tables of any size as pictures of few cells: no NaN and no Inf is hidden, the greatest magnitude wins.
+"""Pictures of tables of any size in few cells: every NaN and Inf is visible, then the greatest magnitude wins.
 
-A table is known by a function that reads a rectangle of it, so that a memory map of any size, or the difference of two
-of them, is read a block at a time, in the element type that it has.
+A table is a function that reads a rectangle, so that a memory map of any size, or the difference of two of them, is
+read a block at a time, in its own element type.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tui_debugger.stats.kernel.elements import Cells
 
 Counts = npt.NDArray[np.int64]
 Read = Callable[[slice, slice], Array]
-"""Elements of a table: rows and columns (start and stop inside it, step 1) as an array of that shape, numbers only."""
+"""Reads rows and columns of a table (slices inside it, step 1) as an array of that shape; numbers only."""
 
 TOGETHER: Final = 1 << 20
-"""Elements that are looked through between two questions whether a bad cell is among them."""
+"""Elements that are read between two checks for a bad cell."""
 
 
 class HeatCellKind(IntEnum):
-    """The kind of a cell: a NaN among its elements before anything else, then Inf, then numbers."""
+    """The kind of a cell: NaN goes before Inf, and Inf before numbers."""
 
     NUMBER = 0
     NAN = 1
@@ -41,12 +41,10 @@ class HeatCellKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class HeatWindow:
-    """The part of a table that a picture shows, and how many of its elements make a cell.
+    """The part of a table that a picture shows, and the size of its cells.
 
-    Attributes:
-        rows: the first row of each row of cells; the step is the number of rows in it, and ``stop`` where the part ends
-            (the last cell may be smaller).
-        columns: the same for columns.
+    ``rows`` has the first row of each row of cells, its step is the height of a cell, its ``stop`` the end of the part
+    (the last cell may be smaller). ``columns`` likewise.
     """
 
     rows: range
@@ -54,12 +52,10 @@ class HeatWindow:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of cells."""
         return len(self.rows), len(self.columns)
 
     @property
     def size(self) -> int:
-        """Elements of the table in it."""
         return (self.rows.stop - self.rows.start) * (self.columns.stop - self.columns.start)
 
     def cell(self, row: int, column: int) -> tuple[range, range]:
@@ -83,11 +79,7 @@ def _of_cell(cells: range, number: int) -> range:
 class Picture:
     """The contents of the cells of a window; all arrays have the shape of the window.
 
-    Attributes:
-        window: the part of the table.
-        low: the smallest finite element of a cell (of complex numbers: magnitude); +Inf where there is none.
-        high: the greatest one; -Inf where there is none.
-        nan, pos_inf, neg_inf: how many there are in a cell.
+    ``low`` and ``high`` are the extremes of finite elements (complex: magnitudes); +Inf and -Inf without any.
     """
 
     window: HeatWindow
@@ -105,7 +97,6 @@ class Picture:
 
     @cached_property
     def kinds(self) -> npt.NDArray[np.int8]:
-        """The kind of each cell, as ``HeatCellKind``."""
         kinds = np.where(
             self.pos_inf > 0,
             np.where(self.neg_inf > 0, HeatCellKind.BOTH_INF, HeatCellKind.POS_INF),
@@ -121,7 +112,7 @@ class Picture:
         return (low, high) if low <= high else None
 
     def coarser(self, rows: int, columns: int) -> Picture:
-        """Returns the same part in cells of so many cells: what ``shrink`` gives for the larger step."""
+        """Merges ``rows`` × ``columns`` cells into one: equal to ``shrink`` with the larger step."""
         window = self.window
         wider = HeatWindow(_stepped(window.rows, rows), _stepped(window.columns, columns))
 
@@ -136,7 +127,7 @@ class Picture:
         return Picture(wider, merge(np.minimum, self.low), merge(np.maximum, self.high), *counts)
 
     def turned(self) -> Picture:
-        """Rows as columns."""
+        """Exchanges rows and columns."""
         parts = (self.low, self.high, self.nan, self.pos_inf, self.neg_inf)
         return Picture(HeatWindow(self.window.columns, self.window.rows), *(part.T for part in parts))
 
@@ -146,14 +137,9 @@ def _stepped(cells: range, times: int) -> range:
 
 
 def shrink(read: Read, window: HeatWindow, progress: ProgressFn = no_progress) -> Picture:
-    """Returns the picture of a window.
+    """Returns the picture of a window, in memory for one block of elements and the picture.
 
-    Memory stays within a block of elements and the picture, whatever the size of the table.
-
-    Args:
-        read: the table. Bool, integers, floats of every width, complex numbers (shown by magnitude).
-        window: which part of it, in how large cells.
-        progress: called with the number of elements between blocks; may raise to stop.
+    ``progress`` is called with the number of elements between blocks and may raise to stop.
     """
     draft = _Draft(window)
     done = 0
@@ -165,16 +151,9 @@ def shrink(read: Read, window: HeatWindow, progress: ProgressFn = no_progress) -
 
 
 def strongest(read: Read, rows: range, columns: range, progress: ProgressFn = no_progress) -> tuple[int, int] | None:
-    """Finds the element that a cell shows, by row and column: its first NaN, else Inf, else the greatest magnitude.
+    """Returns row and column of the element that a cell shows: first NaN, else Inf, else greatest magnitude.
 
-    Args:
-        read: the table.
-        rows: those of the cell.
-        columns: those of the cell.
-        progress: called between blocks; may raise to stop.
-
-    Returns:
-        None for a cell without elements.
+    None for a cell without elements. ``progress`` is called between blocks and may raise to stop.
     """
     best, at = -1.0, None
     for down, across in _tiles(HeatWindow(range(rows.start, rows.stop), range(columns.start, columns.stop))):
@@ -198,18 +177,10 @@ def next_bad(
     kinds: frozenset[HeatCellKind] = frozenset(HeatCellKind) - {HeatCellKind.NUMBER},
     progress: ProgressFn = no_progress,
 ) -> tuple[int, int] | None:
-    """Returns the next cell in reading order that holds a NaN or Inf.
+    """Returns row and column of the next cell in reading order that holds one of ``kinds``; None when there is none.
 
-    Args:
-        read: the table.
-        window: its cells.
-        after: the cell to go on from, which is not looked at.
-        direction: +1 or -1.
-        kinds: what is looked for.
-        progress: called between blocks with the rows of cells that were looked through; may raise to stop.
-
-    Returns:
-        Row and column of the cell; None when there is none up to the end (or the beginning).
+    The search starts behind the cell ``after``, in direction +1 or -1. ``progress`` is called between blocks with the
+    number of rows of cells searched; it may raise to stop.
     """
     height, width = window.shape
     each = max(1, TOGETHER // max(1, window.rows.step * (window.columns.stop - window.columns.start)))
@@ -242,7 +213,7 @@ def _holding(picture: Picture, kinds: frozenset[HeatCellKind]) -> Mask:
 
 
 def _tiles(window: HeatWindow) -> Iterator[tuple[range, range]]:
-    """Yields the window in rectangles of at most a block: along each side whole cells, or a part of one."""
+    """Yields the window in rectangles of at most a block: along each side whole cells, or a part of one cell."""
     width = window.columns.stop - window.columns.start
     for rows in _spans(window.rows, max(1, BLOCK // max(1, width))):
         for columns in _spans(window.columns, BLOCK):
@@ -265,7 +236,7 @@ def _tile(read: Read, rows: range, columns: range) -> Array:
 
 
 def _valued(tile: Array) -> Array:
-    """Returns the elements as numpy compares them: what it does not know as float64, complex ones as magnitudes."""
+    """Returns the elements for comparison: float64, complex elements as magnitudes."""
     with np.errstate(all="ignore"):
         values: Array = np.abs(tile) if tile.dtype.kind == "c" else tile.astype(np.float64, copy=False)
         return values
@@ -283,7 +254,7 @@ class _Draft:
         return Picture(self.window, self.low, self.high, *self.counts)
 
     def add(self, tile: Array, rows: range, columns: range) -> None:
-        """Takes in a rectangle that ``_tiles`` made."""
+        """Adds a rectangle of ``_tiles``."""
         if is_known(tile.dtype):
             steps = self.window.rows.step, self.window.columns.step
             corner = rows.start - self.window.rows.start, columns.start - self.window.columns.start
@@ -301,7 +272,7 @@ class _Draft:
         np.maximum(self.high[at], high, out=self.high[at])
 
     def _cells(self, how: np.ufunc, tile: Array, columns: range) -> Array:
-        """Makes one number for each cell in a rectangle, whose rows begin with a cell or are all of one."""
+        """Reduces a rectangle to its cells; its rows begin with a cell, or all belong to one."""
         step, across = self.window.rows.step, self.window.columns
         done = (columns.start - across.start) // across.step * across.step + across.start  # start of the first cell
         starts = np.maximum(np.arange(done, columns.stop, across.step) - columns.start, 0)

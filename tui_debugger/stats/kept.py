@@ -1,4 +1,4 @@
-"""What was read of files that hold many tensors, kept for the next tensor of the same file."""
+"""A cache of the headers and directories of files that hold many tensors."""
 
 from __future__ import annotations
 
@@ -7,37 +7,35 @@ from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
 _FILES: Final = 32
-"""Files that are kept however much they hold."""
+"""Files that are kept whatever their size."""
 _MOST: Final = 1 << 27
-"""Bytes that all of them may take, about, where there are more."""
+"""Approximate bytes that all kept files may take when there are more."""
 _FILE: Final = 1 << 16
-"""Bytes that a file counts at least, so that thousands of files of one tensor are not kept for nothing."""
+"""Least bytes that a file counts, so that thousands of files of one tensor are not kept for nothing."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
 class Kept(Generic[K, V]):
-    """What was read last, by the file and its state.
+    """The values read last, by file and state; ``size`` estimates the bytes of a value.
 
-    Two steps are compared tensor by tensor, through the files of all steps: each file that was forgotten in between is
-    read once more for every tensor of it.
+    Two steps are compared tensor by tensor, through the files of all steps: a file that was forgotten in between is
+    read again for every tensor in it.
     """
 
     def __init__(self, size: Callable[[V], int]) -> None:
-        """``size`` tells how many bytes something takes, about."""
         self._size = size
         self._found: dict[K, tuple[V, int]] = {}
         self._total = 0
         self._lock = threading.Lock()
 
     def get(self, key: K) -> V | None:
-        """Returns what is kept; None: nothing."""
         found = self._found.get(key)
         return None if found is None else found[0]
 
     def put(self, key: K, value: V) -> V:
-        """Keeps something, and forgets what was read first where that is too much; returns it."""
+        """Keeps and returns a value; drops the oldest ones when there are too many."""
         size = self._size(value) + _FILE
         with self._lock:
             self._total += size - self._found.pop(key, (value, 0))[1]

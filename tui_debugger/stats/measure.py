@@ -1,9 +1,8 @@
 """Measures a batch of tensors: reads each file once, in order, and fills in records.
 
-Most tensors of real dumps have a hundred elements or fewer and lie in a file of a few hundred bytes. With the kernel
-such a file costs one open, one fstat, one read, one call and one close; headers are looked up among those seen before,
-and the sums of all of them become columns of records at once. Bigger ones, and all where there is no kernel, are read
-piece by piece (see ``side_by_side``).
+Most tensors of real dumps have at most a hundred elements, in a file of a few hundred bytes. With the kernel such a
+file costs one open, fstat, read, call and close; known headers are looked up, and the sums of all small files become
+columns of records at once. Bigger tensors, and all where there is no kernel, are read piece by piece: ``side_by_side``.
 """
 
 from __future__ import annotations
@@ -59,24 +58,16 @@ from tui_debugger.stats.side_by_side import (
 )
 
 WINDOW: Final = 1 << 20
-"""Bytes of small files that are read, and measured, at once; and of small members of files of several tensors."""
+"""Bytes of small files that are read and measured at once; also of small members of files with several tensors."""
 AHEAD: Final = 512
-"""The most of them: enough to share what a call takes."""
+"""The most rows of a window: enough to spread the cost of a call."""
 SMALL_MEMBER: Final = 1 << 14
 """Bytes up to which a tensor in a file of several is small."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedHeader:
-    """The facts about all small files with one header.
-
-    Attributes:
-        layout: type and shape.
-        meta: number of these in the records.
-        kind: what the kernel calls the elements.
-        start: where they begin in the file.
-        end: where they end.
-    """
+    """The facts shared by all small files with one header; ``start`` and ``end`` are the place of the elements."""
 
     layout: ValueLayout
     meta: int
@@ -87,12 +78,9 @@ class SharedHeader:
 
 @dataclass(frozen=True, slots=True)
 class SmallFiles:
-    """Small files in memory, as columns.
+    """Small files in memory, as columns; ``header`` is -1 for a file that is not small, or odd.
 
-    Attributes:
-        header: the number of each one's header; -1 for a file that is not small, or odd.
-        place: where its elements are.
-        size, state: see ``FileState``.
+    ``place`` is the address of the elements; ``size`` and ``state`` are a ``FileState``.
     """
 
     header: Int64
@@ -102,15 +90,12 @@ class SmallFiles:
 
     @classmethod
     def none(cls, count: int) -> SmallFiles:
-        """Returns room for so many."""
         return cls(np.full(count, -1, np.int64), *(np.zeros(count, np.int64) for _ in range(3)))
 
     def __getitem__(self, at: Int64) -> SmallFiles:
-        """Some of them."""
         return SmallFiles(self.header[at], self.place[at], self.size[at], self.state[at])
 
     def put(self, at: Int64, files: SmallFiles) -> None:
-        """Puts files in."""
         self.header[at], self.place[at], self.size[at], self.state[at] = (
             files.header,
             files.place,
@@ -120,10 +105,9 @@ class SmallFiles:
 
 
 class SmallTensors:
-    """Measures many small tensors in one call, and puts what it finds in as columns."""
+    """Measures many small tensors in one call, and writes the results as columns."""
 
     def __init__(self, records: Records, headers: Sequence[SharedHeader]) -> None:
-        """``records`` says what was asked of each row, ``headers`` are those of all files by number."""
         self._records = records
         self._headers = headers
         self._kinds = Kinds.of([each.kind for each in headers])
@@ -138,7 +122,6 @@ class SmallTensors:
         self._bounds, self._tests = tuple(records.ranges), tuple(records.close)
 
     def measure(self, rows: Int64, files: SmallFiles) -> None:
-        """Measures tensors."""
         if not len(rows):
             return
         of, table = files.header, self._records.rows
@@ -159,7 +142,7 @@ class SmallTensors:
                 table[name][rows] = column
 
     def compare(self, rows: Int64, files: SmallFiles, others: SmallFiles) -> None:
-        """Compares tensors with others of their shape, type and order of elements."""
+        """Compares tensors with others of the same shape, type and element order."""
         if not len(rows):
             return
         of, table = files.header, self._records.rows
@@ -175,7 +158,7 @@ class SmallTensors:
 
 
 def columns_of(sums: npt.NDArray[Any]) -> dict[str, Array]:
-    """Returns the statistics of ``fields.FAST`` by name, of arrays with these sums; NaN stands for None."""
+    """Returns the statistics of ``fields.FAST`` by name, from the sums of several arrays; NaN stands for None."""
     finite = sums["elements"] - sums["nan"] - sums["pos_inf"] - sums["neg_inf"]
     some = finite > 0
     columns = {name: sums[name] for name in ("nan", "pos_inf", "neg_inf", "negative", "positive")}
@@ -194,23 +177,23 @@ def _one_by_one(values: Array) -> list[float]:
 
 
 LIKE_BYTES: Final = 1 << 14
-"""The cost of a file beyond its bytes, in bytes: opening it takes as long as measuring so many."""
+"""The cost of opening a file, expressed in bytes to measure."""
 MOST: Final = 1 << 25
-"""Bytes of the biggest batch (a bigger file has one of its own): some 20 ms of work, which nobody minds waiting for."""
+"""Bytes of the biggest batch (a bigger file has its own batch): some 20 ms of work."""
 LEAST: Final = 1 << 22
-"""Bytes of the smallest batch that is worth handing over: 256 small files."""
+"""Bytes of the smallest batch that is worth handing to a worker: 256 small files."""
 SHARES: Final = 6
-"""Batches for each worker, at least, so that they end at about the same time."""
+"""Least number of batches for each worker, so that all workers end at about the same time."""
 
 
 def costs(sizes: Int64) -> Int64:
-    """Returns what looking at files costs, in bytes, by their sizes; -1 stands for a missing file."""
+    """Returns the cost of files in bytes; size -1 stands for a missing file."""
     cost: Int64 = np.maximum(sizes, 0) + LIKE_BYTES
     return cost
 
 
 def compared_with(requests: ReadRequests, rows: Int64 | slice = slice(None)) -> Int64:
-    """Returns for some files the number of the file each is compared with, -1 where nothing is asked about that."""
+    """Returns the row that each file is compared with, -1 where its need asks for no comparison."""
     asking = np.array([*(need.previous for need in requests.needs), False])  # ONLY_COMPARED is the last one
     return np.where(asking[requests.need[rows]], requests.previous[rows], -1).astype(np.int64)
 
@@ -218,12 +201,7 @@ def compared_with(requests: ReadRequests, rows: Int64 | slice = slice(None)) -> 
 def batch_bounds(requests: ReadRequests, sizes: Int64, workers: int) -> Iterator[tuple[int, int]]:
     """Yields the first file and the end of every batch.
 
-    The steps of a tensor stay together, unless they are too much for one batch.
-
-    Args:
-        requests: neighbours that are steps of one tensor stand one after the other.
-        sizes: bytes of each file.
-        workers: how many work at the same time.
+    The steps of a tensor (neighbours in ``requests``) stay together unless they are too much for one batch.
     """
     ends = np.cumsum(costs(sizes))
     if not len(ends):
@@ -243,13 +221,9 @@ def batch_bounds(requests: ReadRequests, sizes: Int64, workers: int) -> Iterator
 
 
 def subset(requests: ReadRequests, rows: Int64) -> tuple[ReadRequests, Int64]:
-    """Returns some requests by themselves, and the row of each of their files in the whole.
+    """Returns the requests of ascending ``rows``, and the original row of each of their files.
 
-    What they are compared with comes along: files that are not among them are read once more, only for that.
-
-    Args:
-        requests: the whole.
-        rows: ascending.
+    Previous files that are not in ``rows`` are added, only for comparison.
     """
     compared = compared_with(requests, rows)
     more = np.setdiff1d(compared[compared >= 0], rows)
@@ -263,19 +237,15 @@ def subset(requests: ReadRequests, rows: Int64) -> tuple[ReadRequests, Int64]:
 
 
 KEPT_BIG: Final = 1 << 24
-"""Bytes up to which the values of a big tensor are kept for the next one to be compared with."""
+"""Bytes up to which a big tensor's values are kept for the comparison with the next tensor."""
 
 
 def read_all(requests: ReadRequests, checkpoint: Checkpoint | None = None) -> Records:
-    """Reads every file of a batch and measures what its need asks for.
+    """Reads every file of a batch and measures its need.
 
-    Never raises for a bad file: its row says what is wrong. Elements without numbers (text, dates) give a row with type
-    and shape and no statistics. Files that are only compared with get no row.
-
-    Args:
-        requests: what to read.
-        checkpoint: called between files (small ones: between a few hundred of them) and between the pieces of a big
-            tensor; may raise to stop.
+    A bad file raises nothing: its row has the error. Elements that are no numbers give a row without statistics. Files
+    that are only compared get no row. ``checkpoint`` is called between files (small files: a few hundred) and between
+    the pieces of a big tensor; it may raise to stop.
     """
     batch = _ReadBatch(requests, checkpoint)
     with np.errstate(all="ignore"):
@@ -284,13 +254,13 @@ def read_all(requests: ReadRequests, checkpoint: Checkpoint | None = None) -> Re
 
 
 _ALIGNED: Final = 16
-"""The first byte of a small member is a multiple of so many."""
+"""Alignment of small members in their buffer."""
 _PLAIN: Final = ("npy", "raw")
-"""Formats of files whose values lie behind a header, if there is one, as they are."""
+"""Formats of files whose values lie unchanged behind an optional header."""
 
 
 class _ThreadBuffers(threading.local):
-    """The memory of a thread for the values of the tensor that it reads, and of the one before."""
+    """Buffers of a thread for the values of the current tensor and of the one before."""
 
     def __init__(self) -> None:
         self._pair = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
@@ -298,14 +268,14 @@ class _ThreadBuffers(threading.local):
         self._members = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
 
     def take(self, nbytes: int) -> Bytes:
-        """Returns a buffer; that of the call before stays as it is."""
+        """Returns a buffer; the buffer of the previous call stays unchanged."""
         self._pair.reverse()
         if len(self._pair[0]) < nbytes:
             self._pair[0] = np.empty(nbytes, np.uint8)
         return self._pair[0]
 
     def window(self) -> tuple[Bytes, Bytes]:
-        """Returns buffers for small files and for small members; those of the call before stay as they are."""
+        """Returns buffers for small files and for small members; the buffers of the previous call stay unchanged."""
         for pair in (self._windows, self._members):
             pair.reverse()
             if not len(pair[0]):
@@ -317,8 +287,6 @@ _buffers = _ThreadBuffers()
 
 
 class _ReadBatch:
-    """The work on one batch."""
-
     def __init__(self, requests: ReadRequests, checkpoint: Checkpoint | None) -> None:
         self.records = Records(len(requests))
         self._requests = requests
@@ -341,7 +309,6 @@ class _ReadBatch:
             put_asked(self.records, requests.need == number, need)
 
     def run(self) -> None:
-        """Measures everything."""
         asked = self._requests.need != ONLY_COMPARED
         if not kernel.available():
             self._measure_others(np.flatnonzero(asked))
@@ -369,7 +336,7 @@ class _ReadBatch:
     # -- small tensors -----------------------------------------------------------------------------
 
     def _read_window(self, start: int) -> int:
-        """Reads the small files of some rows, into the memory of those before the last ones; returns where they end."""
+        """Reads the small files from row ``start`` on into the buffers of the window before the last; returns end."""
         end = min(start + AHEAD, len(self._paths))
         window = slice(start, end)
         needed = self._again[window] | (self._requests.need[window] != ONLY_COMPARED)
@@ -382,7 +349,7 @@ class _ReadBatch:
         return end
 
     def _read_members(self, rows: Int64, end: int, buffer: Bytes) -> None:
-        """Reads small tensors of files that hold several, each of which is opened once.
+        """Reads small tensors of files that hold several tensors; each file is opened once.
 
         Rows whose tensors are large, odd or damaged, or for which no room is left, stay without a header.
         """
@@ -407,7 +374,7 @@ class _ReadBatch:
                 opener.close(opened[0])
 
     def _read_member(self, row: int, opened: tuple[int, os.stat_result], buffer: Bytes) -> int:
-        """Reads a tensor where it is small; returns the bytes that its values take, -1 where it was not read."""
+        """Reads a tensor if it is small; returns the bytes that its values take in the buffer, or -1."""
         try:
             with TensorFile(self._spec(row), opened) as file:
                 layout = file.layout
@@ -422,7 +389,7 @@ class _ReadBatch:
         return -(-nbytes // _ALIGNED) * _ALIGNED
 
     def _layout_number(self, layout: ValueLayout) -> int:
-        """Returns the number of the header of a tensor in a file of several; -1: the kernel does not measure it."""
+        """Returns the header's index for a tensor in a file of several; -1: the kernel does not measure it."""
         key = layout.dtype, layout.name, layout.shape, layout.fortran
         number = self._layout_numbers.get(key)
         if number is None:
@@ -430,7 +397,7 @@ class _ReadBatch:
         return number
 
     def _read_small(self, rows: Int64, buffer: Bytes) -> SmallFiles:
-        """Reads files until a buffer is full; returns those that were looked at."""
+        """Reads files until a buffer is full; returns the files that were read."""
         if not len(rows):
             return SmallFiles.none(0)
         table = read_files([self._paths[row] for row in rows.tolist()], FIRST_READ, buffer)
@@ -450,7 +417,7 @@ class _ReadBatch:
         return SmallFiles(header, place, np.where(sure, size, UNSURE[0]), np.where(sure, state, UNSURE[1]))
 
     def _numbers(self, buffer: Bytes, kind: Int32, start: Int64, length: Int64) -> Int64:
-        """Returns the numbers of headers of so many bytes; -1 for what is none, or where the length is less than 0."""
+        """Returns header indices for headers of these lengths; -1 for an invalid header or a negative length."""
         numbers = np.full(len(kind), -1, np.int64)
         end = start + length
         content = buffer[: int(end.max(initial=0))].tobytes()
@@ -464,13 +431,12 @@ class _ReadBatch:
         return numbers
 
     def _new_header(self, kind: int, key: bytes) -> int:
-        """Returns the number of a header that is new; -1 where the kernel does not measure what it describes."""
         spec = self._requests.specs.kinds[kind]
         layout = raw_layout(spec) if self._raw[kind] else header_layout(key, spec.dtype)
         return self._header_of(layout) if layout is not None else -1
 
     def _header_of(self, layout: ValueLayout) -> int:
-        """Returns the number of a new header with a layout; -1 where the kernel does not measure such elements."""
+        """Returns the index of a new header with a layout; -1 where the kernel does not measure its type."""
         if not is_numeric(layout.dtype) or (elements := kind_of(layout.dtype)) is None:
             return -1
         number = self.records.meta_number(layout.meta)
@@ -478,7 +444,7 @@ class _ReadBatch:
         return len(self._headers) - 1
 
     def _compare_small(self, small: SmallTensors, rows: Int64, kept: int) -> None:
-        """Compares small tensors with those before; what was read from row ``kept`` on is still in memory."""
+        """Compares small tensors with the previous step; files from row ``kept`` on are still in memory."""
         before = self._before[rows]
         others = self._files[before]
         others.header[before < kept] = -1
@@ -492,7 +458,7 @@ class _ReadBatch:
         small.compare(rows[alike], self._files[rows[alike]], others[np.flatnonzero(alike)])
 
     def _is_alike(self, row: int, before: int, other: SmallFiles) -> bool:
-        """Tells whether a small tensor has the shape, type and order of another; compares it by itself where not."""
+        """Tells whether two small tensors agree in shape, type and order; if not, puts the answer for ``row``."""
         number = int(other.header[0])
         if number >= 0:
             mine, theirs = self._headers[int(self._files.header[row])].layout, self._headers[number].layout
@@ -505,12 +471,12 @@ class _ReadBatch:
         return False
 
     def _compare_odd(self, row: int, before: int) -> None:
-        """Compares a small tensor with one of another element type or order, or with a file that is odd."""
+        """Compares a small tensor with a tensor of another type or order, or in an odd file."""
         sides = self._sides(row, before)
         try:
             with TensorFile(sides.spec) as file:
                 _, answer = sides.measure(file)
-        except (UnreadableTensorError, MemoryError):  # it could be read a moment ago
+        except (UnreadableTensorError, MemoryError):  # although it could be read a moment ago
             answer = ChangeResult(Before.UNREADABLE)
         put_compared(self.records, row, answer)
 
@@ -533,7 +499,7 @@ class _ReadBatch:
             put_error(self.records, row, "does not fit into memory", UNSURE)
 
     def _sides(self, row: int, before: int) -> PairReader:
-        """Returns how a tensor is read together with what it is compared with."""
+        """Returns the reader of a tensor together with the tensor that it is compared with."""
         need = self._requests.needs[int(self._requests.need[row])]
         other = None
         if before >= 0:

@@ -1,4 +1,4 @@
-"""The names of numbers in saved objects: which are settings, which are values, and which of these may be infinite."""
+"""Tells by their names which numbers in saved objects are settings, which are values, and which may be infinite."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from functools import lru_cache
 from typing import Any, Final
 
 LOG: Final = "log_history"
-"""The key of the log of a training: an entry for each step that was logged."""
+"""The key of a training log: an entry for each logged step."""
 
 
 @lru_cache(1024)
 def is_of_settings(key: Any) -> bool:
-    """Tells whether a key, or a part of it between dots or slashes, is a word for settings.
+    """Tells whether a key, or a part of it between dots or slashes, is as a whole a word for settings.
 
-    A word that only occurs in a part is none: sigma of a noise_scheduler is a tensor of a model.
+    The sigma of a noise_scheduler is a tensor of a model: "scheduler" is only a fragment of that part.
     """
     return type(key) is str and any(_SETTINGS.fullmatch(part) is not None for part in _PARTS.split(key))
 
 
 def is_class_of_settings(name: str) -> bool:
-    """Tells whether a class holds settings, or the state of what decides by limits."""
+    """Tells whether a class holds settings, or the state of schedulers, early stopping and the like."""
     return _SETTINGS_CLASS.search(name) is not None
 
 
 def is_value(name: str) -> bool:
-    """Tells whether a number of that name was computed: an infinite one is a finding. Bounds of it are none."""
+    """Tells whether a number of that name was computed, so that Inf is a finding; bounds may be infinite."""
     return _VALUE.search(name) is not None and _BOUND.search(name) is None
 
 
 def is_norm_of_gradients(name: str) -> bool:
-    """Tells whether a number of that name is the norm of gradients: loss scaling leaves out steps where it is bad."""
+    """Tells whether a number of that name is a gradient norm: loss scaling skips steps where it is not finite."""
     return _NORM_OF_GRADIENTS.search(name) is not None
 
 
@@ -40,20 +40,20 @@ _SETTINGS: Final = re.compile(
     r"|(?:\w+_)?(?:args?|arguments|cfg|options|defaults|kwargs))(?:_(?:states?|state_dicts?|dict|name|type))?",
     re.IGNORECASE,
 )
-"""Keys of settings, and of the states of what decides by limits."""
+"""Keys of settings, and of the states of schedulers, early stopping and the like."""
 _PARTS: Final = re.compile(r"[./]")
 _SETTINGS_CLASS: Final = re.compile(
     r"(?:Config|Configuration|Args|Arguments|Settings|Options|Param(?:eter)?s|Scheduler|LR|Callback"
     r"|EarlyStopping|ReduceLROnPlateau|ModelCheckpoint)$"
 )
-"""Classes of the same."""
+"""Classes of such settings and states."""
 _NORM_OF_GRADIENTS: Final = re.compile(r"grad\w*norm|gnorm", re.IGNORECASE)
 _VALUE: Final = re.compile(
     r"loss|norm|scale|grad|metric|perplex|ppl|acc(?:uracy)?(?:$|_)|score|error|entropy|reward|logit|(?:^|_)kl(?:$|_)",
     re.IGNORECASE,
 )
-"""Names of what a program computes: an infinite one is a finding."""
+"""Names of computed numbers: an infinite one is a finding."""
 _BOUND: Final = re.compile(
     r"(?:^|_)(?:best|worst|min|max|lowest|highest|limit|clip|thresh\w*|bound|target|patience)", re.IGNORECASE
 )
-"""Names of bounds of that, which may be infinite."""
+"""Names of bounds of computed numbers, which may be infinite."""

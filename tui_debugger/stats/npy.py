@@ -1,11 +1,8 @@
-"""Reads tensor files of any format: .npy, members of .npz archives and raw bytes right here, without numpy's loader.
+"""Reads tensor files of any format; .npy, members of .npz archives and raw bytes are read here, without numpy's loader.
 
 numpy's loader unpickles on request, costs 60 µs a file and knows neither declared element types nor MindSpore's
-``<E2``. The header is parsed strictly instead, once per distinct header: a dump has thousands of files and a handful of
-headers.
-
-Every other format is a row of ``FORMATS`` and a module of its own. Whoever measures or shows values sees one
-``TensorFile``, whatever the format.
+``<E2``. This module parses the header strictly, once per distinct header: thousands of files share a handful of
+headers. Every other format is a row of ``FORMATS`` and a module of its own; callers see a ``TensorFile`` for each.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ from tui_debugger.stats.formats import LOOKED_AT, Holds, LookedAt, looked_at
 
 SUFFIX: Final = ".npz"
 ARRAY: Final = ".npy"
-"""The end of the name of a member that is an array."""
+"""The suffix of an archive member that is an array."""
 
 
 _CHECKED_AT_ONCE: Final = 1 << 16
@@ -46,11 +43,7 @@ _CHECKED_AT_ONCE: Final = 1 << 16
 
 
 def look_at(path: str) -> LookedAt:
-    """Returns what the bytes of a file tell of it.
-
-    Raises:
-        UnreadableTensorError: it is missing, no regular file, or cannot be read.
-    """
+    """Recognizes a format by the first and last bytes of a file, or raises UnreadableTensorError."""
     with opened(path) as (descriptor, status):
         content, size = FileBytes(descriptor, 0, status.st_size, path), status.st_size
         head = content.read(0, LOOKED_AT)
@@ -59,13 +52,10 @@ def look_at(path: str) -> LookedAt:
 
 
 def array_keys(path: str) -> dict[str, int]:
-    """Returns the keys of the arrays of a .npz archive with their bytes, in the order in which they were written.
+    """Returns the key of each array of a .npz archive and its bytes, or raises UnreadableTensorError.
 
-    A member of another name is looked at. One that holds an array has its whole name as its key; so has one that holds
-    tensors in another format, or is damaged: its reading says why it is not read.
-
-    Raises:
-        UnreadableTensorError: it is missing, no regular file, no archive, or damaged.
+    A member not named ``*.npy`` counts, under its whole name, when its bytes look like tensors (of any format) or are
+    damaged: reading it says why it cannot be read.
     """
     with opened(path) as (descriptor, status):
         archive = open_archive(descriptor, status, path)
@@ -77,7 +67,6 @@ def array_keys(path: str) -> dict[str, int]:
 
 
 def _looked_at(descriptor: int, archive: Archive, name: str) -> LookedAt:
-    """Returns what a member of an archive holds."""
     try:
         member = MemberFile(descriptor, archive, name)
         head = member.read(0, LOOKED_AT)
@@ -94,17 +83,17 @@ MAX_HEADER: Final = 1 << 16
 FIRST_READ: Final = 1 << 15
 """One read of this size brings the header and, for most tensors of a run, all values."""
 FETCHED_WHOLE: Final = 1 << 18
-"""Bytes of a tensor up to which it is fetched over a network as a whole."""
+"""Tensors up to this many bytes are fetched over a network as a whole."""
 FETCHED: Final = 1 << 14
-"""Elements that are fetched over a network at once although only some of them are wanted."""
+"""Elements of a tensor that are fetched over a network together although only some of them are wanted."""
 WHOLE_FILE: Final = 1 << 24
-"""Files up to this size are read where only a part of them may be looked at; longer ones are mapped."""
+"""Files up to this many bytes are read even where only a part of them may be looked at; longer files are mapped."""
 _IN_MEMORY: Final = 1 << 28
 """Bytes that ``open_array`` reads into memory; longer files are mapped."""
 _READ_AT_ONCE: Final = 1 << 22
 """Bytes that ``open_array`` asks for at once."""
 _LOST: Final = 512
-"""Bytes of a page that was lost which lie in one tensor at least: else the header before it was lost, too."""
+"""Least bytes of zeros that a lost page leaves in a tensor: with fewer, the header before it would be lost, too."""
 _HEADER_KEYS: Final = {"descr", "fortran_order", "shape"}
 
 
@@ -112,13 +101,8 @@ _HEADER_KEYS: Final = {"descr", "fortran_order", "shape"}
 class ValueLayout:
     """The place and the form of the values in a file.
 
-    Attributes:
-        dtype: type that reads the elements.
-        name: element type to show (bfloat16 stored as float32 shows as bfloat16).
-        shape: dimensions.
-        fortran: first index fastest; never set when the order makes no difference.
-        offset: bytes before the first element.
-        count: number of elements.
+    ``dtype`` reads the elements, ``name`` is the type to show (bfloat16 stored as float32 shows as bfloat16).
+    ``fortran`` (first index fastest) is never set when the order makes no difference.
     """
 
     dtype: DType
@@ -130,28 +114,26 @@ class ValueLayout:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the values."""
         return self.count * self.dtype.itemsize
 
     @property
     def meta(self) -> TensorMeta:
-        """The facts that the tensor table shows."""
         return TensorMeta(self.name, self.shape, self.nbytes)
 
 
 class ValueReader(Protocol):
-    """Reads the values of one tensor of an open file. The caller that opened it closes it, after ``close``."""
+    """Reads the values of one tensor of an open file. The caller that opened the file closes it, after ``close``."""
 
     @property
     def layout(self) -> ValueLayout:
-        """Element type, shape and number of the values, and their order in ``read_into``: C, but in .npy files."""
+        """Element type, shape, and order in which ``read_into`` delivers the values: C order, except for .npy files."""
 
     @property
     def packed(self) -> bool:
-        """Tells whether nothing can be mapped: the values have to be unpacked, or decoded, from the first on."""
+        """Tells whether the values must be unpacked or decoded from the first one on, so that nothing can be mapped."""
 
     def read_into(self, start: int, target: Array) -> None:
-        """Fills a 1-D array of the layout's element type with the elements from ``start`` on, as many as it has.
+        """Fills a 1-D array from element ``start`` on.
 
         Raises:
             UnreadableTensorError: the file became shorter meanwhile, the device fails, or a checksum differs.
@@ -161,45 +143,41 @@ class ValueReader(Protocol):
         """Returns all values in their shape: read when they are few, else a view of a memory map where possible."""
 
     def close(self) -> None:
-        """Lets go of what it keeps besides the file."""
+        """Releases everything but the file."""
 
 
 @runtime_checkable
 class ConvertingReader(Protocol):
-    """A ``ValueReader`` that converts what it reads: all of a long tensor is costly."""
+    """A ``ValueReader`` that converts the values it reads, which is costly for all of a long tensor."""
 
     def lazy_array(self) -> Array:
-        """Returns all values; those of a long tensor as a ``FileArray``, which stays valid when the file is closed."""
+        """Returns all values; a long tensor comes as a ``FileArray``, which stays valid when the file is closed."""
 
 
 class ElementReader(Protocol):
-    """Reads any elements of a tensor, in any thread, as long as it lives."""
+    """Reads any elements of a tensor, in any thread, as long as the reader lives."""
 
     @property
     def layout(self) -> ValueLayout:
-        """Element type, shape and number of the values."""
+        """Element type and shape of the values."""
 
     def read_into(self, start: int, target: Array) -> None:
         """See ``ValueReader``."""
 
     def gather(self, elements: Int64) -> Array:
-        """Returns elements, numbered in C order, as an array of the same shape."""
+        """Returns the elements with the given numbers (in C order), in the shape of ``elements``."""
 
 
 class FileArray:
-    """The values of a long tensor that are converted where they are looked at, as h5py's and zarr's arrays are.
+    """The values of a long tensor, converted only where they are indexed, as with arrays of h5py and zarr.
 
-    For who goes through an array piece by piece it is one in C order: it is indexed, sliced, flattened and reshaped
-    without reading anything else. ``np.asarray`` converts all of it, and so does whatever else numpy does with it.
-
-    Attributes:
-        dtype, shape, ndim, size, nbytes, itemsize, strides, flags: as an array's.
+    It can be indexed, sliced, flattened and reshaped like an array in C order, and reads only the elements asked for.
+    ``np.asarray`` and all other operations of numpy convert the whole tensor.
     """
 
     __slots__ = ("_reader", "dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides")
 
     def __init__(self, reader: ElementReader, shape: tuple[int, ...] | None = None) -> None:
-        """Reads nothing; ``shape`` is another one for the same elements."""
         layout = reader.layout
         self._reader = reader
         self.dtype, self.itemsize = layout.dtype, layout.dtype.itemsize
@@ -210,13 +188,11 @@ class FileArray:
         self.flags = SimpleNamespace(c_contiguous=True, f_contiguous=False, writeable=False)
 
     def __len__(self) -> int:
-        """Returns the length of the first dimension."""
         if not self.shape:
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
     def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Array:
-        """Converts all of it."""
         if copy is False:
             raise ValueError("the values have to be converted")
         flat = np.empty(self.size, self.dtype)
@@ -225,7 +201,7 @@ class FileArray:
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __getitem__(self, index: Any) -> Any:
-        """Returns a part as an array of its own, or one element: numpy's rules."""
+        """Returns a part as an array in memory, or one element, by numpy's rules."""
         entries = self._entries(index if isinstance(index, tuple) else (index,))
         if entries is not None:
             return self._part(entries)[()]
@@ -234,24 +210,22 @@ class FileArray:
         return np.asarray(self)[index]
 
     def __getattr__(self, name: str) -> Any:
-        """Converts all of it for whatever else an array can do."""
+        """Converts the whole tensor for any other attribute of an array."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(np.asarray(self), name)
 
     @property
     def flat(self) -> FileArray:
-        """The elements one after the other."""
         return self.reshape(-1)
 
     def reshape(self, *shape: int | tuple[int, ...]) -> FileArray:
-        """Returns the same elements in another shape; nothing is read."""
         asked = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
-        # numpy says what -1 stands for, and what does not fit
+        # numpy resolves -1, and refuses a shape that does not fit
         return FileArray(self._reader, np.broadcast_to(np.zeros((), np.bool_), self.shape or (1,)).reshape(asked).shape)
 
     def _entries(self, index: tuple[Any, ...]) -> list[int | range] | None:
-        """Returns an index or a range for each dimension; None where it is of another kind."""
+        """Returns an index or a range for each dimension; None for an index with other entries (arrays, None ...)."""
         if not all(map(_is_simple, index)):
             return None
         at = next((number for number, entry in enumerate(index) if entry is Ellipsis), len(index))
@@ -272,7 +246,6 @@ class FileArray:
         return entries
 
     def _part(self, entries: list[int | range]) -> Array:
-        """Reads a part: runs of elements that stand one after the other, or elements by their numbers."""
         part = np.empty(tuple(len(entry) for entry in entries if isinstance(entry, range)), self.dtype)
         self._fill(entries, part)
         part.flags.writeable = False
@@ -305,7 +278,7 @@ class FileArray:
             flat[:] = self._reader.gather((starts[:, None] + np.arange(run)).reshape(-1))
 
     def _fill_in_parts(self, entries: list[int | range], target: Array) -> None:
-        """Fills a big part bit by bit along its first dimension: numbers of elements take more room than elements."""
+        """Fills a big part in pieces along its first dimension: int64 element numbers take more room than values."""
         axis, whole = next((at, each) for at, each in enumerate(entries) if isinstance(each, range) and len(each) > 1)
         rest = target.size // len(whole)
         most, rows = max(1, _GATHERED // rest), target.reshape(len(whole), rest)  # a view, as above
@@ -317,7 +290,7 @@ class FileArray:
 _GATHERED: Final = 1 << 18
 """Elements that are read by their numbers at once."""
 _LEAST_RUN: Final = 1 << 9
-"""Elements of a run that is quicker read by itself than by the numbers of its elements."""
+"""From this many elements on, a contiguous run is read faster by itself than by the numbers of its elements."""
 
 
 def _is_simple(entry: object) -> bool:
@@ -329,7 +302,7 @@ def _are_indices(entry: object) -> bool:
 
 
 def part_of(array: Array, entries: Sequence[int | range]) -> Array:
-    """Returns a part of an array: an index or a range for each dimension; a view."""
+    """Returns a view of an array: one index or range for each of its leading dimensions."""
     cut = (_python_slice(entry) if isinstance(entry, range) else entry for entry in entries)
     index = (*cut, Ellipsis)
     return array[index]
@@ -343,23 +316,19 @@ def _python_slice(entry: range) -> slice:
 
 
 OpenValue = Callable[[int, os.stat_result, ReadSpec], ValueReader]
-"""Makes a reader of an open file, given its descriptor, its state and the spec.
+"""Makes a reader of an open file; arguments: descriptor, ``os.stat_result``, spec.
 
 May raise UnreadableTensorError, OSError, ValueError.
 """
 
 
 class StoredValues:
-    """The values of a tensor that lie one after the other: a ``ValueReader``."""
+    """Values that lie contiguously in a file or archive member: a ``ValueReader``."""
 
     __slots__ = ("_bytes", "_head", "_spec", "_stored", "layout", "packed")
 
     def __init__(self, content: FileBytes | MemberFile, spec: ReadSpec, *, header: bool = True) -> None:
-        """Reads the header, if there is one.
-
-        Raises:
-            UnreadableTensorError: it is no array, pickled, truncated ...
-        """
+        """Reads the header, or with ``header=False`` takes the layout of raw bytes from the spec."""
         self._bytes, self._spec = content, spec
         self._head = content.read(0, FIRST_READ) if header else b""
         self.packed = isinstance(content, MemberFile) and content.deflated
@@ -371,14 +340,14 @@ class StoredValues:
 
     @property
     def place(self) -> tuple[int, int] | None:
-        """The descriptor and the first byte of the values where a file of the operating system holds them bare."""
+        """See ``TensorFile.place``."""
         content = self._bytes
         if isinstance(content, MemberFile) or content.descriptor < 0 or self._stored != self.layout.dtype:
             return None
         return content.descriptor, content.start + self.layout.offset
 
     def read_into(self, start: int, target: Array) -> None:
-        """See ``ValueReader``. Dates are read as numbers of their unit, and NaT as NaN."""
+        """See ``ValueReader``. Dates are read as float64 numbers of their unit, and NaT as NaN."""
         self._read_stored(start, target)
         if self._stored.kind in "mM":
             dates = target.view(self._stored)
@@ -395,7 +364,10 @@ class StoredValues:
         _check_range(self._spec, target)
 
     def array(self) -> Array:
-        """See ``ValueReader``. What fits into memory is read: a map of a file that becomes shorter ends the process."""
+        """See ``ValueReader``.
+
+        Up to ``_IN_MEMORY`` bytes are read: a map of a file that becomes shorter ends the process.
+        """
         layout = self.layout
         if layout.nbytes > _IN_MEMORY:
             return self._mapped()
@@ -406,7 +378,7 @@ class StoredValues:
         return flat.reshape(layout.shape, order="F" if layout.fortran else "C")
 
     def lazy_array(self) -> Array:
-        """Returns the same, mapped when it is long: who looks at a part of it need not wait for the whole."""
+        """Returns all values, mapped from ``WHOLE_FILE`` bytes on: looking at a part need not wait for the whole."""
         return self.array() if self.layout.nbytes <= WHOLE_FILE else self._mapped()
 
     def _mapped(self) -> Array:
@@ -419,7 +391,7 @@ class StoredValues:
         return flat.reshape(layout.shape, order="F" if layout.fortran else "C")
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """See ``ValueReader``; nothing is kept."""
 
     def _read_header(self) -> ValueLayout:
         spec = self._spec
@@ -432,7 +404,7 @@ class StoredValues:
 
 
 _PADDING: Final = 1 << 16
-"""Zeros behind an array that no other array can be."""
+"""Up to this many zero bytes behind an array are padding; more could be another array."""
 
 
 def _open_npy(descriptor: int, status: os.stat_result, spec: ReadSpec) -> StoredValues:
@@ -456,7 +428,7 @@ def _open_raw(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Stored
 
 
 def is_whole_file(spec: ReadSpec) -> bool:
-    """Tells whether values reach to the end of their file: nothing may be behind them."""
+    """Tells whether the values reach to the end of their file, so that no bytes may follow."""
     return spec.format == "npy" or (spec.format == "raw" and not spec.offset)
 
 
@@ -487,16 +459,11 @@ FORMATS: Final[dict[str, OpenValue | str]] = {
     "atb": "tui_debugger.stats.atb_file:open_value",
     "log": "tui_debugger.stats.training_log:open_value",
 }
-"""Formats of tensors by ``ReadSpec.format``, and what opens one: a function, or the module and the name of one that is
-imported when the first tensor of that format is read."""
+"""What opens tensors, by ``ReadSpec.format``: a function, or ``module:function``, imported when first needed."""
 
 
 def _opener(spec: ReadSpec) -> OpenValue:
-    """Returns what opens tensors of a format.
-
-    Raises:
-        UnreadableTensorError: there is no such format.
-    """
+    """Raises UnreadableTensorError for an unknown format, or one whose module cannot be imported."""
     found = FORMATS.get(spec.format)
     if isinstance(found, str):
         module, _, name = found.partition(":")
@@ -515,19 +482,14 @@ def _opener(spec: ReadSpec) -> OpenValue:
 class TensorFile:
     """An open tensor file of any format. Use as a context manager.
 
-    Attributes:
-        layout: element type, shape, number of elements, and their order in ``read``.
-        packed: the values have to be unpacked from the first on: they are not read from several places at once.
+    ``layout`` includes the order of ``read``. ``packed``: values must be unpacked from the first on, so that reading
+    from several places at once is no use.
     """
 
     __slots__ = ("__weakref__", "_descriptor", "_spec", "_values", "layout", "packed")
 
     def __init__(self, spec: ReadSpec, opened: tuple[int, os.stat_result] | None = None) -> None:
-        """Opens the file and reads its header.
-
-        Args:
-            spec: the tensor.
-            opened: the descriptor and the state of its file where that is open already; it stays open.
+        """Opens the file and reads its header; a file that the caller has ``opened`` stays open.
 
         Raises:
             UnreadableTensorError: missing, not a file, not an array, pickled, truncated ...
@@ -551,13 +513,11 @@ class TensorFile:
             raise
 
     def __enter__(self) -> TensorFile:  # noqa: PYI034  # typing.Self needs Python 3.11
-        """Returns the file itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Closes the file."""
         self._values.close()
         self.close()
 
@@ -568,16 +528,10 @@ class TensorFile:
             self._descriptor = -1
 
     def read(self, start: int, count: int, buffer: UInt8 | None = None) -> Array:
-        """Returns the elements ``start`` to ``start + count`` in the order of the file, as a 1-D array.
+        """Returns ``count`` elements from ``start`` on, in the order of the file, as a 1-D array.
 
-        Args:
-            start: first element.
-            count: number of elements; start + count must not exceed the tensor's.
-            buffer: bytes to read into, at least as many as needed; the result is then a view of it. Without one, a
-                new array is returned.
-
-        Raises:
-            UnreadableTensorError: the file became shorter meanwhile, the device fails, or a checksum differs.
+        The range must lie inside the tensor. With ``buffer`` (big enough) the result is a view of it. Raises
+        UnreadableTensorError as ``ValueReader.read_into``.
         """
         dtype = self.layout.dtype
         target = np.empty(count, dtype) if buffer is None else buffer[: count * dtype.itemsize].view(dtype)
@@ -585,31 +539,28 @@ class TensorFile:
         return target
 
     def check(self, zeros: int) -> None:
-        """Compares the values with the checksum that their file may state, where a page of it may have been lost.
-
-        Args:
-            zeros: the number of zeros that were read of it.
+        """Compares the file's checksum, if any, after ``zeros`` zeros were read: a page may be lost.
 
         Raises:
-            UnreadableTensorError: it differs.
+            UnreadableTensorError: the checksum differs.
         """
         size = self.layout.dtype.itemsize
         if zeros * size >= min(_LOST, max(self.layout.nbytes // 2, 1)) and hasattr(self._values, "check"):
-            self._values.check(zeros)  # of values whose file states a checksum that reading them does not compare
+            self._values.check(zeros)  # only formats whose reading compares no checksum have it
 
     @property
     def place(self) -> tuple[int, int] | None:
-        """The descriptor and the first byte of the values where they lie bare in a file; None anywhere else."""
+        """The descriptor and the offset of the first value; None unless the values lie bare in a local file."""
         return self._values.place if isinstance(self._values, StoredValues) else None
 
     def array(self) -> Array:
-        """Returns all values in their shape, read-only: read when there are few, else memory-mapped where possible."""
+        """Returns all values in their shape, read-only: read when they are few, else memory-mapped where possible."""
         array = self._values.array()
         array.flags.writeable = False
         return array
 
     def lazy_array(self) -> Array:
-        """Returns the same; what is long and has to be converted comes as a ``FileArray``."""
+        """Returns all values as ``array`` does, or a ``FileArray`` for a long tensor that is converted or fetched."""
         values = self._values
         if isinstance(values, StoredValues) and opener.waits(self._descriptor):
             fetched = values.layout.nbytes > FETCHED_WHOLE and not values.layout.fortran
@@ -623,21 +574,19 @@ class TensorFile:
 
 
 class _NetworkReader:
-    """An ``ElementReader`` of a tensor that comes over a network: no more is fetched than is looked at."""
+    """An ``ElementReader`` of a tensor on a network file: it fetches little more than the elements asked for."""
 
     def __init__(self, spec: ReadSpec) -> None:
-        self._file = TensorFile(spec)  # of its own, which stays open as long as this lives
+        self._file = TensorFile(spec)  # an open file of its own, for the life of this reader
         self._finalizer = weakref.finalize(self, self._file.close)
         self._lock = threading.Lock()
         self.layout = self._file.layout
 
     def read_into(self, start: int, target: Array) -> None:
-        """See ``ValueReader``."""
         with self._lock:
             target[:] = self._file.read(start, len(target))
 
     def gather(self, elements: Int64) -> Array:
-        """See ``ElementReader``."""
         wanted, found = elements.reshape(-1), np.empty(elements.size, self.layout.dtype)
         for number in np.unique(wanted // FETCHED).tolist():
             here = wanted // FETCHED == number
@@ -649,10 +598,10 @@ class _NetworkReader:
 
 
 def open_window(spec: ReadSpec, entries: Sequence[int | range]) -> Array:
-    """Returns a part of a tensor, read-only: an index or a range for each dimension of the shape that it has.
+    """Returns a part of a tensor, read-only, for the shape known so far.
 
     Raises:
-        UnreadableTensorError: as ``open_array``; the shape is another one by now.
+        UnreadableTensorError: as ``open_array``, or the file has another shape by now.
     """
     with TensorFile(spec) as file:
         shape = file.layout.shape
@@ -666,13 +615,10 @@ def open_window(spec: ReadSpec, entries: Sequence[int | range]) -> Array:
 
 
 def open_array(spec: ReadSpec) -> Array:
-    """Returns the values of a tensor: read-only, in shape, memory-mapped when they are very long.
+    """Returns the values of a tensor: read-only, in shape, memory-mapped when long; or raises UnreadableTensorError.
 
-    bfloat16 that is stored as float32 stays float32; raw bfloat16 and fp8 come as their ``ml_dtypes`` types; big-endian
-    and Fortran-ordered files come as they are.
-
-    Raises:
-        UnreadableTensorError: anything wrong with the file; pickled objects are refused.
+    bfloat16 stored as float32 stays float32; raw bfloat16 and fp8 come as ``ml_dtypes`` types; big-endian and
+    Fortran-ordered files keep their order.
     """
     with TensorFile(spec) as file:
         try:
@@ -682,14 +628,7 @@ def open_array(spec: ReadSpec) -> Array:
 
 
 def open_lazily(spec: ReadSpec) -> Array:
-    """Returns the values of a tensor as ``open_array`` does, for who goes through them piece by piece.
-
-    Those of a long tensor that have to be converted come as a ``FileArray``, of which no more is converted than is
-    looked at.
-
-    Raises:
-        UnreadableTensorError: as ``open_array``.
-    """
+    """Does as ``open_array``, but a long tensor that must be converted or fetched comes as a ``FileArray``."""
     with TensorFile(spec) as file:
         try:
             return file.lazy_array()
@@ -698,17 +637,13 @@ def open_lazily(spec: ReadSpec) -> Array:
 
 
 def read_meta(spec: ReadSpec) -> TensorMeta:
-    """Reads element type, shape and size from the header; the length of the file is checked as well.
-
-    Raises:
-        UnreadableTensorError: anything wrong with the file.
-    """
+    """Reads element type, shape and size from the header and checks the length; or raises UnreadableTensorError."""
     with TensorFile(spec) as file:
         return file.layout.meta
 
 
 def header_layout(header: bytes, declared: str) -> ValueLayout | None:
-    """Reads the layout from all bytes before the first element, version 1 only; None when anything is odd."""
+    """Returns the layout stated by a complete .npy header of version 1; None when anything is odd."""
     if header[:8] != _VERSION_1 or len(header) != 10 + int.from_bytes(header[8:10], "little"):
         return None  # a file without elements may end inside its header
     parsed = _parse_header(header[10:], 10, False, declared)
@@ -716,7 +651,7 @@ def header_layout(header: bytes, declared: str) -> ValueLayout | None:
 
 
 def raw_layout(spec: ReadSpec) -> ValueLayout | None:
-    """Returns the layout of raw bytes; None when the spec does not say enough."""
+    """Returns the layout of raw bytes; None when the spec does not state element type and shape."""
     try:
         return _raw_layout(spec)
     except UnreadableTensorError:
@@ -728,11 +663,7 @@ def _unreadable(spec: ReadSpec, what: str, hint: str = "") -> UnreadableTensorEr
 
 
 def _check_range(spec: ReadSpec, values: Array) -> None:
-    """Refuses float128 values that float64, in which everything is judged, takes for infinite or for zero.
-
-    Raises:
-        UnreadableTensorError: there is one.
-    """
+    """Raises UnreadableTensorError for float128 values that become infinite or 0 in float64, the type of all checks."""
     dtype = values.dtype
     if dtype.kind not in "fc" or dtype.itemsize <= (8 if dtype.kind == "f" else 16):
         return
@@ -779,10 +710,10 @@ def _npy_layout(header: bytes, start: int, utf8: bool, spec: ReadSpec) -> ValueL
 
 @lru_cache(maxsize=1024)
 def _parse_header(header: bytes, start: int, utf8: bool, declared: str) -> ValueLayout | str:
-    """Returns the layout, or what is wrong: failures are cached like the rest."""
+    """Returns the layout, or a text of the error: failures are cached, too."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python's parser warns on stderr, in the middle of the screen
+            warnings.simplefilter("ignore")  # Python's parser would warn on stderr and garble the screen
             fields = ast.literal_eval(header.decode("utf-8" if utf8 else "latin-1").strip())
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return "has a damaged header"
@@ -804,7 +735,7 @@ _BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
 _RAW_BFLOAT16: Final = ("<E2", "|E2", "E2")
 """The types by which MindSpore 2.3 and later writes raw bfloat16."""
 _FP8: Final = np.dtype(ml_dtypes.float8_e5m2)
-"""The one fp8 type that numpy takes for a float, and writes as ``<f1``."""
+"""The only fp8 type that numpy takes for a float; numpy writes it as ``<f1``."""
 _SPECIAL: Final[dict[str, DType]] = dict.fromkeys(_RAW_BFLOAT16, _BFLOAT16) | {"<f1": _FP8, "|f1": _FP8}
 
 
@@ -850,20 +781,14 @@ def _layout(dtype: DType, name: str, shape: tuple[int, ...], fortran: bool, offs
 
 
 def checked_layout(dtype: DType, name: str, shape: tuple[int, ...]) -> ValueLayout | str:
-    """Returns the layout of values in C order from a first one on, or what is wrong with their shape."""
+    """Returns the layout of values in C order at offset 0, or a text of the error when the shape is impossible."""
     return _layout(dtype, name, shape, False, 0)
 
 
 def boxes(shape: tuple[int, ...], start: int, count: int) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Yields a stretch of elements in C order as boxes: the rest of a row, whole rows, the begin of a row.
+    """Yields boxes that cover ``count`` elements from ``start`` on (C order): rest of a row, rows, start of a row.
 
-    Args:
-        shape: dimensions of the whole.
-        start: first element.
-        count: number of elements.
-
-    Yields:
-        First index and end in each dimension. The boxes are in the order of their elements.
+    Each box is (first index, end) for each dimension; the boxes are in the order of their elements.
     """
     if not count:
         return

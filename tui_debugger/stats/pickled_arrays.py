@@ -1,8 +1,7 @@
-"""Arrays and numbers of NumPy whose values lie in a pickle itself.
+"""Arrays and numbers of NumPy whose values lie in the pickle itself.
 
-Such an array is a call that makes an empty array, and a state: shape, element type, order, bytes. An element type is
-made in the same way. Structured types become dictionaries of their fields, arrays of objects lists. Dates and spans of
-time become numbers, and what is no date (NaT) becomes NaN.
+A pickled array is a call that makes an empty array, and a state: shape, element type, order, bytes. Structured arrays
+become dictionaries of fields, object arrays lists, dates and durations numbers, and NaT becomes NaN.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tui_debugger.stats.dtypes import DType, dtype_of
 from tui_debugger.stats.restricted_pickle import Global, Instance, PickleError, shown_name
 
 ARRAY: Final = "numpy.ndarray"
-"""The kind of what stands for an array; ``_BUFFER`` is the same in protocol 5, ``SCALAR`` a single number."""
+"""The kind of the stand-in for an array; ``_BUFFER`` is the same in protocol 5, ``SCALAR`` a single number."""
 _BUFFER: Final = "numpy.frombuffer"
 SCALAR: Final = "numpy.generic"
 ELEMENT_TYPE: Final = "numpy.dtype"
@@ -32,7 +31,7 @@ FUNCTIONS: Final = {
         ("numeric._frombuffer", _BUFFER),
     )
 }
-"""By the name of a function the kind of what it makes."""
+"""The kind of a function's result, by the function's name."""
 _WORDS: Final = re.compile(r"([fiubcmMSUVO])(\d{1,9})")
 _NUMBERS: Final = frozenset("fiubc")
 _LONG_FLOATS: Final = {"f": 8, "c": 16}
@@ -42,17 +41,11 @@ _NOT_A_TIME: Final = np.iinfo(np.int64).min
 
 
 def array_in(found: Instance) -> Any:
-    """Returns what an array or a number of NumPy holds: an array, a dictionary of its fields, a list, an object.
-
-    None: there are no numbers in it, but text.
-
-    Raises:
-        PickleError: it is damaged, or of an element type that is not read.
-    """
+    """Returns the content of a NumPy array or number: array, dictionary of fields, list, object; None for text."""
     try:
         shape, kind, fortran, content = _stated(found)
         if type(content) in (list, tuple) or (found.kind == SCALAR and type(content) is not bytes):
-            return content  # objects
+            return content  # an array of objects
         dtype = _dtype_in(kind, _DEPTH)
         if type(content) is str:
             content = content.encode("latin1")  # as Python 2 wrote it

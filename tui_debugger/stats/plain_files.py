@@ -1,4 +1,4 @@
-"""Tells files that plainly hold no tensors by their first bytes: text, pictures, programs, what loggers write."""
+"""Recognizes files without tensors by their first bytes: text, pictures, programs, files of loggers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ _MARKS: Final[tuple[tuple[int, bytes], ...]] = (
     (4, b"ftyp"),
     (2, b"\r\n\0\0"),
 )
-"""Pictures, papers, sounds, fonts, programs, tables, what version control, loggers and macOS write, other alphabets."""
+"""Pictures, papers, sounds, fonts, programs, tables, files of version control, loggers and macOS, other encodings."""
 _EVENTS: Final = b"brain.Event:"
 
 
 def is_marked(head: bytes) -> bool:
-    """Tells whether a file is plainly something else."""
     return any(head.startswith(mark, place) for place, mark in _MARKS) or _EVENTS in head[:64]
 
 
@@ -37,7 +36,7 @@ _CONTROL: Final = bytes(code for code in range(32) if code not in b"\t\n\r\f\b\x
 
 
 def is_text(head: bytes) -> bool:
-    """Tells whether bytes are text in UTF-8; a last character may be cut."""
+    """Tells whether bytes are text in UTF-8; the last character may be cut."""
     if len(head.translate(None, _CONTROL)) < len(head):
         return False
     try:

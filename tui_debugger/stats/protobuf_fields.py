@@ -1,4 +1,4 @@
-"""Reads the fields of a protobuf message of which only the first bytes may be known, without its definition."""
+"""Reads the fields of a protobuf message, perhaps only its first bytes, without its definition."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 
 def fields_of(message: bytes, size: int) -> Iterator[tuple[int, int | bytes]]:
-    """Yields number and value of the fields of a protobuf message of which the first bytes are known.
+    """Yields number and value of the fields of a message of ``size`` bytes, of which ``message`` is the beginning.
 
-    A value that reaches beyond these comes as far as it is known, and ends the message. What is no message, or states
-    more bytes than there are (``size``), raises ValueError.
+    The last value is cut where the known bytes end. Raises ValueError for other data, and for lengths beyond ``size``.
     """
     at = 0
     while at < len(message):
@@ -31,11 +30,7 @@ def fields_of(message: bytes, size: int) -> Iterator[tuple[int, int | bytes]]:
 
 
 def varint(message: bytes, at: int) -> tuple[int, int]:
-    """Returns a number of a protobuf message, and where it ends.
-
-    Raises:
-        ValueError: the message ends in it, or no number is so long.
-    """
+    """Returns a varint and its end; raises ValueError when the message ends in it, or it is too long."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(message):
@@ -49,7 +44,7 @@ def varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def first_fields(message: bytes, size: int, most: int = 64) -> list[tuple[int, int | bytes]]:
-    """Returns the first fields of a message; none where it is no message."""
+    """Returns the first fields of a message; empty when it is no message."""
     found: list[tuple[int, int | bytes]] = []
     try:
         for field in fields_of(message, size):

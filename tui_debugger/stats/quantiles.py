@@ -1,4 +1,4 @@
-"""Percentiles of tensors of any size, exactly, and how far values are from what an element type can hold."""
+"""Exact percentiles of tensors of any size, and the distance of values from the limits of element types."""
 
 from __future__ import annotations
 
@@ -38,13 +38,7 @@ _STEP: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Percentiles of the finite elements.
-
-    Attributes:
-        percents: which, from 0 to 100.
-        values: interpolated between neighbours as numpy does it; empty when no element is finite.
-        count: finite elements they were taken of, all there are: the values are exact.
-    """
+    """Exact percentiles of ``count`` finite elements, interpolated as numpy does it; no values if ``count`` is 0."""
 
     percents: tuple[float, ...]
     values: tuple[float, ...]
@@ -57,11 +51,7 @@ def quantiles(
     percents: Sequence[float] = PERCENTS,
     progress: ProgressFn = no_progress,
 ) -> Quantiles:
-    """Returns the percentiles of the finite elements, as float64 (complex: of the magnitudes).
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """Returns the percentiles of the finite elements as float64, for complex elements of their magnitudes."""
     count = classes.finite
     if not count:
         return Quantiles(tuple(percents), (), 0)
@@ -75,17 +65,17 @@ def quantiles(
 
 
 def _places(count: int, percents: Sequence[float]) -> list[float]:
-    """Returns where percentiles lie among so many elements in order."""
+    """Returns the fractional ranks of percentiles among ``count`` elements."""
     return [(count - 1) * (percent / 100) for percent in percents]
 
 
 def _ranks(places: Sequence[float], count: int) -> set[int]:
-    """Returns the elements on both sides of places."""
+    """Returns the ranks on both sides of each place."""
     return {rank for place in places if count for rank in (math.floor(place), min(math.floor(place) + 1, count - 1))}
 
 
 def _between(low: float, high: float, part: float) -> float:
-    """Interpolates as numpy does, so that the results are the same to the last bit."""
+    """Interpolates as numpy does, so that the results are equal to the last bit."""
     difference = high - low
     if not math.isfinite(difference):
         return low * (1 - part) + high * part
@@ -100,14 +90,9 @@ def order_statistics(
     *,
     gathered: Gathered | None = None,
 ) -> dict[int, float]:
-    """Returns the finite elements at places of the sorted tensor, 0 for the smallest.
+    """Returns the finite elements with the given ranks (0 is the smallest) as float64.
 
-    Args:
-        array: what ``classes`` were counted of.
-        classes: from ``count_classes``.
-        ranks: places from 0 to ``classes.finite`` − 1.
-        progress: may raise CancelledError.
-        gathered: the elements of all classes with such places, and of others; None where these are not known.
+    ``gathered`` may hold the elements of all classes with these ranks (and of others).
     """
     wanted = sorted(set(ranks))
     if not wanted:
@@ -127,7 +112,7 @@ def order_statistics(
 def _narrowed(
     array: Array | SharedArrays, classes: ClassCounts, wanted: Sequence[int], progress: ProgressFn
 ) -> list[int]:
-    """Returns the keys at places, where the elements of their classes are too many to be kept."""
+    """Returns the keys of elements whose classes are too big to be kept in memory."""
     kind, found = classes.kind, {}
     places, offsets = [], []
     for rank in wanted:
@@ -152,21 +137,21 @@ def _narrowed(
 
 
 class _QuantileSearch:
-    """Classes that hold the wanted elements, by more and more of their upper bits."""
+    """Narrows down the classes of the wanted elements by more and more of their upper bits."""
 
     def __init__(self, kind: KeyKind, classes: Keys, offsets: Int64) -> None:
         self.kind, self.left, self.elements = kind, kind.shift, 0
         self._take(classes, offsets)
 
     def _take(self, classes: Keys, offsets: Int64) -> None:
-        """``classes`` of the wanted elements by their upper bits, and their places inside them."""
+        """Sets the prefixes (upper bits) of the wanted elements, and their offsets inside these."""
         self.prefixes, self.which = np.unique(classes, return_inverse=True)
         self.offsets = offsets
         self.inside = np.zeros(CLASSES, np.bool_)
         self.inside[(self.prefixes >> np.uint64(self.kind.shift - self.left)).astype(np.int64)] = True
 
     def narrow(self, shared: SharedArrays, progress: ProgressFn) -> None:
-        """One more pass: 16 more bits of every class."""
+        """Goes through the array once more, for 16 more bits of every class."""
         counts = np.zeros(len(self.prefixes) * CLASSES, np.int64)
         task = _Narrow(self.kind, self.inside, self.prefixes, self.left)
         for at, many in span_results(shared, lambda: task, "narrowing down", progress):
@@ -196,7 +181,7 @@ class _QuantileSearch:
 
 @dataclass(frozen=True, slots=True)
 class _OfClasses:
-    """A task about the keys of some classes: those that begin with one of the prefixes; ``left`` bits come after it."""
+    """A span's task about the keys that begin with one of the prefixes; ``left`` bits follow the prefix."""
 
     kind: KeyKind
     inside: Mask
@@ -208,7 +193,7 @@ class _OfClasses:
         return flat_in_memory_order(arrays[0])
 
     def chosen(self, keys: Keys) -> tuple[Keys, Int64]:
-        """Returns the keys that are in one of the classes, and in which."""
+        """Returns the keys that have one of the prefixes, and the index of the prefix."""
         high = (keys >> self.kind.key.type(self.left)).astype(np.uint64)
         at = np.searchsorted(self.prefixes, high)
         inside = self.prefixes[np.minimum(at, len(self.prefixes) - 1)] == high
@@ -216,10 +201,7 @@ class _OfClasses:
 
 
 class _Narrow(_OfClasses):
-    """The number of elements of a span by the next 16 bits of each class.
-
-    The answer says where in the counts of all classes there are any, and how many.
-    """
+    """Counts a span's elements by the next 16 bits of each class; returns places with any in the counts, and counts."""
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> tuple[Int64, Int64]:
         size = len(self.prefixes) * CLASSES
@@ -228,7 +210,7 @@ class _Narrow(_OfClasses):
         for keys in chosen_keys(prepared, self.kind, self.inside, span, checkpoint):
             places.append(self._places(keys))
             many += len(places[-1])
-            if many > size // 2:  # going through all counts is quicker now than sorting
+            if many > size // 2:  # now counting into all counts is faster than sorting
                 found = np.bincount(np.concatenate(places), minlength=size)
                 counts = found if counts is None else counts + found
                 places, many = [np.zeros(0, np.int64)], 0
@@ -239,13 +221,13 @@ class _Narrow(_OfClasses):
         return there, counts[there]
 
     def _places(self, keys: Keys) -> Int64:
-        """Returns where each key that is in one of the classes stands in the counts of all of them."""
+        """Returns for each key that has one of the prefixes its place in the counts of all classes."""
         shift, mask = self.kind.key.type(self.left - _STEP), self.kind.key.type(CLASSES - 1)
         if self.left < self.kind.shift:
             chosen, at = self.chosen(keys)
             found: Int64 = at * CLASSES + ((chosen >> shift) & mask).astype(np.int64)
             return found
-        first = np.zeros(CLASSES, np.int64)  # all keys are of one of the classes, which their upper bits tell
+        first = np.zeros(CLASSES, np.int64)  # each key is in one of the classes, by its upper bits
         first[self.prefixes.astype(np.int64)] = np.arange(len(self.prefixes)) * CLASSES
         places: Int64 = np.take(first, self.kind.upper_bits(keys))
         places += ((keys >> shift) & mask).astype(np.int64)
@@ -253,7 +235,7 @@ class _Narrow(_OfClasses):
 
 
 class _Collect(_OfClasses):
-    """The keys that a span has of each class."""
+    """Collects a span's keys of each class."""
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Keys:
         chosen = chosen_keys(prepared, self.kind, self.inside, span, checkpoint)
@@ -261,7 +243,7 @@ class _Collect(_OfClasses):
 
 
 TARGETS: Final = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
-"""Types that training is moved to; what would become of the values there is worth knowing."""
+"""Types that training is moved to, for which conversions are reported."""
 _PARTS: Final = {"complex64": "float32", "complex128": "float64"}
 
 
@@ -270,13 +252,11 @@ class FloatLimits:
     """The limits of a floating-point type.
 
     Attributes:
-        name: of the type.
-        largest: greatest finite value.
-        normal: least normal value above 0: below it digits get lost, and some devices make it 0.
+        normal: least normal value above 0: smaller values lose digits, and some devices make them 0.
         smallest: least value above 0.
         eps: distance of 1 to the next value.
         overflow: magnitudes above it are rounded to Inf (or NaN); Inf itself for float64.
-        tie: whether ``overflow`` itself is, too.
+        tie: whether ``overflow`` itself is rounded to Inf, too.
         vanish: magnitudes up to it are rounded to 0.
     """
 
@@ -292,7 +272,7 @@ class FloatLimits:
 
 @lru_cache(maxsize=64)
 def limits_of(dtype: str) -> FloatLimits | None:
-    """Returns the limits of an element type by name; complex: of its parts. None for integers and unknown names."""
+    """Returns the limits of an element type by name, for complex types of their parts; None for other types."""
     name = _PARTS.get(dtype, canonical_name(dtype))
     found = dtype_of(name)
     if found is None or not name.startswith(("float", "bfloat")):
@@ -323,11 +303,8 @@ def capacity(dtype: str) -> float | None:
 class CastResult:
     """The result of converting the finite elements to another type, rounded to nearest.
 
-    Attributes:
-        limits: of that type.
-        overflowing: elements that would be Inf (or NaN, where there is no Inf).
-        vanishing: elements other than 0 that would be 0.
-        subnormal: other elements below the least normal value: they would lose digits.
+    ``overflowing`` elements would be Inf (or NaN); ``vanishing`` non-zero elements would be 0; other ``subnormal``
+    elements would lose digits.
     """
 
     limits: FloatLimits
@@ -338,14 +315,10 @@ class CastResult:
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """The place of the finite elements between the limits of types.
+    """The distance of the finite elements from the limits of types.
 
-    Attributes:
-        finite: finite elements; the shares are of these.
-        greatest: greatest magnitude; None when no element is finite.
-        least: least magnitude above 0; None when there is none.
-        own: their own type; None for integers.
-        conversions: own type first (nothing overflows there any more), then ``TARGETS`` for floating-point elements.
+    ``greatest`` and ``least`` magnitude above 0 are None without such an element; ``own`` is None for integers.
+    ``conversions`` has the own type first (where nothing overflows), then ``TARGETS``.
     """
 
     finite: int
@@ -363,14 +336,9 @@ def headroom(
     *,
     extremes: tuple[float, float] | None = None,
 ) -> Headroom:
-    """Looks at every element, in one pass, or a few where many elements are next to a limit.
+    """Measures the headroom in one pass, or in a few where many elements are next to a limit.
 
-    Args:
-        array: of any size.
-        classes: from ``count_classes``.
-        dtype: name of the element type to be shown, which may be narrower than the stored one.
-        progress: may raise CancelledError.
-        extremes: the smallest and the greatest finite element, where they are known.
+    ``dtype`` names the element type to be shown, which may be narrower than the stored one.
     """
     own = limits_of(dtype)
     names = [] if own is None else dict.fromkeys([own.name, *TARGETS])
@@ -387,7 +355,8 @@ def headroom(
     if classes.keys is None:
         inside = classes_of_bounds(classes, bounds) | classes_of_ranks(classes, ends | beside)
         ahead = inside | classes_of_ranks(classes, _ranks(_places(classes.finite, PERCENTS), classes.finite))
-        more = classes.inside(ahead) <= distribution.MOST_KEPT  # what is asked next costs no pass of its own then
+        # With more, the percentiles, usually asked for next, need no pass of their own.
+        more = classes.inside(ahead) <= distribution.MOST_KEPT
         gathered = gather(array, classes, ahead if more else inside, progress)
     below = [count - classes.first for count in count_below(array, classes, bounds, progress, gathered=gathered)]
     conversions = [
@@ -401,7 +370,7 @@ def headroom(
 
 
 def _bounds_of(limits: FloatLimits, classes: ClassCounts) -> list[int]:
-    """Keys between which elements overflow, are subnormal, vanish: of negative ones, then of positive ones."""
+    """Returns the keys where elements start to overflow, be subnormal, vanish: negative ones, then positive ones."""
     key_of = classes.kind.key_of
     over = min(limits.overflow, float(classes.kind.value.type(math.inf)))
     return [
@@ -415,7 +384,7 @@ def _bounds_of(limits: FloatLimits, classes: ClassCounts) -> list[int]:
 
 
 def _conversion(limits: FloatLimits, below: list[int], negative: int, up_to_zero: int, finite: int) -> CastResult:
-    """Follows from the number of finite elements below each bound."""
+    """Derives the result from the number of finite elements below each bound."""
     over = max(below[0], 0) + max(finite - below[5], 0)
     vanishing = (negative - below[2]) + (below[3] - up_to_zero)
     subnormal = (below[2] - below[1]) + (below[4] - below[3])
@@ -431,5 +400,5 @@ def _known(extremes: tuple[float, float] | None) -> tuple[float | None, float | 
 
 
 def _inside(finite: int, *ranks: int) -> set[int]:
-    """Places among the finite elements in order, as far as there are such."""
+    """Returns the ranks that exist among ``finite`` elements."""
     return {rank for rank in ranks if 0 <= rank < finite}

@@ -1,10 +1,9 @@
-"""Requests for statistics and their answers as columns, and what follows from them without reading anything.
+"""Requests for statistics and their answers as columns, and answers that follow from known statistics without reading.
 
-``RequiredStats`` and ``ReadRequests`` ask; a batch of requests is what one task of an executor gets: small, picklable,
-and with nothing in it but names of files. ``Record`` is what is known of one tensor, ``Records`` of many, as columns.
-A condition is judged from records alone, so numpy (offline), torch (live, on the device) and a statistic.csv only have
-to make them. ``derive`` fills in what measured rows leave only one answer to, so that a check with other thresholds
-reads no tensor.
+A batch of ``ReadRequests`` is the work of one executor task: small and picklable, it names files and holds no values.
+Conditions are judged from records alone, so numpy (offline), torch (live, on the device) and a statistic.csv only have
+to make ``Records``. ``derive`` fills in answers that follow from measured rows: a check with other thresholds reads no
+tensor.
 """
 
 from __future__ import annotations
@@ -34,12 +33,9 @@ Closeness = tuple[float, float, bool]
 class RequiredStats:
     """The quantities that the watchpoints on a tensor need beyond plain statistics.
 
-    Attributes:
-        ranges: count the elements inside these.
-        change: compare element by element with the previous step.
-        closeness: tell whether all elements are so close to those of the previous step.
-        previous_stats: the statistics of the same tensor at the previous step: no values are read for them besides
-            those of that step itself.
+    ``ranges``: count elements inside. ``change``: compare element by element with the previous step. ``closeness``: are
+    all elements this close to the previous step's. ``previous_stats``: statistics at the previous step, read from its
+    records.
     """
 
     ranges: frozenset[Bounds] = frozenset()
@@ -53,7 +49,6 @@ class RequiredStats:
         return self.change or bool(self.closeness)
 
     def __or__(self, other: RequiredStats) -> RequiredStats:
-        """Returns everything that either needs."""
         return RequiredStats(
             self.ranges | other.ranges,
             self.change or other.change,
@@ -62,7 +57,7 @@ class RequiredStats:
         )
 
     def covers(self, other: RequiredStats) -> bool:
-        """Returns whether a record made for this need answers the other one too."""
+        """Tells whether a record made for this need also answers ``other``."""
         return (
             self.ranges >= other.ranges
             and (self.change or not other.change)
@@ -73,11 +68,9 @@ class RequiredStats:
 
 @dataclass(frozen=True, slots=True)
 class StepChange:
-    """Comparison with the previous step's tensor of the same shape, all in float64.
+    """Comparison with the previous step's tensor of the same shape, in float64: mean |cur − prev| and mean |prev|.
 
-    Attributes:
-        mean_abs_difference: mean |cur − prev| (NaN when either side has NaN, or Inf meets the same Inf).
-        mean_abs_previous: mean |prev|.
+    The first mean is NaN when either side has NaN, or when Inf meets the same Inf.
     """
 
     mean_abs_difference: float
@@ -90,12 +83,7 @@ class StepChange:
 
 @dataclass(frozen=True, slots=True)
 class PreviousStats:
-    """The statistics of the same tensor at the previous step, of any shape.
-
-    Attributes:
-        state: one of the words of ``Record.previous``.
-        stats: None without any.
-    """
+    """The statistics of the same tensor at the previous step, of any shape; ``state`` as ``Record.previous``."""
 
     state: str
     stats: TensorStats | None = None
@@ -106,16 +94,15 @@ class Record:
     """The measured statistics of one tensor.
 
     Attributes:
-        meta: dtype and shape; None when unreadable.
+        meta: None when unreadable.
         stats: None when unreadable, or when the elements are no numbers (text, dates).
         ranges: number of elements inside each asked range (NaN is outside).
         change: None when not asked, or no previous tensor, or another shape.
         close: for each asked closeness whether *all* elements are close.
-        previous: ``none`` (not asked or not dumped), ``ok``, ``shape`` (other shape), ``unreadable``, ``no value``
-            (of this tensor or the previous one only statistics were dumped).
+            previous: ``none`` (not asked or not dumped), ``ok``, ``shape`` (other shape), ``unreadable``, ``no value``
+                (of this tensor or the previous one only statistics were dumped).
         error: why the tensor could not be read, one sentence; empty when it could.
-        need: what this record answers.
-        previous_stats: None when not asked.
+        need: the need that this record answers.
     """
 
     meta: TensorMeta | None
@@ -130,18 +117,15 @@ class Record:
 
 
 ONLY_COMPARED = -1
-"""Need of a file that is read only because another one is compared with it."""
+"""Need of a file that is read only because another file is compared with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSpecs:
-    """Instructions to read several tensors: the columns of as many ``ReadSpec``.
+    """Instructions to read several tensors: ``ReadSpec`` as columns.
 
-    Attributes:
-        paths: files as ``os.fsencode`` bytes, so that names of any encoding survive.
-        kinds: the distinct specs, without their paths; those that differ only in their members are one.
-        kind: which of ``kinds`` describes each file.
-        members: of each file the tensor in it; empty, or an empty text, where ``kinds`` say it.
+    ``paths`` are ``os.fsencode`` bytes, so that names of any encoding survive. ``kind`` indexes into ``kinds``, the
+    distinct specs without path; ``members`` names the tensor in each file, where ``kinds`` does not.
     """
 
     paths: Sequence[bytes]
@@ -151,7 +135,7 @@ class ReadSpecs:
 
     @classmethod
     def of(cls, specs: Iterable[ReadSpec]) -> ReadSpecs:
-        """Makes columns of specs one by one: not for many."""
+        """Makes columns from single specs; too slow for many."""
         paths, kinds, kind = list[bytes](), dict[ReadSpec, int](), list[int]()
         for spec in specs:
             paths.append(os.fsencode(spec.path))
@@ -159,16 +143,13 @@ class ReadSpecs:
         return cls(paths, tuple(kinds), np.array(kind, np.int32))
 
     def __len__(self) -> int:
-        """Returns the number of tensors."""
         return len(self.paths)
 
     def spec(self, row: int) -> ReadSpec:
-        """Returns the instructions to read one of them."""
         member = self.members[row] if self.members else ""
         return self.kinds[int(self.kind[row])].at(os.fsdecode(self.paths[row]), member)
 
     def take(self, rows: Integers) -> ReadSpecs:
-        """Returns those of some tensors."""
         used, kind = np.unique(self.kind[rows], return_inverse=True)
         at = rows.tolist()
         return ReadSpecs(
@@ -181,14 +162,11 @@ class ReadSpecs:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequests:
-    """A batch of requests. Neighbours that are steps of one tensor, ascending, are read once each.
+    """A batch of requests. Neighbouring rows that are ascending steps of one tensor are read once each.
 
-    Attributes:
-        specs: the files, those that are only compared with included.
-        previous: for each file the number (in ``specs``) of the one that holds the same tensor at the previous
-            step, -1 without one. A smaller number is the rule, the number before its own the best.
-        needs: the distinct needs.
-        need: for each file which of ``needs`` it has, or ``ONLY_COMPARED``.
+    ``previous`` is for each file the index (in ``specs``) of the same tensor at the previous step, -1 without one;
+    usually smaller than the file's own index, best the index before it. ``need`` indexes into ``needs``, or is
+    ``ONLY_COMPARED``.
     """
 
     specs: ReadSpecs
@@ -197,12 +175,11 @@ class ReadRequests:
     need: npt.NDArray[np.int16]
 
     def __len__(self) -> int:
-        """Returns the number of files."""
         return len(self.specs)
 
 
 class RecordState:
-    """The meaning of a row: plain numbers, which columns are compared with at half the cost of an enumeration's."""
+    """States of a row; plain numbers, because comparing a column with an enumeration's member costs twice as much."""
 
     UNKNOWN: Final = 0
     """Not looked at."""
@@ -215,7 +192,7 @@ class RecordState:
 
 
 class Before:
-    """The state of the previous step; the words of ``Record.previous``."""
+    """The state of the same tensor at the previous step, as numbers; ``BEFORE_WORDS`` has the words."""
 
     NONE: Final = 0
     OK: Final = 1
@@ -227,7 +204,7 @@ class Before:
 BEFORE_WORDS: Final = ("none", "ok", "shape", "unreadable", "no value")
 """``Record.previous`` by ``Before``."""
 _BEFORE_OF_STATE: Final = np.array([Before.NONE, Before.OK, Before.NO_VALUE, Before.UNREADABLE], np.int8)
-"""The state of the previous step's tensor as this one sees it, by ``RecordState``."""
+"""``Before`` of a tensor, by the ``RecordState`` of the same tensor at the previous step."""
 
 ROW: Final = np.dtype(
     [(each.name, f"<{each.form.value}") for each in STORED]
@@ -245,18 +222,20 @@ ROW: Final = np.dtype(
         ("at_least", "u1"),
     ]
 )
-"""One tensor: the statistics of ``fields.STORED`` (NaN stands for None), mean |cur − prev| and mean |prev|, how the
-file and that of the previous step looked when they were read (bytes, modification time in ns; 0 when that is not to be
-relied on), the number of its element type and shape, ``RecordState``, ``Before``, bits ``CHANGE_ASKED`` and
-``CHANGE_KNOWN``, and bits of ``AtLeast``."""
+"""One tensor.
+
+The statistics of ``fields.STORED`` (NaN stands for None), ``difference`` (mean |cur − prev|) and ``reference`` (mean
+|prev|), size in bytes and modification time in ns of the file and of the previous step's file when they were read (0:
+not reliable), index into ``metas``, ``RecordState``, ``Before``, bits ``CHANGE_ASKED`` and ``CHANGE_KNOWN``, bits of
+``AtLeast``.
+"""
 _NAMES: Final = ROW.names or ()
 _OPTIONAL: Final = tuple((each.name, each.unknown is None) for each in STORED)
-"""The statistics, and whether NaN stands for None."""
+"""Names of the stored statistics, and whether NaN stands for None."""
 _PLACED: Final = 1 << 16
-"""Rows that are copied at once: of a million, a copy of all would take as much memory as all else that is known."""
+"""Rows that are copied at once: a copy of a million rows would take as much memory as everything else."""
 _WHOLE: Final = np.dtype((np.void, ROW.itemsize))
-"""A row as bytes. numpy copies chosen rows field by field, fifteen times as slowly, unless they are seen like this, or
-with ``np.take``."""
+"""A row as bytes: numpy copies selected rows 15 times as fast as this type (or by ``np.take``) as by field."""
 CHANGE_ASKED: Final = 1
 CHANGE_KNOWN: Final = 2
 _stored_values: Final[Callable[[TensorStats], tuple[Any, ...]]] = attrgetter(*STORED_NAMES)
@@ -266,18 +245,18 @@ _UNKNOWN_ROW: Final = (*_NO_STATS, 0.0, 0.0, 0, 0, 0, 0, -1, RecordState.UNKNOWN
 PREVIOUS_ROW: Final = np.dtype(
     [*((each.name, f"<{each.form.value}") for each in STORED), ("before", "i1"), ("at_least", "u1")]
 )
-"""The statistics of the previous step, ``Before`` or ``NOT_ASKED``, and ``AtLeast`` bits."""
+"""The statistics of the previous step, ``Before`` or ``NOT_ASKED``, and bits of ``AtLeast``."""
 
 NOT_ASKED: Final = -1
-"""In a column of ranges or closeness: nobody asked."""
+"""In a column of ranges or closeness: not asked."""
 NOT_KNOWN: Final = -2
 """Asked, but there was nothing to count or compare."""
 
 
 def mean_tells_nan(largest: Float64, smallest: Float64, norm: Float64) -> Mask:
-    """Tells of tensors whose recorded mean is NaN whether they hold NaN; a number that was not recorded is NaN.
+    """Tells for tensors whose recorded mean is NaN whether they hold NaN; NaN stands for a missing statistic.
 
-    A mean is NaN, too, where infinities of both signs met, be they elements or sums that overflowed.
+    A mean is also NaN where infinities of both signs met, either elements or overflowed sums.
     """
     met = (largest == np.inf) & (smallest == -np.inf)
     overflowed = (norm == np.inf) & (largest > 0) & (smallest < 0)
@@ -286,12 +265,9 @@ def mean_tells_nan(largest: Float64, smallest: Float64, norm: Float64) -> Mask:
 
 
 class RecordedColumns(NamedTuple):
-    """Statistics that a dump recorded of several tensors.
+    """Statistics that a dump recorded of several tensors; ``rows`` are of type ``ROW``.
 
-    Attributes:
-        rows: structured array of ``ROW``; ``meta`` indexes into ``metas``.
-        metas: distinct element types and shapes.
-        right: rows that are known like this; of others ``recorded`` of the table tells.
+    ``right`` marks rows that are complete here; for other rows ask ``recorded`` of the table.
     """
 
     rows: npt.NDArray[Any]
@@ -299,7 +275,6 @@ class RecordedColumns(NamedTuple):
     right: Mask
 
     def only_right(self) -> RecordedColumns:
-        """Returns those that are right."""
         if self.right.all():
             return self
         at = np.flatnonzero(self.right)
@@ -307,22 +282,19 @@ class RecordedColumns(NamedTuple):
 
 
 class Records:
-    """The measured statistics of ``n`` tensors. Rows are numbered as whoever made it numbers the tensors.
+    """The measured statistics of ``n`` tensors. The creator of the table defines which tensor a row is.
 
     Attributes:
-        rows: structured array of ``ROW``.
-        metas: distinct element types and shapes; ``rows["meta"]`` indexes into it, -1 = unknown.
+        rows: structured array of ``ROW``; ``rows["meta"]`` indexes into ``metas``, -1 = unknown.
         errors: why a row is unreadable.
         ranges: for each asked range the number of elements inside, ``NOT_ASKED`` or ``NOT_KNOWN``.
         close: for each asked closeness 1 (all elements are close), 0, ``NOT_ASKED`` or ``NOT_KNOWN``.
-        previous_stats: structured array of ``PREVIOUS_ROW``; None when not asked for. It follows from the table of the
-            previous step, and is never kept on disk.
+        previous_stats: array of ``PREVIOUS_ROW``, or None when not asked; never kept on disk.
     """
 
     __slots__ = ("_meta_numbers", "close", "errors", "metas", "previous_stats", "ranges", "rows")
 
     def __init__(self, n: int) -> None:
-        """Knows nothing about ``n`` tensors."""
         self.rows: npt.NDArray[Any] = np.zeros(n, ROW)
         self.rows["meta"] = -1
         self.metas: list[TensorMeta] = []
@@ -333,29 +305,27 @@ class Records:
         self._meta_numbers: dict[TensorMeta, int] = {}
 
     def __len__(self) -> int:
-        """Returns the number of tensors."""
         return len(self.rows)
 
     def share(self, known: dict[bytes, npt.NDArray[Any]]) -> None:
-        """Uses the rows of another table, one of ``known``, where they are the same; who changes some copies them."""
+        """Shares the rows with an equal table in ``known``; they become read-only, and a change copies them first."""
         self.rows = known.setdefault(blake2b(self.rows.tobytes(), digest_size=16).digest(), self.rows)
         self.rows.flags.writeable = False
 
     def _changed(self) -> npt.NDArray[Any]:
-        """Returns the rows, which are about to be changed."""
+        """Returns ``rows`` for writing, copied first when they are shared."""
         if not self.rows.flags.writeable:
             self.rows = self.rows.copy()
         return self.rows
 
     def meta_number(self, meta: TensorMeta) -> int:
-        """Returns the number of an element type and shape."""
         number = self._meta_numbers.setdefault(meta, len(self.metas))
         if number == len(self.metas):
             self.metas.append(meta)
         return number
 
     def covers(self, need: RequiredStats, indices: Integers) -> Mask:
-        """Returns which of some rows answer a need; what is wrong with a file answers every need."""
+        """Tells which rows answer a need; an unreadable row answers every need."""
         state = self.rows["state"][indices]
         full = np.ones(len(state), np.bool_)
         if need.change:
@@ -371,7 +341,7 @@ class Records:
         return answered
 
     def get(self, index: int) -> Record | None:
-        """Returns one row as a record; None when it was not looked at."""
+        """Returns one row as a record; None when it is unknown."""
         row = self._row(index)
         if row["state"] == RecordState.UNKNOWN:
             return None
@@ -402,12 +372,12 @@ class Records:
         return PreviousStats(BEFORE_WORDS[row["before"]], _stats(row) if row["before"] == Before.OK else None)
 
     def _row(self, index: int) -> dict[str, Any]:
-        """Returns a row as Python's own numbers, all at once: one after the other takes ten times as long."""
+        """Returns a row as Python numbers; all fields at once: reading them one by one takes ten times as long."""
         return dict(zip(_NAMES, self.rows[index].item(), strict=True))
 
     @classmethod
     def of(cls, records: Sequence[Record | None]) -> Records:
-        """Returns a table of some records, in their order; None is a row that was not looked at."""
+        """Returns a table of records in their order; None makes an unknown row."""
         table = cls(len(records))
         if records:
             table.rows = np.array([table._values(each) for each in records], ROW)
@@ -417,19 +387,12 @@ class Records:
         return table
 
     def put(self, index: int, record: Record) -> None:
-        """Sets one row from a record."""
         self.forget(np.array([index]))
         self._changed()[index] = self._values(record)
         self._put_beside(index, record)
 
     def put_recorded(self, indices: Integers, records: Sequence[Record], need: RequiredStats) -> None:
-        """Sets rows of which statistics are all that will ever be known.
-
-        Args:
-            indices: the rows, each once.
-            records: what is known about each.
-            need: what was asked about them: beyond their statistics nobody knows it.
-        """
+        """Sets distinct rows of which no more than these statistics will ever be known: other needs are NOT_KNOWN."""
         self._changed().view(_WHOLE)[indices] = np.array([self._values(each) for each in records], ROW).view(_WHOLE)
         for index, record in zip(indices.tolist(), records, strict=True):
             if record.error:
@@ -441,13 +404,9 @@ class Records:
     def put_recorded_columns(
         self, indices: Integers, found: RecordedColumns, no_value: Mask, need: RequiredStats
     ) -> None:
-        """Does as ``put_recorded`` with rows that are columns already, all of them right.
+        """Does as ``put_recorded`` with columns whose rows are all right.
 
-        Args:
-            indices: the rows, each once.
-            found: what is known about each.
-            no_value: of which the previous step has no values to compare with.
-            need: as there.
+        ``no_value`` marks rows for which the previous step has no values to compare with.
         """
         taken = found.rows.copy()
         numbers = np.array([self.meta_number(meta) for meta in found.metas], np.int32)
@@ -460,7 +419,7 @@ class Records:
         self._ask_in_vain(indices, need)
 
     def _ask_in_vain(self, indices: Integers, need: RequiredStats) -> None:
-        """Notes that what was asked of some rows beyond their statistics is not known."""
+        """Marks everything that the need asks beyond statistics as asked but not known."""
         for bounds in need.ranges:
             self.range_column(bounds)[indices] = NOT_KNOWN
         for closeness in need.closeness:
@@ -470,7 +429,6 @@ class Records:
             before[indices[before[indices] == NOT_ASKED]] = Before.NONE
 
     def _values(self, record: Record | None) -> tuple[float, ...]:
-        """Returns the row of a record."""
         if record is None:
             return _UNKNOWN_ROW
         change = record.change
@@ -491,7 +449,7 @@ class Records:
         return (*stored, difference, reference, 0, 0, 0, 0, meta, state, before, asked, at_least)
 
     def _put_beside(self, index: int, record: Record) -> None:
-        """Sets what lies beside the table."""
+        """Sets the entries of a row outside of ``rows``."""
         if record.error:
             self.errors[index] = record.error
         for bounds in record.need.ranges | record.ranges.keys():
@@ -506,20 +464,13 @@ class Records:
             self.previous_stats_column()[index] = (*values, BEFORE_WORDS.index(previous.state), at_least)
 
     def previous_stats_column(self) -> npt.NDArray[Any]:
-        """Returns the statistics of the previous step, made when they are new."""
         if self.previous_stats is None:
             self.previous_stats = np.zeros(len(self), PREVIOUS_ROW)
             self.previous_stats["before"] = NOT_ASKED
         return self.previous_stats
 
     def put_previous_stats(self, indices: Integers, other: Records, found: Integers) -> None:
-        """Sets the statistics of the previous step.
-
-        Args:
-            indices: rows here.
-            other: the table of the previous step.
-            found: the row of each there; -1 where that step has no such tensor.
-        """
+        """Sets the statistics of the previous step; ``found``: the rows of ``indices`` in its table, -1 for none."""
         column = self.previous_stats_column()
         column["before"][indices] = Before.NONE
         indices, found = indices[found >= 0], found[found >= 0]
@@ -529,25 +480,22 @@ class Records:
         column["before"][indices] = _BEFORE_OF_STATE[taken["state"]]
 
     def range_column(self, bounds: Bounds) -> Int64:
-        """Returns the column of a range, made when it is new."""
         if bounds not in self.ranges:
             self.ranges[bounds] = np.full(len(self), NOT_ASKED, np.int64)
         return self.ranges[bounds]
 
     def close_column(self, closeness: Closeness) -> Int8:
-        """Returns the column of a closeness, made when it is new."""
         if closeness not in self.close:
             self.close[closeness] = np.full(len(self), NOT_ASKED, np.int8)
         return self.close[closeness]
 
     def forget(self, indices: Integers) -> None:
-        """Makes rows unknown."""
         self._changed().view(_WHOLE)[indices] = np.zeros(1, ROW).view(_WHOLE)
         self._changed()["meta"][indices] = -1
         self._clear_beside(indices)
 
     def _clear_beside(self, indices: Integers) -> None:
-        """Makes unknown what lies beside the table."""
+        """Makes the entries of rows outside of ``rows`` unknown."""
         for index in self.errors.keys() & set(indices.tolist() if self.errors else ()):
             del self.errors[index]
         columns: Iterable[Int64 | Int8] = (*self.ranges.values(), *self.close.values())
@@ -557,21 +505,21 @@ class Records:
             self.previous_stats["before"][indices] = NOT_ASKED
 
     def compared(self) -> Mask:
-        """Returns which rows were asked how they changed since the previous step."""
+        """Tells which rows were asked for their change since the previous step."""
         asked: Mask = (self.rows["asked"] & CHANGE_ASKED) != 0
         for column in self.close.values():
             asked |= column != NOT_ASKED
         return asked
 
     def forget_changes(self, indices: Integers) -> None:
-        """Drops what rows say about the previous step, and nothing else."""
+        """Drops only the comparison with the previous step."""
         for name in ("asked", "before", "difference", "reference", "before_size", "before_identity"):
             self._changed()[name][indices] = 0
         for column in self.close.values():
             column[indices] = NOT_ASKED
 
     def part(self, start: int, stop: int) -> Records:
-        """Returns some rows by themselves; values are shared, not copied."""
+        """Returns a table of rows ``start`` to ``stop`` that shares its arrays with this table."""
         other = Records(0)
         other.rows = self.rows[start:stop]
         other.metas, other._meta_numbers = self.metas, self._meta_numbers
@@ -582,7 +530,7 @@ class Records:
         return other
 
     def place(self, other: Records, source: Integers, target: Integers) -> None:
-        """Copies rows ``source`` of another table to rows ``target`` of this one; ``target`` has no row twice."""
+        """Copies rows ``source`` of another table to rows ``target``, which are distinct."""
         self._clear_beside(target)
         numbers = np.array([self.meta_number(meta) for meta in other.metas] + [-1], np.int32)
         rows = self._changed().view(_WHOLE)
@@ -611,31 +559,24 @@ def _stats(row: Mapping[str, Any]) -> TensorStats:
 
 
 def holds_inf(rows: npt.NDArray[np.void]) -> Mask:
-    """Tells of rows of ``Records.rows`` which hold an infinity."""
     found: Mask = (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)
     return found
 
 
 def holds_bad(rows: npt.NDArray[np.void]) -> Mask:
-    """Tells which hold NaN or an infinity: see ``TensorStats.bad``."""
+    """Tells which rows hold NaN or an infinity: see ``TensorStats.bad``."""
     found: Mask = (rows["nan"] > 0) | holds_inf(rows)
     return found
 
 
 MARGIN: Final = 1e-6
-"""Sums of differences are rounded; a conclusion is drawn only where that cannot matter."""
+"""Sums of differences are rounded; a conclusion needs this relative margin."""
 HUGE: Final = 1e280
-"""Below this the differences of close values cannot overflow, however many there are."""
+"""Differences of close values below this cannot overflow, however many are added up."""
 
 
 def derive(records: Records, need: RequiredStats, rows: Integers) -> None:
-    """Fills in what a need asks of measured rows where their statistics leave only one answer.
-
-    Args:
-        records: the table.
-        need: what is going to be asked.
-        rows: rows whose statistics come from values, each once.
-    """
+    """Fills in what ``need`` asks, where the measured statistics leave only one answer; ``rows`` are distinct."""
     rows = rows[records.rows["state"][rows] == RecordState.MEASURED]
     for bounds in need.ranges:
         _derive_range(records, bounds, rows)
@@ -644,12 +585,9 @@ def derive(records: Records, need: RequiredStats, rows: Integers) -> None:
 
 
 def derive_ranges(records: Records, need: RequiredStats, rows: Integers) -> None:
-    """Counts inside ranges of rows with recorded statistics, as far as their extremes leave only one answer.
+    """Counts elements inside ranges from recorded extremes where these leave only one answer.
 
-    Args:
-        records: the table.
-        need: what was asked.
-        rows: rows without NaN and Inf among them are derived; of others the extremes say too little.
+    Rows with NaN or Inf are skipped: their extremes say too little.
     """
     table = np.take(records.rows, rows)
     finite = (table["nan"] == 0) & (table["pos_inf"] == 0) & (table["neg_inf"] == 0)
@@ -662,7 +600,7 @@ def derive_ranges(records: Records, need: RequiredStats, rows: Integers) -> None
 
 
 def _derive_range(records: Records, bounds: Bounds, rows: Integers) -> None:
-    """All finite elements lie inside, or none does."""
+    """Derives the count where all finite elements lie inside, or none does."""
     column = records.range_column(bounds)
     rows = rows[column[rows] == NOT_ASKED]
     table, (start, end) = np.take(records.rows, rows), bounds
@@ -675,7 +613,7 @@ def _derive_range(records: Records, bounds: Bounds, rows: Integers) -> None:
 
 
 def _derive_closeness(records: Records, closeness: Closeness, rows: Integers) -> None:
-    """No element can differ by more than all together; some element differs at least as much as the mean."""
+    """Uses two bounds: no element differs by more than the sum, and some element differs at least by the mean."""
     column = records.close_column(closeness)
     rows = rows[column[rows] == NOT_ASKED]
     table, (rtol, atol, equal_nan) = np.take(records.rows, rows), closeness
@@ -691,7 +629,7 @@ def _derive_closeness(records: Records, closeness: Closeness, rows: Integers) ->
     with np.errstate(all="ignore"):
         most = table["difference"] * table["count"] * (1 + MARGIN)
         allowed = (atol + rtol * table["reference"]) * (1 + MARGIN)
-        # A sum that is not finite comes from NaN or Inf that is gone: close values of this size do not add up to Inf.
+        # Close values of this size do not add up to Inf: a non-finite sum comes from a previous NaN or Inf.
         small = np.maximum(np.abs(table["minimum"]), np.abs(table["maximum"])) < HUGE
         far = (~np.isfinite(table["difference"]) & small) | (table["difference"] > allowed)
     close = (table["difference"] == 0) | (most <= atol)

@@ -1,13 +1,9 @@
-"""Reads pickles as data: nothing that one names is imported, made or called.
+"""Reads pickles as data: no name in a pickle is imported, made or called.
 
-A pickle is a program for a small machine with a stack. This is that machine without its power. A class or a function is
-a name. What one of them makes is what the caller's table makes of the arguments, or an ``Instance``: a stand-in that
-keeps the name, the arguments, and everything that is put into the object later. Beside these there are dictionaries,
-lists, tuples, numbers and text.
-
-A hostile pickle can ask for a lot with few bytes, so everything that grows is counted: instructions, objects, what is
-remembered. Nesting costs no recursion here, and is not followed by anything that would recurse: keys of dictionaries,
-which are hashed, are plain values.
+A pickle is a program for a small stack machine; this is that machine without its power. A class or a function is a
+name. A call gives the result of the caller's table, or an ``Instance``: a stand-in that keeps the name, the arguments,
+and everything that is put into the object later. A hostile pickle can ask for a lot with few bytes, so opcodes, objects
+and memo entries are limited. Nesting costs no recursion: dictionary keys, which are hashed, must be plain values.
 """
 
 from __future__ import annotations
@@ -18,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 MAX_OPERATIONS: Final = 1 << 24
-"""Instructions of a pickle: those of some 400,000 tensors, or five seconds of work."""
+"""Most opcodes of a pickle: enough for 400,000 tensors, or five seconds of work."""
 MAX_OBJECTS: Final = 1 << 21
-"""Dictionaries, lists, tuples and calls of a pickle, and what it remembers: 300,000 tensors, or some 300 MB."""
+"""Most dictionaries, lists, tuples, calls and memo entries of a pickle: 300,000 tensors, or some 300 MB."""
 MAX_PROTOCOL: Final = 5
 _LONGEST_NUMBER: Final = 255
 _LONGEST_NAME: Final = 1 << 10
@@ -28,12 +24,12 @@ _LONGEST_SHOWN: Final = 100
 _KEY_DEPTH: Final = 4
 _KEY_LENGTH: Final = 64
 _PLAIN_VALUES: Final = (str, int, float, bool, complex, bytes, type(None), tuple)
-"""What has no attributes."""
+"""Types without attributes."""
 _PLAIN_KEYS: Final = (str, float, bool, bytes, type(None))
 
 
 class PickleError(ValueError):
-    """Something in a pickle that is damaged, too much, or not known."""
+    """A pickle that is damaged, too big, or has something unknown."""
 
 
 class PickleEndsError(PickleError):
@@ -44,10 +40,7 @@ class PickleEndsError(PickleError):
 class Global:
     """A class or a function that a pickle names.
 
-    Attributes:
-        name: with its module.
-        call: makes what stands for its result or its instance; None: a constant, which is not called.
-        foreign: no table knows it; what it makes is an ``Instance``.
+    ``call`` makes the stand-in for its result or instance (None: a constant). ``foreign``: no table knows it.
     """
 
     name: str
@@ -57,15 +50,10 @@ class Global:
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """Stands for an object.
+    """Stands for an object; ``kind`` names its class, or the function that made it of ``arguments``.
 
-    Attributes:
-        kind: name of its class, or of the function that made it.
-        arguments: what it was made of.
-        called: a call made the object of its arguments, and how is not known; otherwise the object keeps them, as a
-            named tuple does.
-        state: what was set then: usually its attributes by name.
-        items: what was put into it, where its class is a dictionary or a list; None: nothing.
+    ``called``: an unknown function made the object; otherwise the object keeps the arguments, as a named tuple does.
+    ``state`` is usually attributes by name; ``items`` are contents of a dictionary or list, if any.
     """
 
     kind: str
@@ -76,13 +64,9 @@ class Instance:
 
 
 class Loaded(NamedTuple):
-    """All that a pickle holds.
+    """The content of a pickle, and the offset of its end.
 
-    Attributes:
-        value: the object that was pickled.
-        end: where the pickle ends.
-        states: the attributes of dictionaries, lists and whatever else has no room for them: each object with what was
-            set, by the object's ``id``.
+    ``states`` has attributes of dictionaries, lists and other values without room for them: (object, state) by ``id``.
     """
 
     value: Any
@@ -93,7 +77,7 @@ class Loaded(NamedTuple):
 Names = Callable[[str], Global | None]
 """Returns the class or function of a name; None: it is refused."""
 Persistent = Callable[[Any], Any]
-"""Makes what stands for something that is not in the pickle, of what the pickle calls it."""
+"""Makes the stand-in for an object outside of the pickle from its persistent id."""
 
 
 def stand_ins(names: Mapping[str, str] | tuple[str, ...]) -> dict[str, Global]:
@@ -112,17 +96,9 @@ class _Maker:
 
 
 def load(data: bytes, names: Names, persistent: Persistent, start: int = 0) -> Loaded:
-    """Returns what a pickle holds.
+    """Returns the content of the pickle that begins at ``start``.
 
-    Args:
-        data: bytes with the pickle in them.
-        names: the classes and functions that it may name.
-        persistent: makes what stands for things outside of it.
-        start: where it begins.
-
-    Raises:
-        PickleError: it is damaged, asks for too much, or names anything else.
-        PickleEndsError: the bytes end before it does.
+    Raises PickleError (damaged, too big, a refused name) or PickleEndsError (the bytes end before the pickle does).
     """
     machine = _Machine(data, names, persistent, start)
     try:
@@ -140,11 +116,7 @@ def no_names(_: str) -> None:
 
 
 def load_plain(data: bytes, names: Names) -> Any:
-    """Returns what a pickle holds that refers to nothing outside of it.
-
-    Raises:
-        PickleError: see ``load``.
-    """
+    """Returns the object of a pickle that fills ``data`` and refers to nothing outside; raises PickleError."""
     loaded = load(data, names, _nothing_outside)
     if loaded.end != len(data):
         raise PickleError("has bytes behind its pickle")
@@ -152,7 +124,7 @@ def load_plain(data: bytes, names: Names) -> Any:
 
 
 class _Machine:
-    """The state of the machine."""
+    """The state of the machine; ``run`` executes the pickle and returns its object."""
 
     __slots__ = ("_data", "_free", "_marks", "_memo", "_names", "_persistent", "_stack", "at", "states")
 
@@ -172,7 +144,7 @@ class _Machine:
                 raise PickleEndsError("ends in the middle of its pickle")
             code = data[start]
             start += 1
-            if code in numbered:  # most are
+            if code in numbered:  # most opcodes are
                 operation, count = numbered[code]
                 self.at = start + count
                 if self.at > end:
@@ -217,7 +189,7 @@ class _Machine:
         return items
 
     def _made(self, value: Any) -> None:
-        """Pushes something that was made, and counts it."""
+        """Pushes a new object, and counts it."""
         self._free -= 1
         if self._free < 0:
             raise PickleError(f"has a pickle of more than {MAX_OBJECTS:,} objects")
@@ -361,12 +333,12 @@ class _Machine:
         self._made(found)
 
     def call(self, new: bool) -> None:
-        """Calls a function, or makes a ``new`` object of a class without calling more than ``__new__``."""
+        """Calls a function, or with ``new`` makes an object of a class by ``__new__`` alone."""
         arguments, called = self._stack.pop(), self._stack.pop()
         self._call(called, arguments, new)
 
     def call_with_names(self) -> None:
-        """Makes a new object of a class with arguments that have names."""
+        """Makes a new object of a class with keyword arguments."""
         named, arguments, called = self._stack.pop(), self._stack.pop(), self._stack.pop()
         self._call(called, (*arguments, named) if named else arguments, new=True)
 
@@ -404,7 +376,7 @@ class _Machine:
 
 
 def refuses(name: str) -> PickleError:
-    """Returns the error about a name that is in no table."""
+    """Returns the error for a name that is refused."""
     shown = shown_name(name)
     if name.startswith("__torch__."):
         return PickleError(f"is a TorchScript program ({shown}), no file of tensors")
@@ -412,7 +384,6 @@ def refuses(name: str) -> PickleError:
 
 
 def shown_name(name: str) -> str:
-    """Returns the name of a class or a function as it can be shown."""
     return name if name.isprintable() and len(name) < _LONGEST_SHOWN else ascii(name[:_LONGEST_SHOWN])
 
 
@@ -424,7 +395,7 @@ def _text(content: bytes) -> str:
 
 
 def _check_key(key: Any, depth: int) -> None:
-    """Sees to it that a key is hashed at once, without recursion of any depth, and not to what all others are."""
+    """Raises PickleError unless hashing the key is fast and not recursive, and keys of its type do not all collide."""
     kind = type(key)
     if kind is int:
         good = -(1 << 63) <= key < 1 << 64
@@ -485,7 +456,7 @@ _OPERATIONS: Final[dict[int, _Operation]] = {
         ("Q", _Machine.outside),
     )
 }
-"""By the byte of an instruction what it does. Sets are lists: nothing in them is hashed."""
+"""Operations by opcode. Sets are lists: their items are not hashed."""
 _NUMBERED: Final[dict[int, tuple[Callable[[_Machine, int], None], int]]] = {
     ord(code): (operation, width)
     for code, operation, width in (
@@ -510,7 +481,7 @@ _NUMBERED: Final[dict[int, tuple[Callable[[_Machine, int], None], int]]] = {
         ("\x96", _Machine.octets, 8),
     )
 }
-"""Likewise of an instruction behind which a number stands, with the bytes of that."""
+"""Operations by opcode with a number behind it, and the number's bytes."""
 _EXTENSION: Final = "names a class by its number in the registry of the program that wrote it, which is not known here"
 _NEVER: Final = {
     0x82: _EXTENSION,
@@ -518,4 +489,4 @@ _NEVER: Final = {
     0x84: _EXTENSION,
     ord("P"): "names something outside of its pickle by text, as no file of torch.save does",
 }
-"""The messages for instructions that are not followed."""
+"""The messages for opcodes that are refused."""

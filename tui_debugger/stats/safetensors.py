@@ -1,8 +1,7 @@
-"""Reads the headers of .safetensors files: eight bytes that say how long, JSON, then the values one after the other.
+"""Reads the headers of .safetensors files: eight bytes of length, JSON, then the values one after the other.
 
-The library of that name is not needed: to read values where they lie, only the header matters, and what a tensor needs
-then is a type, a shape and an offset (``ReadSpec`` of the format ``raw``). What the library refuses is refused here,
-too: sizes that do not fit, tensors that overlap or leave holes, keys that occur twice.
+The safetensors library is not needed: reading values in place takes only type, shape and offset (``ReadSpec`` of format
+``raw``). Headers that the library refuses are refused, too: wrong sizes, overlaps, holes, duplicate keys.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from tui_debugger.stats.npy import StoredValues
 
 SUFFIX: Final = ".safetensors"
 MAX_HEADER: Final = 100_000_000
-"""Bytes of the longest header, as the library has it."""
+"""Longest header in bytes, as in the library."""
 _LENGTH: Final = 8
 _EACH: Final = 200
-"""Bytes that are kept of each tensor, about: its name and its columns."""
+"""Approximate bytes of memory for each tensor: its name and its columns."""
 _TYPES: Final = {
     "BOOL": ("bool", 1),
     **{
@@ -47,16 +46,16 @@ _TYPES: Final = {
     "F8_E8M0": ("float8_e8m0fnu", 1),
     "C64": ("complex64", 8),
 }
-"""Our names of element types, and bytes of an element."""
+"""Our name of each element type, and its bytes."""
 _PACKED: Final = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
-"""Bits of elements that share bytes; they are known by name only."""
+"""Bits of elements that share bytes; these types are known by name only."""
 
 Kind = tuple[str, tuple[int, ...]]
 """Element type and shape."""
 
 
 class _HeaderEntry(NamedTuple):
-    """What the header says of one tensor, as it stands there: nothing is known of its values."""
+    """The unchecked entry of one tensor in the header."""
 
     dtype: Any
     shape: Any
@@ -67,34 +66,24 @@ _ENTRY: Final = set(_HeaderEntry._fields)
 
 
 class HeaderSpecs(Mapping[str, ReadSpec]):
-    """How each tensor of a file is read, without the path, in the order of their values.
+    """The specs of a file's tensors, without the path, in the order of their values.
 
-    A file may have a million of them: they are kept as columns, and made when they are asked for.
+    A file may have a million, so they are columns: ``rows`` by name, ``starts`` (with the end), and indices into
+    ``kinds``.
     """
 
     def __init__(self, rows: dict[str, int], starts: array[int], kinds: Sequence[Kind], kind: array[int]) -> None:
-        """Takes the columns.
-
-        Args:
-            rows: the rows by the names of the tensors.
-            starts: first byte of each tensor, and of what is behind the last one.
-            kinds: element types and shapes.
-            kind: which of these each tensor has.
-        """
         self._rows, self._starts, self._kinds, self._kind = rows, starts, kinds, kind
 
     def __getitem__(self, name: str) -> ReadSpec:
-        """Returns how a tensor is read."""
         row = self._rows[name]
         start = self._starts[row]
         return ReadSpec("", "raw", *self._kinds[self._kind[row]], start, name, self._starts[row + 1] - start)
 
     def __iter__(self) -> Iterator[str]:
-        """Returns the names."""
         return iter(self._rows)
 
     def __len__(self) -> int:
-        """Returns the number of tensors."""
         return len(self._rows)
 
     def sizes(self) -> Iterator[tuple[str, int]]:
@@ -104,12 +93,7 @@ class HeaderSpecs(Mapping[str, ReadSpec]):
 
 @dataclass(frozen=True, slots=True)
 class SafetensorsHeader:
-    """The header of a file.
-
-    Attributes:
-        specs: how each tensor is read.
-        metadata: what else was written down.
-    """
+    """The header of a file."""
 
     specs: HeaderSpecs
     metadata: dict[str, str] = field(default_factory=dict)
@@ -119,11 +103,7 @@ _headers: Kept[tuple[str, State], SafetensorsHeader] = Kept(lambda header: len(h
 
 
 def read_header(path: str) -> SafetensorsHeader:
-    """Returns what the header of a file says; the last ones are kept.
-
-    Raises:
-        UnreadableTensorError: the file is missing, no such file, damaged or cut off.
-    """
+    """Returns the header of a file, cached; or raises UnreadableTensorError."""
     with opened(path) as (descriptor, status):
         try:
             return _known(descriptor, status, path)
@@ -132,11 +112,7 @@ def read_header(path: str) -> SafetensorsHeader:
 
 
 def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> StoredValues:
-    """Returns the reader of one tensor: see ``npy.FORMATS``. It is where the header says now, not when it was listed.
-
-    Raises:
-        UnreadableTensorError: the file is damaged, or does not hold it.
-    """
+    """Returns the reader of one tensor (``npy.OpenValue``), by the current header, not the listed one."""
     found = _known(descriptor, status, spec.path).specs.get(spec.member)
     if found is None:
         raise unreadable(f"{spec.path}:{spec.member}", "is not in the file", "the file was written anew: look again")
@@ -168,15 +144,13 @@ def _read(descriptor: int, size: int, path: str) -> SafetensorsHeader:
 
 
 class _DamagedHeaderError(ValueError):
-    """Something in a header that is not as it has to be."""
+    """A header that breaks the format."""
 
 
 class _Entries:
-    """The entries of the tensors of a header as columns, made while it is parsed: objects take ten times as much.
+    """The tensor entries of a header as columns, made while it is parsed: objects would take ten times the memory.
 
-    Attributes:
-        first, end: the bytes of each, counted from those of the first tensor.
-        kind: which of ``kinds`` each has.
+    ``first`` and ``end`` count from the first tensor's first byte; ``kind`` indexes ``kinds``.
     """
 
     def __init__(self) -> None:
@@ -184,7 +158,7 @@ class _Entries:
         self.kinds: dict[Kind, int] = {}
 
     def table(self, pairs: list[tuple[str, Any]]) -> Any:
-        """Returns what stands for a table of the header: ``_TAKEN`` for an entry that makes sense."""
+        """Returns the stand-in for a JSON object of the header: ``_TAKEN`` for a valid entry."""
         found = dict(pairs)
         if len(found) < len(pairs):
             raise _DamagedHeaderError("has a key in its header twice: which one counts is not known")
@@ -194,7 +168,7 @@ class _Entries:
         try:
             first, end, dtype, shape = _checked("", entry)
         except _DamagedHeaderError:
-            return entry  # who knows its name says what is wrong
+            return entry  # ``_header``, which knows its name, reports the error
         if end > _MOST:
             return entry
         self.first.append(first)
@@ -206,7 +180,7 @@ class _Entries:
 _TAKEN: Final = object()
 """Stands for the entry of a tensor that is a row of ``_Entries``."""
 _MOST: Final = 1 << 62
-"""As many bytes as no file has."""
+"""More bytes than any file has."""
 
 
 def _header(found: Any, entries: _Entries, begin: int, size: int) -> SafetensorsHeader:

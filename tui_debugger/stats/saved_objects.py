@@ -1,18 +1,14 @@
-"""Finds all tensors in the objects that a pickle holds, wherever they are.
+"""Finds all tensors in the objects of a pickle, wherever they are.
 
-A tensor is a tensor of torch, a storage, an array of NumPy, and a number that is not finite; numbers that are not
-finite in a list of numbers are one tensor, that list. They are in dictionaries, lists, objects, and in attributes of
-any of these. Each has a place: the keys, names of attributes and numbers of items that lead there.
+A tensor here is a torch tensor, a storage, a NumPy array, or a number that is not finite; a list of numbers with
+non-finite ones is one tensor. Its place is the path of dictionary keys, attribute names and list indices. An object
+that cannot be understood is an entry with a ``problem`` at its place, and so is each storage that no tensor refers to:
+no part of a file is dropped silently.
 
-What cannot be understood is found as well, at its place, as a tensor that says why it cannot be read. So is every
-storage of the file that nothing found refers to: nothing of a file disappears.
-
-Numbers that are not finite are no findings in settings (``max_grad_norm=inf``), and infinite ones only where their name
-says that they are values (``loss``). They are counted apart. So are norms of gradients in the log of a training that
-ends with a finite one: loss scaling left those steps out. The numbers of one name in a log are one tensor.
-
-A tensor or an array is no such number, whatever its name and shape. Only a single infinite value within settings is
-counted apart as well: the best score so far. A module within settings has tensors of a model.
+Non-finite numbers are no findings in settings (``max_grad_norm=inf``), infinite numbers only where their name says that
+they are values (``loss``), and gradient norms of a training log not if the last one is finite (loss scaling skipped
+those steps): ``apart`` counts them. Tensors are never such numbers, except a single infinite value within settings (the
+best score so far). A module within settings has tensors of a model.
 """
 
 from __future__ import annotations
@@ -47,26 +43,24 @@ from tui_debugger.stats.torch_pickle import (
 )
 
 MAX_TENSORS: Final = 1 << 18
-"""Tensors of a file."""
+"""Most tensors of a file."""
 MAX_NUMBERS: Final = 1 << 16
-"""Finite numbers of a file that are kept."""
+"""Most finite numbers of a file that are kept."""
 MAX_DEPTH: Final = 64
-"""Dictionaries and lists within each other, down to a tensor."""
+"""Deepest nesting of dictionaries and lists around a tensor."""
 
 Path = tuple[Any, ...]
-"""The keys of dictionaries and the numbers of items of lists that lead to a tensor."""
+"""The dictionary keys and list indices that lead to a tensor."""
 
 
 @dataclass(slots=True)
 class SavedTensors:
-    """What was found in a pickle.
+    """The findings in a pickle.
 
-    Attributes:
-        tensors: all tensors with their places, in the order of the pickle. Two may have one place: keys can be alike.
-        apart: numbers that are not finite, and are no findings: their places, and how many are there.
-        settings: which of the tensors are single numbers within settings: whether they are infinite, is read later.
-        storages: keys of all storages that a tensor refers to.
-        numbers: finite numbers with names, such as learning rates, by their places: the first ``MAX_NUMBERS``.
+    ``tensors`` are in the order of the pickle; places may repeat, because keys can be alike. ``apart`` counts
+    non-finite numbers that are no findings. ``settings`` has indices of tensors that are single numbers within
+    settings, of which infinite ones are dropped later. ``storages`` are keys that a tensor refers to. ``numbers`` are
+    finite and have names.
     """
 
     tensors: list[tuple[Path, SavedTensorRef]] = field(default_factory=list)
@@ -77,17 +71,13 @@ class SavedTensors:
 
 
 Inside = Callable[[bytes], list[tuple[Path, SavedTensorRef]]]
-"""Returns the tensors of a file that lies in a pickle as bytes, or what says why they are not read."""
+"""Returns the tensors of a file that lies in a pickle as bytes, or an entry that says why they are not read."""
 MARKS: Final = (b"PK\3\4", b"\x93NUMPY", *(b"\x80" + bytes([protocol]) for protocol in range(2, 6)))
 """First bytes of files that hold tensors: archives, arrays of NumPy, pickles."""
 
 
 def saved_tensors(loaded: Loaded, inside: Inside) -> SavedTensors:
-    """Returns all tensors of what was saved.
-
-    Args:
-        loaded: the pickle.
-        inside: looks into bytes that begin with one of ``MARKS``.
+    """Returns all tensors of a pickle; ``inside`` looks into bytes that begin with one of ``MARKS``.
 
     Raises:
         PickleError: there are too many.
@@ -98,7 +88,7 @@ def saved_tensors(loaded: Loaded, inside: Inside) -> SavedTensors:
 
 
 def storage_without_tensor(key: str, size: int | None) -> tuple[Path, SavedTensorRef]:
-    """Returns what stands for a storage that no tensor of its file refers to."""
+    """Returns the entry for a storage that no tensor of its file refers to."""
     bytes_ = "some" if size is None else f"{size:,}"
     return (f"<storage {key}>",), not_read(f"is a storage that no tensor refers to: its {bytes_} bytes are not read")
 
@@ -108,7 +98,7 @@ def storage_without_tensor(key: str, size: int | None) -> tuple[Path, SavedTenso
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _UnknownArguments:
-    """The arguments of a call that nobody knows."""
+    """The arguments of a call of an unknown function."""
 
     maker: str
     arguments: list[tuple[Any, Any]]
@@ -123,17 +113,10 @@ class _NonFiniteNumbers:
 
 @dataclass(slots=True)
 class _WalkedObject:
-    """An object on the way to what is looked at.
+    """An object on the current path of the walk; ``before`` is the number of findings before it.
 
-    Attributes:
-        container: its ``id``.
-        children: what in it is left to look at.
-        place: its own.
-        before: number of things that were found before it.
-        maker: who made something else of what is in it; empty: nobody, it is as it was saved. ``OF_GENERATORS``: a
-            generator of random numbers.
-        module: it belongs to a module of torch.
-        settings: it belongs to settings.
+    ``maker`` is an unknown function that made something else of its contents, or ``OF_GENERATORS``. ``module``,
+    ``settings``: it belongs to a torch module, to settings.
     """
 
     container: int
@@ -146,7 +129,7 @@ class _WalkedObject:
 
 
 class _Here:
-    """The key of what stands for the object itself."""
+    """The key of an entry for the object itself."""
 
 
 _HERE: Final = _Here()
@@ -154,7 +137,7 @@ _MESH: Final = "torch.distributed.device_mesh.DeviceMesh"
 
 
 class _ObjectWalk:
-    """Goes through all objects once for every place where they are, unless nothing is in them; not within itself."""
+    """Visits every object once for each of its places; not again if it held nothing, and never within itself."""
 
     def __init__(self, states: Mapping[int, tuple[Any, Any]], inside: Inside) -> None:
         self.found = SavedTensors()
@@ -166,7 +149,6 @@ class _ObjectWalk:
         self._count = 0
 
     def run(self, root: Any) -> None:
-        """Looks at everything."""
         frames = [_WalkedObject(0, iter(list(_looked_at([(_HERE, root)]))), (), 0, "", module=False, settings=False)]
         steps = 0
         while frames:
@@ -188,7 +170,7 @@ class _ObjectWalk:
                 self._add(place, whole_storage(storage))
 
     def _take(self, top: _WalkedObject, key: Any, child: Any) -> _WalkedObject | None:
-        """Takes in a tensor, or returns the frame of what has others in it."""
+        """Adds a tensor, or returns the frame of an object with contents."""
         place = top.place if key is _HERE else (*top.place, key)
         kind = type(child)
         if kind is SavedTensorRef:
@@ -217,7 +199,7 @@ class _ObjectWalk:
         return self._frame(top, place, key, child)
 
     def _is_known(self, top: _WalkedObject, ref: SavedTensorRef) -> bool:
-        """Tells whether a tensor of a module was found before, or is the state of random numbers."""
+        """Tells whether a module's tensor was found before, or a tensor is the state of a random generator."""
         if top.maker is OF_GENERATORS:
             return ref.values is not None and ref.values.dtype.kind in "iu"
         known = top.module and id(ref) in self._of_modules
@@ -250,7 +232,7 @@ class _ObjectWalk:
         return _WalkedObject(id(child), iter(found[1]), place, self._count, maker, top.module or is_module, settings)
 
     def _take_mesh(self, mesh: Instance) -> None:
-        """Counts the storages of a mesh of devices as seen: they hold the numbers of the ranks."""
+        """Marks the storages of a device mesh as seen: they hold numbers of ranks."""
         for _, value in _state_items(mesh.state, self._states):
             if type(value) is SavedTensorRef and value.storage is not None:
                 self.found.storages.add(value.storage.key)
@@ -275,7 +257,7 @@ class _ObjectWalk:
             self.found.apart.append((place, int((~np.isfinite(values)).sum())))
 
     def _children(self, container: Any, *, is_log: bool) -> Iterator[tuple[Any, Any]]:
-        """Yields what is in a container and has to be looked at, with keys."""
+        """Yields the contents of a container that may hold tensors, with keys."""
         kind = type(container)
         if kind is SavedTensorRef:
             items = _state_items(container.attributes, self._states)
@@ -291,7 +273,7 @@ class _ObjectWalk:
 
 
 def _is_generator(value: Any) -> bool:
-    """Tells whether an object is a generator of random numbers of NumPy, or the state of one."""
+    """Tells whether an object is a NumPy random generator, or the state of one."""
     kind = type(value)
     if kind is tuple:
         return len(value) > 1 and value[0] == "MT19937"
@@ -301,18 +283,18 @@ def _is_generator(value: Any) -> bool:
 
 
 def _as_made(ref: SavedTensorRef, maker: str) -> SavedTensorRef:
-    """Returns a tensor, or the same with a problem where somebody unknown may have made other numbers of its bits."""
+    """Returns the tensor, with a problem if an unknown function may have made other numbers of its bits."""
     if not maker or maker is OF_GENERATORS or ref.problem or ref.dtype not in _PACKED_BITS:
         return ref
     return replace(ref, problem=f"went into {shown_name(maker)}, which is not known: what that made is not read")
 
 
 _PACKED_BITS: Final = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
-"""Types of elements that numbers of other types are packed into."""
+"""Element types that numbers of other types are packed into."""
 
 
 def _named_numbers(container: Any, attributed: Container[int]) -> Iterator[tuple[Path, int | float]]:
-    """Yields the finite numbers that have a name in a dictionary or in an object, and those of a short list there."""
+    """Yields the named finite numbers of a dictionary or an object, and of short lists in it."""
     items = _items(container) if type(container) is dict else []
     if type(container) is Instance:
         items = _state_items(container.state, attributed)
@@ -326,14 +308,14 @@ def _named_numbers(container: Any, attributed: Container[int]) -> Iterator[tuple
 
 
 _FEW: Final = 8
-"""Numbers of one setting, such as the betas of Adam."""
+"""Most numbers of one setting, such as the betas of Adam."""
 
 
 # -- what is in an object --------------------------------------------------------------------------
 
 
 def _looked_at(items: list[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    """Yields what may hold tensors, with plain keys."""
+    """Yields the items that may hold tensors, with plain keys."""
     for number, (key, value) in enumerate(items):
         kind, at = type(value), key
         if type(key) is not str and type(key) is not int:
@@ -358,7 +340,7 @@ def _looked_at(items: list[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
 
 
 def _plain(key: Any, number: int) -> Any:
-    """Returns a key as a place can hold it."""
+    """Returns a key in a form that a place can hold."""
     kind = type(key)
     if kind is Global:
         return f"<{shown_name(key.name)}>"
@@ -374,7 +356,7 @@ _PLAIN_PARTS: Final = (str, int, float, bool, bytes, type(None))
 
 
 def _understood(key: Any, found: Instance) -> Iterator[tuple[Any, Any]]:
-    """Yields what is in an array or a number; an object of any other kind is looked at when its turn comes."""
+    """Yields the content of an array or a number; objects of other kinds are visited later."""
     if found.kind in KINDS:
         try:
             value = array_in(found)
@@ -397,7 +379,7 @@ _NOT_FINITE: Final = ("nan", "inf", "infinity")
 
 
 def _numbers_in(values: list[Any] | tuple[Any, ...]) -> _NonFiniteNumbers | None:
-    """Returns the items of a list where all are numbers, and not all of them finite."""
+    """Returns the items of a list if all are numbers and some are not finite."""
     odd = False
     for value in values:
         kind = type(value)
@@ -422,7 +404,7 @@ def _items(container: Any) -> list[tuple[Any, Any]]:
 
 
 def _columns(log: list[Any], attributed: Container[int]) -> list[tuple[Any, Any]]:
-    """Returns the numbers of a log by name, in the order of its entries, and whatever else is in an entry."""
+    """Returns the numbers of a log by name, in the order of its entries, and all other contents."""
     columns: dict[str, list[Any]] = {}
     rest: list[tuple[Any, Any]] = []
     for at, entry in enumerate(log):
@@ -441,18 +423,16 @@ def _columns(log: list[Any], attributed: Container[int]) -> list[tuple[Any, Any]
 
 
 def _state_items(state: Any, attributed: Container[int]) -> list[tuple[Any, Any]]:
-    """Returns attributes with their names: from a dictionary, or from one and a second for what has slots.
+    """Returns attributes by name, from a state that is a dictionary, or two of them for a class with slots.
 
-    Args:
-        state: what was set.
-        attributed: objects by their ``id`` that have attributes themselves: these are looked at as a whole.
+    ``attributed`` are the ids of objects that have attributes themselves; they are visited as a whole.
     """
     if id(state) in attributed:
         return [("state", state)]
     if type(state) is tuple and len(state) == 2 and type(state[0]) in (dict, type(None)) and type(state[1]) is dict:
         return [*_state_items(state[0], attributed), *_state_items(state[1], attributed)]
     if type(state) is dict and _PARAMETERS in state:
-        # Parameters, buffers and modules of a module are attributes of it, as they are to who uses it.
+        # Parameters, buffers and modules of a module are attributes of it, as in PyTorch.
         parts = [item for name in _OF_A_MODULE for item in _state_items(state.get(name), attributed)]
         return [*parts, *((key, value) for key, value in state.items() if key not in _OF_A_MODULE)]
     if state is None or type(state) in (dict, list, tuple):
@@ -461,7 +441,7 @@ def _state_items(state: Any, attributed: Container[int]) -> list[tuple[Any, Any]
 
 
 def _parts(found: Instance, attributed: Container[int]) -> list[tuple[Any, Any]]:
-    """Returns what is in an object: its attributes, what was put into it, and what it was made of, each thing once."""
+    """Returns the contents of an object, each once: attributes, items, and constructor arguments."""
     items = _items(found.items)
     put = {(key, id(value)) for key, value in items}
     state = [(key, value) for key, value in _state_items(found.state, attributed) if (key, id(value)) not in put]
@@ -480,7 +460,7 @@ _SHARED: Final = (SavedTensorRef, StorageRef, dict, list, tuple, Instance)
 
 
 def _problem_of(found: Instance, made_of: list[tuple[Any, Any]]) -> str:
-    """Returns why numbers may be in an object that nothing here finds; empty: there can be none."""
+    """Returns why an object may hold numbers that this module does not find; empty: it cannot."""
     name = shown_name(found.kind)
     if found.called and is_not_known(found.kind):
         return f"was made by {name}, which is not known: what that makes is not read"
@@ -499,10 +479,10 @@ _DEPTH_OF_BYTES: Final = 3
 
 
 def _has_bytes(value: Any, depth: int) -> bool:
-    """Tells whether there are bytes that may be numbers: no text."""
+    """Tells whether there are bytes that may be numbers, not text."""
     if type(value) is bytes:
         if value.startswith(MARKS):
-            return False  # these are looked at
+            return False  # files within the pickle are read
         try:
             return b"\0" in value or not value.decode("utf-8").isascii()
         except UnicodeDecodeError:

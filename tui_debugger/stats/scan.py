@@ -1,4 +1,4 @@
-"""Measures many tensors: cuts read requests into batches, has them done by whoever works, and gathers the records."""
+"""Measures many tensors: cuts read requests into batches, gives them to the workers, and gathers the records."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tui_debugger.stats.workers import AHEAD, POLL, DaemonThreads, MeasureWorker
 
 @dataclass(slots=True)
 class SpanResult:
-    """The sums of one span of a tensor, and what was found of the files when it was read."""
+    """The sums of one span of a tensor, and layout and state of its file at that time."""
 
     layout: ValueLayout
     state: FileState
@@ -52,12 +52,7 @@ class SpanResult:
 
 
 def spans_of(spec: ReadSpec, before: ReadSpec | None) -> tuple[tuple[int, int], ...]:
-    """Returns the spans of a tensor that is worth sharing; none for any other, and for one that is odd in any way.
-
-    Args:
-        spec: the tensor.
-        before: what it is compared with.
-    """
+    """Returns the spans of a tensor that is big enough to share; none for a small tensor, or odd files."""
     try:
         with TensorFile(spec) as file:
             layout, packed = file.layout, file.packed
@@ -77,7 +72,7 @@ def measure_file_span(
     span: tuple[int, int],
     checkpoint: Checkpoint | None = None,
 ) -> SpanResult | None:
-    """Measures one span; None when that is not possible, for any reason: the whole tensor then says why."""
+    """Measures one span; None when that fails for any reason: measuring the whole tensor then tells the reason."""
     state = file_state(spec.path)
     sides = PairReader(spec, OtherTensor(before) if before is not None else None, need, checkpoint, span)
     try:
@@ -92,7 +87,7 @@ def measure_file_span(
 
 
 def joined(parts: Sequence[SpanResult | None], need: RequiredStats) -> Records | None:
-    """Makes one row of all spans of a tensor, in order; None when they are not of one state of its files."""
+    """Makes one row from all spans of a tensor, in order; None when the files changed between spans."""
     first = parts[0]
     if first is None:
         return None
@@ -115,16 +110,15 @@ def joined(parts: Sequence[SpanResult | None], need: RequiredStats) -> Records |
 
 
 Place = Callable[[Records, Int64, Int64], None]
-"""Takes what is known of some files: a table, rows of it, and the numbers of these files among the requests."""
+"""Takes results: a table, rows of it, and the indices of these files in the requests."""
 Meanwhile = Callable[[], bool]
-"""Does a bit of other work, some milliseconds; False when there is none at the moment."""
+"""Does other work for some milliseconds; False when there is none at the moment."""
 
 TRIES: Final = 2
-"""The number of times that a batch is given away before it is done right here."""
+"""How often a batch is given away before the calling thread does it."""
 
 
 def no_other_work() -> bool:
-    """Says that there is nothing else to do."""
     return False
 
 
@@ -137,19 +131,12 @@ def scan(
     *,
     meanwhile: Meanwhile = no_other_work,
 ) -> None:
-    """Serves all requests. What they yield does not depend on who works, nor on how many.
+    """Serves all requests, of which ascending steps of one tensor are neighbours; results do not depend on the workers.
 
-    Args:
-        requests: steps of one tensor stand one after the other, ascending.
-        sizes: bytes of each file, -1 where there is none.
-        workers: who works.
-        place: called in the caller's thread as soon as something is known, such as ``Records.place``.
-        progress: called in the caller's thread with done and total files. When it raises (``CancelledError``), work
-            that has not begun is dropped and the exception goes on; what was placed stands.
-        meanwhile: called in the caller's thread whenever all others have enough to do.
-
-    Raises:
-        CancelledError: from ``progress``, or the workers were closed meanwhile.
+    ``sizes`` are bytes, -1 for a missing file. ``place`` gets new results, ``progress`` done and total files, and
+    ``meanwhile`` runs while the workers are busy, all in the caller's thread. When ``progress`` raises
+    (CancelledError), work that has not begun is dropped; placed results stay. CancelledError also when the workers were
+    closed.
     """
     mount = next(filter(None, map(opener.mount_of, requests.specs.paths)), None)
     if mount is not None:
@@ -169,10 +156,10 @@ def scan(
 
 
 def _scan_mounted(work: _Mounted, workers: MeasureWorkers, meanwhile: Meanwhile) -> None:
-    """Serves requests of which some lie in a tar or at a URL, with threads of this process.
+    """Serves requests for files in a tar or at a URL, with threads of this process.
 
-    Workers on other machines would have to list the place once more each, could not share what was
-    fetched, and where reading waits for a network another core is of no use.
+    Workers on other machines would have to list the mount again and could not share fetched data, and reading from a
+    network needs no other core.
     """
     work.tell()
     if work.parallel > 1:
@@ -188,7 +175,7 @@ def _scan_mounted(work: _Mounted, workers: MeasureWorkers, meanwhile: Meanwhile)
 
 
 def _by_workers(work: _ScanWork, executor: Executor, workers: MeasureWorkers, meanwhile: Meanwhile) -> bool:
-    """Has the work done; returns whether all is done: when the executor breaks, something is left."""
+    """Has the executor do the work; False when it broke and something is left."""
     pending: dict[Future[Any], _Task] = {}
     stopped = threading.Event()
 
@@ -196,7 +183,8 @@ def _by_workers(work: _ScanWork, executor: Executor, workers: MeasureWorkers, me
         if stopped.is_set() or workers.closed:
             raise CancelledError("closed")
 
-    checkpoint = (check,) if isinstance(executor, (DaemonThreads, ThreadPoolExecutor)) else ()  # others are not asked
+    # An executor of processes cannot call check.
+    checkpoint = (check,) if isinstance(executor, (DaemonThreads, ThreadPoolExecutor)) else ()
     try:
         while _fill(pending, work, executor, checkpoint) and not (
             isinstance(executor, OwnExecutor) and executor.broken
@@ -236,13 +224,10 @@ def _fill(
 
 @dataclass(eq=False, slots=True)
 class _Task:
-    """Something that a worker can do.
+    """A unit of work for a worker.
 
-    Attributes:
-        function: may be called with a checkpoint after its other arguments.
-        arguments: of the function.
-        deliver: takes what it returned, and whether that may be wrong about files that it could not read.
-        tries: how often it was given away in vain.
+    ``function`` accepts a checkpoint after its other arguments. ``deliver`` takes its result, and whether the result
+    may be wrong about unreadable files. ``tries`` counts failed hand-overs.
     """
 
     function: Callable[..., Any]
@@ -252,7 +237,7 @@ class _Task:
 
 
 class _ScanWork:
-    """The work that is to be done, and what has been done of it."""
+    """The tasks, and how many files are done."""
 
     def __init__(
         self,
@@ -276,11 +261,11 @@ class _ScanWork:
         self._again: deque[_Task] = deque()
 
     def tell(self) -> None:
-        """Says how far it is."""
+        """Reports the progress."""
         self._progress(Progress(self._done, self._total))
 
     def next(self) -> _Task | None:
-        """Returns something to do; None when all of it has been given out."""
+        """Returns a task; None when all have been given out."""
         return self._again.popleft() if self._again else next(self._tasks, None)
 
     def again(self, task: _Task) -> None:
@@ -293,11 +278,7 @@ class _ScanWork:
         self.tell()
 
     def take(self, task: _Task, future: Future[Any]) -> None:
-        """Takes what a worker made of a task.
-
-        Raises:
-            Exception: what it raised; a task that was lost is only taken back.
-        """
+        """Delivers a worker's result, or raises its exception; a lost task is taken back."""
         if future.cancelled() or isinstance(future.exception(), BrokenExecutor):
             task.tries += 1
             self.again(task)
@@ -328,7 +309,7 @@ class _ScanWork:
         self._done += len(at)
 
     def _huge(self, row: int) -> Iterator[_Task] | None:
-        """Yields the spans of a file that is worth sharing."""
+        """Yields the spans of a file that is big enough to share."""
         if self._sizes[row] < SPAN or self._requests.need[row] == ONLY_COMPARED:
             return None
         need, before = (
@@ -364,15 +345,11 @@ class _ScanWork:
 MOUNTED_THREADS: Final = 16
 """Files that are read at the same time where reading waits for a network."""
 _LIKE_A_REQUEST: Final = 1 << 20
-"""Bytes that could be read in the time that a request takes: even few files are worth sharing."""
+"""Cost of a network request in bytes; it makes even few files worth sharing."""
 
 
 class _Mounted(_ScanWork):
-    """Work on files of a mount.
-
-    Attributes:
-        parallel: threads that are worth it.
-    """
+    """Work on files of a mount, with ``parallel`` threads."""
 
     def __init__(
         self, requests: ReadRequests, sizes: Int64, place: Place, progress: ProgressFn, mount: opener.Mount
@@ -383,7 +360,7 @@ class _Mounted(_ScanWork):
 
 
 def _absolute(requests: ReadRequests) -> ReadRequests:
-    """Returns the same files for workers that stand in another directory."""
+    """Returns the requests with absolute paths, for workers in another directory."""
     here = os.path.join(os.fsencode(os.getcwd()), b"")  # noqa: PTH109,PTH118 - bytes
     paths = [path if path.startswith(b"/") else here + path for path in requests.specs.paths]
     return dataclasses.replace(requests, specs=dataclasses.replace(requests.specs, paths=paths))

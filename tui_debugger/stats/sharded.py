@@ -1,9 +1,8 @@
-"""Reads tensors whose values are in several pieces: checkpoints that every rank of a training wrote its part of.
+"""Reads tensors in several pieces: checkpoints in which every rank of a training wrote its part.
 
-Two kinds are known. PyTorch's distributed checkpoint has an index, ``.metadata``, and files of ``torch.save`` archives
-one after the other, one for each piece. Its other form has .safetensors files whose notes say where each piece
-belongs. Pieces are put together when they are read, and no more of them than is asked for. They have to fill the whole
-tensor, each element once.
+PyTorch's distributed checkpoint has an index, ``.metadata``, and files of concatenated ``torch.save`` archives, one
+archive for each piece. Its other form has .safetensors files whose metadata say where each piece belongs. Pieces are
+put together when they are read, no more of them than needed. They must cover the whole tensor, each element once.
 """
 
 from __future__ import annotations
@@ -29,25 +28,19 @@ from tui_debugger.stats.safetensors import SafetensorsHeader, read_header
 from tui_debugger.stats.torch_file import read_objects
 
 MAX_PIECES: Final = 1 << 12
-"""Pieces of a tensor."""
+"""Most pieces of a tensor."""
 SHARD: Final = re.compile(r"shard-\d{1,9}-model-\d{1,9}-of-\d{1,9}\.safetensors")
-"""Names of files that hold pieces of tensors, and say in their notes where these belong."""
+"""Names of files whose metadata say where their pieces belong."""
 _NOTES: Final = "DCP_SHARDING_INFO"
 _KEPT: Final = 8
-"""Indexes that are kept, and pieces of a tensor that stay open."""
+"""Indexes that are cached, and pieces of a tensor that stay open."""
 
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TensorPiece:
-    """A part of a tensor.
-
-    Attributes:
-        spec: how it is read.
-        offsets: the indices of its first element in the whole.
-        shape: its dimensions.
-    """
+    """A part of a tensor; ``offsets`` is the index of its first element in the whole."""
 
     spec: ReadSpec
     offsets: Shape
@@ -56,14 +49,7 @@ class TensorPiece:
 
 @dataclass(frozen=True, slots=True)
 class Sharded:
-    """A tensor in pieces.
-
-    Attributes:
-        dtype: element type.
-        shape: dimensions of the whole.
-        pieces: all parts that have elements.
-        problem: why it cannot be put together; empty: it can.
-    """
+    """A tensor in pieces, without empty ones; ``problem`` says why they do not make the whole of ``shape``."""
 
     dtype: str
     shape: Shape
@@ -74,18 +60,15 @@ class Sharded:
 # -- an index and files of torch -------------------------------------------------------------------
 
 PART: Final = ".distcp"
-"""The end of the names of the files of a distributed checkpoint."""
+"""Suffix of the files of a distributed checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointIndex:
-    """The index of a distributed checkpoint.
+    """The index of a distributed checkpoint; ``tensors`` are in its order.
 
-    Attributes:
-        tensors: by name, in its order.
-        objects: where each object of Python was saved, by name: a file of ``torch.save`` within another; or why nothing
-            tells where.
-        stretches: first bytes and ends of all that was written to each file, by its name.
+    ``objects`` has for each pickled Python object where it lies (a ``torch.save`` file within a file), or why that is
+    unknown; ``stretches`` first bytes and ends of all entries in each file.
     """
 
     tensors: dict[str, Sharded]
@@ -97,10 +80,10 @@ _indexes: dict[tuple[str, State], CheckpointIndex] = {}
 
 
 def read_index(path: str) -> CheckpointIndex:
-    """Returns what the index of a distributed checkpoint says; the last ones are kept.
+    """Returns the index of a distributed checkpoint, cached.
 
     Raises:
-        UnreadableTensorError: the index is missing, damaged, or names what no checkpoint needs.
+        UnreadableTensorError: the index is missing, damaged, or names unexpected classes.
     """
     try:
         key = path, state_of(opener.stat(path))
@@ -119,14 +102,9 @@ def read_index(path: str) -> CheckpointIndex:
 
 
 def not_indexed(path: str) -> list[tuple[str, str]]:
-    """Returns the files of a distributed checkpoint that its index does not account for, with the reason.
+    """Returns the files that the index at ``path`` does not account for, with the reason.
 
-    Args:
-        path: the index.
-
-    Raises:
-        UnreadableTensorError: see ``read_index``.
-        OSError: the directory cannot be listed.
+    Raises UnreadableTensorError as ``read_index``, and OSError when the directory cannot be listed.
     """
     folder, found = os.path.dirname(path), list[tuple[str, str]]()  # noqa: PTH120 - as above
     stretches = read_index(path).stretches
@@ -145,7 +123,7 @@ def not_indexed(path: str) -> list[tuple[str, str]]:
 
 
 def _spare(stretches: list[tuple[int, int]], size: int) -> int:
-    """Returns the number of bytes of a file that are in no stretch."""
+    """Returns how many bytes of a file are in no stretch."""
     spare = at = 0
     for first, end in sorted(stretches):
         spare += max(min(first, size) - at, 0)
@@ -154,7 +132,7 @@ def _spare(stretches: list[tuple[int, int]], size: int) -> int:
 
 
 def open_indexed(_: int, __: os.stat_result, spec: ReadSpec) -> ShardedValues:
-    """Returns the reader of a tensor of a distributed checkpoint: see ``npy.FORMATS``. Its file is the index."""
+    """Returns the reader of a tensor of a distributed checkpoint (``npy.OpenValue``); ``spec.path`` is the index."""
     index = read_index(spec.path)
     problem = index.objects.get(spec.member)
     if isinstance(problem, str):
@@ -239,10 +217,10 @@ _shards: dict[tuple[tuple[str, State], ...], dict[str, Sharded]] = {}
 
 
 def read_shards(folder: str) -> dict[str, Sharded]:
-    """Returns the tensors of all files of a directory that hold pieces, by name; the last ones are kept.
+    """Returns the tensors of all shard files of a directory by name, cached.
 
     Raises:
-        UnreadableTensorError: one of them is damaged, or does not say where its pieces belong.
+        UnreadableTensorError: a file is damaged, or does not say where its pieces belong.
     """
     try:
         names = sorted(name for name in opener.listdir(folder) if SHARD.fullmatch(name))
@@ -258,7 +236,7 @@ def read_shards(folder: str) -> dict[str, Sharded]:
 
 
 def open_shards(_: int, __: os.stat_result, spec: ReadSpec) -> ShardedValues:
-    """Returns the reader of a tensor in such files: see ``npy.FORMATS``. Its file is any of them."""
+    """Returns the reader of a tensor in shard files (``npy.OpenValue``); ``spec.path`` is any of the files."""
     return _opened(read_shards(os.path.dirname(spec.path)), spec)  # noqa: PTH120 - as above
 
 
@@ -281,7 +259,6 @@ def _shards_of(headers: Iterable[tuple[str, SafetensorsHeader]]) -> dict[str, Sh
 
 
 def _offsets(path: str, header: SafetensorsHeader) -> list[tuple[str, Shape]]:
-    """Returns where the pieces of a file belong."""
     try:
         notes = json.loads(header.metadata[_NOTES])
         return [(name, _sizes(tuple(notes[name]["saved_offsets"]))) for name in header.specs]
@@ -337,20 +314,12 @@ def _opened(tensors: dict[str, Sharded], spec: ReadSpec) -> ShardedValues:
 
 
 class ShardedValues:
-    """The values of a tensor in pieces: see ``npy.ValueReader``."""
+    """The values of a tensor in pieces: a ``npy.ValueReader``."""
 
     __slots__ = ("_arrays", "_tensor", "_where", "layout", "packed")
 
     def __init__(self, tensor: Sharded, where: str) -> None:
-        """Takes a tensor whose pieces fill it.
-
-        Args:
-            tensor: the tensor.
-            where: what errors call it.
-
-        Raises:
-            UnreadableTensorError: the first piece cannot be read, or the shape cannot be represented.
-        """
+        """Raises UnreadableTensorError when the first piece cannot be read, or the shape cannot be represented."""
         self._tensor, self._where, self.packed = tensor, where, True
         self._arrays: dict[int, Array] = {}
         dtype, name = dtype_of(tensor.dtype), tensor.dtype
@@ -365,7 +334,6 @@ class ShardedValues:
         self.layout = layout
 
     def read_into(self, start: int, target: Array) -> None:
-        """See ``npy.ValueReader``."""
         done = 0
         for box in boxes(self.layout.shape, start, len(target)):
             sizes = tuple(end - first for first, end in box)
@@ -378,7 +346,6 @@ class ShardedValues:
             done += count
 
     def array(self) -> Array:
-        """See ``npy.ValueReader``."""
         layout = self.layout
         whole = temporary_array(layout.count, layout.dtype, WHOLE_FILE).reshape(layout.shape)
         for number, piece in enumerate(self._tensor.pieces):
@@ -387,17 +354,14 @@ class ShardedValues:
         return whole
 
     def check(self, zeros: int) -> None:
-        """See ``TensorFile.check``."""
         for piece in self._tensor.pieces:
             with TensorFile(piece.spec) as file:
                 file.check(zeros)
 
     def close(self) -> None:
-        """Lets go of the pieces."""
         self._arrays.clear()
 
     def _piece(self, number: int) -> Array:
-        """Returns the values of one piece."""
         found = self._arrays.get(number)
         if found is None:
             piece = self._tensor.pieces[number]
@@ -412,7 +376,7 @@ class ShardedValues:
 
 
 def _common(box: Iterable[tuple[int, int]], piece: TensorPiece) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Returns what a box and a piece have in common: as slices of the box, and of the piece."""
+    """Returns the intersection of a box and a piece, as slices of the box and of the piece."""
     there, here = [], []
     for (first, end), offset, size in zip(box, piece.offsets, piece.shape, strict=True):
         begin, stop = max(first, offset), min(end, offset + size)

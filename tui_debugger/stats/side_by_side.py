@@ -1,8 +1,8 @@
-"""A tensor side by side with what it is compared with, measured span by span: each is read once, in float64.
+"""Measures a tensor, and its change against another tensor, span by span: each is read once, in float64.
 
-A tensor of many gigabytes is many spans, which several workers can measure at once. Spans are always the same, so that
-a tensor has the same statistics to the last bit whoever measures it. Within a span both are read piece by piece, into
-buffers that stay.
+A tensor of many gigabytes has many spans, which several workers can measure at once. The bounds of spans are fixed, so
+a tensor has the same statistics to the last bit with any number of workers. Within a span both tensors are read piece
+by piece into reused buffers.
 """
 
 from __future__ import annotations
@@ -41,12 +41,11 @@ from tui_debugger.stats.records import (
 
 
 class BlockComparison:
-    """|cur − prev| of all pairs of blocks added so far."""
+    """|cur − prev| of all pairs of blocks added so far, and ``closenesses``: tests that all elements must pass."""
 
     __slots__ = ("_close", "_count", "_difference", "_previous")
 
     def __init__(self, closenesses: Iterable[Closeness] = ()) -> None:
-        """Starts empty. ``closenesses``: the tests that all elements have to pass."""
         self._count = 0
         self._difference = self._previous = 0.0
         self._close: dict[Closeness, bool] = dict.fromkeys(closenesses, True)
@@ -64,7 +63,7 @@ class BlockComparison:
     def add_change(
         self, count: int, difference: float, previous: float, close: Iterable[bool], asked: Iterable[Closeness]
     ) -> None:
-        """Adds the sums of more elements, and whether they pass the tests that were asked."""
+        """Adds the sums of more elements, and whether they pass the ``asked`` tests."""
         self._count += count
         self._difference += difference
         self._previous += previous
@@ -72,7 +71,6 @@ class BlockComparison:
             self._close[closeness] &= passed
 
     def merge(self, other: BlockComparison) -> None:
-        """Adds what another comparison has seen."""
         self._count += other._count
         self._difference += other._difference
         self._previous += other._previous
@@ -86,7 +84,6 @@ class BlockComparison:
         return StepChange(self._difference / self._count, self._previous / self._count), dict(self._close)
 
     def _add_block(self, current: Array, previous: Array) -> None:
-        """Adds a block by numpy: |now − before| against |before|, or whether both are the same Inf or NaN."""
         now, before = (
             each.astype(np.complex128 if each.dtype.kind == "c" else np.float64) for each in (current, previous)
         )
@@ -94,7 +91,7 @@ class BlockComparison:
         self._count += len(now)
         self._difference += float(difference.sum())
         self._previous += float(magnitude.sum())
-        finite = np.isfinite(before)  # the tolerance of an infinite value is infinite, which makes nothing close to it
+        finite = np.isfinite(before)  # an infinite tolerance must not make an infinite value close
         same = now == before
         for (rtol, atol, equal_nan), so_far in self._close.items():
             if so_far:
@@ -107,13 +104,10 @@ class BlockComparison:
 def compare(
     current: Array, previous: Array, closenesses: Iterable[Closeness] = ()
 ) -> tuple[StepChange, dict[Closeness, bool]]:
-    """Compares two numeric arrays of the same shape, elements cast to double (complex: to two) first.
+    """Compares two numeric arrays of the same shape (else ValueError), cast to float64 or complex128 first.
 
     Close means |cur − prev| ≤ atol + rtol·|prev|, or equal; with equal_nan also NaN on both sides. Unlike in
     MindInsight, an Inf that became finite is not close, although Inf ≤ Inf.
-
-    Raises:
-        ValueError: the shapes differ.
     """
     if current.shape != previous.shape:
         msg = f"shapes differ: {current.shape} and {previous.shape}"
@@ -132,11 +126,11 @@ PIECE: Final = 1 << 19
 STRETCH: Final = 16
 """Pieces that the kernel reads in one call, some milliseconds of work."""
 SPAN: Final = 1 << 24
-"""Elements of a span: of float32 64 MiB, some 30 ms of work."""
+"""Elements of a span: 64 MiB of float32, some 30 ms of work."""
 
 
 class _Pieces(threading.local):
-    """Read buffers of one thread, for a tensor and for what it is compared with."""
+    """Read buffers of one thread, for a tensor and for the tensor that it is compared with."""
 
     def __init__(self) -> None:
         self.pair = (np.empty(PIECE, np.uint8), np.empty(PIECE, np.uint8))
@@ -146,14 +140,14 @@ _pieces = _Pieces()
 
 
 class ValueStretches(Protocol):
-    """The elements of a tensor, to be had stretch by stretch: an open file, or what is held of one."""
+    """The elements of a tensor, read stretch by stretch: an open file, or values in memory."""
 
     @property
     def layout(self) -> ValueLayout:
-        """Element type, shape, order."""
+        """The layout of the values."""
 
     def read(self, start: int, count: int, buffer: Bytes | None = None) -> Array:
-        """Returns some elements in the order of the file."""
+        """Returns ``count`` elements from ``start`` on, in the order of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,22 +158,16 @@ class HeldValues:
     values: Array
 
     def read(self, start: int, count: int, buffer: Bytes | None = None) -> Array:  # noqa: ARG002 - as files have it
-        """Returns some elements in the order of the file."""
         return self.values[start : start + count]
 
 
 class OtherUnreadableError(Exception):
-    """The tensor that another one is compared with cannot be read to its end."""
+    """The tensor to compare with cannot be read to its end."""
 
 
 @dataclass(slots=True)
 class PartialResult:
-    """The sums of a stretch of a tensor.
-
-    Attributes:
-        stats: of the elements.
-        change: against the tensor that it is compared with; None without one.
-    """
+    """The sums of a stretch of a tensor; ``change`` is None without a tensor to compare with."""
 
     stats: Accumulator
     change: BlockComparison | None = None
@@ -206,19 +194,10 @@ def measure_span(
     *,
     into: Bytes | None = None,
 ) -> PartialResult:
-    """Reads both side by side, each once.
+    """Reads a span of both tensors, each once; ``other`` has the same shape and element order.
 
-    Args:
-        file: the tensor.
-        other: what it is compared with: of its shape, elements in the same order.
-        need: what is asked.
-        span: first element and end.
-        checkpoint: called between the pieces; may raise to stop.
-        into: takes the values, each at its place in the whole tensor, instead of a buffer for one piece.
-
-    Raises:
-        UnreadableTensorError: the file became shorter meanwhile, or the device fails.
-        OtherUnreadableError: so it is with ``other``.
+    ``checkpoint`` is called between the pieces and may raise to stop. ``into`` keeps the values, each at its place in
+    the whole tensor. Raises UnreadableTensorError, or OtherUnreadableError for ``other``.
     """
     sums = PartialResult(Accumulator(need.ranges), BlockComparison(need.closeness) if other is not None else None)
     buffer, other_buffer = _pieces.pair
@@ -251,7 +230,7 @@ def _add_by_kernel(
     *,
     checkpoint: Checkpoint | None,
 ) -> bool:
-    """Does the work of ``measure_span``, to the last bit; returns False, and adds nothing, where the kernel cannot."""
+    """Does the work of ``measure_span``, equal to the last bit; False, with nothing added, where the kernel cannot."""
     file, other, into = read
     sums = StoredSums(tuple(need.ranges), tuple(need.closeness))
     (first, end), (buffer, other_buffer) = span, _pieces.pair
@@ -271,7 +250,7 @@ def _add_by_kernel(
 
 
 def _stored(values: ValueStretches, start: int, buffer: Bytes, into: Bytes | None = None) -> Stored | None:
-    """Returns elements from a first one on as the kernel finds them; None where it cannot."""
+    """Returns elements from ``start`` on in the form that the kernel reads; None where it cannot."""
     kind = kind_of(values.layout.dtype)
     if kind is None:
         return None
@@ -293,12 +272,12 @@ def _read_other(other: ValueStretches, start: int, count: int, buffer: Bytes) ->
 
 
 FileState = tuple[int, int]
-"""Size of a file and ``opener.state_of``; ``UNSURE`` when they are not to be relied on later."""
+"""Size of a file and ``opener.state_of``; ``UNSURE`` when these do not prove later that the file is unchanged."""
 UNSURE: Final[FileState] = (0, 0)
 
 
 def file_state(path: str | bytes) -> FileState:
-    """Returns how a file looks now. To be asked before it is read, so that what is written meanwhile shows later."""
+    """Returns the state of a file. Call it before reading, so that a write during the read is noticed later."""
     try:
         status = opener.stat(path)
     except (OSError, ValueError):
@@ -308,11 +287,11 @@ def file_state(path: str | bytes) -> FileState:
 
 
 Identity = tuple[int, int, int, int]
-"""Size, times of modification and of change (ns), and number of a file: also a new file in its place differs."""
+"""Size, times of modification and change (ns), and inode of a file: a new file in its place differs, too."""
 
 
 def identity(path: str | bytes) -> Identity | None:
-    """Returns what tells a file from what it was and from another one in its place; None when it is not there."""
+    """Returns the identity of a file; None when it is not there."""
     try:
         status = opener.stat(path)
     except (OSError, ValueError):
@@ -322,13 +301,7 @@ def identity(path: str | bytes) -> Identity | None:
 
 @dataclass(slots=True)
 class OtherTensor:
-    """The tensor that another one is compared with.
-
-    Attributes:
-        spec: how it is read.
-        held: its values, when they have just been read.
-        state: how its file looked then.
-    """
+    """The tensor to compare with; ``held`` are its values if it was just read, ``state`` the state of its file then."""
 
     spec: ReadSpec
     held: HeldValues | None = None
@@ -337,7 +310,7 @@ class OtherTensor:
 
 @dataclass(slots=True)
 class ChangeResult:
-    """The result of a comparison; the fields are those of ``Record``."""
+    """The result of a comparison; fields as in ``Record``, ``state`` is the state of the other file."""
 
     before: int = Before.NONE
     state: FileState = UNSURE
@@ -347,15 +320,7 @@ class ChangeResult:
 
 @dataclass(frozen=True, slots=True)
 class PairReader:
-    """Reads a tensor and what it is compared with.
-
-    Attributes:
-        spec: the tensor.
-        other: what it is compared with; None when nothing is asked about that, or there is none.
-        need: what is asked.
-        checkpoint: called between the pieces; may raise to stop.
-        span: first element and end of what is to be measured; None for all.
-    """
+    """Reads a tensor and the tensor to compare with, if any; ``span`` (first element, end) limits the measurement."""
 
     spec: ReadSpec
     other: OtherTensor | None
@@ -364,11 +329,7 @@ class PairReader:
     span: tuple[int, int] | None = None
 
     def measure(self, file: TensorFile, into: Bytes | None = None) -> tuple[PartialResult, ChangeResult]:
-        """Reads both, each once wherever that is possible.
-
-        Args:
-            file: the tensor, open; its elements are numbers.
-            into: takes its values.
+        """Reads both, each once wherever possible; ``into`` keeps the values of ``file``.
 
         Raises:
             UnreadableTensorError: the file became shorter meanwhile, or the device fails.
@@ -419,21 +380,19 @@ class PairReader:
 
 
 def compared(sums: PartialResult, state: FileState) -> ChangeResult:
-    """Returns the outcome of a comparison that went well; of none when there was nothing to compare with."""
+    """Returns the result of a successful comparison; an empty result without a tensor to compare with."""
     if sums.change is None:
         return ChangeResult()
     return ChangeResult(Before.OK, state, *sums.change.result())
 
 
 def put_file(records: Records, row: int, state: int, layout: ValueLayout, seen: FileState) -> None:
-    """Notes what a file is."""
     at = records.rows[row]
     at["state"], at["meta"] = state, records.meta_number(layout.meta)
     at["size"], at["identity"] = seen
 
 
 def put_error(records: Records, row: int, error: str, seen: FileState) -> None:
-    """Notes why a file cannot be read."""
     at = records.rows[row]
     at["state"] = RecordState.UNREADABLE
     at["size"], at["identity"] = seen
@@ -441,7 +400,6 @@ def put_error(records: Records, row: int, error: str, seen: FileState) -> None:
 
 
 def put_stats(records: Records, row: int, sums: PartialResult) -> None:
-    """Notes what its elements add up to."""
     at = records.rows[row]
     for name, value in zip(STORED_NAMES, sums.stats.values(), strict=True):
         at[name] = value
@@ -450,7 +408,6 @@ def put_stats(records: Records, row: int, sums: PartialResult) -> None:
 
 
 def put_compared(records: Records, row: int, answer: ChangeResult) -> None:
-    """Notes what became of the comparison."""
     at = records.rows[row]
     at["before"] = answer.before
     at["before_size"], at["before_identity"] = answer.state
@@ -462,7 +419,7 @@ def put_compared(records: Records, row: int, answer: ChangeResult) -> None:
 
 
 def put_asked(records: Records, rows: Mask, need: RequiredStats) -> None:
-    """Notes what was asked about some rows; whatever is found replaces it."""
+    """Marks the need of rows as asked but not known; results replace that."""
     if need.change:
         records.rows["asked"][rows] = CHANGE_ASKED
     for bounds in need.ranges:

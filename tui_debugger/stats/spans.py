@@ -1,7 +1,7 @@
-"""Passes over whole tensors, span by span, by several threads; what spans add up to comes in their order.
+"""Passes over whole tensors, span by span, by several threads; results come in the order of the spans.
 
-Spans are always the same, whoever works and however many do, so that the answer is the same to the last bit. Threads
-share the work: the kernel lets go of the interpreter's lock. What is too little to share is done right here.
+Span bounds are fixed, so the result is the same to the last bit with any number of threads. Threads share the work
+because the kernel releases the GIL. Work that is too little to share is done in the calling thread.
 """
 
 from __future__ import annotations
@@ -19,38 +19,32 @@ from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.stats.workers import AHEAD, MeasureWorkers, in_order
 
 SPAN: Final = 1 << 22
-"""Elements of a span: some milliseconds of work, beside which handing it over is little."""
+"""Elements of a span: some milliseconds of work, so that handing it over costs little."""
 
 Span = tuple[int, int]
 Checkpoint = Callable[[int], None]
-"""Told how many elements of a span are done; may raise to stop."""
+"""Called with the number of done elements of a span; may raise to stop."""
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 
 
 class SpanTask(Protocol[T_co]):
-    """The work on one span. Holds nothing of its own: it is used for many spans, by several threads."""
+    """The work on one span. Stateless: one task serves many spans, in several threads."""
 
     @property
     def cost(self) -> int:
         """The cost of an element, in bytes as ``MeasureWorkers.executor`` counts them."""
 
     def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        """Returns what ``do`` needs of the arrays; cheap."""
+        """Returns the input of ``do``; cheap."""
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> T_co:
-        """Returns what a span, first element and end, adds up to."""
+        """Returns the result of a span (first element, end)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedArrays:
-    """Tensors that are gone through side by side, and who can do it.
-
-    Attributes:
-        arrays: their values.
-        count: elements to go through.
-        workers: who shares the work; None: nobody.
-    """
+    """Tensors for a common pass over ``count`` elements, and the workers that share it (None: no workers)."""
 
     arrays: tuple[Array, ...]
     count: int
@@ -58,38 +52,31 @@ class SharedArrays:
 
 
 def shared_arrays(array: Array | SharedArrays) -> SharedArrays:
-    """Returns an array that only this process has; shared arrays are returned as they are."""
     return array if isinstance(array, SharedArrays) else SharedArrays((array,), array.size)
 
 
 def flat_in_memory_order(array: Array) -> Any:
-    """Returns all elements one after the other, as they lie in memory where that is possible, to be sliced."""
+    """Returns all elements, in memory order where possible, to be sliced."""
     return flat_in_c_order(array.T if array.flags.f_contiguous else array)
 
 
 def flat_in_c_order(array: Array) -> Any:
-    """Returns all elements in C order, to be sliced: a view, or what copies only the slice."""
+    """Returns all elements in C order, to be sliced: a view, or an iterator that copies only the slice."""
     return array.reshape(-1) if array.flags.c_contiguous else array.flat
 
 
 def span_results(
     shared: SharedArrays, ask: Callable[[], SpanTask[T]], what: str, progress: ProgressFn = no_progress
 ) -> Iterator[T]:
-    """Yields what the spans of tensors add up to, one after the other.
+    """Yields the results of the spans, one after the other.
 
-    Args:
-        shared: the tensors.
-        ask: the task for the next span: it may know more than for the one before, as long as that changes no result.
-        what: is said beside the progress.
-        progress: called in this thread with elements done. When it raises, nothing more is begun, and what others are
-            at is left to end by itself: a span is short.
-
-    Raises:
-        CancelledError: from ``progress``, or the workers were closed meanwhile.
+    ``ask`` gives the task for the next span, which may use earlier results if that changes no result. ``progress`` is
+    called in this thread with the elements done and ``what``; when it raises, no more spans are begun. Raises
+    CancelledError when the workers were closed meanwhile.
     """
     spans = [(first, min(first + SPAN, shared.count)) for first in range(0, shared.count, SPAN)]
     prepared, workers = ask().prepare(shared.arrays), shared.workers
-    in_memory = all(isinstance(array, np.ndarray) for array in shared.arrays)  # what is read on the way is no array
+    in_memory = all(isinstance(array, np.ndarray) for array in shared.arrays)  # a FileArray reads on the way
     local = workers if workers is not None and workers.local and len(spans) > 1 and in_memory else None
     executor = local.executor(ask().cost * shared.count) if local is not None else None
     if local is None or executor is None:

@@ -1,18 +1,14 @@
-"""Reads what ``torch.save`` wrote, without PyTorch, and without executing anything of the file.
+"""Reads files of ``torch.save`` without PyTorch, and without executing anything of the file.
 
-Such a file is a pickle (see ``restricted_pickle``) beside the bytes of storages: in a zip archive, or one after the
-other behind it (before PyTorch 1.6). A tensor is a view of a storage: an offset, sizes, strides, perhaps the bits that
-say that its values are to be conjugated or negated. Sizes and strides are checked against the storage, and that against
-the file, before anything is read; then values are read where they lie. A tensor that repeats its elements over and over
-is never laid out.
+Such a file is a pickle (see ``restricted_pickle``) and the bytes of storages: in a zip archive, or one after the other
+behind the pickles (before PyTorch 1.6). A tensor is a view of a storage, perhaps with a bit for conjugation or
+negation. Views are checked against the storage, and the storage against the file, before values are read. A tensor that
+repeats its elements (stride 0) is never expanded.
 
-Tensors are found by their place in what was saved: see ``saved_objects``. As ``ReadSpec.member`` a place is written as
-a JSON pointer is: ``/optimizer/state/[0]/exp_avg``. In ``[...]`` stands what is no text: the number of an item of a
-list, a number that is a key, the first element and the shape of a part of a flat tensor. A tensor that was saved by
-itself is at ``""``.
-
-Of the checksums of an archive that of the pickle is checked, and that of a storage with as many zeros in it as the page
-has that a system may lose. torch checks none, and has an option to write none.
+A tensor is found by its place in the saved object: see ``saved_objects``. ``ReadSpec.member`` writes a place like a
+JSON pointer: ``/optimizer/state/[0]/exp_avg``. ``[...]`` holds keys that are no text: a list index, a number as a key,
+or (first element, shape) of a part of a flat tensor. A tensor that was saved alone is at ``""``. Checksums are compared
+for the pickle, and for a storage in which a page of zeros was read (it may be lost); PyTorch may have written none.
 """
 
 from __future__ import annotations
@@ -73,18 +69,18 @@ from tui_debugger.stats.torch_pickle import (
 )
 
 ONLY: Final = "*"
-"""As ``ReadSpec.member``: the only tensor of a file that nobody looked into, as others of its name hold one."""
+"""``ReadSpec.member`` of the only tensor of a file that was not opened, because files of the same name hold one."""
 MAX_PICKLE: Final = 1 << 27
-"""Bytes of the longest pickle of a file, without its values: that of a million tensors."""
+"""Longest pickle of a file, in bytes, without tensor values: enough for a million tensors."""
 MAX_MEMBER: Final = 1 << 12
-"""Characters of the place of a tensor."""
+"""Characters of the longest place of a tensor."""
 _EACH: Final = 1000
-"""Bytes that are kept of each tensor, about: its places, what is known of it, and of its storage."""
+"""Approximate bytes of memory for each tensor: its places and facts, and its storage."""
 _KEPT_PICKLES: Final = 256
-"""Short pickles that are kept with what they hold: one for each shape and type in a dump of many small files."""
+"""Short pickles that are cached with their content: one for each shape and type in a dump of many small files."""
 _FIRST_PICKLE: Final = 1 << 16
 _LEAST_FILE: Final = 64
-"""Bytes of the shortest file with a tensor in it."""
+"""Bytes of the shortest file that holds a tensor."""
 _MAGIC: Final = 0x1950A86A20F9469CFC6C
 _VERSION: Final = 1001
 _COUNT: Final = 8
@@ -92,27 +88,23 @@ _COUNT: Final = 8
 _PIECE: Final = 1 << 18
 _LONG: Final = 80
 _SHORT_PICKLE: Final = 1 << 12
-"""Bytes of the longest pickle that is kept with what it holds."""
+"""Bytes of the longest pickle that is cached with its content."""
 _POINTER: Final = b"version https://git-lfs"
 _NOT_FINISHED: Final = "the file was probably never written to the end"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedTree:
-    """All that was saved in one file.
+    """The content of one file.
 
     Attributes:
         value: dictionaries, lists, tuples, text, numbers, ``SavedTensorRef``, and stand-ins for other objects.
-        tensors: its tensors with their places, in the order of the file; also what cannot be understood: its
-            ``problem`` says why.
-        members: the same by the text of their places.
-        apart: places of numbers that are not finite and no findings (settings), and how many of them are there.
-        window: what of the file it is.
-        folder: the directory of the archive that everything is in.
+        tensors: in the order of the file; an entry that cannot be understood has a ``problem``.
+        members: the tensors by the text of their places.
+        apart: places of infinite numbers that are settings, no findings, with their count.
+        folder: the directory of the archive that holds everything.
         storages: the bytes of each storage in a file of before PyTorch 1.6, by key; None in an archive.
-        big_endian: the first byte of each element is the highest.
-        archive: what holds the storages otherwise.
-        settings: which of the tensors are single numbers within settings.
+        settings: indices of tensors that are single numbers within settings.
         numbers: finite numbers with names by their places.
     """
 
@@ -130,30 +122,17 @@ class SavedTree:
 
 
 def read_tree(path: str, window: Window | None = None) -> SavedTree:
-    """Returns what was saved in a file; no values are read.
-
-    Args:
-        path: the file.
-        window: first byte and number of bytes of what is looked at; None: the whole file.
-
-    Raises:
-        UnreadableTensorError: it is missing, damaged, no file of torch, or too much.
-    """
+    """Returns the content of a file, or of a window of it, without values; or raises UnreadableTensorError."""
     with opened(path) as (descriptor, status):
         return _tree(descriptor, status, path, window or (0, status.st_size))
 
 
 def tensors(tree: SavedTree) -> list[tuple[Path, SavedTensorRef]]:
-    """Returns the tensors of a tree with their places, in the order of the file."""
     return tree.tensors
 
 
 def read_objects(path: str) -> Any:
-    """Returns what a file holds that is a pickle and nothing else, such as ``.metadata`` of a distributed checkpoint.
-
-    Raises:
-        UnreadableTensorError: see ``read_tree``.
-    """
+    """Returns the object of a file that is only a pickle, such as ``.metadata`` of a distributed checkpoint."""
     with opened(path) as (descriptor, status):
         if status.st_size > MAX_PICKLE:
             raise unreadable(path, f"has a pickle of {status.st_size:,} bytes: that is not plausible")
@@ -169,22 +148,12 @@ def member_of(path: Path) -> str:
 
 
 def member_of_range(path: Path, start: int, shape: tuple[int, ...]) -> str:
-    """Returns the text of the place of some elements of a flat tensor, as a tensor of their own.
-
-    Args:
-        path: the place of the flat tensor.
-        start: the number of the first element.
-        shape: the dimensions that they have.
-    """
+    """Returns the text for elements of the flat tensor at ``path`` as a tensor: from ``start`` on, in ``shape``."""
     return member_of((*path, (start, shape)))
 
 
 def path_of(member: str) -> Path:
-    """Returns the place of a tensor from its text.
-
-    Raises:
-        ValueError: it is no such text.
-    """
+    """Returns the place of a tensor from its text; raises ValueError for any other text."""
     if member and not member.startswith("/"):
         raise ValueError(f"no place of a tensor: {member!r}")
     return tuple(_key(part) for part in member.split("/")[1:])
@@ -210,11 +179,7 @@ _trees: Kept[tuple[str, State, Window], SavedTree] = Kept(lambda tree: len(tree.
 
 
 def _tree(descriptor: int, status: os.stat_result, path: str, window: Window) -> SavedTree:
-    """Returns what was saved in an open file; the last ones are kept.
-
-    Raises:
-        UnreadableTensorError: see ``read_tree``.
-    """
+    """Returns the content of an open file; the last ones are cached. Raises UnreadableTensorError."""
     key = (path, state_of(status), window)
     found = _trees.get(key)
     if found is None:
@@ -270,7 +235,7 @@ def _zipped_tree(descriptor: int, status: os.stat_result, path: str, window: Win
 
 _BESIDE: Final = ("data.pkl", "byteorder", "version", ".format_version", ".storage_alignment")
 _OF_TORCH: Final = ".data"
-"""Members of an archive of torch that hold no numbers."""
+"""Member of an archive of PyTorch that holds no numbers."""
 
 _Open = tuple[int, os.stat_result, str]
 """Descriptor, state and path of an open file."""
@@ -279,18 +244,18 @@ _Listed = list[tuple[Path, SavedTensorRef]]
 
 
 def _load_all(data: bytes) -> tuple[Any, SavedTensors, _Members]:
-    """Returns what the pickle of an archive holds: its value, the tensors in it, and these by their names."""
+    """Returns of an archive's pickle: its value, its tensors, and the tensors by member."""
     loaded = load(data, global_of, storage_of)
     found = saved_tensors(loaded, _inside)
     return loaded.value, found, _named(found.tensors)
 
 
 _loaded = lru_cache(_KEPT_PICKLES)(_load_all)
-"""The same, kept: thousands of files of one tensor have the same pickle."""
+"""The same, cached: thousands of files of one tensor have the same pickle."""
 
 
 def _named(listed: _Listed) -> _Members:
-    """Returns tensors by the text of their places; where two have one place, the later one gets another name."""
+    """Returns tensors by the text of their places; a second tensor at the same place gets another name."""
     members = {member_of(place): ref for place, ref in listed}
     if len(members) < len(listed):
         members.clear()
@@ -305,12 +270,12 @@ def _named(listed: _Listed) -> _Members:
 
 
 def _with(listed: _Listed, members: _Members, left: _Listed) -> tuple[_Listed, _Members]:
-    """Adds what belongs to no tensor."""
+    """Adds entries for bytes that belong to no tensor."""
     return ([*listed, *left], {**members, **_named(left)}) if left else (listed, members)
 
 
 def _without_settings(tree: SavedTree, file: _Open) -> SavedTree:
-    """Takes single infinite numbers within settings out of the tensors: they are no findings. NaN is one."""
+    """Moves single infinite numbers within settings from the tensors to ``apart``; NaN stays a finding."""
     apart = []
     for number in tree.settings:
         ref = tree.tensors[number][1]
@@ -331,9 +296,9 @@ def _without_settings(tree: SavedTree, file: _Open) -> SavedTree:
 
 
 def _with_files_in_tensors(tree: SavedTree, file: _Open) -> SavedTree:
-    """Adds the tensors of files that lie in a tensor of bytes, as the state of a layer of TransformerEngine does.
+    """Adds the tensors of files that lie in a uint8 tensor, such as the state of a layer of TransformerEngine.
 
-    Bytes that only begin as such a file are a tensor and nothing else.
+    Bytes that only begin like such a file stay a tensor and nothing else.
     """
     more: _Listed = []
     for place, ref in tree.tensors:
@@ -359,9 +324,9 @@ def _with_files_in_tensors(tree: SavedTree, file: _Open) -> SavedTree:
 
 
 def _inside(content: bytes) -> _Listed:
-    """Returns the tensors of a file that lies in a pickle as bytes, as states of quantized layers do.
+    """Returns the tensors, with values, of a file that lies in a pickle as bytes, such as states of quantized layers.
 
-    Their values are read at once. What cannot be read says so.
+    Unreadable content becomes an entry with a ``problem``.
     """
     try:
         if content.startswith(b"PK"):
@@ -428,9 +393,9 @@ _MAY_BE_INFINITE: Final = frozenset(name for name in SIZES if "float" in name or
 
 
 def _legacy_tree(content: FileBytes, window: Window) -> SavedTree:
-    """Reads a file of before PyTorch 1.6: five pickles, then the storages that the last one lists.
+    """Reads a file of before PyTorch 1.6: five pickles, then the storages that the last pickle lists.
 
-    Nothing tells how long the pickles are: more is read as long as that is too little.
+    Nothing states the length of the pickles: more is read until they are complete.
     """
     length = min(_FIRST_PICKLE, content.size)
     while True:
@@ -465,7 +430,7 @@ def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> SavedTre
     version, at, _ = load(data, no_names, storage, at)
     if version != _VERSION:
         raise PickleError(f"is of version {version!r:.20}, and {_VERSION} is known")
-    _, at, _ = load(data, no_names, storage, at)  # about the machine; all of them put the lowest byte first
+    _, at, _ = load(data, no_names, storage, at)  # facts about the machine; all known ones are little-endian
     loaded = load(data, global_of, storage, at)
     keys, at, _ = load(data, no_names, storage, loaded.end)
     if type(keys) is not list:
@@ -477,7 +442,7 @@ def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> SavedTre
         ref = refs.get(key) if type(key) is str else None
         stated = content.read(at, _COUNT)
         if ref is None or ref.nbytes is None or len(stated) < _COUNT:
-            break  # nothing tells where the others are
+            break  # without its size the next storages cannot be found
         size = int.from_bytes(stated, "little") * (SIZES[ref.dtype] if ref.dtype else 1)
         storages[key] = (content.start + at + _COUNT, min(size, max(content.size - at - _COUNT, 0)))
         if ref.key not in found.storages and size:
@@ -503,11 +468,7 @@ def _legacy_tree_in(data: bytes, content: FileBytes, window: Window) -> SavedTre
 
 
 def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> ValueReader:
-    """Returns the reader of one tensor: see ``npy.FORMATS``.
-
-    Raises:
-        UnreadableTensorError: the file or the tensor is damaged, refused, or not there.
-    """
+    """Returns the reader of one tensor: a ``npy.OpenValue``."""
     is_named = spec.member not in ("", ONLY)
     where = f"{spec.path}:{spec.member}" if is_named else spec.path
     tree = _tree(descriptor, status, spec.path, (spec.offset, spec.length or status.st_size - spec.offset))
@@ -522,7 +483,7 @@ def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> Value
 
 
 def _range_in(tree: SavedTree, member: str) -> SavedTensorRef | None:
-    """Returns some elements of a flat tensor: see ``member_of_range``; None where there are none."""
+    """Returns elements of a flat tensor (see ``member_of_range``); None when the member names no such range."""
     try:
         *place, (start, shape) = path_of(member)
         ref = tree.members[member_of(tuple(place))]
@@ -536,11 +497,7 @@ def _range_in(tree: SavedTree, member: str) -> SavedTensorRef | None:
 
 
 def _values(tree: SavedTree, ref: SavedTensorRef, file: _Open, where: str) -> ValueReader:
-    """Returns the reader of one tensor of an open file.
-
-    Raises:
-        UnreadableTensorError: the file or the tensor is damaged, or it cannot be understood.
-    """
+    """Returns the reader of one tensor of an open file; raises UnreadableTensorError if damaged or not understood."""
     if ref.values is not None and not ref.problem:
         return PickledValues(ref.values, where)
     if ref.problem or ref.storage is None:
@@ -566,16 +523,12 @@ def _values(tree: SavedTree, ref: SavedTensorRef, file: _Open, where: str) -> Va
 
 
 class PickledValues:
-    """Values that lie in a pickle: see ``npy.ValueReader``."""
+    """Values that lie in a pickle: a ``npy.ValueReader``."""
 
     __slots__ = ("_values", "layout", "packed")
 
     def __init__(self, values: Array, where: str) -> None:
-        """Takes values of any order.
-
-        Raises:
-            UnreadableTensorError: their shape cannot be represented.
-        """
+        """Takes values of any byte and memory order; UnreadableTensorError: their shape cannot be represented."""
         native = values.astype(values.dtype.newbyteorder("="), copy=False)
         layout = checked_layout(native.dtype, name_of(native.dtype), native.shape)
         if isinstance(layout, str):
@@ -583,42 +536,30 @@ class PickledValues:
         self.layout, self.packed, self._values = layout, False, np.ascontiguousarray(native).reshape(native.shape)
 
     def read_into(self, start: int, target: Array) -> None:
-        """See ``npy.ValueReader``."""
         target[:] = self._values.reshape(-1)[start : start + len(target)]
 
     def array(self) -> Array:
-        """See ``npy.ValueReader``."""
         found: Array = self._values.copy()
         return found
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """See ``npy.ValueReader``; nothing is kept open."""
 
 
 _PACKED: Final = 2
 """Values in a byte of ``float4_e2m1fn_x2``."""
 _FLOAT4_VALUES: Final = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 _FLOAT4_PAIRS: Final = np.stack([np.tile(_FLOAT4_VALUES, 16), np.repeat(_FLOAT4_VALUES, 16)], axis=1)
-"""Both values of each byte; the lower half is the first one."""
+"""The two values of each byte; the lower half is the first value."""
 
 
 class TorchValues:
-    """The values of one tensor: see ``npy.ValueReader``."""
+    """The values of one tensor in a storage: a ``npy.ValueReader``."""
 
     __slots__ = ("_base", "_content", "_contiguous", "_decoded", "_each", "_ref", "_stored", "layout", "packed")
 
     def __init__(self, ref: SavedTensorRef, content: FileBytes | MemberFile, big_endian: bool, where: str) -> None:
-        """Takes a tensor that fits its storage.
-
-        Args:
-            ref: the tensor.
-            content: the bytes of its storage; their file stays open.
-            big_endian: the first byte of each element is the highest.
-            where: what errors call it.
-
-        Raises:
-            UnreadableTensorError: its elements or its shape cannot be represented.
-        """
+        """Takes a tensor, and the bytes of its storage, which it fits; ``where`` is the name in errors."""
         self._ref, self._content = ref, content
         self._stored, self._each = _stored_type(ref.dtype, big_endian, where), 1
         dtype, shape = self._stored, ref.shape
@@ -637,7 +578,6 @@ class TorchValues:
         self._base: Array | None = None
 
     def read_into(self, start: int, target: Array) -> None:
-        """See ``npy.ValueReader``."""
         each = self._each
         first, end = start // each, -(-(start + len(target)) // each)
         plain = self.layout.dtype == self._stored
@@ -655,7 +595,6 @@ class TorchValues:
             target[:] = values if each == 1 else values.reshape(-1)[start - first * each :][: len(target)]
 
     def array(self) -> Array:
-        """See ``npy.ValueReader``."""
         layout = self.layout
         if self._contiguous and layout.nbytes <= WHOLE_FILE:
             flat = np.empty(layout.count, layout.dtype)
@@ -676,17 +615,17 @@ class TorchValues:
             self._content.check(may_lack=True)
 
     def close(self) -> None:
-        """Lets go of the map of the storage; arrays that were handed out keep it."""
+        """Drops the map of the storage; arrays that were handed out keep it alive."""
         self._base = None
 
     def _read(self, first: int, target: UInt8) -> None:
-        """Fills an array with bytes of the storage, none of which the file lost."""
+        """Fills an array with bytes of the storage; raises UnreadableTensorError for bytes that the file lost."""
         self._content.read_into(first, target)
         if isinstance(self._content, MemberFile):
             self._content.check_zeros(first, target)
 
     def _stored_base(self) -> Array:
-        """Returns the elements of the storage from the first to the last that belongs to the tensor, mapped if many."""
+        """Returns the storage's elements from the tensor's first to its last, mapped if many."""
         if self._base is None:
             size = self._stored.itemsize
             first, count = self._ref.offset, max(end_of(self._ref) - self._ref.offset, 0)
@@ -701,7 +640,7 @@ class TorchValues:
         return self._base
 
     def _view(self, base: Array, dtype: DType) -> Array:
-        """Returns the tensor over all elements from its first one on, which may be in a row of several each."""
+        """Returns the tensor as a view of its elements, of which each may be a row of several values."""
         shape, steps = self._ref.shape, self._ref.stride
         each = base.shape[1] if base.ndim > 1 else 1
         strides = tuple(step * each * dtype.itemsize for step in steps)
@@ -712,7 +651,7 @@ class TorchValues:
         return pairs[..., 0] if each == 1 else pairs.reshape(self.layout.shape)
 
     def _decode(self, stored: Array) -> Array:
-        """Returns the values of elements as they are stored; may write over these."""
+        """Returns the values of stored elements; may overwrite ``stored``."""
         ref, values = self._ref, stored
         if ref.dtype == FLOAT4:
             values = _FLOAT4_PAIRS[stored]
@@ -730,7 +669,6 @@ _STORED_AS: Final = {COMPLEX32: "uint32", FLOAT4: "uint8"}
 
 
 def _stored_type(name: str, big_endian: bool, where: str) -> DType:
-    """Returns the type of the elements of a storage."""
     dtype = dtype_of(_STORED_AS.get(name, name))
     if dtype is None:
         raise unreadable(where, f"has elements of type {name}, which this version of ml_dtypes does not know")
@@ -743,7 +681,6 @@ def _stored_type(name: str, big_endian: bool, where: str) -> DType:
 
 
 def _is_contiguous(ref: SavedTensorRef) -> bool:
-    """Returns whether the elements of a tensor lie one after the other in C order."""
     expected = 1
     for size, step in zip(reversed(ref.shape), reversed(ref.stride), strict=True):
         if size != 1 and step != expected:

@@ -1,12 +1,9 @@
-"""The names that the pickle of a torch file may hold. Tensors become descriptions, without their values.
+"""The names that the pickle of a torch file may hold; tensors become descriptions without values.
 
-The functions that make tensors, storages, arrays and the containers of Python are known. Every other class or function
-is taken as it is: a checkpoint has its settings beside its tensors, and a model that was saved whole has its classes.
-``is_not_known`` tells which of them may hide something.
-
-A tensor is a view of a storage: an offset, sizes, strides, perhaps the bits that say that its values are to be
-conjugated or negated. It is checked here against what is stated of its storage. What is known and cannot be read, such
-as a quantized tensor, says so by itself; the others of its file are read.
+Functions that make tensors, storages, arrays and Python's containers are known. Other classes and functions stay names:
+a checkpoint has settings beside its tensors, and a whole saved model has its classes. ``is_not_known`` tells which of
+them may hide something. Descriptions of tensors are checked against the stated size of their storage. A known object
+that cannot be read, such as a quantized tensor, gets a ``problem``; the rest of its file is read.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from tui_debugger.stats.pickled_arrays import ARRAY, ELEMENT_TYPE, FUNCTIONS
 from tui_debugger.stats.restricted_pickle import Global, Instance, PickleError, load, no_names, stand_ins
 
 MAX_REPEATED: Final = 1 << 32
-"""Elements of a tensor that has far more of them than its storage: measuring so many takes some seconds."""
+"""Most elements of a tensor that has far more of them than its storage: measuring so many takes some seconds."""
 _REPEATED: Final = 1000
 _OTHERS: Final = 3
 _LONG: Final = 80
@@ -33,14 +30,9 @@ _LONG: Final = 80
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StorageRef:
-    """A storage as a pickle names it.
+    """A storage as a pickle names it; ``dtype`` is empty for an untyped one.
 
-    Attributes:
-        dtype: element type; empty where tensors say it themselves.
-        key: its name in the file.
-        location: the device that it was on.
-        nbytes: number of its bytes, as stated; None where the size of its elements is not known.
-        content: its bytes where the pickle itself holds them; None: the file does.
+    ``nbytes`` is None where the element size is not known. ``content`` has its bytes if the pickle itself holds them.
     """
 
     dtype: str
@@ -52,21 +44,14 @@ class StorageRef:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedTensorRef:
-    """A tensor as a file describes it.
+    """A tensor as a file describes it: a view of a storage, in elements.
 
     Attributes:
-        dtype: element type by its name in torch.
-        shape: dimensions.
-        stride: elements from one index to the next, for each dimension.
-        offset: elements before the first one.
-        storage: what it is a view of; None where it has no values.
-        conj: its values are the conjugates of those of the storage.
-        neg: its values are those of the storage, negated.
-        requires_grad: as it was saved.
-        problem: why it cannot be read; empty: as far as is known it can.
-        values: its values where the pickle itself holds them; None: its storage does.
-        attributes: what was set of it besides, usually attributes by name; None: nothing.
-        part: which part of a larger tensor it is; None: it is whole.
+        conj, neg: the values are the storage's, conjugated, negated.
+        problem: why it cannot be read; empty: nothing is known against it.
+        values: its values if the pickle itself holds them.
+        attributes: further state, usually attributes by name.
+        part: the part of a larger tensor that it is; None: it is whole.
     """
 
     dtype: str
@@ -84,19 +69,18 @@ class SavedTensorRef:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its elements, as far as its storage reaches; -1 where they are not known."""
+        """Bytes of its elements, limited to its storage; -1 where they are not known."""
         if self.storage is None or self.storage.nbytes is None:
             return -1
         return min(math.prod(self.shape) * SIZES.get(self.dtype, 1), self.storage.nbytes)
 
 
 def in_pickle(values: Array) -> SavedTensorRef:
-    """Returns the description of values that lie in a pickle."""
     return SavedTensorRef(name_of(values.dtype), values.shape, values=values)
 
 
 def not_read(problem: str) -> SavedTensorRef:
-    """Returns what stands at the place of an object that cannot be understood."""
+    """Returns the entry for an object that cannot be understood."""
     return SavedTensorRef("", (), problem=problem)
 
 
@@ -154,13 +138,13 @@ SIZES: Final = {"qint8": 1, "quint8": 1, "qint32": 4, COMPLEX32: 4, FLOAT4: 1} |
 
 
 def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *others: Any) -> SavedTensorRef:
-    """See ``torch._utils._rebuild_tensor_v2``; the others: requires_grad, hooks, bits."""
+    """See ``torch._utils._rebuild_tensor_v2``; ``others``: requires_grad, hooks, bits."""
     requires_grad, _, bits = (*others, False, None, None)[:3] if len(others) < _OTHERS else others
     return _described(storage, (offset, size, stride), storage.dtype, requires_grad, bits)
 
 
 def _typed_tensor(storage: Any, offset: Any, size: Any, stride: Any, *others: Any) -> SavedTensorRef:
-    """See ``torch._utils._rebuild_tensor_v3``: the element type is that of the tensor, not of its storage."""
+    """See ``torch._utils._rebuild_tensor_v3``: the tensor, not its storage, states the element type."""
     requires_grad, _, dtype, *bits = others
     return _described(storage, (offset, size, stride), _dtype(dtype), requires_grad, bits[0] if bits else None)
 
@@ -190,7 +174,7 @@ def _dtype(value: Any) -> str:
 
 
 def _problem(ref: SavedTensorRef) -> str:
-    """Returns why a tensor cannot be what it says; empty: it can."""
+    """Returns why a description is impossible or not readable; empty: it is neither."""
     shape, stride, storage = ref.shape, ref.stride, ref.storage
     if ref.dtype not in SIZES or ref.dtype in _NOT_READ:
         return f"has elements of type {ref.dtype or '(none)'}, which are not read; its shape is {_shown(shape)}"
@@ -214,7 +198,7 @@ def _shown(values: tuple[int, ...]) -> str:
 
 
 def end_of(ref: SavedTensorRef) -> int:
-    """Returns the number of elements of its storage up to the last one of a tensor."""
+    """Returns how many elements of the storage a tensor reaches over, from the storage's first one."""
     if not all(ref.shape):
         return 0
     return ref.offset + sum((n - 1) * step for n, step in zip(ref.shape, ref.stride, strict=True)) + 1
@@ -245,11 +229,11 @@ _SPARSE: Final[dict[str, tuple[str, ...]]] = {
     "sparse_bsr": ("crow_indices", "col_indices", "values"),
     "sparse_bsc": ("ccol_indices", "row_indices", "values"),
 }
-"""The tensors that a sparse one is made of, by its layout."""
+"""The tensors that a sparse tensor consists of, by its layout."""
 
 
 def _sparse_tensor(layout: Any, data: Any) -> Instance:
-    """See ``torch._utils._rebuild_sparse_tensor``: what it is made of has all its numbers."""
+    """See ``torch._utils._rebuild_sparse_tensor``: its parts hold all numbers."""
     name = str(layout).removeprefix("torch.")
     parts = _SPARSE.get(name)
     if parts is None or type(data) is not tuple or any(type(part) is not SavedTensorRef for part in data[: len(parts)]):
@@ -266,7 +250,7 @@ def _quantized_tensor(storage: Any, _: Any, size: Any, __: Any, parameters: Any 
 
 
 def _nested_tensor(buffer: Any, *parts: Any) -> Instance:
-    """See ``torch._utils._rebuild_nested_tensor``: one tensor has all numbers, the others say whose they are."""
+    """See ``torch._utils._rebuild_nested_tensor``: one tensor holds all numbers, the others the layout."""
     return Instance("torch.nested", (), state={"values": buffer, "layout": list(parts)})
 
 
@@ -288,7 +272,7 @@ def _moved_tensor(data: Any, dtype: Any, *_: Any) -> SavedTensorRef:
 def _saved_storage(content: Any) -> StorageRef | Instance:
     """See ``torch.storage._load_from_bytes``: a file of before PyTorch 1.6 with one storage."""
     at = 0
-    for _ in range(3):  # what says that it is such a file, its version, the machine
+    for _ in range(3):  # magic number, version, facts about the machine
         at = load(content, no_names, storage_of, at).end
     stored = load(content, global_of, storage_of, at)
     end = load(content, no_names, storage_of, stored.end).end  # the list of storages
@@ -298,7 +282,7 @@ def _saved_storage(content: Any) -> StorageRef | Instance:
 
 
 _COUNT: Final = 8
-"""Bytes that state the number of elements before those of a storage."""
+"""Bytes of the number of elements before a storage."""
 
 
 def _parameter(data: Any, requires_grad: Any, _: Any = None, state: Any = None) -> SavedTensorRef | Instance:
@@ -327,7 +311,7 @@ def _of_class(function: Any, _: Any, arguments: Any, state: Any = None, *__: Any
 
 
 def _both(first: Any, second: Any) -> Any:
-    """Returns the attributes that were set in two places."""
+    """Combines the attributes that were set in two places."""
     return [first, second] if first and second else first or second or None
 
 
@@ -335,7 +319,7 @@ _LOCAL: Final = "_local_tensor"
 
 
 def _local_part(state: Any) -> tuple[SavedTensorRef | None, list[dict[Any, Any]]]:
-    """Returns the part of a DTensor that its rank has, and its other attributes: mesh and placements are among them."""
+    """Returns a DTensor's local part, and its other attributes, with mesh and placements."""
     attributes = [part for part in (state if type(state) is tuple else (state,)) if type(part) is dict]
     local = next((part[_LOCAL] for part in attributes if type(part.get(_LOCAL)) is SavedTensorRef), None)
     others = [{key: value for key, value in part.items() if key != _LOCAL} for part in attributes]
@@ -375,21 +359,20 @@ def _queue(values: Any = (), _: Any = None) -> list[Any] | Instance:
 
 
 def _attribute(owner: Any, name: Any) -> Global | Instance:
-    """See ``getattr``: how members of enumerations and methods are named."""
+    """See ``getattr``, by which pickles name members of enumerations and methods."""
     if type(owner) is Global and type(name) is str:
         return Global(f"{owner.name}.{name}", foreign=True)
     return Instance("builtins.getattr", (owner, name))
 
 
 def _reconstructed(kind: Any, base: Any = None, content: Any = None) -> Instance:
-    """See ``copyreg._reconstructor``: how objects are made in the first two protocols."""
+    """See ``copyreg._reconstructor``, which makes objects in protocols 0 and 1."""
     if type(kind) is not Global:
         raise PickleError("has a damaged pickle: it makes an object of something that is no class")
     return Instance(kind.name, () if content is None else (base, content))
 
 
 def _new_object(kind: Any, *arguments: Any) -> Instance:
-    """See ``copyreg.__newobj__``."""
     return Instance(_reconstructed(kind).kind, arguments)
 
 
@@ -402,7 +385,7 @@ def _words(*words: Any) -> str:
 
 
 def _octets(content: Any = b"", encoding: Any = "latin1") -> bytes:
-    """See ``_codecs.encode``: how pickles of protocol 2 hold bytes."""
+    """See ``_codecs.encode``, by which pickles of protocol 2 hold bytes."""
     if type(content) is bytes:
         return content
     if type(content) is not str or encoding not in ("latin1", "latin-1"):
@@ -411,12 +394,12 @@ def _octets(content: Any = b"", encoding: Any = "latin1") -> bytes:
 
 
 def _no_bytes(*arguments: Any) -> bytes | Instance:
-    """See ``bytes``: how pickles of protocol 2 hold none, as of an empty array."""
+    """See ``bytes``, by which pickles of protocol 2 hold empty bytes, as of an empty array."""
     return Instance("builtins.bytes", arguments, called=True) if arguments else b""
 
 
 def _results(kind: str) -> Callable[..., tuple[Any, ...] | Instance]:
-    """Returns what makes the results of a function of torch that has several: a tuple with names."""
+    """Returns the maker of a named tuple with the results of a torch function."""
 
     def make(values: Any = (), others: Any = None) -> tuple[Any, ...] | Instance:
         return values if type(values) is tuple and not others else Instance(kind, (values, others), called=True)
@@ -471,7 +454,7 @@ _STORAGES: Final = {
     ),
     "",
 )
-"""Element types by the names of storage classes; empty: bytes."""
+"""Element types by the names of storage classes; empty: untyped."""
 _CONSTANTS: Final = (
     *(f"torch.{name}" for name in (*_READ, *_NOT_READ)),
     *("torch.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"),
@@ -506,7 +489,7 @@ STAND_INS: Final = (
     *("argparse.Namespace", "types.SimpleNamespace", "functools.partial", "uuid.UUID", "decimal.Decimal"),
     "torch_npu.npu._format.Format",
 )
-"""Classes whose objects are kept as what they were made of: settings, and the index of a distributed checkpoint."""
+"""Classes whose objects are kept as their arguments: settings, and the index of a distributed checkpoint."""
 GLOBALS: Final[dict[str, Global]] = {
     **{name: Global(name, call) for name, call in _CALLS.items()},
     **{name: Global(name) for name in (*_CONSTANTS, *_STORAGES)},
@@ -517,18 +500,18 @@ GLOBALS: Final[dict[str, Global]] = {
 """The known classes and functions, by their names in a pickle."""
 _OURS: Final = sys.stdlib_module_names | {"numpy", "torch"}
 _OF_MODELS: Final = ("torch.nn.modules.", "torch.nn.functional.", "torch._C._nn.")
-"""Functions of torch that a model holds which was saved whole."""
+"""Functions of torch that occur in a whole saved model."""
 OF_GENERATORS: Final = "numpy.random."
-"""What makes NumPy's generators of random numbers, of whole numbers."""
+"""Makers of NumPy's random generators, whose states are integers."""
 _RESULTS: Final = "torch.return_types."
 _PROGRAMS: Final = frozenset({"os", "posix", "nt", "subprocess", "pty", "multiprocessing", "socket", "ctypes", "runpy"})
-"""Modules of which no object is a value."""
+"""Modules whose objects are never values."""
 _RENAMED: Final = {"copy_reg": "copyreg", "commands": "subprocess", "exceptions": "builtins"}
 """Modules of Python 2 that protocol 2 names."""
 
 
 def global_of(name: str) -> Global | None:
-    """Returns the class or function that a pickle names; None where the file is a program of TorchScript."""
+    """Returns the class or function that a pickle names; None for a TorchScript program."""
     module, _, rest = name.partition(".")
     if module == "__torch__":
         return None
@@ -539,7 +522,7 @@ def global_of(name: str) -> Global | None:
 
 
 def is_function(kind: str) -> bool:
-    """Tells whether a call may have made other numbers of its arguments: the name is that of no class.
+    """Tells by its name whether a callable is no class, so that it may have made other numbers of its arguments.
 
     A class keeps its arguments, or says otherwise in its state.
     """
@@ -559,7 +542,7 @@ _TYPES_OF_PYTHON: Final = frozenset(
     f"builtins.{name}"
     for name in ("bool", "bytes", "dict", "float", "int", "list", "long", "object", "str", "tuple", "unicode", "iter")
 )
-"""Their names are small, and what is made of them has nothing but their arguments in it."""
+"""Types with lower-case names; their objects hold only the arguments."""
 
 
 def storage_of(name: Any) -> StorageRef | Global:

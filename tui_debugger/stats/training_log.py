@@ -1,7 +1,7 @@
-"""Reads the log that Hugging Face's Trainer saves beside its checkpoints: ``log_history`` in ``trainer_state.json``.
+"""Reads the log of Hugging Face's Trainer beside its checkpoints: ``log_history`` in ``trainer_state.json``.
 
-Its numbers are judged as those of a pickle are (see ``saved_objects``): the numbers of one name are one tensor, if they
-are not all finite. Everything else in the file is settings.
+Numbers are judged as in a pickle (see ``saved_objects``): the numbers of one name are one tensor unless all are finite.
+The rest of the file is settings.
 """
 
 from __future__ import annotations
@@ -27,14 +27,10 @@ _KEPT: Final = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingLog:
-    """The log of a training.
+    """The log of a training, with an entry for each logged step.
 
-    Attributes:
-        entries: what was logged, one for each time.
-        tensors: numbers of one name that are not all finite, with their places.
-        members: the same by the text of their places.
-        apart: places of numbers that are not finite and no findings, and how many of them are there.
-        numbers: finite numbers beside the log, such as the last step, and how many entries the log has.
+    ``tensors`` are numbers of one name that are not all finite (``members``: by text of the place); ``apart`` counts
+    non-finite numbers that are no findings; ``numbers`` are finite ones beside the log, and the number of entries.
     """
 
     entries: Sequence[Any]
@@ -45,21 +41,13 @@ class TrainingLog:
 
 
 def read_log(path: str) -> TrainingLog:
-    """Returns the log in a file; it is empty where the file has none.
-
-    Raises:
-        UnreadableTensorError: the file is missing, damaged or too long.
-    """
+    """Returns the log of a file, perhaps empty; or raises UnreadableTensorError."""
     with opened(path) as (descriptor, status):
         return _known(descriptor, status, path)
 
 
 def open_value(descriptor: int, status: os.stat_result, spec: ReadSpec) -> PickledValues:
-    """Returns the reader of the numbers of one name: see ``npy.FORMATS``.
-
-    Raises:
-        UnreadableTensorError: the file is damaged, or does not hold them.
-    """
+    """Returns the reader of the numbers of one name: a ``npy.OpenValue``."""
     where = f"{spec.path}:{spec.member}"
     ref = _known(descriptor, status, spec.path).members.get(spec.member)
     if ref is None or ref.values is None:

@@ -1,12 +1,11 @@
-"""The workers of a session: this thread, threads of this process, or an executor that was given.
+"""The workers of a session: this thread, threads of this process, or a given executor.
 
-What takes time in a batch of files or a span of a tensor is one call of the kernel, which lets go of the interpreter's
-lock: it reads and measures some megabytes of a big file, or some hundred small files. So threads share the work without
-what worker processes cost: 0.1 s of start, 20 MB of memory each, and every result pickled.
+Most time of a batch of files or a span of a tensor is one call of the kernel, which releases the GIL. So threads share
+the work without the cost of worker processes: 0.1 s of start, 20 MB of memory each, and every result pickled.
 
 Measured on 2 busy cores with files in the page cache, whole ``tdbg check`` of seven conditions, processor time with two
-processes and with two threads: 2 GB in 64 files 1.72 s and 1.47 s, 47,500 small files 2.0 s and 1.7 s, one tensor of
-1 GB 1.12 s and 0.84 s. Without the kernel threads wait for each other more than processes did.
+processes and with two threads: 2 GB in 64 files 1.72 s and 1.47 s, 47,500 small files 2.0 s and 1.7 s, one tensor of 1
+GB 1.12 s and 0.84 s. Without the kernel, threads wait for each other more than processes.
 """
 
 from __future__ import annotations
@@ -28,15 +27,11 @@ Item = TypeVar("Item")
 
 
 class LostWorkerError(BrokenExecutor):
-    """The worker that had the task is gone; the task can be given to another one."""
+    """The worker of a task is gone; another worker can do the task."""
 
 
 class OwnExecutor(Executor):
-    """The interface of executors that belong to this program, beyond that of all executors.
-
-    Attributes:
-        remote: whether the workers may see other files than this machine does.
-    """
+    """An executor of this program; ``remote``: the workers may see other files than this machine does."""
 
     remote = False
 
@@ -50,20 +45,17 @@ _IDLE_SECONDS: Final = 10.0
 
 
 class DaemonThreads(OwnExecutor):
-    """Runs work in daemon threads that are started when needed and end when idle.
+    """Runs work in at most ``most`` daemon threads, which start when needed and end when idle.
 
-    The threads of ``ThreadPoolExecutor`` are joined when the program ends: a file that never comes, or a training that
-    waits for its next command, would hold it up for good.
-
-    Work that waits for a thread waits only when there are as many as allowed: a thread may be held for hours, so none
-    is counted on that is not free for certain. The queue is not bounded here: the caller bounds it.
+    Threads of ``ThreadPoolExecutor`` are joined at exit: a file that never comes, or a training that waits for a
+    command, would block the exit forever. A thread may be held for hours, so work waits for one only when all allowed
+    threads run. The queue is not bounded here: the caller bounds it.
     """
 
     def __init__(self, most: int, name: str) -> None:
-        """At most ``most`` threads at a time."""
         self._most, self._name = most, name
-        # Who holds the lock may be interrupted by Ctrl-C: only the lock's own ``with`` lets go of it for certain, not
-        # the one of the condition, which Python interrupts between taking it and entering.
+        # Ctrl-C may interrupt the holder of the lock: only the lock's own ``with`` surely releases it, not that of
+        # the condition, which Python can interrupt between acquiring and entering.
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._queue: deque[tuple[Future[Any], Callable[[], None]]] = deque()
@@ -71,11 +63,7 @@ class DaemonThreads(OwnExecutor):
         self._ended = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Runs a function in one of the threads.
-
-        Raises:
-            RuntimeError: after ``shutdown``, or this machine has no thread left.
-        """
+        """Raises RuntimeError after ``shutdown``, or when this machine has no thread left."""
         future: Future[T] = Future()
 
         def work() -> None:
@@ -99,7 +87,7 @@ class DaemonThreads(OwnExecutor):
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - as Executor has it
-        """Takes no more work; threads end after what is queued, or at once with ``cancel_futures``. Never waits."""
+        """Takes no more work; threads end after the queue, or at once with ``cancel_futures``. Never waits."""
         dropped: list[Future[Any]] = []
         with self._lock:
             self._ended = True
@@ -126,18 +114,17 @@ class DaemonThreads(OwnExecutor):
 
 
 def named_daemon(target: Callable[[], Any], name: str) -> threading.Thread:
-    """Starts a daemon thread."""
     thread = threading.Thread(target=target, name=name, daemon=True)
     thread.start()
     return thread
 
 
 WORTH_HANDING_OVER: Final = 1 << 23
-"""Bytes of work, as ``measure.costs`` counts it, from which on others share it: some 5 ms."""
+"""Bytes of work (as ``measure.costs`` counts) from which on other workers share it: some 5 ms."""
 MOST_JOBS: Final = 8
-"""Threads that are started unless more are asked for: storage is slower than so many, and each takes memory."""
+"""Default limit of threads: storage is not faster with more, and each takes memory."""
 AHEAD: Final = 2
-"""Pieces of work that are on their way for each worker: one is worked on, one waits."""
+"""Pieces of work handed over for each worker: one is worked on, one waits."""
 POLL: Final = 0.05
 """The most seconds between two calls of ``progress`` while workers work: it may cancel."""
 
@@ -146,7 +133,7 @@ def cores() -> int:
     """Returns the number of processor cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):  # not on this system
+    except (AttributeError, OSError):  # does not exist on this system
         return os.cpu_count() or 1
 
 
@@ -161,14 +148,9 @@ def in_order(
     items: Iterable[Item],
     waiting: Callable[[], None] = nobody_waits,
 ) -> Iterator[T]:
-    """Yields what a function makes of items, in their order, as others get done with it.
+    """Yields ``function(item)`` for each item, in their order, with at most ``most`` items handed over at a time.
 
-    Args:
-        executor: who works.
-        most: items that are on their way at the same time; each is asked for when it is handed over.
-        function: what is done.
-        items: what it is done with.
-        waiting: called in this thread while it waits; when it raises, nothing more is begun.
+    ``waiting`` is called in this thread while it waits; when it raises, no more item is handed over.
     """
     left, pending = iter(items), deque[Future[T]]()
 
@@ -199,26 +181,21 @@ def in_order(
 def _result(future: Future[T]) -> T:
     try:
         return future.result()
-    except DroppedError as error:  # before it was begun
+    except DroppedError as error:  # cancelled before it began
         raise CancelledError("closed") from error
 
 
 class MeasureWorkers:
-    """The workers that a session measures tensors with. Cheap to make; safe to use from several threads.
+    """The workers that a session measures tensors with. Cheap to make; thread-safe.
 
-    Attributes:
-        parallel: how many work at the same time once it is worth it.
-        closed: whether ``close`` was called.
-        asked: cost of all work so far, see ``measure.costs``.
+    ``parallel`` work at the same time when it is worth sharing. ``asked`` is the cost so far, see ``measure.costs``.
     """
 
     def __init__(self, jobs: int | None = None, executor: Executor | None = None) -> None:
-        """Nothing is started before it is worth it.
+        """Starts nothing yet.
 
-        Args:
-            jobs: threads; 1 works right here, None takes the cores of this process, at most ``MOST_JOBS``.
-            executor: works instead of threads of our own, whatever ``jobs`` says. ``close`` shuts it down when it came
-                from ``cluster.executor_of``; any other is the caller's.
+        ``jobs`` None takes the cores of this process, at most ``MOST_JOBS``; 1 works in the calling thread. An
+        ``executor`` works instead of our threads; ``close`` shuts it down only if it came from ``cluster.executor_of``.
         """
         self.parallel = jobs if jobs is not None else min(cores(), MOST_JOBS)
         self.closed = False
@@ -232,12 +209,12 @@ class MeasureWorkers:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """The problems that did not spoil the results, one sentence each."""
+        """Problems that did not spoil the results, one sentence each."""
         return tuple(self._notices)
 
     @property
     def local(self) -> bool:
-        """Tells whether no executor was given: whatever works does so on this machine, and on these arrays."""
+        """Tells whether no executor was given, so that all work happens in this process, on these arrays."""
         return self._local
 
     def note(self, text: str) -> None:
@@ -247,11 +224,11 @@ class MeasureWorkers:
                 self._notices.append(text)
 
     def shares(self, cost: int) -> bool:
-        """Tells whether others work already, or would share work of a cost (see ``measure.costs``)."""
+        """Tells whether workers exist already, or would share work of this cost (see ``measure.costs``)."""
         return self._executor is not None or self._is_worth_sharing(cost)
 
     def executor(self, cost: int) -> Executor | None:
-        """Returns who does work of a cost (see ``measure.costs``); None: this thread."""
+        """Returns the executor for work of this cost (see ``measure.costs``); None: the calling thread."""
         with self._lock:
             self.asked += cost
             if not self._is_worth_sharing(cost):
@@ -270,16 +247,10 @@ class MeasureWorkers:
         cost: int,
         waiting: Callable[[], None] = nobody_waits,
     ) -> Iterator[T]:
-        """Yields what a function makes of items, in their order; the threads of this session share the work.
+        """Yields ``function(item)`` for each item, in their order; only threads of this process share the work.
 
-        Args:
-            function: what is done; of this process, so that nothing is pickled.
-            items: what it is done with.
-            cost: of all of them, see ``measure.costs``.
-            waiting: called in this thread again and again; when it raises, nothing more is begun.
-
-        Raises:
-            CancelledError: the workers were closed meanwhile.
+        ``cost`` is of all items. ``waiting`` is called in this thread again and again; when it raises, no more item is
+        handed over. Raises CancelledError when the workers were closed meanwhile.
         """
 
         def go_on() -> None:
@@ -296,7 +267,7 @@ class MeasureWorkers:
             yield function(item)
 
     def give_up(self, executor: Executor, why: str) -> None:
-        """No more work for an executor that is broken; all work is done right here from now on."""
+        """Stops using a broken executor; the calling thread does all work from now on."""
         with self._lock:
             if executor is not self._executor or self.closed:
                 return
@@ -305,7 +276,7 @@ class MeasureWorkers:
         self.note(why)
 
     def close(self) -> None:
-        """Stops everything: what is going on ends at its next step. Idempotent."""
+        """Stops everything: running work ends at its next step. Idempotent."""
         with self._lock:
             self.closed = True
             executor, self._executor = self._executor, None

@@ -1,1 +1,1 @@
-"""Watch conditions: their table, watchpoints as text, how they are evaluated, and the recommended ones."""
+"""Watch conditions: their table, their text form, their evaluation, and the recommended watchpoints."""

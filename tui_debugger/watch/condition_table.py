@@ -1,10 +1,7 @@
-"""The one table of watch conditions.
+"""The one table of watch conditions, for the form on screen, the command line, the API classes and the wire format.
 
-The form on screen, the text form of the command line, the API classes and the wire format all read it. Ids,
-abbreviations, parameters, their order, defaults, ranges and wire numbers are those of MindInsight r1.1 to r2.3;
-those with a number on the wire from ``FIRST_OWN`` on are ours: ``expression`` alone.
-``validate`` says which parameters are allowed together, ``reasons`` why nothing could be compared. How a condition is
-judged is in ``watch.evaluate``.
+Ids, abbreviations, parameters, their order, defaults, ranges and wire numbers are those of MindInsight r1.1 to r2.3;
+wire numbers from ``FIRST_OWN`` on are ours: ``expression`` alone. ``watch.evaluate`` judges the conditions.
 """
 
 from __future__ import annotations
@@ -30,10 +27,10 @@ WIRE_CHANGE_TOO_SMALL: Final = 19
 WIRE_NOT_CHANGED: Final = 20
 WIRE_RANGE: Final = 21
 FIRST_OWN: Final = 1000
-"""From this number on the wire on conditions are ours: MindSpore's clients do not know them, and are not sent them."""
+"""From this wire number on conditions are ours: MindSpore's clients do not know them, and are not sent them."""
 WIRE_EXPRESSION: Final = 1000
 EXPRESSION: Final = "expression"
-"""The one parameter of that condition."""
+"""The one parameter of the condition of that name."""
 
 EPSILON: Final = 1e-9
 
@@ -45,15 +42,12 @@ class ParamSpec:
     Attributes:
         name: as on the wire; the text after the last ``_`` is the inequality.
         kind: ``float``, ``bool`` or ``expression``.
-        label: short text for a form.
-        help: one sentence.
-        default: value a form starts with; None leaves the field empty (the parameter is off).
-        required: the parameter cannot be switched off: its default applies when it is not set.
-        visible: shown in a form; the others are for those who write a watchpoint as text.
-        check: True when this parameter decides; False when it only supports another one (range bounds).
+        default: initial value in a form; None leaves the field empty (the parameter is off).
+        required: cannot be switched off: its default applies when it is not set.
+        visible: shown in a form; other parameters can only be written as text.
+        check: it decides; False when it only supports another parameter (range bounds).
         needs: names of the supporting parameters that must be set together with this one.
-        low, high: inclusive bounds of the value, which must be finite in any case.
-        low_open: ``low`` itself is not allowed.
+        low, high: bounds of the value, inclusive unless ``low_open``; the value must be finite.
     """
 
     name: str
@@ -83,11 +77,7 @@ class ParamSpec:
         return "a finite number"
 
     def check_value(self, value: object) -> Value:
-        """The value as this parameter stores it.
-
-        Raises:
-            BadWatchpointError: wrong type, not finite, outside the range, or no expression.
-        """
+        """Returns the value to store, or raises BadWatchpointError."""
         if self.kind == "expression":
             if isinstance(value, str):
                 return parse_expression(value).text
@@ -103,11 +93,7 @@ class ParamSpec:
         raise BadWatchpointError(msg)
 
     def parse(self, text: str) -> Value:
-        """Reads what a person typed: a number, yes/no/true/false/1/0 for a bool, or an expression.
-
-        Raises:
-            BadWatchpointError: not a value of this parameter.
-        """
+        """Reads a typed number, bool (yes, no, true, false, on, off, 1, 0) or expression; or BadWatchpointError."""
         if self.kind == "expression":
             return self.check_value(text)
         word = text.strip().lower()
@@ -135,19 +121,16 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One row of the condition table.
+    """One row of the condition table, such as ``tensor_too_large``, abbreviated ``TL``.
 
     Attributes:
-        id: for example ``tensor_too_large``.
-        abbr: for example ``TL``.
-        target: category of nodes it is made for: ``tensor``, ``weight``, ``activation`` or ``gradient``.
-        wire: number on the wire; several conditions share one and differ only in their target.
-        summary: one sentence for lists and help.
+        target: category of nodes: ``tensor``, ``weight``, ``activation`` or ``gradient``.
+        wire: number on the wire; conditions with the same number differ only in their target.
         params: in definition order, which is also the wire order.
         platforms: devices it works on; empty means all.
         initial_only: judged on initial values only, never on a step.
-        feature: for a condition of ours, the bit of ``Metadata.features`` (see ``live.wire``) with which a client says
-            that it judges it. Other live trainings are not sent it, and that it was not judged is reported.
+            feature: for a condition of ours, the bit of ``Metadata.features`` (see ``live.wire``) of clients that judge
+                it. Other live trainings are not sent it, and a report says that it was not judged.
     """
 
     id: str
@@ -162,12 +145,10 @@ class Condition:
 
     @property
     def own(self) -> bool:
-        """Tells whether the condition is ours, and not one of MindInsight's."""
         return self.wire >= FIRST_OWN
 
     @property
     def is_expression(self) -> bool:
-        """Tells whether it is a comparison that a person wrote."""
         return self.wire == WIRE_EXPRESSION
 
     @property
@@ -177,7 +158,7 @@ class Condition:
 
     @property
     def is_device_overflow(self) -> bool:
-        """Tells whether it looks for what a device recorded of an operator."""
+        """Tells whether it looks for overflows that a device recorded."""
         return self.wire == WIRE_OPERATOR_OVERFLOW
 
     @property
@@ -187,30 +168,25 @@ class Condition:
 
     @property
     def is_change_ratio(self) -> bool:
-        """Tells whether it compares the mean change since the previous step with the mean before."""
+        """Tells whether it compares the mean change since the previous step with the previous mean."""
         return self.wire in (WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL)
 
     @property
     def is_small_change(self) -> bool:
-        """Tells whether it hits on what hardly changed since the previous step, or not at all."""
+        """Tells whether it hits on a tensor that hardly changed since the previous step, or not at all."""
         return self.wire in (WIRE_NOT_CHANGED, WIRE_CHANGE_TOO_SMALL)
 
     @property
     def is_stillness(self) -> bool:
-        """Tells whether it hits on what is zero, tiny or as it was: no finding where nothing was to happen."""
+        """Tells whether it hits on zero, tiny or unchanged values: no finding where nothing was to happen."""
         return self.is_small_change or any(param.name == IN_A_ROW for param in self.params)
 
     @property
     def title(self) -> str:
-        """The id as words: ``Tensor too large``."""
         return self.id.replace("_", " ").capitalize()
 
     def param(self, name: str) -> ParamSpec:
-        """A parameter by name.
-
-        Raises:
-            BadWatchpointError: this condition has no such parameter.
-        """
+        """Returns a parameter by name, or raises BadWatchpointError."""
         for spec in self.params:
             if spec.name == name:
                 return spec
@@ -396,11 +372,7 @@ _BY_ABBR: Final = {condition.abbr: condition for condition in _TABLE}
 
 
 def by_abbr(text: str) -> Condition:
-    """A condition by abbreviation or id, in any case.
-
-    Raises:
-        BadWatchpointError: neither.
-    """
+    """Returns a condition by abbreviation or id, in any case, or raises BadWatchpointError."""
     word = text.strip()
     found = _BY_ABBR.get(word.upper()) or CONDITIONS.get(word.lower())
     if found is None:
@@ -422,7 +394,7 @@ REASONS: Final[Mapping[ErrorBits, str]] = {
     ErrorBits.SHAPE_CHANGED: "shape changed",
     ErrorBits.UNREADABLE: "unreadable",
 }
-"""The reasons why nothing could be compared, in words for people."""
+"""The reasons why a condition could not be judged, in words for people."""
 
 
 NOT_FINITE: Final = ErrorBits.NAN | ErrorBits.INF
@@ -433,19 +405,13 @@ NEEDS_COUNTS: Final = "needs counts"
 NEEDS_SHAPE: Final = "needs the shape"
 NEEDS_DTYPE: Final = "needs the element type"
 NO_VALUE_WORDS: Final = (REASONS[ErrorBits.NO_VALUE], NEEDS_COUNTS, NEEDS_SHAPE, NEEDS_DTYPE)
-"""What ``NO_VALUE`` stands for: where numbers of elements would do, or facts, which some recorders write, these."""
+"""Words for ``NO_VALUE``: where counts or facts, which some recorders write, would be enough, these words say so."""
 _NEEDED_FACTS: Final = {"size": NEEDS_SHAPE, "ndim": NEEDS_SHAPE, "dtype": NEEDS_DTYPE}
 _COUNTS: Final = frozenset({"count", "nan", "inf", "pos_inf", "neg_inf", "zero", "zero_pct", "negative", "positive"})
 
 
 def reasons(error: ErrorBits, condition: str = "", params: Iterable[tuple[str, Value]] = ()) -> tuple[str, ...]:
-    """The bits of an error in words, lowest bit first.
-
-    Args:
-        error: the bits.
-        condition: id of what could not be judged because of them: it decides what it would have needed.
-        params: what of its parameters is set.
-    """
+    """Returns the bits of an error in words, lowest bit first; the condition decides the words for ``NO_VALUE``."""
     if not error:
         return ()
     words: dict[ErrorBits, tuple[str, ...]] = {bit: (text,) for bit, text in REASONS.items()}
@@ -455,7 +421,7 @@ def reasons(error: ErrorBits, condition: str = "", params: Iterable[tuple[str, V
 
 
 def _needed(condition: str, params: Mapping[str, Value]) -> tuple[str, ...]:
-    """Returns what a condition is judged by that a recorder may not have written."""
+    """Returns the missing inputs of a condition in words."""
     named = parse_expression(str(params[EXPRESSION])).names if EXPRESSION in params else ()
     facts = tuple(dict.fromkeys(_NEEDED_FACTS[each.name] for each in named if each.name in _NEEDED_FACTS))
     if named and all(isinstance(each, Fact) for each in named):
@@ -477,27 +443,16 @@ def _judges_counts(condition: str, params: Mapping[str, Value]) -> bool:
 
 
 def not_finite_words(error: ErrorBits) -> str:
-    """``NaN``, ``Inf``, ``NaN or Inf``: what of the two there is."""
+    """Returns ``NaN``, ``Inf`` or ``NaN or Inf``."""
     return " or ".join(name for bit, name in ((ErrorBits.NAN, "NaN"), (ErrorBits.INF, "Inf")) if error & bit)
 
 
 def validate(condition_id: str, params: Mapping[str, Value]) -> Params:
-    """Checks parameters against every rule and puts them into definition order.
+    """Returns the checked parameters in definition order, numbers as float; or raises BadWatchpointError.
 
-    Hidden parameters that were not set stay unset (their defaults apply when the condition is judged). When no
-    deciding parameter is set, those with a default are set to it; a condition without such a default is refused,
-    because it could never hit. With several deciding parameters a watchpoint hits when any of them does, as in
-    MindInsight's Python API.
-
-    Args:
-        condition_id: id or abbreviation.
-        params: values by name.
-
-    Returns:
-        (name, value) in definition order, numbers as float.
-
-    Raises:
-        BadWatchpointError: an unknown name, a wrong value, or a broken combination.
+    Unset hidden parameters stay unset (their defaults apply when the condition is judged). When no deciding parameter
+    is set, those with a default are set to it; a condition without such a default is refused, because it could never
+    hit. With several deciding parameters a watchpoint hits when any of them does, as in MindInsight's Python API.
     """
     condition = by_abbr(condition_id)
     given = {name: condition.param(name).check_value(value) for name, value in params.items()}

@@ -1,10 +1,9 @@
-"""Evaluates one watchpoint on many tensors at once: on which it says something, and what kind of thing.
+"""Evaluates one watchpoint on many tensors at once.
 
-An expression comes to true, false or unknown (``_ConditionOutcome``). One that names statistics of a tensor with NaN
-or Inf is not judged there, as other conditions are not (the tensor is a finding as what it is), unless it names
-``nan``, ``inf``, ``pos_inf`` or ``neg_inf`` itself: then its other quantities are those of the finite elements.
-Unknown is "cannot judge"; unknown for want of a previous step is "not comparable" at the first one. Statistics of the
-previous step are taken as they are, whatever shape and whatever NaN the tensor had there.
+On a tensor with NaN or Inf an expression over its statistics is blocked, like other conditions, unless it names
+``nan``, ``inf``, ``pos_inf`` or ``neg_inf``: its other quantities are then over the finite elements. An unknown
+expression means "cannot judge", or "not comparable" without a previous step at the first step. Statistics of the
+previous step are used with any shape, and with NaN in that tensor.
 """
 
 from __future__ import annotations
@@ -84,18 +83,18 @@ class JudgingPlan:
     condition: Condition
     params: Params
     checks: tuple[tuple[str, float, str | None], ...]
-    """(quantity, set value, name of the inequality) beside each of ``params``; no inequality: never hits by itself."""
+    """(quantity, threshold, inequality) for each of ``params``; without an inequality it never hits by itself."""
     bounds: Bounds
     closeness: Closeness
     epsilon: float
     need: RequiredStats
     unmet: tuple[ParamResult, ...]
-    """The parameters as they are reported where none was compared."""
+    """The parameters in a report where nothing was compared."""
     expression: Expression | None = None
 
     @property
     def beyond_values(self) -> bool:
-        """Tells whether equal values need not be judged alike: it needs the previous step, or facts of the node."""
+        """Tells whether equal values may be judged differently: by the previous step, or by facts of the node."""
         of_nodes = self.expression is not None and self.expression.of_nodes
         return self.need.previous or self.need.previous_stats or of_nodes
 
@@ -115,7 +114,7 @@ def _plan(condition_id: str, params: Params) -> JudgingPlan:
     )
     bounds = (float(values.get(BOUND_NAMES[0], -math.inf)), float(values.get(BOUND_NAMES[1], math.inf)))
     closeness = (float(values.get("rtol", 1e-5)), float(values.get("atol", 1e-8)), bool(values.get("equal_nan", False)))
-    # A percentage without any bound never hits in the old backend: its range counter does not exist then.
+    # In MindSpore's backend a percentage without any bound never hits: it has no range counter then.
     bounded = any(name in values for name in BOUND_NAMES)
     need = RequiredStats(
         ranges=frozenset({bounds} if bounded and any(what == "range_percentage" for what, _, _ in checks) else ()),
@@ -129,12 +128,10 @@ def _plan(condition_id: str, params: Params) -> JudgingPlan:
 
 
 def judging_plan(watchpoint: Watchpoint) -> JudgingPlan:
-    """Tells how a watchpoint is judged."""
     return _plan(watchpoint.condition, watchpoint.params)
 
 
 def needs(watchpoint: Watchpoint) -> RequiredStats:
-    """Returns what a record must hold so that this watchpoint can be judged from it."""
     return _plan(watchpoint.condition, watchpoint.params).need
 
 
@@ -144,34 +141,31 @@ PREVIOUS_BITS: Final[Mapping[str, ErrorBits]] = {
     "unreadable": ErrorBits.UNREADABLE,
     "no value": ErrorBits.NO_VALUE,
 }
-"""The error that the fate of the previous step (``Record.previous``) is for a comparison."""
+"""The error bit for each state of the previous step (``Record.previous``)."""
 
 
 PLAIN: Final = {"max": "maximum", "min": "minimum", "mean": "mean", "abs_mean": "abs_mean"}
-"""Quantities that are a statistic as it stands, and the field of ``TensorStats``."""
+"""Quantities that are a field of ``TensorStats`` unchanged."""
 
 
 _ROUNDED: Final = 0.01
 """Relative error of statistics that were recorded in the element type of the tensor, such as bfloat16."""
 SILENT: Final = -1
-"""Verdict of a row about which there is nothing to report."""
+"""Verdict of a row without anything to report."""
 
 _BEFORE_BITS: Final = np.array([int(PREVIOUS_BITS.get(word, ErrorBits.NONE)) for word in BEFORE_WORDS], np.int16)
 
 
 _IS_FINDING: Final = np.array([int(each) in (Verdict.FINDING, Verdict.BLOCKED) for each in (*Verdict, SILENT)])
-"""By verdict; -1, which is ``SILENT``, is the last one."""
+"""By verdict; the last entry is for ``SILENT`` (-1)."""
 _NO_FINDING: Final = np.int16(-1)
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The verdicts of a watchpoint on some rows.
+    """The verdicts of a watchpoint on some rows: ``SILENT`` or a ``Verdict``.
 
-    Attributes:
-        verdict: ``SILENT`` or a ``Verdict``.
-        error: ``ErrorBits`` that kept the condition from being judged.
-        compared: whether quantities of the tensor were held against the parameters.
+    ``error`` bits kept the condition from being judged; ``compared`` marks rows with a comparison of quantities.
     """
 
     verdict: Int8
@@ -180,20 +174,13 @@ class Evaluated:
 
     @property
     def finding(self) -> Int16:
-        """The error bits of what makes a tensor a finding (0: the condition itself holds), -1 where there is none."""
+        """The error bits of a finding (0: the condition itself holds), -1 without a finding."""
         return np.where(_IS_FINDING[self.verdict], self.error, _NO_FINDING)
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """The facts about the tensors of some rows that no record holds.
-
-    Attributes:
-        step: of each, -1 where it is not known.
-        rank: of all; None when it is not known.
-        name, type: of the node of each; empty where they are not known.
-        category: of the node of each; -1 where it is not known.
-    """
+    """The facts about the tensors of some rows that no record holds; -1, None or an empty text where unknown."""
 
     step: Int64
     rank: int | None
@@ -203,7 +190,6 @@ class Facts:
 
     @classmethod
     def unknown(cls, count: int) -> Facts:
-        """Returns that nothing is known of so many rows."""
         nothing = np.full(count, -1, np.int64)
         return cls(nothing, None, lambda: [""] * count, lambda: [""] * count, lambda: nothing)
 
@@ -211,14 +197,11 @@ class Facts:
 class ColumnEvaluator:
     """Rows of a table, ready to be judged by any number of watchpoints.
 
-    Rules (MindSpore 1.1 to 2.3, measured on 2.0.0): NaN or Inf anywhere suppresses every other comparison and is
-    reported instead, as blocked: the tensor is a finding then, but no hit of the condition; the overflow conditions
-    report only whether there is NaN or Inf; an empty tensor and one without numbers never hit;
-    ``operator_overflow`` is not decided by values: it hits what the device recorded to have overflowed.
-
-    Deliberate differences: ``epsilon`` and ``equal_nan`` are used (with ``equal_nan`` a NaN does not prevent the
-    comparison); a changed shape is reported, as a finding of the condition also where there is NaN; an Inf that became
-    finite counts as changed.
+    Rules (MindSpore 1.1 to 2.3, measured on 2.0.0): NaN or Inf suppresses every other comparison and is reported as
+    blocked: the tensor is a finding, but no hit of the condition. Overflow conditions only report NaN or Inf. A tensor
+    without elements or numbers never hits. ``operator_overflow`` hits where the device recorded an overflow. Deliberate
+    differences: ``epsilon`` and ``equal_nan`` are used (with ``equal_nan`` a NaN does not prevent the comparison); a
+    changed shape is a finding of the condition, even with NaN; an Inf that became finite counts as changed.
     """
 
     def __init__(
@@ -228,19 +211,16 @@ class ColumnEvaluator:
         facts: Callable[[], Facts] | None = None,
         overflowed: Mask | None = None,
     ) -> None:
-        """Prepares rows.
+        """Prepares rows of ``records``, which must answer the watchpoints' needs; unknown rows stay silent.
 
-        Args:
-            records: made for at least the needs of the watchpoints; rows that are unknown stay silent.
-            rows: which of them.
-            facts: of ``rows``, called when an expression needs them.
-            overflowed: which of ``rows`` the device says an operator wrote that overflowed; None: it says nothing.
+        ``facts`` is called when an expression needs it. ``overflowed`` marks rows written by an operator that
+        overflowed on the device; None: the device recorded nothing.
         """
         self._facts = facts
         self._overflowed = overflowed
         self._records = records
         self._rows = rows
-        # One gather of what every watchpoint asks; what only some ask is gathered when they do. All rows are no copy.
+        # One gather for all watchpoints; other columns are gathered on demand. All rows together need no copy.
         everything = len(rows) >= len(records) and np.array_equal(rows, np.arange(len(records)))
         table = self._table = records.rows if everything else np.take(records.rows, rows, axis=0)
         self.count = len(rows)
@@ -252,13 +232,10 @@ class ColumnEvaluator:
         self._error[self._infinite] |= int(ErrorBits.INF)
 
     def evaluate(self, watchpoint: Watchpoint, first_step: Mask | bool, *, initial: bool = False) -> Evaluated:
-        """Judges a watchpoint on the rows.
+        """Judges a watchpoint on the rows; its selection is ignored.
 
-        Args:
-            watchpoint: condition and parameters; its selection is not looked at.
-            first_step: whether this is the first dumped step, where nothing can have a previous value; of all rows,
-                or of each.
-            initial: the tensors hold initial values: only then is ``weight_initialization`` judged, and only it.
+        ``first_step`` marks rows of the first dumped step, where nothing has a previous value. With ``initial`` the
+        tensors hold initial values: only ``weight_initialization`` is judged then, and only then.
         """
         plan = judging_plan(watchpoint)
         condition = plan.condition
@@ -296,7 +273,7 @@ class ColumnEvaluator:
 
     def _evaluate_expression(self, expression: Expression, first_step: Mask | bool) -> Evaluated:
         table = self._table
-        numbers = table["state"] == RecordState.MEASURED  # one without elements, too: an expression may be about that
+        numbers = table["state"] == RecordState.MEASURED  # empty tensors, too: an expression may test for them
         error = np.zeros(self.count, np.int16)
         if not expression.of_not_finite:
             error[numbers] = self._error[numbers]
@@ -320,16 +297,7 @@ class ColumnEvaluator:
     def results(
         self, watchpoint: Watchpoint, first_step: Mask | bool, *, initial: bool = False
     ) -> list[WatchResult | None]:
-        """Judges a watchpoint on the rows and gives the details: which parameter hit, by which actual value.
-
-        Args:
-            watchpoint: see ``evaluate``.
-            first_step: see ``evaluate``.
-            initial: see ``evaluate``.
-
-        Returns:
-            For each row the outcome, None where there is nothing to report.
-        """
+        """Returns for each row the result with the parameters' actual values, None for nothing to report."""
         plan, evaluated = judging_plan(watchpoint), self.evaluate(watchpoint, first_step, initial=initial)
         found: list[WatchResult | None] = [None] * self.count
         (reported,) = (evaluated.verdict != SILENT).nonzero()
@@ -343,7 +311,6 @@ class ColumnEvaluator:
         return found
 
     def _details(self, plan: JudgingPlan, rows: Int64) -> dict[int, tuple[ParamResult, ...]]:
-        """Returns the parameters of some rows with what was found for each."""
         if not len(rows):
             return {}
         if plan.expression is not None:
@@ -368,7 +335,6 @@ class ColumnEvaluator:
         return dict(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
 
     def _expression_details(self, expression: Expression, rows: Int64) -> dict[int, tuple[ParamResult, ...]]:
-        """Returns for some rows what each name of an expression that holds there stood for."""
         columns = [self._expressions.values(name, rows) for name in expression.names]
         names = [name_text(name) for name in expression.names]
         return {
@@ -385,7 +351,7 @@ class ColumnEvaluator:
         }
 
     def _errors(self, plan: JudgingPlan) -> Int16:
-        """Everything that keeps a condition from being judged."""
+        """Returns everything that keeps a condition from being judged."""
         if plan.condition.is_overflow:
             error = np.zeros(self.count, np.int16)
         else:
@@ -399,7 +365,7 @@ class ColumnEvaluator:
         return error
 
     def _compare(self, plan: JudgingPlan) -> tuple[Mask, Mask]:
-        """Conditions that hold a quantity against a value: where one holds, and where a quantity is not known."""
+        """Returns where any comparison with a threshold holds, and where a needed quantity is unknown."""
         hit = np.zeros(self.count, np.bool_)
         checks = [(quantity, value, holds) for quantity, value, holds in plan.checks if holds is not None]
         if not checks:
@@ -440,7 +406,7 @@ class ColumnEvaluator:
 
     @staticmethod
     def _between(bounds: tuple[Float64, Float64], holds: _Holds, value: float) -> tuple[Mask, Mask]:
-        """Tells where a quantity between two bounds surely meets a condition, and where it surely does or does not."""
+        """Tells where a quantity between two bounds surely meets a condition, and where the bounds decide."""
         low, high = bounds
         both, neither = holds(low, value) & holds(high, value), ~(holds(low, value) | holds(high, value))
         decided: Mask = both | (neither & ~np.isnan(low) & ~np.isnan(high))
@@ -448,13 +414,13 @@ class ColumnEvaluator:
 
     @property
     def _abs_mean_bounds(self) -> tuple[Float64, Float64]:
-        """The least and the greatest mean of magnitudes that the other statistics allow, where it was not recorded."""
+        """The bounds that other statistics imply for a mean of magnitudes that was not recorded."""
         table = self._table
         peak = np.maximum(np.abs(table["minimum"]), np.abs(table["maximum"]))
-        squares = np.where(table["sum_squares"] > 0, table["sum_squares"], np.nan)  # 0: nobody summed them up
+        squares = np.where(table["sum_squares"] > 0, table["sum_squares"], np.nan)  # 0: not recorded
         count = np.maximum(table["count"], 1)
-        # The sum of squares is at most the greatest magnitude times the sum of magnitudes. One element may stand for
-        # as many as nobody counted.
+        # The sum of squares is at most the greatest magnitude times the sum of magnitudes. A count of 1 may be a lower
+        # bound, so it gives no bound of the mean.
         least = np.where(count > 1, squares / (count * peak), 0.0)
         low = np.fmax(np.abs(table["mean"]), np.fmax(least, 0.0)) * (1 - _ROUNDED)
         high = np.fmin(peak, np.sqrt(squares / count)) * (1 + _ROUNDED)
@@ -462,7 +428,7 @@ class ColumnEvaluator:
 
     @cached_property
     def _counted(self) -> Mask:
-        """Tells where zeros were counted. Recorders that do not count them write 0; then the counts do not add up."""
+        """Tells where zeros were counted: recorders that do not count them write 0, and the counts do not add up."""
         table = self._table
         finite = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
         counted: Mask = table["zero"] + table["negative"] + table["positive"] == finite
@@ -470,7 +436,7 @@ class ColumnEvaluator:
 
     @property
     def _most_zeros(self) -> Float64:
-        """The percentage of zeros at most: each extreme that is not 0 is an element, and a mean or norm needs one."""
+        """The greatest possible percentage of zeros: non-zero extremes are elements, and a mean or norm needs one."""
         table = self._table
         least, greatest = table["minimum"], table["maximum"]
         others = ((least != 0) & ~np.isnan(least)).astype(np.int64) + ((greatest != 0) & ~np.isnan(greatest))
@@ -478,13 +444,12 @@ class ColumnEvaluator:
         some |= (table["abs_mean"] > 0) | (table["sum_squares"] > 0)
         others = np.maximum(others, some)
         most: Float64 = 100.0 * (1 - others / np.maximum(table["count"], 1))
-        # Where the number of elements is not known, one that is not 0 may be one of very many.
+        # Where the number of elements is not known, a non-zero element may be one of very many.
         vague = (others > table["count"]) | ((table["at_least"] & int(AtLeast.COUNT)) != 0)
         most[vague] = np.where(others[vague] > 0, np.nextafter(100.0, 0.0), 100.0)
         return most
 
     def _quantity(self, name: str, plan: JudgingPlan) -> Float64:
-        """The actual values behind a parameter, NaN where unknown."""
         table = self._table
         result: Float64
         if name in PLAIN:
@@ -507,7 +472,6 @@ class ColumnEvaluator:
 
 
 def _verdicts(error: Int16, first_step: Mask | bool) -> Int8:
-    """Returns what kind of thing the error bits of rows are."""
     verdict = np.full(len(error), Verdict.CANNOT_JUDGE, np.int8)
     verdict[(error == int(ErrorBits.NO_PREVIOUS)) & first_step] = Verdict.NOT_COMPARABLE
     verdict[(error & int(NOT_FINITE)) != 0] = Verdict.BLOCKED
@@ -517,18 +481,16 @@ def _verdicts(error: Int16, first_step: Mask | bool) -> Int8:
 
 @dataclass(frozen=True, eq=False)
 class _ConditionOutcome:
-    """The outcome of a condition on each row: true, false, or (neither of both) unknown."""
+    """The outcome of a condition on each row: true, false, or unknown (neither)."""
 
     true: Mask
     false: Mask
 
     @property
     def unknown(self) -> Mask:
-        """Tells where it is neither true nor false."""
         return ~(self.true | self.false)
 
     def negated(self) -> _ConditionOutcome:
-        """Returns the opposite; unknown stays unknown."""
         return _ConditionOutcome(self.false, self.true)
 
 
@@ -552,7 +514,7 @@ _CALCULATED: Final[Mapping[str, Callable[[Float64, Float64], Float64]]] = {
 }
 _CALLED: Final[Mapping[str, Callable[[Float64], Float64]]] = {"abs": np.abs, "sqrt": np.sqrt, "log10": np.log10}
 _EXTREME: Final[Mapping[str, Callable[[Float64, Float64], Float64]]] = {"min": np.minimum, "max": np.maximum}
-"""NaN, which stands for unknown, goes through all of them."""
+"""NaN, which stands for unknown, propagates through all of them."""
 _LOWER_BOUNDS: Final[Mapping[str, AtLeast]] = {
     "count": AtLeast.COUNT,
     "nan": AtLeast.NAN,
@@ -563,24 +525,23 @@ _LOWER_BOUNDS: Final[Mapping[str, AtLeast]] = {
     "negative": AtLeast.COUNT,
     "positive": AtLeast.COUNT,
 }
-"""Quantities that are counts, and the bits of ``at_least`` that say that there may be more."""
+"""Count quantities, and the bits of ``at_least`` that mark them as lower bounds."""
 _TURNED: Final = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
 
 
 def _count(name: str, table: npt.NDArray[Any]) -> Float64:
-    """A count as it was recorded, also where it is a lower bound."""
     found: Float64 = (table["pos_inf"] + table["neg_inf"] if name == "inf" else table[name]).astype(np.float64)
     return found
 
 
 _SQUARED: Final = frozenset({"norm", "std", "variance", "sum_squares"})
-"""Quantities that are Inf of finite elements beyond 1e154, whose squares float64 does not hold."""
+"""Quantities that are Inf when finite elements exceed 1e154, because float64 cannot hold their squares."""
 _COUNTED: Final = frozenset({"zero", "zero_percentage", "negative", "positive"})
-"""Quantities that come from a count of finite elements."""
+"""Quantities from counts of finite elements."""
 
 
 class _ExpressionColumns:
-    """The numbers behind the names of expressions, as columns in which NaN stands for unknown."""
+    """The values of names in expressions, as columns in which NaN stands for unknown."""
 
     def __init__(self, records: Records, rows: Integers, table: npt.NDArray[Any], facts: Facts) -> None:
         self._records = records
@@ -591,7 +552,7 @@ class _ExpressionColumns:
 
     @cached_property
     def empty(self) -> Mask:
-        """The tensors without elements; one of a shape that has some, and of which none were counted, is none."""
+        """Tensors without elements; a tensor whose shape has elements is not empty even if none were counted."""
         nothing: Mask = ~(self._number_fact("size") > 0) & (self._table["count"] == 0)
         return nothing
 
@@ -608,7 +569,7 @@ class _ExpressionColumns:
         return there
 
     def missing(self, expression: Expression) -> Int16:
-        """Returns the reason why an expression is unknown, where it is: there is no previous step, or no value."""
+        """Returns why an expression is unknown: no previous step, or no value."""
         reason = np.full(self._count, int(ErrorBits.NO_VALUE), np.int16)
         if expression.previous:
             before = np.zeros(self._count, np.int8) if self._previous is None else self._previous["before"]
@@ -617,7 +578,6 @@ class _ExpressionColumns:
         return reason
 
     def holds(self, node: Node) -> _ConditionOutcome:  # noqa: PLR0911 - one for each kind of node
-        """Tells where a condition holds."""
         match node:
             case Not(of):
                 return self.holds(of).negated()
@@ -645,7 +605,7 @@ class _ExpressionColumns:
                 raise TypeError(node)
 
     def _count_link(self, name: str, sign: str, value: float, *, previous: bool) -> _ConditionOutcome:
-        """Compares a count with a number: one that is more than a lower bound may still be known to be more."""
+        """Compares a count with a number: a lower bound can prove that the count is greater."""
         known = self.number(Quantity(name, previous))
         outcome = self._link(sign, known, np.full(self._count, value))
         table = self._previous if previous else self._table
@@ -664,7 +624,6 @@ class _ExpressionColumns:
         return _ConditionOutcome(holds & known, ~holds & known)
 
     def number(self, node: Node) -> Float64:  # noqa: PLR0911 - one for each kind of node
-        """Returns the number that a part comes to on each row."""
         match node:
             case Number(value):
                 return np.full(self._count, value)
@@ -690,12 +649,11 @@ class _ExpressionColumns:
         if self._previous is None:
             return np.full(self._count, np.nan)
         before = np.where(self._has_previous, self._quantity(name, self._previous), np.nan)
-        if name in _SQUARED:  # one that overflowed was finite: it is not equal to another one
+        if name in _SQUARED:  # an overflowed statistic is of finite elements: two of them are not equal
             before[np.isposinf(before)] = np.nan
         return before
 
     def _quantity(self, name: str, table: npt.NDArray[Any]) -> Float64:
-        """A quantity of ``stats.fields.QUANTITIES``, in columns."""
         field = QUANTITIES[name]
         finite = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
         result: Float64
@@ -714,7 +672,7 @@ class _ExpressionColumns:
         else:
             result = table[field.name].astype(np.float64)
         if field.name in _COUNTED:
-            # Who counted only some of them says 0 of the others; then what there is does not add up.
+            # A recorder that counts only some kinds writes 0 for the others; then the counts do not add up.
             all_counted = table["zero"] + table["negative"] + table["positive"] == finite
             result = np.where(all_counted, result, np.nan)
         bounds = _LOWER_BOUNDS.get(name, AtLeast.NONE)
@@ -733,7 +691,7 @@ class _ExpressionColumns:
         return found
 
     def _texts(self, name: str) -> Sequence[str]:
-        """A fact as text, empty where it is not known."""
+        """Returns a fact as text, empty where it is not known."""
         if name == "dtype":
             types = [*(each.dtype for each in self._records.metas), ""]
             return [types[number] for number in self._table["meta"].tolist()]
@@ -743,7 +701,7 @@ class _ExpressionColumns:
         return self._facts.name() if name == "name" else self._facts.type()
 
     def _is(self, name: str, text: str) -> _ConditionOutcome:
-        """Tells where a fact is a text; types are the same in upper and lower case, and some words name categories."""
+        """Tells where a fact equals a text; types ignore case, and some words name several categories."""
         found = self._texts(name)
         if name == "category":
             meant = {each.name.lower() for each in CATEGORY_WORDS[text]}
@@ -756,7 +714,6 @@ class _ExpressionColumns:
         return _ConditionOutcome(equal & known, ~equal & known)
 
     def values(self, name: Named, rows: Int64) -> list[float | str | None]:
-        """Returns what a name stands for on some rows, None where that is not known."""
         if isinstance(name, Fact) and name.name in TEXT_FACTS:
             texts = self._texts(name.name)
             return [texts[row] or None for row in rows.tolist()]

@@ -1,4 +1,4 @@
-"""Conditions of one's own: an expression over the statistics of a tensor, its previous step, and its facts.
+"""Custom conditions: expressions over statistics of a tensor, of its previous step, and its facts.
 
 Grammar::
 
@@ -11,14 +11,10 @@ Grammar::
     unary      = "-" unary / number / text / quantity / "prev." quantity / fact / call / "(" expression ")"
     call       = "abs" ( sum ) / "sqrt" ( sum ) / "log10" ( sum ) / "min" ( sum, sum ... ) / "max" ( sum, sum ... )
 
-Quantities have the names of ``stats.fields.QUANTITIES``. A text is in quotes and is compared with ``==`` and ``!=``.
-Nothing is ever run as Python: a parser of our own makes a small tree of it, which ``watch.evaluate`` goes through.
-
-What an expression comes to is true, false, or unknown. A comparison is unknown when one of its sides is: a quantity
-that nobody knows, or that the tensor does not have, or a calculation without a result (``0 / 0``, the root of -1).
-``and`` and ``or`` are known where one side decides.
-
-Numpy is not imported here: the command line reads this file at start-up.
+Quantities are ``stats.fields.QUANTITIES``. A quoted text is compared with ``==`` and ``!=``. Expressions never run as
+Python: this parser makes a tree, which ``watch.evaluate`` evaluates to true, false or unknown. A comparison is unknown
+when a side is: an unknown quantity, or an undefined result (``0 / 0``). ``and`` and ``or`` are known where one side
+decides. This file must not import numpy: the command line reads it at start-up.
 """
 
 from __future__ import annotations
@@ -36,9 +32,9 @@ from tui_debugger.model import CATEGORY_WORDS
 from tui_debugger.stats.fields import QUANTITIES
 
 LONGEST: Final = 2000
-"""Characters of an expression at most."""
+"""Most characters of an expression."""
 DEEPEST: Final = 25
-"""Parentheses, calls, signs and ``not`` inside each other at most."""
+"""Deepest nesting of parentheses, calls, signs and ``not``."""
 
 NUMBER_FACTS: Final[Mapping[str, str]] = {
     "step": "number of the step, from 0",
@@ -52,9 +48,9 @@ TEXT_FACTS: Final[Mapping[str, str]] = {
     "type": "operator type, in any case",
     "name": "name of the node",
 }
-"""The facts about a tensor, which are known without its values: numbers, and texts."""
+"""Facts about a tensor, known without its values: numbers (above), and texts."""
 OF_NODES: Final = frozenset({"category", "type", "name"})
-"""The facts that belong to the node, not to the tensor."""
+"""Facts that belong to the node, not to the tensor."""
 FUNCTIONS: Final[Mapping[str, str]] = {
     "abs": "magnitude",
     "min": "the least of several",
@@ -64,19 +60,19 @@ FUNCTIONS: Final[Mapping[str, str]] = {
 }
 _SEVERAL: Final = frozenset({"min", "max"})
 OF_NOT_FINITE: Final = frozenset({"nan", "inf", "pos_inf", "neg_inf"})
-"""The quantities that make an expression one about NaN and Inf."""
+"""Quantities about NaN and Inf; an expression that names one is judged on tensors with NaN or Inf, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number that is written down."""
+    """A number literal."""
 
     value: float
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text that is written down."""
+    """A text literal."""
 
     value: str
 
@@ -91,7 +87,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that is known without values."""
+    """A fact that is known without values."""
 
     name: str
 
@@ -121,7 +117,7 @@ class FunctionCall:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonChain:
-    """A chain: each neighbours are compared, and all comparisons have to hold."""
+    """Comparisons of neighbours, all of which have to hold."""
 
     first: Node
     rest: tuple[tuple[str, Node], ...]
@@ -129,83 +125,71 @@ class ComparisonChain:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Holds where the other one does not."""
+    """Negation."""
 
     of: Node
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """``and``."""
+    """Conjunction."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """``or``."""
+    """Disjunction."""
 
     parts: tuple[Node, ...]
 
 
 Node = Number | Text | Quantity | Fact | Negative | Arithmetic | FunctionCall | ComparisonChain | Not | And | Or
 _CONDITIONS: Final = (ComparisonChain, Not, And, Or)
-"""The nodes that are true or false; the others are numbers or texts."""
+"""Nodes that are true or false; the others are numbers or texts."""
 Named = Quantity | Fact
 
 
 @dataclass(frozen=True)
 class Expression:
-    """An expression that was read.
-
-    Attributes:
-        tree: what it means.
-    """
+    """A parsed expression."""
 
     tree: Node
 
     @cached_property
     def text(self) -> str:
-        """The expression as ``parse`` takes it, always written in the same way."""
+        """The expression in a canonical form that ``parse`` accepts."""
         return written(self.tree)
 
     @cached_property
     def names(self) -> tuple[Named, ...]:
-        """The quantities and facts that it names, each once, in the order in which they are written."""
+        """The quantities and facts that it names, each once, in order of appearance."""
         return tuple(dict.fromkeys(_names(self.tree)))
 
     @property
     def previous(self) -> bool:
-        """Tells whether it names a quantity of the previous step."""
         return any(isinstance(each, Quantity) and each.previous for each in self.names)
 
     @property
     def of_not_finite(self) -> bool:
-        """Tells whether it is about NaN or Inf: these are then no reason not to judge it."""
+        """Tells whether it names counts of NaN or Inf, so that these do not block it."""
         own = {each.name for each in self.names if isinstance(each, Quantity) and not each.previous}
         return bool(own & OF_NOT_FINITE)
 
     @property
     def of_nodes(self) -> bool:
-        """Tells whether it names a fact of the node, so that equal values are not judged alike everywhere."""
+        """Tells whether it names a fact of the node, so that equal values may be judged differently."""
         return any(isinstance(each, Fact) and each.name in OF_NODES for each in self.names)
 
 
 def name_text(name: Named) -> str:
-    """Returns ``max``, ``prev.max``, ``step``: a name as it is written."""
     return f"prev.{name.name}" if isinstance(name, Quantity) and name.previous else name.name
 
 
 def written(  # noqa: PLR0911 - one for each kind of node
     node: Node, shown: Callable[[Named], str] = name_text, times: str = "*"
 ) -> str:
-    """Returns a tree as text.
-
-    Args:
-        node: the tree.
-        shown: what stands for a name: itself, or its value.
-        times: the sign between factors.
-    """
+    """Returns a tree as text; ``shown`` gives the text of a name (itself, or its value), ``times`` replaces ``*``."""
 
     def inner(each: Node, tighter_than: int) -> str:
         text = written(each, shown, times)
@@ -241,7 +225,7 @@ def written(  # noqa: PLR0911 - one for each kind of node
 
 
 def _binding(node: Node) -> int:  # noqa: PLR0911 - one for each kind of node
-    """Tells how tightly a node holds its parts together."""
+    """Returns the precedence of a node; higher binds tighter."""
     match node:
         case Or():
             return 1
@@ -283,14 +267,10 @@ def _names(node: Node) -> Iterator[Named]:
 
 
 def parse(text: str) -> Expression:
-    """Reads an expression.
-
-    Raises:
-        BadWatchpointError: it is none, or too long or too deep; the place is marked.
-    """
+    """Reads an expression, or raises BadWatchpointError with the marked place."""
     _check_length(text)
     expression = _parse(text)
-    _check_length(expression.text)  # with its blanks, in which it is kept and read again
+    _check_length(expression.text)  # the canonical text, which is stored and read again, may be longer
     return expression
 
 
@@ -317,7 +297,7 @@ _SHOWN: Final = 60
 
 
 def _excerpt(text: str, at: int) -> tuple[str, str]:
-    """Returns the surroundings of a place, and a line with a caret that is to stand below them."""
+    """Returns the surroundings of a place, and a line with a caret to be shown below them."""
     start = max(0, min(at - _SHOWN // 2, len(text) - _SHOWN))
     piece = "".join(each if each.isprintable() else " " for each in text[start : start + _SHOWN])
     before = "…" if start else ""
@@ -354,8 +334,7 @@ _LIKE_DTYPE: Final = re.compile(
 class _ExpressionParser:
     """Reads an expression from left to right.
 
-    Attributes:
-        kind, word, at: the token that comes next, and its place; the kind is empty at the end.
+    ``kind``, ``word`` and ``at`` are the next token and its place; ``kind`` is empty at the end.
     """
 
     def __init__(self, text: str) -> None:
@@ -365,7 +344,6 @@ class _ExpressionParser:
         self.advance()
 
     def advance(self) -> None:
-        """Reads the next token."""
         text = self._text
         while self._next < len(text) and text[self._next].isspace():
             self._next += 1
@@ -381,17 +359,14 @@ class _ExpressionParser:
         self._next = found.end()
 
     def fail(self, what: str, hint: str) -> NoReturn:
-        """Raises the error for the next token."""
         self.fail_at(self.at, what, hint)
 
     def fail_at(self, at: int, what: str, hint: str) -> NoReturn:
-        """Raises the error for a place."""
         where, caret = _excerpt(self._text, at)
-        # The hint may have several lines everywhere, and who adds where the text comes from leaves it as it is.
+        # The place is repeated in the hint, which callers do not overwrite when they set ``where``.
         raise BadWatchpointError(f"{what} (character {at + 1})", where=where, hint=f"{where}\n{caret}\n{hint}")
 
     def expression(self, depth: int) -> Node:
-        """Reads alternatives."""
         parts = self._joined("or", lambda: self._joined("and", lambda: [self._negated(depth)], And), Or)
         return parts[0]
 
@@ -458,7 +433,7 @@ class _ExpressionParser:
         return ComparisonChain(first, tuple(rest))
 
     def _comparable(self, left: Node, sign: str, right: Node, at: int) -> None:
-        """Refuses texts beside numbers, and words that no fact ever is."""
+        """Refuses comparing texts with numbers, and words that no fact can equal."""
         if not _is_text(left) and not _is_text(right):
             return
         if not (_is_text(left) and _is_text(right)):
@@ -476,7 +451,7 @@ class _ExpressionParser:
             self._dtype(texts[0].value, at)
 
     def _dtype(self, word: str, at: int) -> None:
-        """Refuses what looks like an element type and is none: nothing would ever be equal to it."""
+        """Refuses misspelled element types, which nothing would ever equal."""
         from tui_debugger.stats.dtypes import NAMES, canonical_name
 
         found = canonical_name(word)
@@ -541,7 +516,6 @@ class _ExpressionParser:
                 return self.fail(missing, _HINT)
 
     def _stands(self, sign: str) -> bool:
-        """Tells whether a sign comes next."""
         return self.kind == "sign" and self.word == sign
 
     def _close(self) -> None:
@@ -588,13 +562,13 @@ def _is_text(node: Node) -> bool:
 
 
 def _known(word: str, names: Iterable[str]) -> str:
-    """Returns what to write in place of a word that is none of some names."""
+    """Returns a hint with the known names, and the nearest one."""
     lines = wrap("one of " + ", ".join(names), _HINT_WIDTH, subsequent_indent="  ")
     return "\n".join(filter(None, (did_you_mean(word, names), *lines)))
 
 
 _HINT_WIDTH: Final = 68
-"""Characters of a line of a hint, which stands behind ``do:`` in a terminal of 80."""
+"""Characters of a hint's line, which stands behind ``do:`` in a terminal of 80 columns."""
 _HINT: Final = "\n".join(
     line
     for text in (
@@ -607,15 +581,10 @@ _HINT: Final = "\n".join(
 
 
 def filled_in(text: str, values: Mapping[str, str]) -> str:
-    """Returns an expression with the values of its names, ``12.3 > 6·0.5``.
-
-    Args:
-        text: the expression.
-        values: what to show, by the names as they are written; a name without a value is shown itself.
-    """
+    """Returns an expression with values for its names, ``12.3 > 6·0.5``; a name without a value stays."""
     return written(parse(text).tree, lambda name: values.get(name_text(name), name_text(name)), "·")
 
 
 def pretty(text: str) -> str:
-    """Returns an expression as people read it: ``max > 6·std``."""
+    """Returns an expression in reading form: ``max > 6·std``."""
     return written(parse(text).tree, times="·")

@@ -8,11 +8,10 @@ Grammar::
     clause     = [ "-" ] ( kind "=" text / regular expression )
     kind       = "category" / "re" / "node" / "scope" / "type"
 
-The condition is an abbreviation or an id. Without ``@`` the watchpoint covers its condition's own target category;
-with nothing but excluding clauses, that category minus them; with an empty selection, nothing yet. A comma in a
-text is written ``\,``; backslashes are literal unless they stand before a comma, where ``\\,`` is a backslash and a
-separator. A text with blanks at its ends, or with a backslash at its end, goes into double
-quotes, with ``\"`` and ``\\`` inside.
+The condition is an abbreviation or an id. Without ``@`` the watchpoint covers the condition's target category; with
+only excluding clauses, that category without them; with an empty selection, nothing yet. A comma in a text is written
+``\,``; other backslashes are literal, but before a separating comma ``\\`` is one. A text with blanks at its ends, or a
+backslash at its end, is put into double quotes, with ``\"`` and ``\\`` inside.
 """
 
 from __future__ import annotations
@@ -48,19 +47,11 @@ _EXAMPLE: Final = "write it like: TL abs_mean_gt=0.5 @ category=weight, -re=bias
 
 
 def target_selection(condition: Condition) -> NodeSelection:
-    """The nodes a condition is made for: all of its target category."""
     return NodeSelection((NodeSelector(NodeKind.CATEGORY, condition.target),))
 
 
 def parse_watch(text: str) -> tuple[str, Params, NodeSelection]:
-    """Reads a watchpoint.
-
-    Returns:
-        Condition id, parameters in definition order, selection.
-
-    Raises:
-        BadWatchpointError: what is wrong, with the text.
-    """
+    """Returns condition id, parameters in definition order, and selection; or raises BadWatchpointError."""
     start = text.partition("@")[0].split(None, 1)
     if not start:
         msg = "a watchpoint starts with its condition"
@@ -86,13 +77,13 @@ def parse_watch(text: str) -> tuple[str, Params, NodeSelection]:
 
 
 def format_watch(watchpoint: Watchpoint) -> str:
-    """The text of a watchpoint; ``parse_watch`` gives the same condition, parameters and nodes back."""
+    """Returns the text of a watchpoint, from which ``parse_watch`` restores condition, parameters and nodes."""
     condition = CONDITIONS[watchpoint.condition]
     words = [condition.abbr, *(_set(name, value) for name, value in watchpoint.params)]
     target = target_selection(condition)
     selection = watchpoint.selection
     if selection != target:
-        # Without anything included the excluding clauses have no effect, and alone they would mean the target.
+        # Excluding clauses alone would be read as "the target without these", so an empty selection drops them.
         words += ["@", format_selection(selection)] if selection.include else ["@"]
     return " ".join(words)
 
@@ -102,7 +93,7 @@ def _set(name: str, value: ParamValue) -> str:
 
 
 def format_value(value: ParamValue) -> str:
-    """A parameter value as short as it can be without changing: ``100``, ``1e-05``, ``true``, an expression."""
+    """Returns the shortest exact text of a value: ``100``, ``1e-05``, ``true``, an expression."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -112,11 +103,7 @@ def format_value(value: ParamValue) -> str:
 
 
 def parse_selection(text: str) -> NodeSelection:
-    """Reads a selection; empty text selects nothing.
-
-    Raises:
-        BadWatchpointError: an empty clause, an unknown category, a bad regular expression, an open quote.
-    """
+    """Reads a selection, or raises BadWatchpointError; empty text selects nothing."""
     include: list[NodeSelector] = []
     exclude: list[NodeSelector] = []
     for clause in _split(text) if text.strip() else ():
@@ -126,14 +113,13 @@ def parse_selection(text: str) -> NodeSelection:
 
 
 def format_selection(selection: NodeSelection) -> str:
-    """The text of a selection, clauses in their order, included ones first."""
     clauses = [_clause(selector) for selector in selection.include]
     clauses += ["-" + _clause(selector) for selector in selection.exclude]
     return ", ".join(clauses)
 
 
 def _outside_quotes(text: str) -> tuple[str, str, str]:
-    """Parts a text at its first ``@`` that does not belong to a text in quotes."""
+    """Splits a text at its first ``@`` outside of quotes."""
     quote = ""
     for at, sign in enumerate(text):
         if quote:
@@ -182,7 +168,7 @@ def _check_regex(pattern: str) -> None:
 
 
 def _split(text: str) -> list[str]:
-    """Splits at commas that are neither escaped nor quoted, and undoes the escapes."""
+    """Splits at commas that are neither escaped nor quoted, and removes the escapes."""
     clauses: list[str] = []
     current = ""
     at = 0

@@ -1,1 +1,1 @@
-"""Explains findings: the usual causes, what speaks for which of them here, and what to do next."""
+"""Explains findings: the usual causes, the evidence for each, and what to do next."""

@@ -1,4 +1,4 @@
-"""Evidence around one tensor: its inputs, its optimizer, the step before, the quantities that hit."""
+"""Evidence around one tensor: its inputs, its optimizer, the same tensor one step before, the quantities that hit."""
 
 from __future__ import annotations
 
@@ -52,27 +52,24 @@ if TYPE_CHECKING:
 
 
 MOST_BYTES = 1 << 28
-"""Tensors above this size are not read once more only to say how much they changed, or where they saturate."""
+"""Larger tensors are not read again for details such as changes and saturation."""
 MOST_LAYERS = 48
-"""Layers whose gradients are measured: of more, so many with the same distance."""
+"""The most layers whose gradients are measured; of more layers, evenly spaced ones."""
 MOST_INPUTS = 64
-"""Inputs of a node that are measured: an AddN or Concat may have thousands."""
+"""The most inputs of a node that are measured: an AddN or Concat may have thousands."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperandEvidence:
-    """One of the tensors that went into the node.
+    """One of the inputs of the node that made the tensor.
 
     Attributes:
-        slot: input slot of the node.
-        row: the tensor, measured.
-        producer: row of the node that made it, -1 when it is not known.
-        source: the end of that node's name, or of the tensor's own node when that is not known.
-        constant: the value of a graph constant.
-        gradient: it comes from the backward pass.
-        upstream: the producer's output that it is, where to go on; the tensor itself when that was not dumped.
-        designed: it has an Inf that an operator was told to write, as the -Inf of a mask.
-        stats: None where it was not dumped or cannot be read.
+        producer: row of the node that made it, -1 when unknown.
+        source: the end of the producer's name, or of the tensor's own node when that is unknown.
+        constant: its producer is a graph constant.
+        gradient: its producer is a node of the backward pass.
+        upstream: the producer's output, where an explanation goes on; the input itself when that was not dumped.
+        designed: it has an Inf that an operator was told to write, such as the -Inf of a mask.
     """
 
     slot: int
@@ -86,32 +83,25 @@ class OperandEvidence:
 
     @property
     def stats(self) -> TensorStats | None:
-        """Its statistics."""
         return self.row.stats
 
     @property
     def label(self) -> str:
-        """``in:0``."""
         return f"in:{self.slot}"
 
     @property
     def bad(self) -> bool:
-        """Tells whether it has NaN or Inf, and that is not by design."""
         return self.stats is not None and self.stats.bad and not self.designed
 
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """The update of a parameter, in the step that made the value.
+    """The update of a parameter, in the step that made the value. Unknown settings are None.
 
     Attributes:
-        name, type: the update operator.
-        step: the step in which it made the value.
-        rate: the learning rate; None when not known.
-        rate_row: where it stands, to follow it through the steps.
-        momentum, decay: the same for momentum and weight decay.
-        gradient: the gradient that it got.
-        gradient_upstream: the output of the operator that made the gradient, where to go on.
+        name, type: of the update operator.
+        rate_row: the tensor that holds the learning rate.
+        gradient_upstream: the output of the operator that made the gradient, where an explanation goes on.
         states: the optimizer's own parameters, such as momenta.
         normalised: see ``Settings``.
     """
@@ -130,12 +120,11 @@ class Optimizer:
 
     @property
     def of_pytorch(self) -> bool:
-        """Tells whether our client for PyTorch named it an update: a gradient that is not there does not exist."""
+        """Our client for PyTorch recorded the update: a gradient that was not recorded does not exist."""
         return self.type == OPTIMIZER_UPDATE
 
     @property
     def label(self) -> str:
-        """Its name in a sentence: the end of the operator's name."""
         return "the optimizer" if self.of_pytorch else tail(self.name)
 
 
@@ -148,38 +137,22 @@ class WeightChange:
 
     @property
     def ratio(self) -> float | None:
-        """The mean |Δw| / mean |w|; None when the weight was 0."""
         return self.moved / self.before if self.before else None
 
 
 @dataclass(frozen=True, slots=True)
 class WeightAndGradient:
-    """A weight and the gradient that the optimizer got for it.
-
-    Attributes:
-        name: the weight.
-        norm: of the gradient; None where it was not dumped or holds nothing finite.
-    """
+    """A weight's name and the norm of its gradient; None where that was not dumped or nothing is finite."""
 
     name: str
     norm: float | None
 
 
 class Evidence:
-    """Measures what surrounds one tensor, when it is first asked for. One per question, not for several threads.
-
-    Attributes:
-        session, key: which tensor of what.
-        row: its node's row in the node table.
-        type: its node's operator type.
-    """
+    """Measures the surroundings of one tensor, on first access. One object per question; not thread-safe."""
 
     def __init__(self, session: DiagnosedRun, key: TensorKey, progress: ProgressFn = no_progress) -> None:
-        """Lists the step.
-
-        Raises:
-            UnreadableTensorError: the run has no such node.
-        """
+        """Lists the step; UnreadableTensorError where the run has no such node."""
         self.session = session
         self.key = key
         self.progress = progress
@@ -194,67 +167,61 @@ class Evidence:
 
     @cached_property
     def tensor(self) -> TensorRow:
-        """The tensor itself, measured."""
         return self.measured([self._plain])[0]
 
     @property
     def stats(self) -> TensorStats | None:
-        """Its statistics."""
         return self.tensor.stats
 
     @cached_property
     def designed(self) -> bool:
-        """Tells whether an operator was told to write the Inf of this operand."""
         return self.is_designed(self.tensor)
 
     @cached_property
     def before(self) -> TensorRow | None:
-        """The same tensor one step earlier, measured; None when there is none."""
         earlier = self.session.before(self.key)
         return None if earlier is None else self.at(earlier)
 
     @property
     def adjacent(self) -> bool:
-        """Tells whether no step lies between this one and the dumped one before."""
+        """The dumped step before is this step or the one directly before it."""
         earlier = self.session.before(self.key)
         return earlier is not None and self.key.step - earlier.step in (0, 1)
 
     @cached_property
     def change(self) -> WeightChange | None:
-        """The values compared with those of the step before, in blocks; None where one of them is not at hand."""
+        """The change since the dumped step before; None unless both have values that can be read."""
         now, before = self.tensor, self.before
         if before is None or not (self.readable(now) and self.readable(before)):
             return None
         try:
             change, _ = compare(self.session.read(now.key), self.session.read(before.key))
-        except (TdbgError, ValueError, TypeError):  # broken since, of another shape, no numbers
+        except (TdbgError, ValueError, TypeError):  # the file broke meanwhile, another shape, or no numbers
             return None
         return WeightChange(change.mean_abs_difference, change.mean_abs_previous)
 
     @staticmethod
     def readable(row: TensorRow) -> bool:
-        """Tells whether the values are here, and not too many to be read for a number or two."""
+        """Tells whether the values are local and small enough to be read for a few numbers."""
         return row.has_value and not row.remote and row.meta is not None and row.meta.nbytes <= MOST_BYTES
 
     @property
     def category(self) -> Category:
-        """The category of its node."""
         return self.flow.nodes.category_of(self.row)
 
     @property
     def has_graph(self) -> bool:
-        """Tells whether its node is known from a graph, and not from file names only."""
+        """The node is known from a graph, not only from file names."""
         return not int(self.flow.nodes.flags[self.row]) & NodeFlag.FILE_ONLY
 
     def name(self, row: int) -> str:
-        """Returns the name of a node."""
         return self.flow.nodes.names[row]
 
     # -- what it was made from ---------------------------------------------------------------------
 
     @cached_property
     def producer(self) -> int:
-        """Row of the operator that made it, -1 for a parameter and where it is not known."""
+        """Row of the operator that made it, -1 for a parameter and where unknown."""
         if self.parameter >= 0:
             return -1
         row = self.row if self.key.side is Side.OUTPUT else self.flow.holder(self.row, self.key.slot).row
@@ -262,21 +229,19 @@ class Evidence:
 
     @property
     def has_producer(self) -> bool:
-        """Tells whether the graph names what an input was taken from: an operator, a parameter or a constant."""
+        """The graph names the source of this input: an operator, a parameter or a constant."""
         return self.flow.holder(self.row, self.key.slot).row >= 0
 
     @property
     def producer_type(self) -> str:
-        """Operator type of what made it; empty where not known."""
         return self.flow.nodes.op_type(self.producer) if self.producer >= 0 else ""
 
     @cached_property
     def inputs(self) -> tuple[OperandEvidence, ...]:
-        """The inputs of the operator that made it, by slot."""
         return self.inputs_of(self.producer, self.key.step, self.key.round) if self.producer >= 0 else ()
 
     def inputs_of(self, row: int, step: int, round: int = 0) -> tuple[OperandEvidence, ...]:  # noqa: A002 - see TensorKey
-        """Returns what went into a node, by slot; of very many only the first ones."""
+        """Returns the inputs of a node by slot, at most ``MOST_INPUTS``."""
         listed = [each for each in self.session.tensor_rows(self.key.rank, step, row, round) if each.role == "in"]
         found = []
         for each in self.measured(listed[:MOST_INPUTS]):
@@ -290,7 +255,6 @@ class Evidence:
         return tuple(found)
 
     def is_designed(self, tensor: TensorRow) -> bool:
-        """Tells whether a tensor has an Inf that an operator was told to write."""
         stats, key = tensor.stats, tensor.key
         if stats is None or not stats.bad:
             return False
@@ -301,7 +265,7 @@ class Evidence:
         return self._designs[key.step].of_round(key.round).intended_at(row, key.side, key.slot, nan=stats.nan > 0)
 
     def upstream_of(self, row: int, operand: TensorRow) -> TensorKey:
-        """Returns the operator output that an input of a node is; the input itself when that was not dumped."""
+        """Returns the operator output that an input of a node reads; the input itself when that was not dumped."""
         holder, nodes = self.flow.holder(row, operand.slot), self.flow.nodes
         if holder.row < 0 or nodes.category_of(holder.row) in PARAMETERS or self.flow.is_constant(holder.row):
             return operand.key
@@ -310,38 +274,36 @@ class Evidence:
 
     @property
     def known_inputs(self) -> tuple[OperandEvidence, ...]:
-        """The inputs whose statistics are known."""
         return tuple(operand for operand in self.inputs if operand.stats is not None)
 
     # -- a parameter -------------------------------------------------------------------------------
 
     @cached_property
     def parameter(self) -> int:
-        """Row of the parameter whose value this is, -1 when it is none."""
+        """Row of the parameter whose value this is, -1 for other tensors."""
         row = self.row if self.key.side is Side.OUTPUT else self.flow.holder(self.row, self.key.slot).row
         return row if row >= 0 and self.flow.nodes.category_of(row) in PARAMETERS else -1
 
     @property
     def trained(self) -> bool:
-        """Tells whether it is a weight, or a normalisation's gain or shift."""
         return self.parameter >= 0 and self.flow.nodes.category_of(self.parameter) in TRAINABLE
 
     @property
     def wants_gradient(self) -> bool:
-        """Tells whether the graph of our client for PyTorch names a gradient of this parameter."""
+        """The graph of our client for PyTorch names a gradient of this parameter."""
         nodes = self.flow.nodes
         return nodes.find(gradient_of(nodes.names[self.parameter]), nodes.graph_of(self.parameter).name) >= 0
 
     @property
     def carried(self) -> bool:
-        """Tells whether its value is carried from step to step: that of a graph input such as the data is not."""
+        """An update keeps its value from step to step, unlike that of a graph input such as the data."""
         return self.parameter >= 0 and self.flow.updated(self.parameter)
 
     @cached_property
     def updated_in(self) -> int | None:
         """The step whose update made this value of a parameter; None for an initial value.
 
-        What a node read of a parameter is what the step before left there, unless the node updates it itself.
+        A node reads what the step before left in a parameter, unless the node updates the parameter itself.
         """
         if self.key.side is Side.OUTPUT or self.updater[0] == self.row:
             return self.key.step
@@ -349,12 +311,12 @@ class Evidence:
 
     @property
     def initial(self) -> bool:
-        """Tells whether it is a parameter's value before any step of the training, not only before the first dumped."""
+        """It is a parameter's value before any step of the training, not only before the first dumped step."""
         return self.updated_in is None and self.key.step <= 0
 
     @cached_property
     def updater(self) -> tuple[int, int]:
-        """The node that updates the parameter, and in which input slot; row -1 when none does."""
+        """The row of the node that updates the parameter (-1 when none does), and its input slot."""
         return self.flow.updater(self.parameter) if self.parameter >= 0 else (-1, 0)
 
     @cached_property
@@ -367,10 +329,7 @@ class Evidence:
 
     @cached_property
     def training(self) -> Evidence | None:
-        """The same weight after the last run of the graph that updates it, since this graph ran before.
-
-        None when no other graph updates it, or that did not run in between.
-        """
+        """The weight after the latest update by another graph since this graph ran before; None without one."""
         if self.trained_in < 0:
             return None
         root = self.flow.nodes.graph_of(self.trained_in).root_id
@@ -388,7 +347,6 @@ class Evidence:
 
     @cached_property
     def optimizer(self) -> Optimizer | None:
-        """The update of the parameter; None when no node updates it, or the value is an initial one."""
         row, slot = self.updater
         step = self.updated_in
         if row < 0 or step is None:
@@ -429,12 +387,11 @@ class Evidence:
         )
 
     def _names_of(self, row: int, slots: Sequence[int]) -> Iterator[str]:
-        """Names of what some inputs of an operator were taken from."""
         holders = (self.flow.holder(row, slot).row for slot in slots)
         return (self.name(each) for each in holders if each >= 0)
 
     def source_of(self, optimizer: Optimizer, row: TensorRow) -> TensorKey:
-        """Tells where an input of the update was made, as far as that was dumped: a parameter, an operator's output."""
+        """Returns the output that an input of the update was read from; the input itself when that was not dumped."""
         node = self.updater[0]
         if row.role != "in" or node < 0:
             return row.key
@@ -444,7 +401,7 @@ class Evidence:
         return nodes.key(self.key.rank, optimizer.step, holder.row, slot=holder.slot)
 
     def _scalar(self, row: TensorRow | None, node: int, start: int, slot: int | None) -> float | None:
-        """The one value of an input: as dumped, or of the constant that feeds it."""
+        """The single value of an input, from the dump or from the constant that feeds it."""
         value = _only_value(row)
         if value is not None or slot is None:
             return value
@@ -457,7 +414,7 @@ class Evidence:
         return found if math.isfinite(found) else None
 
     def _rate_by_name(self, step: int) -> TensorRow | None:
-        """The one parameter of the graph that is called a learning rate."""
+        """The only parameter of the graph that is named like a learning rate; None when there are several."""
         nodes = self.flow.nodes
         plain = np.flatnonzero(nodes.category == int(Category.PARAMETER)).tolist()
         rows = [row for row in plain if is_learning_rate(nodes.names[row])]
@@ -467,7 +424,7 @@ class Evidence:
 
     @cached_property
     def layers(self) -> tuple[WeightAndGradient, ...]:
-        """Weights of two and more dimensions with the norms of their gradients, in the order of the forward pass."""
+        """Weights (no biases) with the norms of their gradients, in forward order, at most ``MOST_LAYERS``."""
         nodes, step = self.flow.nodes, self.key.step
         updates = [update_of(name) for name in nodes.types]
         rows_of_updates = np.flatnonzero(np.array([update is not None for update in (*updates, None)])[nodes.type_id])
@@ -500,29 +457,25 @@ class Evidence:
     # -- measuring ---------------------------------------------------------------------------------
 
     def measured(self, rows: Sequence[TensorRow]) -> tuple[TensorRow, ...]:
-        """Rows of this rank with their statistics."""
         return self.session.measure(rows, self.progress)
 
     def at(self, key: TensorKey) -> TensorRow | None:
-        """Another tensor of this rank, measured; None where it was not dumped."""
         row = self.session.row_of(key)
         return self.measured([row])[0] if row.index >= 0 else None
 
     def stats_before(self, key: TensorKey) -> TensorStats | None:
-        """Statistics of another tensor of this rank one step earlier; None when there are none."""
         earlier = self.session.before(key)
         found = self.at(earlier) if earlier is not None else None
         return found.stats if found is not None else None
 
 
 def _only_value(row: TensorRow | None) -> float | None:
-    """Returns the value of a tensor that has one element."""
     stats = row.stats if row is not None else None
     return stats.mean if stats is not None and stats.count == 1 and stats.sized and stats.finite else None
 
 
 def norm(stats: TensorStats | None) -> float | None:
-    """Returns the root of the sum of squares of the finite elements; None when there are none, or none is known."""
+    """Returns the L2 norm of the finite elements; None when there are none, or it is not known."""
     return stats.norm if stats is not None else None
 
 
@@ -535,7 +488,6 @@ def found_words(_: Evidence, result: WatchResult) -> str:
 
 
 def hit_params(result: WatchResult) -> tuple[ParamResult, ...]:
-    """Returns the parameters whose inequality held."""
     return tuple(param for param in result.params if param.hit)
 
 
@@ -548,7 +500,7 @@ def expression_words(_: Evidence, result: WatchResult) -> str:
 
 
 def expression_facts(_: Evidence, result: WatchResult) -> Iterator[str]:
-    """Yields what each name of an expression stands for: ``std = 0.5: deviation of the finite values, divisor n``."""
+    """Yields the value and meaning of each name: ``std = 0.5: deviation of the finite values, divisor n``."""
     for param in hit_params(result):
         for name, value in param.quantities:
             plain_name = name.removeprefix("prev.")
@@ -569,14 +521,14 @@ def _one(condition: str, param: ParamResult) -> str:
 
 
 def _split(condition: str, param: ParamResult) -> tuple[str, str]:
-    """Returns a parameter in words, its quantity and its limit apart: ``mean |x|`` and ``< 1e-12``."""
+    """Returns a parameter in words, split into quantity and limit: ``mean |x|`` and ``< 1e-12``."""
     words = param_words(condition, param.name, param.value)
     found = _SIGN.search(words)
     return (words[: found.start()].strip(), words[found.start() :]) if found is not None else (words, "")
 
 
 def _factor(param: ParamResult) -> str:
-    """Tells how far off the limit: ``46 times the limit``, ``a 46th`` is hard to read, so ``46 times below it``."""
+    """Tells how far a value is beyond the limit: ``46 times the limit``, ``46 times smaller than the limit``."""
     actual, limit = param.actual, float(param.value)
     if actual is None or not math.isfinite(actual) or not limit or actual * limit <= 0 or actual == limit:
         return ""
@@ -601,7 +553,7 @@ def quantity(stats: TensorStats | None, name: str) -> float | None:
 
 
 def change_facts(evidence: Evidence, result: WatchResult) -> Iterator[str]:
-    """Yields how the quantities that hit were one step earlier."""
+    """Yields how large the quantities that hit were one step earlier."""
     before = evidence.before
     for param in hit_params(result):
         earlier = quantity(before.stats if before is not None else None, param.name)
@@ -614,13 +566,7 @@ def change_facts(evidence: Evidence, result: WatchResult) -> Iterator[str]:
 
 
 def change_words(earlier: float, now: float, *, share: bool) -> str:
-    """``it grew to 1.7 times that``.
-
-    Args:
-        earlier: the quantity one step before.
-        now: the quantity.
-        share: it is a percentage, which is no magnitude.
-    """
+    """``it grew to 1.7 times that``; a ``share`` is a percentage, not a magnitude."""
     if earlier == now:
         return "unchanged"
     if earlier * now <= 0 or not earlier:
@@ -635,13 +581,7 @@ def change_words(earlier: float, now: float, *, share: bool) -> str:
 
 
 def sudden_change(evidence: Evidence, _: WatchResult, *, what: str = "it", factor: float) -> Iterator[Cause]:
-    """Tells whether the tensor's mean magnitude changed abruptly since the step before.
-
-    Args:
-        evidence: what surrounds the tensor.
-        what: the subject of the title.
-        factor: a magnitude that became so many times as large, or small, changed abruptly.
-    """
+    """Yields whether the mean magnitude changed by ``factor`` or more since the step before."""
     before, now = evidence.before, evidence.stats
     earlier = before.stats.abs_mean if before is not None and before.stats is not None else None
     if before is None or not earlier or now is None or now.abs_mean is None:
@@ -656,7 +596,7 @@ def sudden_change(evidence: Evidence, _: WatchResult, *, what: str = "it", facto
 
 
 def culprit_of(evidence: Evidence, causes: Sequence[Cause]) -> OperandEvidence | None:
-    """Returns the input that the likely causes name, the last one of several; else the first that is no constant."""
+    """Returns the input that the likely causes name, the last of several; else the first that is no constant."""
     text = " ".join(cause.evidence for cause in causes if cause.standing is Standing.LIKELY)
     named = [operand for operand in evidence.known_inputs if f"{operand.label} " in f"{text} "]
     return named[-1] if named else next((each for each in evidence.known_inputs if not each.constant), None)

@@ -28,26 +28,16 @@ _KEPT: Final = (Verdict.BLOCKED, Verdict.BY_DESIGN)
 def explain(
     session: DiagnosedRun, key: TensorKey, hit: Hit | None = None, progress: ProgressFn = no_progress
 ) -> Guidance:
-    """Returns what was found on a tensor, what speaks for which cause, and what to look at next.
+    """Returns what was found on a tensor, the evidence for each cause, and what to look at next.
 
-    Args:
-        session: an open session, offline or live.
-        key: the tensor.
-        hit: what was found on it; None takes what the session's last check found, if that is known.
-        progress: receives snapshots; may raise CancelledError.
-
-    Returns:
-        The guidance. A tensor without a finding is looked at for NaN and Inf all the same.
-
-    Raises:
-        UnreadableTensorError: the run has no such node.
-        CancelledError: from ``progress``.
+    A ``hit`` of None means that of the last check, if known; a tensor without a finding is still checked for NaN and
+    Inf. Raises UnreadableTensorError where the run has no such node, and CancelledError from ``progress``.
     """
     return retry_when_renumbered(lambda: _explained(Evidence(session, key, progress), hit))
 
 
 def known_hit(session: DiagnosedRun, key: TensorKey) -> tuple[Hit | None, bool]:
-    """The hit that the last check found on a tensor, and whether its step is known by the present watchpoints."""
+    """The last check's hit on a tensor, and whether its step was checked with the present watchpoints."""
     known = session.known([(key.rank, key.step)])
     if known is None:
         return None, False
@@ -81,7 +71,7 @@ def _sections(evidence: Evidence, results: Sequence[WatchResult], *, checked: bo
     ]
     by_error: dict[ErrorBits, list[WatchResult]] = {}
     for result in results:
-        if result.error and not (bad and result.verdict in _KEPT):  # NaN and Inf are explained, and nothing else is
+        if result.error and not (bad and result.verdict in _KEPT):  # the section on NaN and Inf explains these
             by_error.setdefault(result.error, []).append(result)
     found += [_not_compared(evidence, group) for group in by_error.values()]
     if not bad and not any(result.verdict in (Verdict.FINDING, Verdict.BLOCKED) for result in results):
@@ -90,7 +80,6 @@ def _sections(evidence: Evidence, results: Sequence[WatchResult], *, checked: bo
 
 
 def _section(evidence: Evidence, result: WatchResult) -> GuidanceSection:
-    """Returns what the table of rules says about a hit."""
     rule = condition_rule(result.condition, evidence)
     causes = rule.weigh(evidence, result)
     return GuidanceSection(
@@ -104,14 +93,13 @@ def _section(evidence: Evidence, result: WatchResult) -> GuidanceSection:
 
 
 def _overflow(evidence: Evidence, results: Sequence[WatchResult]) -> GuidanceSection:
-    """Returns the one section about NaN and Inf, for all conditions that look for them, also where none does."""
+    """Returns the section on NaN and Inf, for all conditions that look for them, or for none."""
     conditions = tuple(dict.fromkeys(each.condition for each in results if each.condition in OVERFLOW))
     section = _section(evidence, WatchResult(0, (conditions or OVERFLOW)[0], Verdict.FINDING))
     return replace(section, conditions=conditions, title=section.title if conditions else "NaN or Inf")
 
 
 def _not_compared(evidence: Evidence, results: Sequence[WatchResult]) -> GuidanceSection:
-    """Returns why some conditions could not be judged, all for the same reasons."""
     error = results[0].error
     rules = [rule for rule in ERROR_RULES if rule.error & error]
     names = ", ".join(CONDITIONS[result.condition].abbr for result in results)
@@ -127,7 +115,7 @@ def _not_compared(evidence: Evidence, results: Sequence[WatchResult]) -> Guidanc
 
 
 def _with_recorder_advice(evidence: Evidence, advice: Advice) -> Advice:
-    """The advice to dump values, with how the recorder of the run does that."""
+    """Adds to the advice to dump values how the recorder of the run does it."""
     how = evidence.session.info.values_advice
     if advice is not DUMP_VALUES or not how:
         return advice
@@ -135,7 +123,6 @@ def _with_recorder_advice(evidence: Evidence, advice: Advice) -> Advice:
 
 
 def _no_finding(evidence: Evidence, watched: str) -> GuidanceSection:
-    """Returns what can be said about a tensor without a finding."""
     stats = evidence.stats
     if stats is None:
         why = evidence.tensor.error or "it was not dumped at this step"
@@ -157,7 +144,6 @@ def _no_finding(evidence: Evidence, watched: str) -> GuidanceSection:
 
 
 def _not_judged(results: Sequence[WatchResult]) -> list[str]:
-    """Tells which conditions NaN or Inf kept from being judged, as a fact."""
     names = dict.fromkeys(CONDITIONS[each.condition].abbr for each in results if each.error and each.verdict in _KEPT)
     return [f"not judged because of that: {', '.join(names)}"] if names else []
 
@@ -171,7 +157,7 @@ def _watched_words(session: DiagnosedRun, *, checked: bool) -> str:
 
 
 def _merged(sections: Sequence[GuidanceSection]) -> tuple[GuidanceSection, ...]:
-    """Sections with the same causes as one: two conditions often say the same about a tensor."""
+    """Merges sections with the same causes: two conditions often say the same about a tensor."""
     found: list[GuidanceSection] = []
     for section in sections:
         at = next((n for n, other in enumerate(found) if section.causes and other.causes == section.causes), None)
@@ -191,7 +177,6 @@ def _merged(sections: Sequence[GuidanceSection]) -> tuple[GuidanceSection, ...]:
 
 
 def _missing(evidence: Evidence) -> list[str]:
-    """Returns what could not be looked at."""
     tensor, found = evidence.tensor, []
     if tensor.error:
         found.append(f"the tensor itself: {tensor.error}")
@@ -213,11 +198,11 @@ def _missing(evidence: Evidence) -> list[str]:
 
 
 _OF_VALUES: Final = frozenset({"values", "compare", "distribution"})
-"""Views that have nothing to show where only statistics were recorded."""
+"""Views that show nothing where only statistics were recorded."""
 
 
 def _with_commands(evidence: Evidence, advice: Iterable[Advice]) -> tuple[Advice, ...]:
-    """The advice with commands, without what nobody can follow because there are no values."""
+    """The advice with commands, without views that show nothing because there are no values."""
     run = evidence.session
 
     def can_be_followed(each: Advice) -> bool:
@@ -227,7 +212,7 @@ def _with_commands(evidence: Evidence, advice: Iterable[Advice]) -> tuple[Advice
 
 
 def with_command(evidence: Evidence, advice: Advice) -> Advice:
-    """The advice with the command that shows the same as its view; one that has a command of its own keeps it."""
+    """The advice with the command that shows the same as its view; a command that it has stays."""
     if advice.arguments or advice.view not in _COMMANDS or evidence.key.step < 0:
         return advice
     key = advice.about or evidence.key
@@ -248,4 +233,5 @@ _COMMANDS: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...] | None, b
     "values": ("show", (), (), True),
     "health": ("health", (), None, False),
 }
-"""By view: command, what stands before and after the tensor (None: it takes no tensor), whether it is of a step."""
+"""By view: the command, its arguments before and after the tensor (after = None: no tensor), whether it takes a
+step."""

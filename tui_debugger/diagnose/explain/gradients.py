@@ -16,7 +16,7 @@ LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 
 
 def _split_inputs(evidence: Evidence) -> tuple[list[OperandEvidence], list[OperandEvidence]]:
-    """Returns the inputs that are gradients, and those that come from the forward pass."""
+    """Returns the known inputs that are gradients, and those from the forward pass, without constants."""
     known = [operand for operand in evidence.known_inputs if not operand.constant]
     return [each for each in known if each.gradient], [each for each in known if not each.gradient]
 
@@ -25,7 +25,7 @@ def _split_inputs(evidence: Evidence) -> tuple[list[OperandEvidence], list[Opera
 
 
 def lost_by_loss_scale(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells whether a half type rounded this gradient, or one that it was made from, to 0."""
+    """Yields that a half type rounded this gradient, or one that it was made from, to 0."""
     incoming, _forward = _split_inputs(evidence)
     for row in (evidence.tensor, *(operand.row for operand in incoming)):
         limits, found = limits_of(row.meta), row.stats
@@ -43,12 +43,7 @@ def _dead(stats: TensorStats, dead_percent: float) -> Standing:
 
 
 def came_in_small(evidence: Evidence, _: WatchResult, *, factor: float) -> Iterator[Cause]:
-    """Tells whether the gradient came in small.
-
-    Args:
-        evidence: what surrounds the gradient.
-        factor: one that is so many times smaller than what came in was made small here.
-    """
+    """Yields whether the gradient came in small: the incoming one is less than ``factor`` times as large."""
     incoming, forward = _split_inputs(evidence)
     stats = evidence.stats
     now = stats.abs_mean if stats is not None and stats.abs_mean is not None else 0.0
@@ -68,13 +63,10 @@ def came_in_small(evidence: Evidence, _: WatchResult, *, factor: float) -> Itera
 def small_factor(
     evidence: Evidence, _: WatchResult, *, dead_percent: float, near_end: float, tiny: float
 ) -> Iterator[Cause]:
-    """Tells whether a forward value that the gradient is multiplied with makes it small.
+    """Yields whether a forward value that the gradient is multiplied with makes it small.
 
-    Args:
-        evidence: what surrounds the gradient.
-        dead_percent: percentage of zeros from which on a ReLU lets too little through.
-        near_end: a saturated activation is so near to one of its ends on average.
-        tiny: a greatest magnitude below which a factor is too small.
+    ``dead_percent``: zeros from which a ReLU lets too little through. ``near_end``: mean distance of a saturated
+    activation from an end. ``tiny``: a factor whose greatest magnitude is below is too small.
     """
     for operand in _split_inputs(evidence)[1]:
         stats = operand.stats
@@ -99,7 +91,6 @@ def small_factor(
 
 
 def below_range(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells whether the gradient falls below what its element type can hold."""
     limits, stats = limits_of(evidence.tensor.meta), evidence.stats
     if limits is None or stats is None or stats.abs_mean is None or not stats.abs_mean:
         return
@@ -114,12 +105,7 @@ def below_range(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def came_in_large(evidence: Evidence, _: WatchResult, *, factor: float) -> Iterator[Cause]:
-    """Tells whether the gradient came in large, or its node made it so.
-
-    Args:
-        evidence: what surrounds the gradient.
-        factor: a node that makes it so many times larger is to blame.
-    """
+    """Yields whether the gradient came in large, or its node made it ``factor`` times larger."""
     incoming, forward = _split_inputs(evidence)
     now = evidence.stats.abs_mean if evidence.stats is not None else None
     if not incoming and not forward:
@@ -135,12 +121,7 @@ def came_in_large(evidence: Evidence, _: WatchResult, *, factor: float) -> Itera
 
 
 def large_factor(evidence: Evidence, _: WatchResult, *, large: float) -> Iterator[Cause]:
-    """Tells whether a forward value that the gradient is multiplied with makes it large.
-
-    Args:
-        evidence: what surrounds the gradient.
-        large: a greatest magnitude above which a factor is too large.
-    """
+    """Yields whether a forward value that the gradient is multiplied with exceeds ``large``."""
     for operand in _split_inputs(evidence)[1]:
         top = peak(operand.stats) or 0.0
         words = f"{operand.label} from {operand.source} reaches {num(top)}"
@@ -149,7 +130,7 @@ def large_factor(evidence: Evidence, _: WatchResult, *, large: float) -> Iterato
 
 
 def summed_loss(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells of the reduction of the loss, right behind which a gradient has no gradient as an input."""
+    """Yields that a loss may be summed, for a gradient right behind it, which has no gradient as an input."""
     incoming, forward = _split_inputs(evidence)
     now = evidence.stats.abs_mean if evidence.stats is not None else None
     if not incoming and forward and now:
@@ -161,12 +142,7 @@ def summed_loss(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def one_steep_place(evidence: Evidence, _: WatchResult, *, factor: float) -> Iterator[Cause]:
-    """Tells whether the gradient changes between two layers more than anywhere else.
-
-    Args:
-        evidence: what surrounds the gradient.
-        factor: a norm that becomes so many times smaller or larger from one layer to the next.
-    """
+    """Yields whether the norm changes by ``factor`` or more between two neighbouring layers."""
     steepest = _steepest([layer for layer in evidence.layers if layer.norm is not None])
     if steepest is None:
         return
@@ -179,7 +155,6 @@ def one_steep_place(evidence: Evidence, _: WatchResult, *, factor: float) -> Ite
 
 
 def layer_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
-    """Yields the norms of the first and last layers, and the steepest change between neighbours."""
     known = [layer for layer in evidence.layers if layer.norm is not None]
     if len(known) < 2:
         return
@@ -213,7 +188,6 @@ def _steepest(known: Sequence[WeightAndGradient]) -> tuple[WeightAndGradient, We
 
 
 def see_incoming_gradient(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to go on with the gradient that came in, and with the first forward value that it is multiplied with."""
     incoming, forward = _split_inputs(evidence)
     if incoming:
         text = "Go one layer up the backward pass: explain the gradient that came in."

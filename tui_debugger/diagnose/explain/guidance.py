@@ -1,7 +1,4 @@
-"""The answer of Explain: what was found on one tensor, what speaks for which cause, what to look at next.
-
-The same answer reads as a JSON document and as lines of text.
-"""
+"""The answer of Explain on one tensor: findings, causes with their evidence, and advice; as JSON or lines of text."""
 
 from __future__ import annotations
 
@@ -20,32 +17,27 @@ from tui_debugger.watch.condition_table import CONDITIONS
 
 
 class Standing(IntEnum):
-    """The strength of a cause by the evidence. Order is rank."""
+    """How well the evidence supports a cause; the order is that of the output."""
 
     LIKELY = 0
-    """Something that was measured here speaks for it."""
+    """A measurement speaks for it."""
     POSSIBLE = 1
-    """Nothing that was measured speaks against it."""
+    """No measurement speaks against it."""
     UNKNOWN = 2
     """The values that would tell were not dumped."""
     RULED_OUT = 3
-    """Something that was measured here speaks against it."""
+    """A measurement speaks against it."""
 
     @property
     def word(self) -> str:
-        """``likely``, ``possible``, ``cannot be told``, ``ruled out``."""
         return ("likely", "possible", "cannot be told", "ruled out")[self]
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Something that usually leads to what was found.
+    """A usual reason for a finding, with the evidence for or against it in numbers of this tensor.
 
-    Attributes:
-        title: a few words.
-        evidence: one sentence with the numbers of this tensor that say so.
-        standing: what they say.
-        remedy: a sentence on what to do about it, where that is as likely as the cause; empty: none is known.
+    ``remedy`` is a sentence on what to do, shown where the cause is likely; empty where none is known.
     """
 
     title: str
@@ -59,10 +51,9 @@ class Advice:
     """A thing to look at next.
 
     Attributes:
-        text: one sentence.
         view: id of the view that shows it: ``origin``, ``trend``, ``values`` ...; empty: no view.
-        about: the tensor that the view is opened on; None: the tensor that the guidance is about.
-        arguments: what a command takes after the path, the command first; empty: no command.
+        about: the tensor to open the view on; None: the tensor of the guidance.
+        arguments: a command line, the command first; empty: no command.
     """
 
     text: str
@@ -77,10 +68,8 @@ class GuidanceSection:
 
     Attributes:
         conditions: ids in the condition table; empty for a tensor without a finding.
-        title: a few words.
         found: what was found, with the set and the actual numbers.
-        causes: likely ones first, those that are ruled out last.
-        advice: what to look at next.
+        causes: likely ones first, ruled out ones last.
         facts: numbers worth knowing that are no cause.
     """
 
@@ -98,12 +87,10 @@ class Guidance:
 
     Attributes:
         tensor: the tensor with its type, shape and statistics.
-        node_type: operator type of its node.
-        sections: one per condition that was found, the origin of NaN and Inf first; without a finding one that says
-            what is clean.
+        sections: one per condition that was found, NaN and Inf first; without a finding, one section about clean
+            values.
         missing: what could not be looked at, and why.
-        finding: whether there is a finding.
-        graphs: whether the rank has several graphs, so that a name alone may mean two nodes.
+        graphs: the rank has several graphs, so that a name alone may mean two nodes.
     """
 
     tensor: TensorRow
@@ -118,7 +105,6 @@ Row = dict[str, Any]
 
 
 def guidance_row(guidance: Guidance) -> Row:
-    """Everything that is said about one tensor."""
     row = guidance.tensor
     return {
         **key_row(row.key),
@@ -162,7 +148,7 @@ GLYPHS: Final = {
     Standing.UNKNOWN: "?",
     Standing.RULED_OUT: "–",
 }
-"""The strength of a cause, without words."""
+"""One character for each standing."""
 
 
 class LineKind(Enum):
@@ -186,14 +172,9 @@ class LineKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GuidanceLine:
-    """One line before it is broken to a width.
+    """One line, safe to print, before it is broken to a width; each part starts after ``indent`` cells.
 
-    Attributes:
-        kind: what it is.
-        text: safe to print.
-        indent: cells before it, also of the lines it is broken into.
-        hang: further cells before every line but the first.
-        advice: what Enter does here.
+    ``hang`` are further cells before all parts but the first; ``advice`` is what Enter does on this line.
     """
 
     kind: LineKind
@@ -203,7 +184,6 @@ class GuidanceLine:
     advice: Advice | None = None
 
     def wrapped(self, width: int) -> list[str]:
-        """The line broken to a width; words that are longer (names) are broken too."""
         room = max(width, self.indent + self.hang + 8)
         before = " " * self.indent
         return textwrap.wrap(
@@ -224,7 +204,6 @@ _OF_STANDING = {
 
 
 def lines(guidance: Guidance) -> Iterator[GuidanceLine]:
-    """Everything that the guidance says."""
     row = guidance.tensor
     yield GuidanceLine(LineKind.NAME, clean(place_text(row.key, with_graph=guidance.graphs)))
     yield GuidanceLine(LineKind.TENSOR, f"rank {row.key.rank}, step {step_text(row.key.step)}")
@@ -241,7 +220,6 @@ def lines(guidance: Guidance) -> Iterator[GuidanceLine]:
 
 
 def section_title(section: GuidanceSection) -> str:
-    """``Gradient vanishing (GV)``."""
     abbreviations = " ".join(CONDITIONS[condition].abbr for condition in section.conditions)
     return f"{section.title} ({abbreviations})" if abbreviations else section.title
 

@@ -1,7 +1,7 @@
 """Reasons why an operator makes NaN or Inf from finite inputs.
 
-Every function answers from statistics alone, so it says what is certain (``3 of 1,024 inputs are 0: their logarithm is
--Inf``) and leaves open what only the elements themselves could tell.
+Each function uses statistics only. It states what is certain (``3 of 1,024 inputs are 0: their logarithm is -Inf``),
+and leaves open what only the elements themselves could tell.
 """
 
 from __future__ import annotations
@@ -23,13 +23,7 @@ from tui_debugger.text.phrases import bad_counts, finite_words, limits_of, may_b
 
 @dataclass(frozen=True, slots=True)
 class BadOperator:
-    """An operator that made NaN or Inf.
-
-    Attributes:
-        type: its type.
-        inputs: what went in, by slot.
-        meta, out: what came out.
-    """
+    """An operator that made NaN or Inf: its inputs by slot, and the type and statistics of its output."""
 
     type: str
     inputs: Sequence[TensorRow]
@@ -37,29 +31,26 @@ class BadOperator:
     out: TensorStats
 
     def stats(self, slot: int) -> TensorStats | None:
-        """Statistics of an input; None where it was not dumped."""
         return next((row.stats for row in self.inputs if row.slot == slot), None)
 
     @property
     def name(self) -> str:
-        """Its type as the rules have it."""
         return type_name(self.type)
 
     @property
     def limits(self) -> FloatLimits | None:
-        """The limits of the output's element type."""
         return limits_of(self.meta)
 
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 KEEP_AWAY: Final = "Keep the argument away from there: add an epsilon, clamp it, or mask those samples."
-"""The remedy for arguments that a function has no finite value for."""
+"""The remedy for arguments where a function has no finite value."""
 QUOTIENTS: Final = frozenset({"div", "realdiv", "truediv", "divide"})
-"""Divisions, by ``type_name``: in:0 / in:1."""
+"""Divisions in:0 / in:1, by ``type_name``."""
 
 
 def type_name(op_type: str) -> str:
-    """Returns a type as the rules have it: lower case, without version and vendor suffixes."""
+    """Returns an operator type as the rules spell it: lower case, without version and vendor suffixes."""
     name = plain_type(op_type).removeprefix("aclnn")
     for suffix in ("ext", "v2", "v3"):
         name = name.removesuffix(suffix)
@@ -67,7 +58,7 @@ def type_name(op_type: str) -> str:
 
 
 def accounts(expected: int, made: int, kind: str, *of: TensorStats) -> str:
-    """Tells whether the number of such arguments explains the number of bad values, where ``of`` were counted."""
+    """Tells whether ``expected`` results are all bad ones that were ``made``, where ``of`` were counted exactly."""
     if expected == made and made and _are_counted(*of):
         return f": that is every {kind.lstrip('+-')} of the output"
     return ""
@@ -78,7 +69,6 @@ def _are_counted(*of: TensorStats) -> bool:
 
 
 def overflow_cause(limits: FloatLimits, size: float, how: str, what: str) -> Cause:
-    """Tells whether a result can exceed the element type."""
     title = f"a {what} beyond the range of {limits.name}"
     if size > limits.largest:
         return Cause(title, f"{how} exceeds what {limits.name} can hold, {num(limits.largest)}", LIKELY)
@@ -91,14 +81,13 @@ BOTH_WAYS: Final = ("sinh", "cosh")
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The arguments that a function has no finite value for, as far as counts and extremes tell.
+    """The arguments for which a function has no finite value, as far as counts and extremes tell.
 
     Attributes:
         function: its name in a sentence.
         slot: input that is the argument.
-        zero, negative: what it makes of 0 and of negative numbers; empty: something finite.
-        low, high: finite values lie within, the ends included unless ``open_ends``.
-        open_ends: the ends give an infinity.
+        zero, negative: the function's value for 0 and for negative numbers; empty: something finite.
+        low, high: the function is finite between these; also at the ends unless ``open_ends``.
     """
 
     function: str
@@ -110,7 +99,6 @@ class Domain:
     open_ends: bool = False
 
     def __call__(self, operation: BadOperator) -> Iterator[Cause]:
-        """Returns what of the argument lies outside."""
         stats = operation.stats(self.slot)
         title = f"an argument that {self.function} is not defined for"
         if stats is None:
@@ -159,14 +147,13 @@ class Domain:
 
 
 def _no_zero(where: str, below: TensorStats) -> Cause:
-    """Returns what a denominator without a known 0 tells."""
     if may_be_zero(below):
         return Cause("division by 0", f"the zeros of {where} were not counted: it is {finite_words(below)}", UNKNOWN)
     return Cause("division by 0", f"{where} has no 0: it is {finite_words(below)}", RULED_OUT)
 
 
 def divide(operation: BadOperator) -> Iterator[Cause]:
-    """Division, element by element; what is broadcast counts as often as it is used."""
+    """Division by element; a broadcast denominator counts as often as it is used."""
     below, above = operation.stats(1), operation.stats(0)
     remainder = operation.name.endswith(("mod", "remainder"))
     title = "division by 0"
@@ -193,7 +180,7 @@ def divide(operation: BadOperator) -> Iterator[Cause]:
 
 
 def _tiny(operation: BadOperator, below: TensorStats, label: str, top: float | None) -> Iterator[Cause]:
-    """Tells whether a denominator without 0 is so small that the quotient exceeds the type."""
+    """Yields whether a denominator without 0 is so small that the quotient exceeds the type."""
     limits = operation.limits
     if limits is None or not top or below.zero or below.minimum is None or below.maximum is None:
         return
@@ -216,7 +203,6 @@ def _quotient(out: TensorStats, above: TensorStats | None) -> str:
 
 
 def reciprocal(operation: BadOperator) -> Iterator[Cause]:
-    """One divided by the input."""
     below = operation.stats(0)
     if below is None:
         yield Cause("division by 0", "its input in:0 was not dumped", UNKNOWN)
@@ -231,7 +217,6 @@ def reciprocal(operation: BadOperator) -> Iterator[Cause]:
 
 
 def exponential(operation: BadOperator) -> Iterator[Cause]:
-    """Powers of e or 2."""
     stats, limits = operation.stats(0), operation.limits
     title = "an exponent that is too large"
     if stats is None or limits is None:
@@ -253,15 +238,14 @@ def exponential(operation: BadOperator) -> Iterator[Cause]:
 
 
 def _exponent_limit(kind: str, largest: float) -> float:
-    """The argument above which an exponential exceeds the greatest number of a type."""
+    """The argument above which an exponential exceeds the largest number of a type."""
     if kind == "exp2":
         return math.log2(largest)
-    # Of those two each is half the sum or difference of e^x and e^-x.
+    # sinh and cosh are half the difference and sum of e^x and e^-x.
     return math.log(largest) + (math.log(2) if kind in BOTH_WAYS else 0.0)
 
 
 def power(operation: BadOperator) -> Iterator[Cause]:
-    """A power of two inputs."""
     base, exponent, limits = operation.stats(0), operation.stats(1), operation.limits
     if base is None or exponent is None:
         missing = "base in:0" if base is None else "exponent in:1"
@@ -290,13 +274,12 @@ def power(operation: BadOperator) -> Iterator[Cause]:
 
 
 def _whole(stats: TensorStats) -> bool:
-    """Tells whether an exponent is a single whole number: of several values the statistics do not tell."""
+    """Tells whether an exponent is a single whole number; statistics do not tell it for several values."""
     same = stats.minimum is not None and stats.minimum == stats.maximum
     return same and float(stats.minimum or 0.0).is_integer()
 
 
 def product(operation: BadOperator) -> Iterator[Cause]:
-    """A product, element by element."""
     tops, limits = [peak(operation.stats(slot)) for slot in (0, 1)], operation.limits
     if limits is None or tops[0] is None or tops[1] is None:
         return
@@ -304,14 +287,12 @@ def product(operation: BadOperator) -> Iterator[Cause]:
 
 
 def square(operation: BadOperator) -> Iterator[Cause]:
-    """A square."""
     top, limits = peak(operation.stats(0)), operation.limits
     if limits is not None and top is not None:
         yield overflow_cause(limits, top * top, f"{num(top)} squared", "square")
 
 
 def matmul(operation: BadOperator) -> Iterator[Cause]:
-    """Matrix products and convolutions: sums of products."""
     first, second, limits = operation.stats(0), operation.stats(1), operation.limits
     length = _inner_length(operation)
     if first is None or second is None or limits is None or length is None:
@@ -332,18 +313,17 @@ def matmul(operation: BadOperator) -> Iterator[Cause]:
 
 
 def _inner_length(operation: BadOperator) -> int | None:
-    """Products per element of the output: its smallest upper bound that shapes alone give."""
+    """The number of products per element of the output: the smallest upper bound that the shapes give."""
     shapes = [row.meta.shape for row in operation.inputs[:2] if row.meta is not None]
     if len(shapes) < 2 or not all(shapes):
         return None
-    if operation.name.startswith("conv"):  # every output channel has a filter of its own
+    if operation.name.startswith("conv"):  # the weight's dimensions without output channels
         return math.prod(shapes[1][1:])
     common = set(shapes[0][-2:]) & set(shapes[1][-2:])
     return max(common) if common else max(shapes[0])
 
 
 def total(operation: BadOperator) -> Iterator[Cause]:
-    """A sum or mean over many elements."""
     stats, limits = operation.stats(0), operation.limits
     if stats is None or limits is None or stats.abs_mean is None or not (stats.sized and operation.out.sized):
         unknown = stats is not None and limits is not None
@@ -366,14 +346,12 @@ def total(operation: BadOperator) -> Iterator[Cause]:
 
 
 def addition(operation: BadOperator) -> Iterator[Cause]:
-    """A sum, element by element."""
     tops = [top for row in operation.inputs if (top := peak(row.stats)) is not None]
     if operation.limits is not None and len(tops) > 1:
         yield overflow_cause(operation.limits, sum(tops), " + ".join(map(num, tops[:4])), "sum")
 
 
 def cast(operation: BadOperator) -> Iterator[Cause]:
-    """A change of the element type."""
     stats, limits = operation.stats(0), operation.limits
     source = limits_of(operation.inputs[0].meta) if operation.inputs else None
     top = peak(stats)
@@ -393,7 +371,6 @@ def cast(operation: BadOperator) -> Iterator[Cause]:
 
 
 def normalisation(operation: BadOperator) -> Iterator[Cause]:
-    """A normalisation by mean and variance."""
     stats = operation.stats(0)
     if stats is None or stats.variance is None:
         yield Cause("a variance of 0", "its input was not dumped", UNKNOWN)
@@ -420,7 +397,6 @@ def normalisation(operation: BadOperator) -> Iterator[Cause]:
 
 
 def softmax(operation: BadOperator) -> Iterator[Cause]:
-    """Probabilities from logits."""
     stats = operation.stats(0)
     if stats is None:
         yield Cause("a row that is masked as a whole", "its input was not dumped", UNKNOWN)
@@ -440,7 +416,6 @@ def softmax(operation: BadOperator) -> Iterator[Cause]:
 
 
 def cross_entropy(operation: BadOperator) -> Iterator[Cause]:
-    """A loss of logits and the numbers of their classes."""
     logits, labels = operation.stats(0), operation.stats(1)
     meta = next((row.meta for row in operation.inputs if row.slot == 0), None)
     if labels is not None and labels.maximum is not None and meta is not None and meta.shape:
@@ -453,7 +428,6 @@ def cross_entropy(operation: BadOperator) -> Iterator[Cause]:
 
 
 def binary_entropy(operation: BadOperator) -> Iterator[Cause]:
-    """A loss of probabilities and labels."""
     stats = operation.stats(0)
     if stats is None or stats.minimum is None or stats.maximum is None:
         yield Cause("a probability of exactly 0 or 1", "the predictions, in:0, were not dumped", UNKNOWN)
@@ -472,7 +446,6 @@ def binary_entropy(operation: BadOperator) -> Iterator[Cause]:
 
 
 def lookup(operation: BadOperator) -> Iterator[Cause]:
-    """Rows of a table by index."""
     table, indices = operation.inputs[0].meta if operation.inputs else None, operation.stats(1)
     if table is None or not table.shape or indices is None or indices.maximum is None:
         yield Cause("an index outside the table", "the table or the indices were not dumped", UNKNOWN)
@@ -483,7 +456,7 @@ def lookup(operation: BadOperator) -> Iterator[Cause]:
 
 
 def no_rule_says(operation: BadOperator) -> Cause:
-    """Returns what is left to say when no rule knows the operator and its inputs are finite, or infinite by design."""
+    """The cause where no rule explains the operator, and its inputs are finite or infinite by design."""
     finite = not any(row.stats is not None and row.stats.bad for row in operation.inputs)
     inputs = "its inputs are finite" if finite else "its inputs have no Inf but those by design"
     tops = [f"in:{row.slot} {finite_words(row.stats)}" for row in operation.inputs if row.stats is not None]

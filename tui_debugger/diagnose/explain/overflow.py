@@ -28,9 +28,9 @@ from tui_debugger.text.tensors import amount, grouped, run_text, step_text
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 _NAMED = 3
-"""Inputs that are named in a sentence."""
+"""The most inputs that are named in a sentence."""
 _MOST_STEPS_BACK = 100
-"""Steps that a bad parameter is followed back."""
+"""The most steps that a bad parameter is followed back."""
 _PRODUCTS = frozenset({"mul", "multiply", "matmul", "batchmatmul", "mm", "bmm", "linear"})
 """Operators that make NaN of 0 × Inf, by ``type_name``."""
 _DIFFERENCES = frozenset({"sub", "subtract", "add", "addn", "biasadd"})
@@ -38,7 +38,6 @@ _DIFFERENCES = frozenset({"sub", "subtract", "add", "addn", "biasadd"})
 
 
 def found_counts(evidence: Evidence, _: WatchResult) -> str:
-    """Returns how many elements are NaN or Inf."""
     stats = evidence.stats
     if stats is None:
         return "its values are not known"
@@ -54,12 +53,11 @@ def found_counts(evidence: Evidence, _: WatchResult) -> str:
 
 
 def bad_inputs(evidence: Evidence) -> tuple[OperandEvidence, ...]:
-    """Returns the inputs that have NaN or Inf themselves; constants and what is by design, such as masks, are none."""
+    """Returns the inputs with NaN or Inf, without constants and values by design such as masks."""
     return tuple(operand for operand in evidence.inputs if operand.bad and not operand.constant)
 
 
 def bad_input(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Names the inputs that are bad already: it does not start here."""
     bad = bad_inputs(evidence)
     named = [
         f"{operand.label} from {_source(evidence, operand)} ({bad_counts(operand.stats)})"
@@ -75,7 +73,6 @@ def _source(evidence: Evidence, operand: OperandEvidence) -> str:
 
 
 def inf_turned_nan(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells how this operator made NaN of Inf."""
     stats = evidence.stats
     bad = [operand for operand in evidence.inputs if (operand.bad and not operand.constant) or operand.designed]
     if stats is None or not stats.nan or not bad or any(operand.stats and operand.stats.nan for operand in bad):
@@ -103,13 +100,13 @@ def inf_turned_nan(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def nothing_known_of_inputs(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Leaves open whether an input is bad or the operator itself makes it so."""
+    """Leaves open whether an input is bad or the operator itself makes the bad values."""
     what = "no graph or file tells what it was made from" if not evidence.inputs else "its inputs were not dumped"
     yield Cause("bad inputs, or the operator itself", what, UNKNOWN)
 
 
 def large_loss_scale(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells whether a gradient in float16 overflowed, which is usually a matter of the loss scale."""
+    """Yields that a gradient in float16 overflowed, which usually means a loss scale that is too large."""
     stats, limits = evidence.stats, limits_of(evidence.tensor.meta)
     if stats is None or limits is None or not stats.inf:
         return
@@ -119,7 +116,7 @@ def large_loss_scale(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def other_inputs(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Rules out bad inputs, as far as all of them are known."""
+    """Rules out bad inputs, where all inputs are known."""
     known = evidence.known_inputs
     unknown = len(evidence.inputs) - len(known)
     if unknown:
@@ -136,7 +133,7 @@ def _found_in(operand: OperandEvidence) -> str:
 
 
 def by_design(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells that an operator was told to write an Inf: what reads it decides whether that is wrong."""
+    """Yields that an operator was told to write an Inf; its readers decide whether that is wrong."""
     stats = evidence.stats
     if stats is not None:
         made = evidence.producer >= 0
@@ -148,7 +145,6 @@ def by_design(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def bad_parameter(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells whether a weight, momentum or the like was bad before, or was updated with something bad."""
     before = evidence.before if evidence.carried else None
     if before is not None and before.stats is not None:
         earlier = before.stats
@@ -170,7 +166,7 @@ def bad_parameter(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
         return
     yield from _bad_gradient(evidence, optimizer)
     for state in optimizer.states:
-        # An update operator writes its state in place: what its file shows is of after the step.
+        # An update operator writes its state in place: its file holds the value after the step.
         earlier_state = evidence.stats_before(state.key)
         if earlier_state is not None and earlier_state.bad:
             name = state.origin_text.rpartition(":")[0] or state.key.node
@@ -188,7 +184,6 @@ def _without_update(evidence: Evidence) -> Cause:
 
 
 def _bad_gradient(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
-    """Tells whether the gradient that the optimizer used is to blame."""
     gradient = optimizer.gradient
     if gradient is None or gradient.stats is None:
         yield Cause("a bad gradient", f"the gradient that {tail(optimizer.name)} got was not dumped", UNKNOWN)
@@ -216,11 +211,9 @@ def _bad_gradient(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
 
 @dataclass(frozen=True, slots=True)
 class BadSince:
-    """The step at which a parameter turned bad, as far as the dump knows.
+    """Since when a parameter is bad: the first ``step`` of consecutive bad dumped steps.
 
-    Attributes:
-        step: the earliest of the dumped steps at which it is bad without a break.
-        clean: the dumped step before that, at which it was not bad; None when there is none that is known.
+    ``clean`` is the last dumped step before, at which the parameter was clean; None when unknown.
     """
 
     step: int
@@ -228,12 +221,11 @@ class BadSince:
 
     @property
     def exact(self) -> bool:
-        """Tells whether it turned bad in that very step."""
         return self.clean == self.step - 1
 
     @property
     def text(self) -> str:
-        """``it is bad since step 3``, with what is not known about that."""
+        """``it is bad since step 3``, with what is unknown."""
         if self.exact:
             return f"it is bad since step {step_text(self.step)}"
         if self.clean is None:
@@ -261,7 +253,7 @@ def bad_since(evidence: Evidence) -> BadSince | None:
 
 
 def found_recorded(evidence: Evidence, _: WatchResult) -> str:
-    """Returns that a device recorded an overflow, and what it recorded: of the values nothing is said."""
+    """Returns the overflows that a device recorded; they say nothing about the values."""
     table, key = evidence.flow.table(evidence.key.step), evidence.key
     index = table.find(evidence.row, key.side, key.slot, key.round)
     said = [f"{each}{each.meaning and ': '}{each.meaning}" for each in (table.overflows(index) if index >= 0 else ())]
@@ -270,14 +262,14 @@ def found_recorded(evidence: Evidence, _: WatchResult) -> str:
 
 
 def written_in(evidence: Evidence, _: WatchResult) -> Iterator[str]:
-    """Yields the line of the program that the operator comes from, where the graph says that."""
+    """Yields the line of the user's program that the operator comes from, where the graph has stacks."""
     stack = evidence.flow.nodes.stack(evidence.row)
     for frame in [frame for frame in stack if not frame.framework][:1] or stack[:1]:
         yield f"written in {frame.path}:{frame.line}"
 
 
 def recorded_overflow(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells whether the result overflowed, something inside the operator, or an input before it."""
+    """Yields whether the result overflowed, or something inside the operator, or an input before."""
     stats, title = evidence.stats, "the result itself overflowed"
     if stats is None:
         yield Cause(title, "the output was not dumped", UNKNOWN)
@@ -297,7 +289,6 @@ def recorded_overflow(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def overflow_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
-    """Yields how near the finite values come to the end of the type, who read them, how many are finite."""
     stats = evidence.stats
     if stats is None:
         return
@@ -312,7 +303,6 @@ def overflow_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
 
 
 def explain_beginning(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to look at the step where a parameter turned bad, or else at the gradient that made it so."""
     since, optimizer = bad_since(evidence), evidence.optimizer
     if since is not None:
         where = "where it turned bad" if since.exact else "the earliest at which it is known to be bad"
@@ -326,15 +316,13 @@ def explain_beginning(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice
 
 
 def explain_bad_input(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to go on with the first bad input."""
     first = bad_inputs(evidence)[0]
-    made = evidence.at(first.upstream)  # what was changed on its way is bad only in the file of who read it
+    made = evidence.at(first.upstream)  # a tensor that changed on its way is bad only in the reader's file
     about = first.upstream if made is not None and made.stats and made.stats.bad else first.row.key
     yield Advice(f"Explain the bad input {first.label} itself.", "explain", about)
 
 
 def see_elements(evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to look at the elements of the input that the likely causes name."""
     culprit = culprit_of(evidence, causes)
     if culprit is not None:
         text = f"See which elements of {culprit.label} it is, and whether it is a whole sample or channel."
@@ -342,13 +330,11 @@ def see_elements(evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice
 
 
 def wider_type(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to compute in float32 what a half type could not hold."""
     limits = limits_of(evidence.tensor.meta)
     if limits is not None and limits.name in HALVES:
         yield Advice(f"Compute this operator in float32 instead of {limits.name}, or scale the loss down.")
 
 
 def remedies(_: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises what the likely causes have as a remedy."""
     for text in dict.fromkeys(cause.remedy for cause in causes if cause.standing is LIKELY and cause.remedy):
         yield Advice(text)

@@ -1,11 +1,11 @@
-"""The table of guidance: what explains a hit of which condition, and NaN and Inf made by which operator.
+"""The tables of guidance: what explains a hit of a condition, and NaN and Inf made by an operator.
 
 To add a cause, write a function beside its like (``overflow.py``, ``values.py``, ``weights.py``, ``gradients.py``; for
-operators ``operators.py``) and name it in the row that it belongs to. All numbers that a cause is judged by stand here.
+operators ``operators.py``), and name it in its row here. All thresholds of causes are here.
 
-* ``CONDITION_RULES``: by condition and kind of tensor; the first row that fits counts.
-* ``OPERATOR_RULES``: by type of operator, for NaN and Inf made from finite inputs.
-* ``ERROR_RULES``: by what kept a condition from being judged.
+- ``CONDITION_RULES``: by condition and kind of tensor; the first row that fits counts.
+- ``OPERATOR_RULES``: by type of operator, for NaN and Inf made from finite inputs.
+- ``ERROR_RULES``: by what kept a condition from being judged.
 """
 
 from __future__ import annotations
@@ -40,12 +40,10 @@ LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 
 @dataclass(frozen=True, slots=True)
 class OperatorRule:
-    """One row: what makes NaN or Inf of finite inputs in operators of one family.
+    """One row: why operators of one family make NaN or Inf from finite inputs.
 
-    Attributes:
-        types: of the family, as ``operators.type_name`` returns them, with spaces between them.
-        causes: weighs the usual reasons.
-        beginnings: how further types of the family begin, of which vendors have many.
+    ``types`` are spelled like ``operators.type_name``, separated by spaces; ``beginnings`` are prefixes of further
+    types.
     """
 
     types: str
@@ -89,19 +87,17 @@ _BY_BEGINNING: Final = tuple((beginning, rule) for rule in OPERATOR_RULES for be
 
 
 def operator_causes(operation: BadOperator) -> tuple[Cause, ...]:
-    """Returns what speaks for and against the usual reasons of an operator; empty when no rule knows it."""
     name = operation.name
     rule = _BY_TYPE.get(name) or next((rule for start, rule in _BY_BEGINNING if name.startswith(start)), None)
     return tuple(rule.causes(operation)) if rule is not None else ()
 
 
 def likely_operator_causes(operation: BadOperator) -> list[str]:
-    """Returns what its inputs speak for, a sentence each; empty when they explain nothing."""
     return [f"{cause.title}: {cause.evidence}" for cause in operator_causes(operation) if cause.standing is LIKELY]
 
 
 def made_by_operator(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Asks the rule of the operator why it made NaN or Inf; where that has no answer, the operator itself remains."""
+    """Yields the causes of the operator's rule; where none is possible, the operator itself remains."""
     if evidence.stats is None:
         return
     inputs = [operand.row for operand in evidence.inputs]
@@ -120,14 +116,14 @@ class ConditionRule:
     """One row: what explains a hit of some conditions on one kind of tensor.
 
     Attributes:
-        conditions: ids in the condition table, whose titles are those of the guidance.
+        conditions: ids in the condition table.
         fits: tells whether the row is for this tensor.
-        causes: weigh one cause or a few that belong together, for or against.
+        causes: each weighs one cause or a few that belong together.
         advice: what to look at next; functions where that depends on the tensor.
-        found: returns the sentence that says what hit.
+        found: returns the sentence on what hit.
         facts: numbers worth knowing that are no cause.
-        otherwise: the only cause where none of the functions has anything to say.
-        about: the evidence that causes are looked for in, where another graph knows more.
+        otherwise: the only cause where ``causes`` yield nothing.
+        about: the evidence to weigh, where another graph knows more.
     """
 
     conditions: tuple[str, ...]
@@ -140,7 +136,7 @@ class ConditionRule:
     about: Callable[[Evidence], Evidence] | None = None
 
     def weigh(self, evidence: Evidence, result: WatchResult) -> tuple[Cause, ...]:
-        """Returns the causes with what speaks for and against them, each once, likely ones first."""
+        """Returns the causes without duplicates, likely ones first."""
         about = self.about(evidence) if self.about is not None else evidence
         found: dict[tuple[str, str], Cause] = {}
         for weigh in self.causes:
@@ -151,7 +147,6 @@ class ConditionRule:
         return tuple(sorted(found.values(), key=lambda cause: cause.standing))
 
     def advise(self, evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
-        """Yields what to look at next."""
         for each in self.advice:
             if isinstance(each, Advice):
                 yield each
@@ -160,7 +155,6 @@ class ConditionRule:
 
 
 def any_tensor(_: Evidence) -> bool:
-    """Fits whatever tensor it is."""
     return True
 
 
@@ -194,15 +188,15 @@ def _no_known_input(evidence: Evidence) -> bool:
 
 
 OVERFLOW: Final = tuple(condition.id for condition in CONDITIONS.values() if condition.is_overflow)
-"""Conditions on NaN and Inf. What explains them is said of every tensor that has some, whatever was asked."""
+"""Conditions on NaN and Inf; these are explained on each tensor that has some, whatever was asked."""
 JUMP: Final = 10.0
-"""A quantity that becomes so many times as large or small, in a step or in an operator, changed abruptly there."""
+"""A quantity that becomes so many times as large or small, in a step or in an operator, changed abruptly."""
 STEEP: Final = 100.0
 """A gradient that becomes so many times smaller or larger from one layer to the next."""
 FLAT_BEYOND: Final = {"tanh": 3.8, "sigmoid": 6.9}
 """Magnitude of the argument beyond which the output is within ``stats.blocks.NEAR`` of an end."""
 SMALL_GRADIENT: Final = 1e-3
-"""Part of the weight's size below which it is the gradient that is small."""
+"""Part of the weight's size below which the gradient is small."""
 
 _DEAD_UNITS: Final = (
     values.bad_argument,
@@ -527,12 +521,10 @@ CONDITION_RULES: Final[tuple[ConditionRule, ...]] = (
 
 
 def condition_rule(condition: str, evidence: Evidence) -> ConditionRule:
-    """Returns the row for a hit of a condition on a tensor."""
     return next(rule for rule in CONDITION_RULES if condition in rule.conditions and rule.fits(evidence))
 
 
 def likely_causes(evidence: Evidence, result: WatchResult) -> list[str]:
-    """Returns what speaks for a hit, a sentence each; empty when nothing does."""
     causes = condition_rule(result.condition, evidence).weigh(evidence, result)
     return [f"{each.title}: {each.evidence}" for each in causes if each.standing is LIKELY]
 
@@ -542,14 +534,7 @@ def likely_causes(evidence: Evidence, result: WatchResult) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRule:
-    """One row: why a condition was not judged.
-
-    Attributes:
-        error: any of these bits.
-        title: the reason, which is certain.
-        evidence: returns one sentence about this tensor.
-        advice: what to do about it.
-    """
+    """One row: why a condition was not judged; it applies to any of the bits of ``error``."""
 
     error: ErrorBits
     title: str
@@ -588,7 +573,7 @@ def _unreadable(evidence: Evidence) -> str:
 
 _SEE_STEPS: Final = Advice("See which steps hold this tensor.", "trend", None, ("steps",))
 DUMP_VALUES: Final = Advice("Dump values.")
-"""Said with how its recorder does that: see ``RunInfo.values_advice``."""
+"""Shown with the recorder's own way of doing it: see ``RunInfo.values_advice``."""
 
 ERROR_RULES: Final[tuple[ErrorRule, ...]] = (
     ErrorRule(

@@ -24,14 +24,8 @@ LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 
 
 def size_of_inputs(evidence: Evidence, _: WatchResult, *, large: bool, factor: float) -> Iterator[Cause]:
-    """Tells whether the size came in with an input, or was made here.
-
-    Args:
-        evidence: what surrounds the tensor.
-        large: it is too large; else too small.
-        factor: an operator whose output is so many times larger (or smaller) made it so.
-    """
-    quotient = type_name(evidence.producer_type) in QUOTIENTS  # what is divided by does not come out again
+    """Yields whether the tensor's size came in with an input, or its operator changed it by ``factor`` or more."""
+    quotient = type_name(evidence.producer_type) in QUOTIENTS  # a denominator does not pass its size on
     known = [
         operand for operand in evidence.known_inputs if not operand.constant and not (quotient and operand.slot == 1)
     ]
@@ -63,12 +57,7 @@ def size_of_inputs(evidence: Evidence, _: WatchResult, *, large: bool, factor: f
 
 
 def close_to_overflow(evidence: Evidence, _: WatchResult, *, part: float) -> Iterator[Cause]:
-    """Tells whether the values come close to the end of their element type.
-
-    Args:
-        evidence: what surrounds the tensor.
-        part: part of the type's range above which they do.
-    """
+    """Yields whether the values exceed ``part`` of the range of their element type."""
     limits, top = limits_of(evidence.tensor.meta), peak(evidence.stats)
     if limits is not None and top:
         words = f"{num(top)} is {share(top, limits.largest)} of {num(limits.largest)}"
@@ -77,7 +66,7 @@ def close_to_overflow(evidence: Evidence, _: WatchResult, *, part: float) -> Ite
 
 
 def below_range(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells whether all values fall below what their element type can hold."""
+    """Yields whether all values are below the smallest normal number of their element type."""
     limits, top = limits_of(evidence.tensor.meta), peak(evidence.stats)
     if limits is not None and top is not None:
         words = f"the greatest magnitude is {num(top)}, {limits.name} loses digits below {num(limits.normal)}"
@@ -88,13 +77,7 @@ def below_range(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def place_in_range(evidence: Evidence, result: WatchResult, *, deviations: float) -> Iterator[Cause]:
-    """Tells how the values lie beside the asked range.
-
-    Args:
-        evidence: what surrounds the tensor.
-        result: of the condition, with the range.
-        deviations: a value so many standard deviations from the mean is an outlier.
-    """
+    """Yields how the values lie beside the hit's range; ``deviations`` from the mean make an outlier."""
     stats, bounds = evidence.stats, _bounds(result)
     if stats is None or stats.mean is None or stats.variance is None:
         return
@@ -117,7 +100,6 @@ def _bounds(result: WatchResult) -> dict[str, float]:
 
 
 def found_with_range(evidence: Evidence, result: WatchResult) -> str:
-    """Returns what hit, and the range that the condition asked for."""
     words, bounds = found_words(evidence, result), _bounds(result)
     if len(bounds) < 2:
         return words
@@ -132,12 +114,10 @@ def _inputs_are_finite(evidence: Evidence) -> bool:
 
 
 def _argument(evidence: Evidence) -> OperandEvidence | None:
-    """Returns the argument of an activation; None where it is hidden inside a fused operator, or unknown."""
     return evidence.inputs[0] if len(evidence.inputs) == 1 else None
 
 
 def bad_argument(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells whether NaN or Inf came in."""
     bad = next((operand for operand in evidence.inputs if operand.bad), None)
     if evidence.stats is not None and bad is not None:
         words = f"{bad.label} from {bad.source} has NaN or Inf, so zeros and saturation here follow from them"
@@ -145,13 +125,7 @@ def bad_argument(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def dead_units(evidence: Evidence, _: WatchResult, *, dead_percent: float, some_percent: float) -> Iterator[Cause]:
-    """Tells whether the units of a ReLU are dead, and since when.
-
-    Args:
-        evidence: what surrounds the output of the ReLU.
-        dead_percent: percentage of zeros from which on its units are dead.
-        some_percent: percentage of zeros from which on they may be.
-    """
+    """Yields whether the units of a ReLU are dead, and since when; the limits are percentages of zeros."""
     stats, argument = evidence.stats, _argument(evidence)
     if stats is None or not _inputs_are_finite(evidence):
         return
@@ -189,12 +163,9 @@ def _dead_since(evidence: Evidence, dead_percent: float) -> Iterator[Cause]:
 def large_argument(
     evidence: Evidence, _: WatchResult, *, flat_beyond: Mapping[str, float], deviations: float
 ) -> Iterator[Cause]:
-    """Tells whether the argument of a saturated activation is too large, or shifted to one side.
+    """Yields whether a saturated activation's argument is too large, or its mean too many ``deviations`` from 0.
 
-    Args:
-        evidence: what surrounds the output of the activation.
-        flat_beyond: magnitude of the argument beyond which each activation hardly changes.
-        deviations: a mean so many standard deviations away from 0 is shifted.
+    ``flat_beyond``: magnitude of the argument beyond which each activation hardly changes.
     """
     if not _inputs_are_finite(evidence):
         return
@@ -217,7 +188,7 @@ def large_argument(
 
 
 def parts_of_fused(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells which of data, weight and bias is out of line, where an activation is fused with the layer before it."""
+    """Yields which of data, weight and bias is out of line, where an activation is fused with the layer before it."""
     inputs = evidence.inputs
     if len(inputs) < 3 or not _inputs_are_finite(evidence):
         return
@@ -239,7 +210,6 @@ def parts_of_fused(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def found_with_zeros(evidence: Evidence, result: WatchResult) -> str:
-    """Returns what hit, and how many elements are 0."""
     stats = evidence.stats
     words = found_words(evidence, result)
     if stats is None:
@@ -248,7 +218,6 @@ def found_with_zeros(evidence: Evidence, result: WatchResult) -> str:
 
 
 def zero_parameter(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells whether a parameter that is 0 always was, and whether its gradient is."""
     optimizer, before = evidence.optimizer, evidence.before
     if before is not None and before.stats is not None:
         zero = before.stats.zero == before.stats.count
@@ -267,7 +236,6 @@ def zero_parameter(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def zero_inputs(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells whether zeros came in, or were made here."""
     known = [(operand, operand.stats) for operand in evidence.known_inputs if operand.stats is not None]
     zero = [(operand, stats) for operand, stats in known if stats.count == stats.zero]
     if not evidence.inputs:
@@ -287,19 +255,14 @@ def zero_inputs(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def near_limit(evidence: Evidence, _: WatchResult, *, only_near: bool) -> Iterator[str]:
-    """Yields how near the values come to the end of their element type.
-
-    Args:
-        evidence: what surrounds the tensor.
-        only_near: nothing where the range of a wide type is far away.
-    """
+    """Yields how near the values come to the limits of their type; with ``only_near``, only if they are near."""
     words = range_words(evidence.tensor.meta, evidence.stats, only_near=only_near)
     if words:
         yield words
 
 
 def saturation_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
-    """Yields the shares at the ends of an activation, and the units that never answer."""
+    """Yields the shares at the ends of an activation, and the units that are 0 for every sample."""
     row, family = evidence.tensor, activation_family(evidence.producer_type)
     if not family or not evidence.readable(row):
         return
@@ -319,7 +282,6 @@ def saturation_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
 
 
 def see_values(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to look at the values: of an activation at how they are distributed."""
     if activation_family(evidence.producer_type):
         yield Advice("See how the values are distributed.", "distribution")
     else:
@@ -327,7 +289,6 @@ def see_values(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
 
 
 def see_input(evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to look at the input that the likely causes name."""
     culprit = culprit_of(evidence, causes)
     if culprit is not None:
         text = f"See what went in: {culprit.label} from {culprit.source}."
@@ -335,13 +296,12 @@ def see_input(evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
 
 
 def see_downstream(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to look downstream, unless it is a weight, of which the optimizer tells more."""
+    """Advises to look downstream, unless it is a weight with an optimizer, which tells more."""
     if evidence.optimizer is None or evidence.parameter < 0:
         yield Advice("See what else this makes 0 downstream: its gradient, and the weights before it.", "relations")
 
 
 def explain_input(evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to go on upstream with the input that the likely causes name."""
     culprit = culprit_of(evidence, causes)
     if culprit is not None:
         yield Advice(f"Go upstream: explain the input {culprit.label}.", "explain", culprit.upstream)

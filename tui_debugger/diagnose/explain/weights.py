@@ -18,7 +18,6 @@ LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 
 
 def found_change(evidence: Evidence, result: WatchResult) -> str:
-    """Returns how much the weight changed, in the words of the condition, and since when."""
     words = found_words(evidence, result)
     summary = CONDITIONS[result.condition].summary.rstrip(".")
     if evidence.before is not None and not evidence.adjacent:
@@ -41,13 +40,10 @@ def _unchanged(evidence: Evidence) -> str:
 def rate_too_high(
     evidence: Evidence, _: WatchResult, *, usual: float, likely: float, possible: float
 ) -> Iterator[Cause]:
-    """Tells whether the learning rate moves the weight that far with a gradient of usual size.
+    """Yields whether the learning rate alone, with a gradient of usual size, moves the weight too far.
 
-    Args:
-        evidence: what surrounds the weight.
-        usual: part of a weight that a step moves in training that goes well.
-        likely: the rate is to blame for a step so many times as long.
-        possible: it may be for one so many times as long.
+    ``usual`` is the part of a weight that a step moves in healthy training; the rate is ``likely`` or ``possible`` to
+    blame for a step so many times as long.
     """
     title, optimizer = "the learning rate is too high", evidence.optimizer
     if optimizer is None:
@@ -70,17 +66,13 @@ def rate_too_high(
 
 
 def _plain_words(optimizer: Optimizer) -> str:
-    """Returns the formula of a step by the gradient alone, in relation to the weight."""
     return "learning rate / mean |w|" if optimizer.normalised else "learning rate × mean |gradient| / mean |w|"
 
 
 def gradient_too_large(evidence: Evidence, _: WatchResult, *, jump: float, harmless: float) -> Iterator[Cause]:
-    """Tells whether the gradient is to blame.
+    """Yields whether the gradient is to blame: its norm grew by ``jump`` within a step, or exceeds the weight's norm.
 
-    Args:
-        evidence: what surrounds the weight.
-        jump: a norm that became so many times as large within a step.
-        harmless: part of the weight's norm below which that of the gradient is not too large.
+    A gradient below ``harmless`` times the weight's norm is ruled out.
     """
     title, optimizer, before = "the gradient is too large", evidence.optimizer, _before_stats(evidence)
     if optimizer is None:
@@ -105,14 +97,7 @@ def gradient_too_large(evidence: Evidence, _: WatchResult, *, jump: float, harml
 
 
 def more_than_gradient(evidence: Evidence, _: WatchResult, *, factor: float) -> Iterator[Cause]:
-    """Tells whether learning rate times gradient explains the change; the rest is momentum, decay and the like.
-
-    Nothing is said where steps in between were not dumped: the change is then the work of several updates.
-
-    Args:
-        evidence: what surrounds the weight.
-        factor: a change so many times as large is more than the gradient made.
-    """
+    """Yields whether an adjacent step moved the weight ``factor`` times further than rate times gradient explains."""
     optimizer, change = evidence.optimizer, evidence.change
     plain = _plain_step(optimizer) if optimizer is not None else None
     if optimizer is None or not evidence.adjacent or change is None or plain is None:
@@ -126,12 +111,7 @@ def more_than_gradient(evidence: Evidence, _: WatchResult, *, factor: float) -> 
 
 
 def almost_zero_before(evidence: Evidence, _: WatchResult, *, tiny: float) -> Iterator[Cause]:
-    """Tells whether the weight was so small that any step is a large one.
-
-    Args:
-        evidence: what surrounds the weight.
-        tiny: a mean magnitude below which it is.
-    """
+    """Yields whether mean |w| was below ``tiny``, so that any step is large in relation."""
     before = _before_stats(evidence)
     if before is not None and before.abs_mean is not None:
         title = "the weight was almost 0, so that any step is large in relation"
@@ -144,13 +124,9 @@ def almost_zero_before(evidence: Evidence, _: WatchResult, *, tiny: float) -> It
 
 @dataclass(frozen=True, slots=True)
 class Stalling:
-    """An input of a weight's update that by itself keeps the weight as it is.
+    """An input of a weight's update that by itself keeps the weight unchanged.
 
-    Attributes:
-        words: what is wrong with it.
-        tensor: where to go on upstream; None where its value stands in the graph.
-        slot: input slot at the update operator; None where it is not one of its inputs.
-        optimizer: the update.
+    ``tensor`` is None for a constant of the graph; ``slot`` is None where it is not an input of the update operator.
     """
 
     words: str
@@ -160,10 +136,7 @@ class Stalling:
 
 
 def stalled_by(evidence: Evidence) -> list[Stalling]:
-    """Returns the inputs of a weight's update of which each alone keeps it as it is: a rate of 0, no gradient.
-
-    That is what both this guidance and the path upstream say of a weight that does not change.
-    """
+    """Returns each input of a weight's update that alone keeps it unchanged: a rate of 0, a gradient of zeros."""
     optimizer = evidence.optimizer
     if optimizer is None:
         return [] if evidence.training is None else stalled_by(evidence.training)
@@ -182,32 +155,28 @@ def stalled_by(evidence: Evidence) -> list[Stalling]:
 
 
 def _all_zero(stats: TensorStats | None) -> bool:
-    """Tells whether a tensor has elements, and all of them are 0."""
     return stats is not None and bool(stats.count) and stats.zero == stats.count
 
 
 def where_updated(evidence: Evidence) -> Evidence:
-    """Returns the evidence of the same weight in the graph that updates it."""
     while evidence.optimizer is None and evidence.training is not None:
         evidence = evidence.training
     return evidence
 
 
 def not_updated(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells why no operator updates the weight, where none does."""
     if evidence.optimizer is None:
         yield _no_optimizer(evidence)
 
 
 def not_frozen(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Rules out that the weight is frozen, where an operator updates it."""
     optimizer = evidence.optimizer
     if optimizer is not None:
         yield Cause("the weight is frozen", f"{optimizer.label} ({optimizer.type}) updates it", RULED_OUT)
 
 
 def no_gradient(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells why nobody has the gradient: of PyTorch's training itself it is known that there was none."""
+    """Yields why the gradient is missing: in PyTorch's training it did not exist, elsewhere it was not dumped."""
     optimizer = evidence.optimizer
     if optimizer is None or (optimizer.gradient is not None and optimizer.gradient.stats is not None):
         return
@@ -219,12 +188,9 @@ def no_gradient(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def small_gradient(evidence: Evidence, _: WatchResult, *, small: float, tiny: float) -> Iterator[Cause]:
-    """Tells whether the gradient is 0 or too small, or had NaN, so that the step was left out.
+    """Yields whether the gradient is 0 or too small, or had NaN or Inf, so that the step was skipped.
 
-    Args:
-        evidence: what surrounds the weight.
-        small: part of the weight's mean magnitude below which that of the gradient is small.
-        tiny: mean magnitude up to which the gradient of a weight of 0 is.
+    It is small below ``small`` times the weight's mean magnitude; for a weight of 0, up to ``tiny``.
     """
     title, optimizer = "the gradient is 0 or too small", evidence.optimizer
     gradient = optimizer.gradient.stats if optimizer is not None and optimizer.gradient is not None else None
@@ -254,13 +220,9 @@ def small_gradient(evidence: Evidence, _: WatchResult, *, small: float, tiny: fl
 
 
 def rate_too_low(evidence: Evidence, result: WatchResult, *, least: float, small: float) -> Iterator[Cause]:
-    """Tells whether the learning rate is to blame.
+    """Yields whether the learning rate is to blame, as a step is less than ``least`` (or the hit's limit) of mean |w|.
 
-    Args:
-        evidence: what surrounds the weight.
-        result: of the condition, whose own limit counts where it has one.
-        least: part of itself below which a weight hardly moves.
-        small: part of the weight's mean magnitude below which it is the gradient that is small.
+    A gradient below ``small`` times the weight's mean magnitude is to blame instead.
     """
     title, optimizer = "the learning rate is too low", evidence.optimizer
     if optimizer is None:
@@ -295,7 +257,7 @@ def _asked_ratio(result: WatchResult) -> float | None:
 
 
 def rounded_away(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells whether the step is less than half the distance to the next number the type can hold."""
+    """Yields whether the step is less than half the distance to the next number of the type."""
     optimizer, limits, weight = evidence.optimizer, limits_of(evidence.tensor.meta), _size_before(evidence)
     plain = _plain_step(optimizer) if optimizer is not None else None
     if limits is None or not weight or not plain:
@@ -311,13 +273,7 @@ def rounded_away(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def size_before(evidence: Evidence, _: WatchResult, *, large: bool, factor: float) -> Iterator[Cause]:
-    """Tells whether the weight had this size before the step.
-
-    Args:
-        evidence: what surrounds the weight.
-        large: it is too large; else too small.
-        factor: a size that changed by more than this factor is the work of the step.
-    """
+    """Yields whether the weight was as large (or small) before the step; within ``factor`` counts as the same."""
     before, now = evidence.before, evidence.stats
     word = "large" if large else "small"
     if before is not None and before.stats is not None and before.stats.abs_mean is not None and now is not None:
@@ -337,12 +293,7 @@ def size_before(evidence: Evidence, _: WatchResult, *, large: bool, factor: floa
 
 
 def size_by_update(evidence: Evidence, _: WatchResult, *, part: float) -> Iterator[Cause]:
-    """Tells whether a step moves the weight far in relation to its size.
-
-    Args:
-        evidence: what surrounds the weight.
-        part: of the weight's mean magnitude, beyond which a step is a large one.
-    """
+    """Yields whether a step moves an element by more than ``part`` of the weight's mean magnitude."""
     optimizer, before = evidence.optimizer, _before_stats(evidence)
     if optimizer is None:
         unmoved = evidence.has_graph and evidence.updater[0] < 0
@@ -358,7 +309,6 @@ def size_by_update(evidence: Evidence, _: WatchResult, *, part: float) -> Iterat
 
 
 def no_decay(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells whether nothing shrinks a weight that is too large."""
     decay = evidence.optimizer.decay if evidence.optimizer is not None else None
     if decay is not None:
         title = "nothing shrinks it: there is no weight decay"
@@ -366,12 +316,6 @@ def no_decay(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def strong_decay(evidence: Evidence, _: WatchResult, *, strong: float) -> Iterator[Cause]:
-    """Tells whether weight decay shrinks a weight that is too small.
-
-    Args:
-        evidence: what surrounds the weight.
-        strong: a decay above which it may.
-    """
     decay = evidence.optimizer.decay if evidence.optimizer is not None else None
     if decay is not None:
         yield Cause(
@@ -383,7 +327,6 @@ def strong_decay(evidence: Evidence, _: WatchResult, *, strong: float) -> Iterat
 
 
 def constant_values(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells whether all initial values are the same."""
     stats = evidence.stats
     if stats is None or stats.variance is None or stats.mean is None or not stats.count:
         yield Cause("its initial values", "they cannot be read", UNKNOWN)
@@ -395,12 +338,7 @@ def constant_values(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
 
 
 def initialiser_misfits(evidence: Evidence, _: WatchResult, *, factor: float) -> Iterator[Cause]:
-    """Tells whether the initial values are spread as He's initialisation would spread them: by √(2 / inputs of a unit).
-
-    Args:
-        evidence: what surrounds the weight.
-        factor: values that are spread so many times wider or closer do not fit.
-    """
+    """Yields whether the values' deviation is within ``factor`` of He's initialisation, √(2 / inputs of a unit)."""
     stats = evidence.stats
     shape = evidence.tensor.meta.shape if evidence.tensor.meta is not None else ()
     inputs = math.prod(shape[1:]) if len(shape) > 1 else 0
@@ -414,7 +352,7 @@ def initialiser_misfits(evidence: Evidence, _: WatchResult, *, factor: float) ->
 
 
 def checkpoint_not_loaded(evidence: Evidence, _: WatchResult) -> Iterator[Cause]:
-    """Tells whether the values may be those that a checkpoint should have replaced."""
+    """Yields that constant or zero values may be left by a checkpoint that was not loaded."""
     stats = evidence.stats
     if stats is None or stats.variance is None or stats.mean is None or not stats.count:
         return
@@ -427,7 +365,7 @@ def checkpoint_not_loaded(evidence: Evidence, _: WatchResult) -> Iterator[Cause]
 
 
 def _plain_step(optimizer: Optimizer) -> float | None:
-    """Tells how far an average element moves by the gradient alone; None where rate or gradient is unknown."""
+    """How far an average element moves by the gradient alone; None where rate or gradient is unknown."""
     gradient = optimizer.gradient.stats if optimizer.gradient is not None else None
     if optimizer.rate is None or gradient is None or gradient.abs_mean is None or gradient.bad:
         return None
@@ -437,7 +375,6 @@ def _plain_step(optimizer: Optimizer) -> float | None:
 
 
 def _gradient_before(evidence: Evidence, optimizer: Optimizer) -> TensorStats | None:
-    """Statistics of the same gradient one step earlier."""
     row = optimizer.gradient
     if row is None or row.index < 0:
         return None
@@ -449,7 +386,7 @@ def _before_stats(evidence: Evidence) -> TensorStats | None:
 
 
 def _size_before(evidence: Evidence) -> float | None:
-    """Mean |w| before the step; without a step before, what it is now."""
+    """Mean |w| before the step; the present one where there is no step before."""
     before = _before_stats(evidence) or evidence.stats
     return before.abs_mean if before is not None else None
 
@@ -477,7 +414,6 @@ def _no_gradient(optimizer: Optimizer) -> str:
 
 
 def update_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
-    """Yields the update in numbers."""
     optimizer, change = evidence.optimizer, evidence.change
     if change is not None and change.ratio is not None:
         yield f"update ratio: mean |Δw| / mean |w| = {num(change.moved)} / {num(change.before)} = {num(change.ratio)}"
@@ -496,7 +432,6 @@ def update_facts(evidence: Evidence, _: WatchResult) -> Iterator[str]:
 
 
 def see_gradient(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to look at the gradient that the optimizer got."""
     optimizer = evidence.optimizer
     gradient = optimizer.gradient if optimizer is not None else None
     if optimizer is not None and gradient is not None and gradient.index >= 0:
@@ -506,19 +441,16 @@ def see_gradient(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
 
 
 def see_learning_rate(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to look at the learning rate, where it is a tensor."""
     optimizer = evidence.optimizer
     if optimizer is not None and optimizer.rate_row is not None:
         yield Advice("See the learning rate over all steps.", "trend", optimizer.rate_row.key)
 
 
 def compare_with_before(evidence: Evidence, _: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to compare with the step before, where there is one."""
     if evidence.before is not None:
         yield Advice("Compare with the step before, element by element.", "compare")
 
 
 def look_at_program(evidence: Evidence, causes: Sequence[Cause]) -> Iterator[Advice]:
-    """Advises to look at the program where nothing updates the weight."""
     if evidence.optimizer is None and any(cause.standing is LIKELY for cause in causes):
         yield Advice("Look for where the optimizer gets its parameters, and for stop_gradient or requires_grad.")

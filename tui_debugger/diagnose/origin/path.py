@@ -1,4 +1,4 @@
-"""The path upstream from a bad tensor to where it begins, hop by hop: what it consists of, and who walks it."""
+"""The path upstream from a bad tensor to where it begins, hop by hop."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 
 class PathEnd(Enum):
-    """The reason why a path ends."""
+    """Why a path ends."""
 
     ORIGIN = "origin"
-    """The last hop is bad although nothing that it was made from is."""
+    """The last hop is bad, but nothing that it was made from is."""
     SOURCE = "source"
     """Nothing in the run makes the last hop: a graph input, or a node without inputs."""
     FIRST_STEP = "first_step"
-    """The tensor was bad already before the first dumped step."""
+    """The tensor was bad before the first dumped step."""
     CONSTANT = "constant"
     """The value comes from a constant of the graph."""
     FROZEN = "frozen"
@@ -64,7 +64,7 @@ class PathEnd(Enum):
     NOT_DUMPED = "not_dumped"
     """The tensors between the last hop and clean ones were not dumped, or cannot be read."""
     RANKS = "ranks"
-    """Another rank may have sent it, whose tensors are not there."""
+    """Another rank, whose tensors are missing, may have sent it."""
     UNKNOWN = "unknown"
     """The inputs of the last hop are not known."""
     CLEAN = "clean"
@@ -75,13 +75,7 @@ class PathEnd(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Another bad tensor that went into a hop: a path of its own can be asked for.
-
-    Attributes:
-        way: how it went in.
-        tensor: with statistics.
-        row: its node's row in its rank's node table.
-    """
+    """Another bad tensor that went into a hop; ``row`` is its node's row in its rank's node table."""
 
     way: Way
     tensor: TensorRow
@@ -94,11 +88,10 @@ class PathHop:
 
     Attributes:
         way: how it went into the hop before it.
-        tensor: with statistics.
         row: its node's row in its rank's node table.
-        told: which node made it, from what, on which source line. For a clean tensor too.
-        others: the other bad tensors that went into it, in the order in which they became bad.
-        peers: for a node that exchanges values between ranks what went in on the other ranks.
+        origin: the node that made it, its inputs and source line; also for a clean tensor.
+        others: the other bad tensors that went into it, the first to become bad first.
+        peers: for a node that exchanges values between ranks, the inputs on the other ranks.
     """
 
     way: Way
@@ -111,20 +104,19 @@ class PathHop:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The answer.
+    """The path from a tensor upstream.
 
     Attributes:
         question: what is bad.
-        hops: from the tensor that was asked about upstream; empty only when that has no node.
-        ending: why it ends.
-        suspects: for ``NOT_DUMPED`` the nodes of which one began it, as their tensors were not dumped.
-        outside: for ``NOT_DUMPED`` what went in from elsewhere and was not dumped, in words.
-        clean: for ``NOT_DUMPED`` the clean tensors at the other end.
-        absent: for ``RANKS`` the ranks that took part and are not there; empty: not known.
-        nearest: for ``CLEAN`` the nearest origin that is known.
-        reasons: for a weight that hardly changed what speaks for why, in words.
-        graphs: the names of the run's graphs where there are several, so that a name alone may mean two nodes.
-        advice: what makes the recorder of the run write more inputs and outputs; empty: not known.
+        hops: starts with the tensor that was asked about.
+        suspects: for ``NOT_DUMPED``, nodes of which one began it; their tensors were not dumped.
+        outside: for ``NOT_DUMPED``, undumped values from outside the step, in words.
+        clean: for ``NOT_DUMPED``, the clean tensors at the other end.
+        absent: for ``RANKS``, the ranks that took part and are missing; empty: unknown.
+        nearest: for ``CLEAN``, the nearest known origin.
+        reasons: for a weight that hardly changed, the likely reasons in words.
+        graphs: the names of the run's graphs if there are several, so that a name alone may mean two nodes.
+        advice: how to make the run's recorder write more inputs and outputs; empty: unknown.
     """
 
     question: Watchpoint
@@ -141,47 +133,34 @@ class Path:
 
     @property
     def start(self) -> PathHop:
-        """The tensor that was asked about."""
         return self.hops[0]
 
     @property
     def end(self) -> PathHop:
-        """The hop at which it ends."""
         return self.hops[-1]
 
     @property
     def ends_at_origin(self) -> bool:
-        """Tells whether it ends at an origin of the search, or where a bad value comes in from outside."""
+        """Whether it ends at an origin of the search, or where a bad value comes in from outside."""
         return self.ending is PathEnd.ORIGIN or (self.ending is PathEnd.SOURCE and self.end.origin.starts_here)
 
     @property
     def state(self) -> InputState:
-        """The state of the tensor that was asked about."""
         known = {PathEnd.CLEAN: InputState.CLEAN, PathEnd.NO_VALUE: InputState.UNKNOWN}
         return known.get(self.ending, InputState.BAD)
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The ranks that it goes through, in its order."""
         return tuple(dict.fromkeys(hop.tensor.key.rank for hop in self.hops))
 
 
 def trace(
     session: DiagnosedRun, key: TensorKey, question: Watchpoint = OVERFLOW_ANYWHERE, progress: ProgressFn = no_progress
 ) -> Path:
-    """The path from a tensor to where its badness begins.
+    """The path from a tensor to where its badness begins; ``question`` is the watchpoint that says what is bad.
 
-    Looks at the tensors along the way and their neighbours only, and reads what is not known yet.
-
-    Args:
-        session: the run.
-        key: the tensor.
-        question: what is bad; its selection is not asked. The default: NaN or Inf.
-        progress: is called with the number of hops that were found.
-
-    Raises:
-        UnreadableTensorError: the run has no such node.
-        CancelledError: from ``progress``.
+    Looks only at tensors along the way and their neighbours, and reads what is not known yet. Raises
+    UnreadableTensorError where the run has no such node, and CancelledError from ``progress``.
     """
     path = retry_when_renumbered(lambda: Tracer(session, question, progress).trace(key))
     if path.ending is not PathEnd.CLEAN:
@@ -190,7 +169,6 @@ def trace(
 
 
 def with_nearest(session: DiagnosedRun, path: Path, hit: Hit | None) -> Path:
-    """The path of a clean tensor with where an origin is instead."""
     if hit is None:
         return path
     (tensor,) = session.measure([session.row_of(hit.key)])
@@ -198,7 +176,7 @@ def with_nearest(session: DiagnosedRun, path: Path, hit: Hit | None) -> Path:
 
 
 def questions_about(session: DiagnosedRun, hit: Hit | None) -> tuple[Watchpoint, ...]:
-    """Returns what is bad about a tensor: NaN or Inf before all, then what else watchpoints found on it."""
+    """Returns watchpoints that a path can follow: NaN or Inf first, then other findings on the tensor."""
     origin = [result for result in findings(hit) if result.verdict is Verdict.FINDING] if hit is not None else []
     found = [session.watchpoints.get(result.watchpoint) for result in origin]
     asked = [
@@ -206,14 +184,13 @@ def questions_about(session: DiagnosedRun, hit: Hit | None) -> tuple[Watchpoint,
         for each in found
         if each is not None
         and not CONDITIONS[each.condition].is_overflow
-        and not CONDITIONS[each.condition].initial_only  # nothing was computed before those values
+        and not CONDITIONS[each.condition].initial_only  # nothing was computed before initial values
     ]
     bad = hit is None or hit.stats is None or hit.stats.bad
     return (OVERFLOW_ANYWHERE, *asked) if bad or not asked else tuple(asked)
 
 
 def _nearest_origin(session: DiagnosedRun, key: TensorKey) -> Hit | None:
-    """The origin that is nearest by step, then rank, among the steps that were checked."""
     checked = [result for pair in session.pairs() if (result := session.known([pair])) is not None]
     origins = [hit for result in checked for hit in result.hits.chosen(result.hits.origin)]
 
@@ -229,23 +206,21 @@ ALL_ZERO: Final = Watchpoint(
     validate("tensor_all_zero", {"zero_percentage_ge": 100}),
     NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),)),
 )
-"""The question that is asked upstream of a gradient or a learning rate that is 0."""
+"""The question to ask upstream of a gradient or learning rate of 0."""
 MOST_HIDDEN = 2000
-"""Tensors that were not dumped and are looked through for a bad one behind them, at most."""
+"""The most undumped tensors that are searched for a bad tensor behind them."""
 _ENDINGS = {
     OriginKind.SOURCE: PathEnd.SOURCE,
     OriginKind.BEFORE: PathEnd.FIRST_STEP,
     OriginKind.CONSTANT: PathEnd.CONSTANT,
     OriginKind.DESIGNED: PathEnd.DESIGNED,
-    OriginKind.TAINTED: PathEnd.UNKNOWN,  # by itself, in a circle
+    OriginKind.TAINTED: PathEnd.UNKNOWN,  # only by itself, in a cycle
     OriginKind.UNKNOWN: PathEnd.UNKNOWN,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """The bad inputs of a tensor."""
-
     examined: Examined
     bad_inputs: tuple[BadInput, ...]
     exchange: OtherRankInputs | None = None
@@ -253,7 +228,7 @@ class _Inputs:
 
 @dataclass(frozen=True, slots=True)
 class _Behind:
-    """The tensors behind those that were not dumped."""
+    """The tensors behind undumped ones."""
 
     bad_inputs: tuple[BadInput, ...]
     suspects: tuple[str, ...]
@@ -262,12 +237,11 @@ class _Behind:
 
 
 class Tracer:
-    """Finds paths; several of one run share what they have in common."""
+    """Finds paths; several paths of one run share what they have in common. ``question`` says what is bad."""
 
     def __init__(
         self, session: DiagnosedRun, question: Watchpoint = OVERFLOW_ANYWHERE, progress: ProgressFn = no_progress
     ) -> None:
-        """``question`` says what is bad."""
         self._session = session
         self.question = question
         self._progress = progress
@@ -277,19 +251,10 @@ class Tracer:
         self._known_hops: dict[NodeTensorRef, PathHop] = {}
 
     def state(self, key: TensorKey) -> InputState:
-        """Tells whether a tensor is bad; reads it when that is not known.
-
-        Raises:
-            UnreadableTensorError, CancelledError, RenumberedError: as for ``trace``.
-        """
+        """Tells whether a tensor is bad; reads it when unknown. Raises the errors of ``trace``, and RenumberedError."""
         return self._rank(key.rank).state(self._ref(key))
 
     def trace(self, key: TensorKey) -> Path:
-        """The path from a tensor. See ``trace``.
-
-        Raises:
-            UnreadableTensorError, CancelledError, RenumberedError: see ``trace`` and ``Flow``.
-        """
         ref = self._ref(key)
         state = self._rank(key.rank).state(ref)
         if state is InputState.BAD:
@@ -340,7 +305,7 @@ class Tracer:
         return row >= 0 and flow.nodes.category_of(row) in PARAMETERS and flow.updated(row)
 
     def _unchanged(self, ref: NodeTensorRef, way: Way, hops: list[PathHop]) -> Path:
-        """Returns what kept a weight as it is, as guidance says, and upstream from there what made the gradient 0."""
+        """Returns the path to what kept a weight unchanged, and on upstream to what made the gradient 0."""
         here = self._rank(ref.rank)
         evidence = Evidence(self._session, here.key(ref), self._progress)
         hop = self._hop(ref, way)
@@ -384,7 +349,7 @@ class Tracer:
         if exchange is not None and (exchange.absent or not exchange.inputs):
             return replace(path, ending=PathEnd.RANKS, absent=exchange.absent)
         if exchange is not None and start in (OriginKind.SOURCE, OriginKind.UNKNOWN) and not inputs.examined.missing:
-            # All that was sent is clean: what one rank alone could not judge, all of them together can.
+            # All that was sent is clean: all ranks together can judge what one rank could not.
             here = replace(hops[-1], origin=replace(hops[-1].origin, start=OriginKind.MADE))
             return replace(path, hops=(*hops[:-1], here), ending=PathEnd.ORIGIN)
         return path
@@ -415,7 +380,6 @@ class Tracer:
         return replace(found, way=way)
 
     def _peers(self, inputs: _Inputs) -> tuple[OriginInput, ...]:
-        """Returns what went in on the other ranks of an exchange."""
         found = list[OriginInput]()
         for at in inputs.exchange.inputs if inputs.exchange is not None else ():
             there = self._rank(at.rank)
@@ -439,19 +403,19 @@ class Tracer:
         nodes = self._rank(ref.rank).flow.nodes
         if examined.node < 0 or examined.parameter >= 0 or not exchanges(nodes.op_type(examined.node)):
             return None
-        around = self._session.around  # what other ranks put in counts, whatever was asked about
+        around = self._session.around  # the inputs of other ranks count, whatever was asked about
         ranks = [rank for rank in around.ranks() if ref.step in around.steps(rank)]
         return exchanged(ref, examined.node, ranks, self._rank)
 
     def _by_rank(self, bad_inputs: list[BadInput]) -> list[BadInput]:
-        """The leads of several ranks: first that of the rank where it became bad first."""
+        """Sorts bad inputs of several ranks by when they became bad in their rank."""
         if len({bad_input.ref.rank for bad_input in bad_inputs}) < 2:
             return bad_inputs
         began = {bad_input.ref: self._beginning(bad_input.ref) for bad_input in bad_inputs}
         return sorted(bad_inputs, key=lambda bad_input: (began[bad_input.ref], bad_input.began, bad_input.ref.rank))
 
     def _beginning(self, ref: NodeTensorRef) -> Began:
-        """When it became bad in its own rank: where that path ends, or meets another exchange between ranks."""
+        """When a tensor became bad in its own rank: where its path ends, or meets another exchange between ranks."""
         here, seen = self._rank(ref.rank), {ref}
         turn = here.flow.turn(ref.row, ref.step, ref.round)
         began = (turn, int(here.flow.nodes.order[ref.row]), ref.slot)
@@ -474,7 +438,7 @@ class Tracer:
         return replace(bad_input.way, link=link, hidden=hidden)
 
     def _behind(self, ref: NodeTensorRef) -> _Behind:
-        """Looks through tensors that were not dumped for bad ones behind them; else says between which it began."""
+        """Looks through undumped tensors for bad ones behind them; else tells between which tensors it began."""
         bad_inputs: dict[NodeTensorRef, BadInput] = {}
         suspects, outside, clean = dict[str, None](), dict[str, None](), dict[NodeTensorRef, None]()
         pending = deque([(ref, tuple[str, ...]())])

@@ -1,10 +1,9 @@
-"""The search for the first origin of something bad, step by step over all ranks, and what it reports.
+"""Searches for the first origin of bad tensors, step by step over all ranks.
 
-Steps are looked at in the order in which they began to run, and the origin is the one in the earliest run. A step can
-hold runs that began long after others of a later number: the search ends where a run has an origin, once every step of
-every rank was looked at that holds an earlier run, or one at the same time: that is what makes "rank 3 was first" true.
-It also ends at a run without an origin that leaves bad parameters behind: what comes later is made from them, so no
-later one can say where it began.
+Steps are looked at in the order in which they began to run; the first origin is the one in the earliest run. A step can
+hold runs that began long after those of later steps. So the search ends at a run with an origin only when each step of
+each rank that holds an earlier or simultaneous run was looked at: this makes "rank 3 was first" true. It also ends at a
+run without an origin that leaves bad parameters behind: later runs are made from them, so none can tell where it began.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from tui_debugger.watch.condition_table import CONDITIONS
 OVERFLOW_ANYWHERE = Watchpoint(
     1, "tensor_overflow", selection=NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
 )
-"""The watchpoint that is used when none is given: NaN or Inf in any tensor."""
+"""The default watchpoint: NaN or Inf in any tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +60,9 @@ class OriginInput:
 
     Attributes:
         row: the tensor with its statistics; without a value when it was not dumped.
-        state: what it is, by the watchpoints that the origin is one of.
-        constant: the value of a graph constant, or an operator's attribute.
-        before: the value of before the node wrote over it, or before the step changed it.
+        state: whether it is bad, by the watchpoints that start at the origin.
+        constant: a graph constant, or an operator's attribute.
+        before: it is the value before the node overwrote it, or before the step changed it.
         designed: its Inf was written by intent: see ``by_design``.
     """
 
@@ -76,13 +75,12 @@ class OriginInput:
 
 @dataclass(frozen=True, slots=True)
 class MissingValue:
-    """An unknown value that a node was made from: so it cannot be said that something starts there.
+    """An unknown input of a node, because of which the node cannot be called an origin.
 
     Attributes:
-        slot: input slot of the node.
-        name: what the graph says feeds it, as ``node:slot``; empty where it does not say.
-        why: ``not dumped``, ``cannot be read``, ``only known after its update``.
-        node: the node that has to be dumped to know it; the node itself where the producer is no operator.
+        name: its source by the graph, as ``node:slot``; empty where unknown.
+        why: ``was not dumped``, ``cannot be read``, ``is known after its update only`` ...
+        node: the node to dump in order to know it; the reading node where the producer is no operator.
     """
 
     slot: int
@@ -93,15 +91,7 @@ class MissingValue:
 
 @dataclass(frozen=True, slots=True)
 class NotJudged:
-    """A node that may be where something bad starts, and may not: some of what it was made from is not known.
-
-    Attributes:
-        graph, node, type: the node.
-        row: its row in the rank's node table.
-        hits: its bad tensors, in order.
-        missing: what is not known; empty where nothing is, or where other ranks had a part in it.
-        exchanged: other ranks had a part in it.
-    """
+    """A node that may be an origin: some inputs are unknown, or other ranks had a part in it (``exchanged``)."""
 
     graph: str
     node: str
@@ -113,7 +103,6 @@ class NotJudged:
 
     @property
     def hit(self) -> Hit:
-        """The first bad tensor."""
         return self.hits[0]
 
 
@@ -123,17 +112,16 @@ class Origin:
 
     Attributes:
         start: how it starts, or why it does not start here.
-        graph, node, type: the node that made it, or at which it changed.
+        graph, node, type: of the node that made it, or at which it changed.
         row: that node's row in the rank's node table.
-        other: the node to be named beside it: the producer of an input that was changed, the consumer that saw a
-            tensor that was not dumped, the node that updates a parameter; or empty.
-        hits: the bad tensors, in order; the first one is where it starts.
-        results: what the watchpoints that start here found on the first one.
-        inputs: what it was made from.
-        outputs: what came out: the outputs of the node, or the bad tensors where they were seen.
-        stack: source lines, innermost first; entries of enclosing functions are left out.
-        stack_of: the node whose stack it is.
-        missing: what it was made from and nobody knows.
+        other: the producer of an input that changed, the reader of an undumped tensor, or the node that updates a
+            parameter; else empty.
+        hits: the bad tensors, in order; it starts at the first.
+        results: the findings of the watchpoints that start at the first tensor.
+        outputs: the outputs of the node, or the bad tensors where they were seen.
+        stack: source lines, innermost first, without enclosing functions.
+        stack_of: the node that the stack belongs to.
+        missing: unknown inputs.
         exchanged: other ranks had a part in it.
     """
 
@@ -154,22 +142,19 @@ class Origin:
 
     @property
     def hit(self) -> Hit:
-        """The first bad tensor."""
         return self.hits[0]
 
     @property
     def rank(self) -> int:
-        """The rank."""
         return self.hit.key.rank
 
     @property
     def step(self) -> int:
-        """The step."""
         return self.hit.key.step
 
     @property
     def starts_here(self) -> bool:
-        """Tells whether it is an origin. What was bad before the first dumped step is one only if that is step 0."""
+        """Whether it is an origin. Bad values before the first dumped step are one only if that is step 0."""
         return self.start.is_origin(self.step)
 
 
@@ -178,17 +163,16 @@ class StepSearch:
     """The result of the search in one step of one rank.
 
     Attributes:
-        pair: (rank, step).
         result: the check behind it.
         origins: in execution order.
-        before: what was bad already before the first dumped step, when that is not step 0.
-        first: the first bad tensor when there is no origin; None when there is an origin, or nothing bad.
-        not_judged: nodes that may be where it starts, in execution order: not everything about them is known.
+        before: tensors that were bad before the first dumped step, if that is not step 0.
+        first: the first bad tensor when there is no origin; else None.
         bad: number of bad tensors.
-        parameters: number of bad values of parameters that the next run starts with.
+        parameters: number of bad parameter values that the next run starts with.
         carried: the turn of the first run that leaves such a value behind; None without one.
         spread: the next bad tensors after the first origin.
         by_graph: ``spread`` follows the graph, not only the order of execution.
+        not_judged: nodes that may be origins, in execution order.
     """
 
     pair: Pair
@@ -205,12 +189,12 @@ class StepSearch:
 
     @property
     def beginning(self) -> Origin | None:
-        """The first origin, or else the first bad tensor."""
+        """The first origin, else the first bad tensor."""
         return self.origins[0] if self.origins else self.first
 
 
 class SearchEnd(Enum):
-    """The reason why the search ended where it did."""
+    """Why the search ended."""
 
     ORIGIN = "origin"
     """The step has an origin."""
@@ -227,12 +211,11 @@ class OriginReport:
 
     Attributes:
         origins: those of the earliest run and of its step, in the order of time, then by rank.
-        searches: every step of every rank that has something bad, in the order in which they began, then by rank.
-        check: the checks behind it as one: hits, coverage, watchpoints, time.
+        searches: all searched steps with bad tensors, in the order in which they began, then by rank.
+        check: the checks behind it, merged.
         left: (rank, step) pairs that were not looked at.
-        end: why the search ended.
-        graphs: the names of the run's graphs where there are several, so that a name alone may mean two nodes.
-        advice: what makes the recorder of the run write more inputs and outputs; empty: not known.
+        graphs: the names of the run's graphs if there are several, so that a name alone may mean two nodes.
+        advice: how to make the run's recorder write more inputs and outputs; empty: unknown.
     """
 
     origins: tuple[Origin, ...]
@@ -245,13 +228,13 @@ class OriginReport:
 
     @property
     def not_judged(self) -> tuple[NotJudged, ...]:
-        """The nodes of all steps that may be where it starts, and may not, in execution order, then by rank."""
+        """The nodes of all steps that may be origins, in execution order, then by rank."""
         found = [each for searched in self.searches for each in searched.not_judged]
         return tuple(sorted(found, key=lambda each: (each.hit.order, each.hit.key.rank)))
 
     @property
     def first_known(self) -> Origin | None:
-        """The earliest bad tensor where no origin is as early: it did not start there, or that cannot be said."""
+        """The earliest bad tensor that is no origin, if no origin is as early."""
         first = [searched.first for searched in self.searches if searched.first is not None]
         earliest = min(first, key=lambda each: (each.hit.order, each.rank), default=None)
         if earliest is None or any(origin.hit.order <= earliest.hit.order for origin in self.origins):
@@ -260,10 +243,7 @@ class OriginReport:
 
     @property
     def first_searches(self) -> tuple[StepSearch, ...]:
-        """For every rank with something bad the look that answers best, the earliest rank first.
-
-        That is the step with an origin, or else the first bad step.
-        """
+        """For each rank its step with an origin, else its first bad step; the earliest rank first."""
         best: dict[int, StepSearch] = {}
         for searched in self.searches:
             kept = best.get(searched.pair[0])
@@ -273,7 +253,7 @@ class OriginReport:
 
     @property
     def earlier(self) -> tuple[StepSearch, ...]:
-        """The looks without an origin that began to be bad in an earlier run than the first origin's, in that order."""
+        """The steps without an origin that became bad in an earlier run than that of the first origin."""
         until = self.origins[0].hit.order[0] if self.origins else None
         found = [
             (searched.first.hit.order[0], searched.pair[0], number)
@@ -292,7 +272,7 @@ class OriginReport:
 
     @property
     def leading(self) -> tuple[StepSearch, ...]:
-        """The searches of ``first_searches`` that begin with the same tensor at the same step: no rank leads."""
+        """The first of ``first_searches``, and those that begin with the same tensor at the same step."""
         searches = self.first_searches
         return tuple(searched for searched in searches if _same(searched, searches[0])) if searches else ()
 
@@ -312,7 +292,7 @@ def _same(one: StepSearch, other: StepSearch) -> bool:
 
 SearchStep = Callable[[Pair, Sequence[Watchpoint], ProgressFn], StepSearch]
 Span = Callable[[Pair], tuple[int, int]]
-"""The turns of the first and the last run of a step of a rank: see ``model.turns``."""
+"""Returns the turns of the first and the last run of a step of a rank: see ``model.turns``."""
 
 
 def one_run(pair: Pair) -> tuple[int, int]:
@@ -327,17 +307,7 @@ def search(
     progress: ProgressFn = no_progress,
     span: Span = one_run,
 ) -> OriginReport:
-    """Looks for the first origin.
-
-    ``progress`` may raise CancelledError: the report then holds what was finished and says so.
-
-    Args:
-        pairs: where to look; any order.
-        watchpoints: what is bad; none: NaN or Inf anywhere.
-        search_step: looks at one (rank, step).
-        progress: receives snapshots.
-        span: when a step ran.
-    """
+    """Searches (rank, step) pairs for the first origin; when cancelled, the report holds what was finished."""
     started = time.monotonic()
     asked = tuple(watchpoints) or (OVERFLOW_ANYWHERE,)
     ordered = sorted(dict.fromkeys(pairs), key=lambda pair: (span(pair)[0], pair))
@@ -347,7 +317,7 @@ def search(
         for searched in _searches(ordered, asked, search_step, progress):
             searches.append(searched)
             found = _end(searches)
-            # Every step that holds a run before or beside the one that was found has to be looked at.
+            # Every step that holds an earlier or simultaneous run has to be looked at.
             if found is not None and (len(searches) == len(ordered) or span(ordered[len(searches)])[0] > found[1]):
                 end = found[0]
                 break
@@ -366,7 +336,7 @@ def search(
 
 
 def _end(searches: Sequence[StepSearch]) -> tuple[SearchEnd, int] | None:
-    """Returns why no later run can be where it began, and the turn of the run that says so; None: it still can."""
+    """Returns why no later run can be the beginning, and the turn of the run that shows it; else None."""
     origins = [origin.hit.order[0] for searched in searches for origin in searched.origins]
     carried = [searched.carried for searched in searches if searched.carried is not None]
     if not origins and not carried:
@@ -375,7 +345,7 @@ def _end(searches: Sequence[StepSearch]) -> tuple[SearchEnd, int] | None:
 
 
 def _earliest(origins: Sequence[Origin]) -> tuple[Origin, ...]:
-    """The origins of the earliest run, the others of its step and those at the same time on other ranks."""
+    """The origins of the earliest run, the others of its step, and simultaneous ones on other ranks."""
     ordered = sorted(origins, key=lambda origin: (origin.hit.order, origin.rank))
     if not ordered:
         return ()
@@ -391,12 +361,12 @@ def _searches(
 
 
 def knows_edges(flow: DataFlow, row: int) -> bool:
-    """Tells whether a graph tells what a node's values are used for."""
+    """Tells whether a graph tells where a node's values are used."""
     return not int(flow.nodes.flags[row]) & NodeFlag.FILE_ONLY
 
 
 def downstream(flow: DataFlow, rows: Sequence[int]) -> Mask:
-    """Node rows that the values of some nodes reach within a step, the parameters that they update included."""
+    """Mask over node rows that the values of some nodes reach within a step, with the parameters that they update."""
     graph = edges(flow.nodes)
     reached = np.zeros(len(flow.nodes), np.bool_)
     front = np.array(rows, np.int64)
@@ -416,17 +386,9 @@ def downstream(flow: DataFlow, rows: Sequence[int]) -> Mask:
 
 
 def propagation_from(flow: DataFlow, row: int, first: Hit, hits: Sequence[Hit], count: int) -> tuple[Hit, ...]:
-    """The next bad tensors after an origin, one for each node, in execution order.
+    """The next bad tensors after an origin, at most ``count``, one for each node, in execution order.
 
-    Args:
-        flow: the data flow of the origin's rank.
-        row: the origin's node.
-        first: its first bad tensor.
-        hits: the bad tensors of its step, in execution order.
-        count: how many at most.
-
-    Returns:
-        Those that the graph reaches from the origin; without a graph whatever follows it.
+    Only those that the graph reaches from the origin; without a graph, all that follow it.
     """
     reached = downstream(flow, [row]) if knows_edges(flow, row) else np.ones(len(flow.nodes), np.bool_)
     found: dict[int, Hit] = {}
@@ -442,11 +404,8 @@ def propagation_from(flow: DataFlow, row: int, first: Hit, hits: Sequence[Hit], 
 class OriginSpread:
     """The findings of a step behind an origin, as far as checks know.
 
-    Attributes:
-        tensors: findings of other nodes that ran later in the step; of NaN or Inf only those with NaN or Inf. Other
-            origins are none of them.
-        next: the names of the first of those nodes, in execution order.
-        origins: other origins of the step, from which some of the tensors may come.
+    ``tensors`` are findings of later nodes without origins (behind NaN or Inf, only NaN or Inf); ``next`` names the
+    first nodes; some may come from the other ``origins``.
     """
 
     tensors: int
@@ -455,21 +414,11 @@ class OriginSpread:
 
 
 _NAMED_NODES = 3
-"""How many of the nodes behind an origin are named at most."""
+"""The most nodes behind an origin that are named."""
 
 
 def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey) -> OriginSpread | None:
-    """Returns what else a step has behind an origin; the work does not grow with the graph.
-
-    Args:
-        result: what is known of the step.
-        nodes: of the origin's rank.
-        row: the origin's node.
-        key: its bad tensor.
-
-    Returns:
-        None where the tensor is no finding of the result.
-    """
+    """Returns the other findings of a step behind an origin, by checks only; None where ``key`` is no finding."""
     hits = result.hits
     first = hits.find(key)
     if first < 0:
@@ -487,7 +436,7 @@ def spread_in(result: CheckResult, nodes: NodeTable, row: int, key: TensorKey) -
 
 
 def findings(hit: Hit) -> list[WatchResult]:
-    """Returns what makes a tensor a finding: hits, and what its NaN keeps from being judged."""
+    """Returns what makes a tensor a finding: hits, and conditions that its NaN or Inf keeps from being judged."""
     found = [result for result in hit.results if result.verdict is Verdict.FINDING]
     if any(CONDITIONS[result.condition].is_overflow for result in found):
         return found
@@ -495,7 +444,7 @@ def findings(hit: Hit) -> list[WatchResult]:
 
 
 class OriginDescriber:
-    """Puts together what is worth knowing about the tensors where something starts."""
+    """Describes the tensors where something starts; ``is_bad`` tells whether a tensor is a finding."""
 
     def __init__(
         self,
@@ -504,7 +453,6 @@ class OriginDescriber:
         is_bad: Callable[[TensorKey], bool],
         progress: ProgressFn = no_progress,
     ) -> None:
-        """``is_bad`` says whether a tensor counts as a finding; ``progress`` is called while tensors are measured."""
         self.measurements = measurements
         self.flow = measurements.flow
         self.step = step
@@ -512,7 +460,6 @@ class OriginDescriber:
         self.progress = progress
 
     def describe(self, group: Sequence[Examined]) -> Origin:
-        """One origin from the tensors that start at one node; what is not bad has no results."""
         head, nodes = group[0], self.flow.nodes
         row, other = head.row, head.other
         inputs = [self._source_row(each) for each in head.values]
@@ -546,7 +493,6 @@ class OriginDescriber:
         )
 
     def not_judged(self, group: Sequence[Examined]) -> NotJudged:
-        """The tensors of a node that may be where something starts, and may not."""
         head, nodes = group[0], self.flow.nodes
         return NotJudged(
             graph=nodes.graph_of(head.row).name,
@@ -563,7 +509,7 @@ class OriginDescriber:
             return ()
         found = [self._missing_of(each) for each in head.missing if each.side is Side.INPUT]
         key = head.hit.key
-        if not head.values and key.side is Side.INPUT:  # an input file, and no graph says what feeds it
+        if not head.values and key.side is Side.INPUT:  # an input file whose producer no graph tells
             found.append(MissingValue(key.slot, "", "has no known producer", self.flow.nodes.names[head.hit.row]))
         return tuple(found)
 
@@ -621,7 +567,7 @@ class OriginDescriber:
         return tensor_row(self.flow, at, (role, slot, text), self.is_bad)
 
     def _with_stack(self, *rows: int) -> int:
-        """The first of some nodes (or else of a parameter's consumers) that comes from a line of a program."""
+        """The first of some nodes, or else of their readers, that has a stack; -1 without one."""
         candidates = [row for row in rows if row >= 0]
         candidates += [consumer for row in candidates for consumer, _ in self.flow.consumers(row)]
         return next((row for row in candidates if self.flow.nodes.stack(row)), -1)
@@ -634,18 +580,7 @@ CheckerOf = Callable[[int, Sequence[Watchpoint], ProgressFn], StepChecker]
 def search_step(
     checker_of: CheckerOf, spread: int, pair: Pair, watchpoints: Sequence[Watchpoint], progress: ProgressFn
 ) -> StepSearch:
-    """Looks at one step of one rank: ``SearchStep`` of the search, once its first two arguments are given.
-
-    Args:
-        checker_of: makes the checker of a rank.
-        spread: how many of the following bad tensors are wanted.
-        pair: (rank, step).
-        watchpoints: what is bad.
-        progress: receives snapshots.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """Searches one step of one rank for its origins and, at most ``spread``, the next bad tensors."""
     rank, step = pair
     return retry_when_renumbered(
         lambda: _search_step(checker_of(rank, watchpoints, progress), step, watchpoints, spread, progress)
@@ -655,12 +590,7 @@ def search_step(
 def _search_step(
     checker: StepChecker, step: int, watchpoints: Sequence[Watchpoint], spread: int, progress: ProgressFn
 ) -> StepSearch:
-    """Checks one step of one rank and finds its origins.
-
-    Raises:
-        CancelledError: from ``progress``.
-        RenumberedError: the nodes were read anew meanwhile.
-    """
+    """Checks one step of one rank and finds its origins; may raise RenumberedError."""
     result = checker.check(step, progress)
     pair = (checker.flow.rank, step)
     hits = result.hits.with_verdict(Verdict.FINDING)
@@ -696,12 +626,12 @@ def _search_step(
 
 
 def _question(found: WatchResult, questions: Mapping[int, Criterion]) -> Criterion:
-    """Returns what makes a tensor bad: where NaN or Inf kept a condition from being judged, they do."""
+    """Returns the criterion of a finding: NaN or Inf, where these kept a condition from being judged."""
     return OVERFLOW if found.verdict is Verdict.BLOCKED else questions[found.watchpoint]
 
 
 def _by_node(examined: Sequence[Examined]) -> list[list[Examined]]:
-    """The tensors that start at one node in one way, together; by their first tensor."""
+    """Groups the tensors that start at one node in one way; groups are in the order of their first tensors."""
 
     def kind(each: Examined) -> tuple[int, str]:
         return each.row, each.start.value

@@ -40,26 +40,26 @@ from tui_debugger.text.writer import Line, Meaning, Terminal, meant
 from tui_debugger.watch.condition_table import CONDITIONS
 
 _NAMED = 6
-"""Nodes that are named of those that were not dumped."""
+"""The most nodes that are named in a sentence."""
 
 
 # -- origins ---------------------------------------------------------------------------------------
 
 
 def found_words(found: Origin | Hit) -> str:
-    """``-Inf 1 of 4``, ``zeros ≥ 100 % → 100 %``: what a bad tensor has."""
+    """``-Inf 1 of 4``, ``zeros ≥ 100 % → 100 %``: what is bad about a tensor."""
     hit = found if isinstance(found, Hit) else dataclasses.replace(found.hit, results=found.results)
     return clean(hit_text(hit, apart=False))
 
 
 def node_words(each: Origin | NotJudged, graphs: Sequence[str]) -> str:
-    """The node as ``find_node`` takes it: ``NODE``, ``NODE#2`` for its second run; of several graphs ``GRAPH/NODE``."""
+    """The node as ``find_node`` takes it: ``NODE``, ``NODE#2`` for its second run, ``GRAPH/NODE`` if several graphs."""
     graph = f"{each.graph}/" if graphs else ""
     return clean(f"{graph}{each.node}{round_text(each.hit.key.round)}")
 
 
 def when_words(origin: Origin, graphs: Sequence[str] = ()) -> str:
-    """``step 3``; ``step 1#2, kernel_graph_0`` of several graphs."""
+    """``step 3``; ``step 1#2, kernel_graph_0`` with several graphs."""
     graph = f", {clean(origin.graph)}" if graphs else ""
     return f"step {step_text(origin.step, origin.hit.key.round)}{graph}"
 
@@ -70,18 +70,16 @@ def _place(origin: Origin) -> str:
 
 
 def label(key: TensorKey, role: str, slot: int, origin: Origin) -> str:
-    """``in:0``, ``out:1``; ``value`` for the parameter that it is about."""
+    """``in:0``, ``out:1``; ``value`` for a parameter itself."""
     own = origin.type == PARAMETER and role == "out" and key.node == origin.node
     return "value" if own else f"{role}:{slot}"
 
 
 def row_label(row: TensorRow, origin: Origin) -> str:
-    """``label`` of an input or output of an origin."""
     return label(row.key, row.role, row.slot, origin)
 
 
 def why(origin: Origin, *, overflow: bool) -> str:
-    """Returns why it starts here, or why it cannot be said that it does."""
     what = f"{_place(origin)}: {found_words(origin)}"
     clean_ = "clean" if overflow else "without such a finding"
     other = clean(origin.other)
@@ -104,12 +102,13 @@ def why(origin: Origin, *, overflow: bool) -> str:
 
 
 def _designed(origin: Origin) -> str:
-    """Returns what to know of inputs with an Inf that was written by intent."""
+    """Words for inputs with an Inf that was written by intent."""
     found = [source.row for source in origin.inputs if source.designed]
     if not found:
         return ""
     stats = [row.stats for row in found if row.stats is not None]
-    sign = "-Inf" if not any(each.pos_inf for each in stats) else "Inf"
+    infinite = "-Inf" if not any(each.pos_inf for each in stats) else "Inf"
+    sign = "NaN" if any(each.nan for each in stats) else infinite
     slots = ", ".join(row_label(row, origin) for row in found)
     masked = "softmax" in plain_type(origin.type) and origin.hit.stats is not None and origin.hit.stats.nan
     whole = " in a whole row" if masked else ""
@@ -128,7 +127,7 @@ def _bad_inputs(origin: Origin) -> str:
 
 
 def _of_another_run(key: TensorKey, origin: Origin) -> str:
-    """`` of step 1#1``, `` of step 3, kernel_graph_0``: where another run than that of the origin wrote a tensor."""
+    """`` of step 1#1``, `` of step 3, kernel_graph_0``: empty where the origin's run wrote the tensor."""
     here = origin.hit.key
     if key.graph != origin.graph:
         return f" of step {run_text(key)}, {clean(key.graph)}"
@@ -144,7 +143,7 @@ def _unknown(origin: Origin, what: str) -> str:
 
 
 def _missing_words(each: Origin | NotJudged, word: str = "") -> str:
-    """``in:1, in:3 was not dumped``: what kept anybody from saying that it starts there."""
+    """``in:1, in:3 were not dumped``: why the node cannot be called an origin."""
     if not each.missing:
         return "other ranks had a part in it" if each.exchanged else "no graph or file tells what it was made from"
     by_reason: dict[str, list[int]] = {}
@@ -164,7 +163,7 @@ def _slots(slots: list[int]) -> str:
 
 
 def not_judged_words(each: NotJudged) -> str:
-    """``not judged: in:3 unknown (Add-op3:0)``: why it cannot be said that something starts at a node."""
+    """``not judged: in:3 unknown (Add-op3:0)``."""
     names = [last_part(missing.name) for missing in each.missing if missing.name]
     return f"not judged: {_missing_words(each, 'unknown')}" + (f" ({and_more(names, _NAMED)})" if names else "")
 
@@ -177,12 +176,7 @@ def first_known_words(origin: Origin) -> str:
 
 
 def advice_words(origin: Origin, how: str = "") -> str:
-    """Returns what to dump to know whether it starts there; empty where that would not help.
-
-    Args:
-        origin: the first known one.
-        how: what makes the recorder write more: see ``RunInfo.tensors_advice``.
-    """
+    """Returns what to dump to know whether it starts there, with ``how`` to do so; empty where that would not help."""
     if origin.start is not OriginKind.UNKNOWN:
         return ""
     if origin.exchanged and not origin.missing:
@@ -210,12 +204,10 @@ def last_part(name: str) -> str:
 
 
 def is_overflow(path: Path) -> bool:
-    """Tells whether a path is about NaN and Inf."""
     return CONDITIONS[path.question.condition].is_overflow
 
 
 def spread_words(spread: OriginSpread, step: int) -> str:
-    """Returns how far something spread, in a sentence."""
     where = f"at step {step_text(step)}"
     more = plural(spread.origins, "more origin") if spread.origins else ""
     if not spread.tensors:
@@ -231,12 +223,12 @@ def question_words(path: Path) -> str:
 
 
 def _question_text(path: Path) -> str:
-    """Returns the same for programs: ``NaN or Inf``, or the watchpoint as ``--watch`` takes it."""
+    """Like ``question_words``, but the watchpoint is as ``--watch`` takes it."""
     return "NaN or Inf" if is_overflow(path) else clean(watch_line(dataclasses.replace(path.question, name="")))
 
 
 def way_words(hop: PathHop | Branch) -> str:
-    """Tells how a tensor went into the hop before it: ``in:1 of Mul-op383``."""
+    """How a tensor went into the hop before it: ``in:1 of Mul-op383``."""
     way, key = hop.way, hop.tensor.key
     slots = ", ".join(f"in:{slot}" for slot in way.slots)
     into = f"{slots} of {last_part(way.into)}"
@@ -270,14 +262,13 @@ def operator_reasons(origin: Origin) -> list[str]:
 
 
 def place_words(path: Path, hop: PathHop) -> str:
-    """``Log-op381 (Log), step 3``, with the rank where the path goes through several, with the graph of several."""
+    """``Log-op381 (Log), step 3``, with rank and graph where there are several."""
     origin = hop.origin
     rank = f"rank {origin.rank}, " if len(path.ranks) > 1 or path.ending is PathEnd.RANKS else ""
     return f"{last_part(origin.node)} ({clean(origin.type)}), {rank}{when_words(origin, path.graphs)}"
 
 
 def headline(path: Path) -> str:
-    """The answer in one line."""
     hop = path.end
     where = place_words(path, hop)
     what = found_words(hop.origin)
@@ -304,7 +295,7 @@ def _not_known(origin: Origin) -> str:
 
 
 def _tensor_words(path: Path, row: TensorRow) -> str:
-    """``Log-op381:out:0 of step 3``, with the graph of several."""
+    """``Log-op381:out:0 of step 3``, with the graph where there are several."""
     return f"{tensor_name(row)} of step {step_text(row.key.step)}{_graph_words(path, row)}"
 
 
@@ -326,7 +317,6 @@ def _no_value(row: TensorRow) -> str:
 
 
 def explanation(path: Path) -> list[str]:
-    """Returns what there is to say about the end beside ``why``: what the other ranks put in, what the cause is."""
     if path.state is not InputState.BAD:
         return []
     return [*map(clean, path.reasons), *_explanation(path)]
@@ -370,7 +360,6 @@ def _lost(path: Path) -> list[str]:
 
 
 def initial_words(hit: Hit | None) -> str:
-    """Returns what to know of a finding on initial values; empty for other hits."""
     initial = (
         [result for result in findings(hit) if CONDITIONS[result.condition].initial_only] if hit is not None else []
     )
@@ -378,7 +367,7 @@ def initial_words(hit: Hit | None) -> str:
 
 
 def length_words(path: Path) -> str:
-    """``9 hops, back from step 5 to step 3, over ranks 1, 0``."""
+    """``9 hops upstream, from step 5 back to step 3, over ranks 1, 0``."""
     parts = [plural(len(path.hops) - 1, "hop") + " upstream"]
     start, end = path.start.tensor.key, path.end.tensor.key
     if start.step != end.step or (start.round and end.round and start.round != end.round):
@@ -391,7 +380,6 @@ def length_words(path: Path) -> str:
 
 
 def nearest_words(path: Path) -> str:
-    """Tells where the origin is that is nearest to a clean tensor."""
     if path.nearest is None:
         return "no origin is known in the steps that were checked"
     tensor = path.nearest.tensor
@@ -401,14 +389,14 @@ def nearest_words(path: Path) -> str:
 
 
 WIDTH = 80
-"""Columns that the tables keep to."""
+"""The width of tables without a terminal."""
 _BLOCK_TITLES = ("", *STATISTIC_TITLES)
 _FRAMES = 6
-"""Framework lines that are shown above the user's own."""
+"""The most framework lines that are shown above the user's own."""
 
 
 def wrapped(text: str, indent: str = "", hang: str | None = None) -> list[str]:
-    """A paragraph in lines of ``WIDTH``; names are never broken. Lines after the first begin with ``hang``."""
+    """A paragraph in lines of ``WIDTH``, with ``hang`` before each but the first; names are never broken."""
     return textwrap.wrap(
         text,
         WIDTH,
@@ -422,14 +410,10 @@ def wrapped(text: str, indent: str = "", hang: str | None = None) -> list[str]:
 def origin_lines(
     origin: Origin, head: str, *, overflow: bool, graphs: Sequence[str] = (), terminal: Terminal | None = None
 ) -> Iterator[Line]:
-    """The lines of one origin, after a blank line.
+    """The lines of one origin, after a blank line; ``head`` is the word that it begins with.
 
-    Args:
-        origin: what to show.
-        head: the word it begins with.
-        overflow: it is about NaN and Inf, and "clean" says enough.
-        graphs: the run's graphs where there are several: then its own is said.
-        terminal: where its table has to fit; None: into ``WIDTH``.
+    ``overflow``: it is about NaN and Inf, so "clean" says enough. ``graphs``: the run's graphs if several.
+    ``terminal``: where its table has to fit; None: into ``WIDTH``.
     """
     yield ""
     place = f"{head}: rank {origin.rank}, {when_words(origin, graphs)}  ({clean(origin.type)})"
@@ -465,7 +449,7 @@ def _meaning(row: TensorRow) -> Meaning | None:
 
 
 def _block_lines(rows: Sequence[tuple[str, TensorRow, str]], cells: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The table where it is not known how much room there is: types and shapes below it when they do not fit."""
+    """The table in ``WIDTH`` columns: types and shapes come below it when they do not fit."""
     lines = _aligned([list(_BLOCK_TITLES), *cells])
     kinds = ["dtype, shape", *(_kind(row, remark) for _, row, remark in rows)]
     wide = [f"  {line}  {kind}".rstrip() for line, kind in zip(lines, kinds, strict=True)]
@@ -502,7 +486,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _stack(origin: Origin) -> Iterator[str]:
-    """The lines down to the user's own; a program without any of those shows the innermost ones."""
+    """The lines down to the user's own; without any of those, the innermost lines."""
     if not origin.stack:
         return
     if origin.stack_of != origin.node:
@@ -525,13 +509,12 @@ def _frame(frame: Frame, *, mine: bool) -> Iterator[str]:
 _TITLES = ("", "step", "rank", "graph", "tensor", *STATISTIC_TITLES[:4], "dtype, shape")
 _NAME = _TITLES.index("tensor")
 _SHORTEST = 20
-"""Characters of a name that are left in any case."""
+"""The length to which names may be cut."""
 _BRANCHES = 3
-"""Other bad inputs of a hop that are named."""
+"""The most other bad inputs of a hop that are named."""
 
 
 def path_lines(path: Path, terminal: Terminal | None = None) -> Iterator[Line]:
-    """Everything that is known about a path. ``terminal``: where its tables have to fit; None: into ``WIDTH``."""
     if not is_overflow(path):
         yield from wrapped(f"bad means: a finding of {question_words(path)}")
     if path.state is InputState.BAD:
@@ -553,13 +536,11 @@ _STATES = {InputState.BAD: Meaning.FINDING, InputState.CLEAN: Meaning.CLEAN, Inp
 
 
 def _path_columns(path: Path) -> list[int]:
-    """Returns which columns there are."""
     left_out = {*(() if len(path.ranks) > 1 else ("rank",)), *(() if path.graphs else ("graph",))}
     return [at for at in range(len(_TITLES)) if _TITLES[at] not in left_out]
 
 
 def _path_table(path: Path) -> tuple[list[Column], list[TableRow]]:
-    """Returns the hops as columns and rows."""
     kept = _path_columns(path)
     columns = [
         Column("", weight=8),
@@ -588,7 +569,7 @@ def _table(path: Path) -> Iterator[str]:
     kept = _path_columns(path)
     widths = [max(len(row[at]) for row in [_TITLES, *rows]) for at in range(len(_TITLES))]
     over = sum(widths[at] + 2 for at in kept) - 2 - WIDTH
-    if over > 0:  # a line that a terminal breaks is none: types and shapes go first, then the middle of long names
+    if over > 0:  # lines must not wrap: types and shapes go first, then the middle of long names
         over -= widths[kept.pop()] + 2
     widths[_NAME] -= min(max(over, 0), max(widths[_NAME] - _SHORTEST, 0))
 
@@ -628,7 +609,6 @@ Row = dict[str, Any]
 
 
 def report_rows(report: OriginReport) -> Row:
-    """Returns what a search found: origins, what each rank began with, how it spread."""
     leading = {searched.pair[0] for searched in report.leading}
     first = report.shown_search
     return {
@@ -722,7 +702,6 @@ def _input_row(source: OriginInput) -> Row:
 
 
 def tensor_dict(row: TensorRow) -> Row:
-    """A line of the tensor table: its place at the node, where its value stands, type, shape, statistics."""
     return {
         "role": row.role,
         "index": row.slot,
@@ -749,7 +728,6 @@ def _spread_row(hit: Hit) -> Row:
 
 
 def path_rows(path: Path) -> Row:
-    """A path upstream: why it ends, and every hop with what went into it."""
     return {
         "question": _question_text(path),
         "state": path.state.value,

@@ -1,4 +1,4 @@
-"""What a tensor was made from: ``Upstream`` looks around in one rank, ``exchanged`` at other ranks."""
+"""What a tensor was made from: ``Upstream`` looks in one rank, ``exchanged`` at other ranks."""
 
 from __future__ import annotations
 
@@ -30,38 +30,37 @@ if TYPE_CHECKING:
 
 
 class HopLink(Enum):
-    """The way in which the value of a hop came into the hop before it."""
+    """How the value of a hop came into the hop before it."""
 
     START = "start"
     """The tensor that was asked about."""
     INPUT = "input"
     """A node made the hop before from it."""
     WEIGHT = "weight"
-    """The same, and it is the value that a parameter had after the step before."""
+    """As ``INPUT``, and it is a parameter's value after the step before."""
     UPDATE = "update"
-    """The optimizer's node wrote the parameter (the hop before) with its help."""
+    """The optimizer's node used it to write the parameter (the hop before)."""
     BEFORE = "before"
     """The parameter itself, before that update."""
     RESULT = "result"
-    """The output of the optimizer's node, although the inputs of that node are not bad."""
+    """The output of the optimizer's node, whose inputs are not bad."""
     COPY = "copy"
-    """The tensor that was written; the hop before is an input file that should hold the same."""
+    """The written tensor; the hop before is an input file that should hold the same."""
     SENT = "sent"
     """Another rank gave it to the node."""
     NEAREST = "nearest"
-    """The nearest origin of the run, which has nothing to do with the hop before: that one is clean."""
+    """The nearest origin of the run, unrelated to the hop before, which is clean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The way in which a tensor goes into the next one downstream.
+    """How a tensor goes into the next one downstream.
 
     Attributes:
-        link: in which way.
-        into: the node that took it in.
-        slots: its input slots there; for ``RESULT`` the output slots.
-        hidden: nodes between, nearest to ``into`` first, whose tensors were not dumped.
-        certain: False when it is only likely: a sending node found by what it sent.
+        into: the node that read it.
+        slots: its input slots there; for ``RESULT``, output slots.
+        hidden: nodes between whose tensors were not dumped, nearest to ``into`` first.
+        certain: False for a sending node that was found by the shape of what it sent.
     """
 
     link: HopLink
@@ -90,13 +89,7 @@ class NodeTensorRef:
 
 @dataclass(frozen=True, slots=True)
 class BadInput:
-    """A bad tensor that another one was made from.
-
-    Attributes:
-        ref: the tensor.
-        way: how it went into the other one.
-        began: when it was made.
-    """
+    """A bad tensor that another one was made from; ``began`` is when it was made."""
 
     ref: NodeTensorRef
     way: Way
@@ -104,7 +97,7 @@ class BadInput:
 
 
 class Upstream:
-    """The tensors of one rank and what they were made from, with one question: what is bad."""
+    """The tensors of one rank and what they were made from, for one question: what is bad."""
 
     def __init__(self, session: DiagnosedRun, rank: int, watchpoint: Watchpoint, progress: ProgressFn) -> None:
         self.rank = rank
@@ -123,19 +116,16 @@ class Upstream:
     # -- one tensor ----------------------------------------------------------------------------------
 
     def located(self, ref: NodeTensorRef) -> Located:
-        """Tells where a tensor stands; index -1 when it was not dumped."""
         return self.flow.located(ref.step, ref.row, ref.side, ref.slot, ref.round)
 
     def ref(self, at: Located) -> NodeTensorRef:
-        """A place of this rank as a spot."""
         return NodeTensorRef(self.rank, at.step, at.row, at.side, at.slot, at.round)
 
     def key(self, ref: NodeTensorRef) -> TensorKey:
-        """The handle of a tensor."""
         return self.flow.key(self.located(ref))
 
     def record(self, ref: NodeTensorRef) -> Record | None:
-        """Returns what is known about a tensor after looking at it; None when it was not dumped."""
+        """Measures a tensor and returns its record; None when it was not dumped."""
         self._fetch([ref])
         at = self.located(ref)
         if at.index < 0:
@@ -144,12 +134,11 @@ class Upstream:
         return self.measurements.record(at.step, at.index)
 
     def state(self, ref: NodeTensorRef) -> InputState:
-        """Tells whether a tensor is bad."""
         self.record(ref)
         return self._state(self.located(ref))
 
     def _state(self, at: Located) -> InputState:
-        """Tells whether a tensor is bad by what is known about it."""
+        """Tells whether a tensor is bad by what is known already."""
         if at.index < 0:
             return InputState.UNKNOWN
         with self.measurements.locked():
@@ -157,7 +146,6 @@ class Upstream:
             return self._question.state(records, at.index)
 
     def tensor(self, ref: NodeTensorRef) -> TensorRow:
-        """A tensor with its statistics."""
         self._fetch([ref])
         row = tensor_row(self.flow, self.located(ref), (ref.side.label, ref.slot, ""), self._is_bad)
         return measured(self.measurements, [row], self._progress)[0]
@@ -168,13 +156,13 @@ class Upstream:
         return self._state(at) is InputState.BAD
 
     def _fetch(self, refs: Iterable[NodeTensorRef]) -> None:
-        """Gets statistics of tensors of which nothing but their existence is known: a training has them."""
+        """Gets statistics from a running training for tensors of which only their existence is known."""
         wanted = [ref for ref in dict.fromkeys(refs) if ref not in self._fetched and self._is_unknown(ref)]
         if wanted:
             self._fetched.update(wanted)
             rows = [tensor_row(self.flow, self.located(each), ("", each.slot, ""), self._is_bad) for each in wanted]
             self._session.measure(rows, self._progress)
-            self._begin()  # what a data flow has given stays as it is
+            self._begin()  # a data flow keeps what it returned before
 
     def _is_unknown(self, ref: NodeTensorRef) -> bool:
         at = self.located(ref)
@@ -183,7 +171,7 @@ class Upstream:
     # -- what it was made from -----------------------------------------------------------------------
 
     def examined(self, ref: NodeTensorRef) -> Examined:
-        """Returns what a tensor was made from and what is bad about that; it need not have been dumped itself."""
+        """Returns what a tensor was made from and which of that is bad; it need not have been dumped itself."""
         found = self._examined.get(ref)
         if found is None:
             place = [np.array([each], np.int64) for each in (ref.row, int(ref.side), ref.slot, ref.round)]
@@ -215,11 +203,10 @@ class Upstream:
         )
 
     def describer(self, step: int) -> OriginDescriber:
-        """Returns what describes the tensors of a step."""
         return OriginDescriber(self.measurements, step, self._is_bad, self._progress)
 
     def bad_inputs(self, ref: NodeTensorRef) -> list[BadInput]:
-        """Returns the bad tensors of this rank that a tensor was made from, the first one to become bad first."""
+        """Returns the bad tensors of this rank that a tensor was made from, the first to become bad first."""
         examined = self.examined(ref)
         found: dict[NodeTensorRef, BadInput] = {}
         for judged in examined.values:
@@ -234,14 +221,14 @@ class Upstream:
             found[up] = BadInput(up, way, self._began(up))
         if any(bad_input.way.link is not HopLink.RESULT for bad_input in found.values()):
             found = {up: bad_input for up, bad_input in found.items() if bad_input.way.link is not HopLink.RESULT}
-        # What a parameter was before comes before what else its update took from that step.
+        # A parameter's earlier value comes before the other inputs of its update from that step.
         return sorted(
             found.values(),
             key=lambda bad_input: (bad_input.began[0], bad_input.way.link is not HopLink.BEFORE, bad_input.began),
         )
 
     def _written(self, judged: JudgedValue, at: Located) -> NodeTensorRef:
-        """Tells where a bad source was first written: what its producer wrote, unless that is clean or not there."""
+        """Returns the producer's written tensor if it is bad; else the place where the reader saw the bad value."""
         if judged.held is not None and judged.own:
             written = self.ref(judged.held)
             if self.state(written) is InputState.BAD:
@@ -256,18 +243,17 @@ class Upstream:
             itself = up.row == examined.parameter or up.row in self.flow.shared(examined.parameter)
             return HopLink.BEFORE if itself and up.side is Side.OUTPUT else HopLink.UPDATE
         if examined.parameter >= 0 and judged.before:
-            return HopLink.BEFORE  # of a weight that this graph only reads
+            return HopLink.BEFORE  # a weight that this graph only reads
         if (up.step, up.round) != (key.step, key.round) and self._is_parameter(up.row) and self.flow.updated(up.row):
             return HopLink.WEIGHT
         return HopLink.COPY if key.side is Side.INPUT and examined.node < 0 else HopLink.INPUT
 
     def _began(self, ref: NodeTensorRef) -> Began:
-        """When a tensor came to be what it is."""
         row, turn = ref.row, self._turn(ref)
         if ref.side is Side.INPUT:
             holder = self.flow.holder(row, ref.slot)
             written = self.flow.locate_held(ref.step, holder, ref.round, row)
-            if holder.row >= 0 and written is None:  # nobody saw what was written: it is as old as that
+            if holder.row >= 0 and written is None:  # the written tensor was not dumped: use its age
                 row = holder.row
                 if self._is_parameter(row) and self.flow.updated(row):
                     before = self.flow.before(row, Side.OUTPUT, holder.slot, ref.step, ref.round)
@@ -282,7 +268,7 @@ class Upstream:
     # -- what was not dumped -------------------------------------------------------------------------
 
     def hidden(self, ref: NodeTensorRef) -> tuple[list[NodeTensorRef], list[str]]:
-        """Returns what a tensor was made from and cannot be judged: tensors not dumped, and words for the rest."""
+        """Returns undumped tensors that a tensor was made from, and words for other inputs that cannot be judged."""
         examined, refs, outside = self.examined(ref), list[NodeTensorRef](), list[str]()
         nodes = self.flow.nodes
         for judged in examined.values:
@@ -304,14 +290,13 @@ class Upstream:
         return [each for each in dict.fromkeys(refs) if each != ref], outside
 
     def clean_sources(self, ref: NodeTensorRef) -> list[NodeTensorRef]:
-        """The clean tensors that a tensor was made from."""
         judged = self.examined(ref).values
         return [
             self.ref(each.at) for each in judged if each.state is InputState.CLEAN and each.at and not each.constant
         ]
 
     def statistics_alike(self, ref: NodeTensorRef, other: Record | None) -> bool:
-        """Tells whether a tensor has the very statistics of another one."""
+        """Tells whether a tensor has exactly the statistics of another one."""
         record = self.record(ref)
         return record is not None and other is not None and record.stats is not None and record.stats == other.stats
 
@@ -321,13 +306,7 @@ _NUMBER = re.compile(r"-op\d+$")
 
 @dataclass(frozen=True, slots=True)
 class OtherRankInputs:
-    """The inputs that the other ranks gave to a node.
-
-    Attributes:
-        leads: what was bad about it.
-        inputs: the node of every other rank that took part, as an output of that node.
-        absent: ranks whose part in it cannot be judged; without ``inputs`` it is not known which ranks took part.
-    """
+    """The inputs of a node on other ranks, the bad ones, and the ranks whose part cannot be judged."""
 
     bad_inputs: tuple[BadInput, ...]
     inputs: tuple[NodeTensorRef, ...]
@@ -335,21 +314,14 @@ class OtherRankInputs:
 
 
 def exchanges(op_type: str) -> bool:
-    """Tells whether what a node makes may come from another rank."""
+    """Tells whether the outputs of a node may come from another rank."""
     return is_collective(op_type) or is_receiving(op_type)
 
 
 def exchanged(
     ref: NodeTensorRef, row: int, ranks: Sequence[int], rank_of: Callable[[int], Upstream]
 ) -> OtherRankInputs:
-    """Looks at the other ranks' part in what a node made.
-
-    Args:
-        ref: the tensor, of the rank where it is bad.
-        row: the node that made it.
-        ranks: the ranks that have this step, its own among them.
-        rank_of: looks around in a rank.
-    """
+    """Looks at the other ranks' part in the output of node ``row``; ``ranks`` have this step."""
     here = rank_of(ref.rank)
     group = here.flow.nodes.group_ranks.get(row)
     others = [rank for rank in ranks if rank != ref.rank and (group is None or rank in group)]
@@ -375,7 +347,7 @@ def exchanged(
 
 
 def _sent(ref: NodeTensorRef, ranks: Sequence[int], rank_of: Callable[[int], Upstream]) -> OtherRankInputs:
-    """The inputs of sending nodes: one with the very statistics of what was received, else those of its shape."""
+    """The inputs of sending nodes: one with exactly the statistics of the received tensor, else all of its shape."""
     received = rank_of(ref.rank).record(ref)
     alike, likely, inputs = list[BadInput](), list[BadInput](), list[NodeTensorRef]()
     for rank in ranks:
@@ -399,7 +371,7 @@ def _sending_nodes(nodes: NodeTable) -> list[int]:
 
 
 def same_node(nodes: NodeTable, row: int, others: NodeTable) -> int:
-    """The row of another rank's node with the same name; numbers of operators may differ; -1 when there is none."""
+    """The row of the node with the same name on another rank, up to operator numbers; -1 when there is none."""
     name, graph = nodes.names[row], nodes.graph_of(row).name
     found = others.find(name, graph)
     if found >= 0 and others.op_type(found) == nodes.op_type(row):
@@ -410,7 +382,7 @@ def same_node(nodes: NodeTable, row: int, others: NodeTable) -> int:
 
 
 def _alike(nodes: NodeTable, op_type: str, name: str) -> list[int]:
-    """Nodes of a type whose names differ in the operator's number only, in execution order."""
+    """Nodes of a type whose names differ only in the operator's number, in execution order."""
     stem = _NUMBER.sub("", name)
     if op_type not in nodes.types:
         return []

@@ -1,7 +1,7 @@
-"""Batches that several data-parallel ranks read: each of them has its own, or some of the work is done twice.
+"""Finds batches that several data-parallel ranks read, so that work is done twice.
 
-Asked only where a wrapper reduces all gradients over a group of ranks, and what goes into the model was recorded. All
-inputs of a step have to be equal by bytes: masks and positions are the same on all ranks by nature.
+Only where a wrapper reduces all gradients over a group of ranks, and the inputs of the model were recorded. All inputs
+of a step must be equal by bytes, because masks and positions alone are the same on all ranks anyway.
 """
 
 from __future__ import annotations
@@ -18,18 +18,12 @@ from tui_debugger.diagnose.run import DiagnosedRun
 from tui_debugger.model import ProgressFn, Side, TensorKey
 
 _INPUTS: Final = "inputs."
-"""The beginning of what our client for PyTorch calls what goes into the model."""
+"""The prefix that our client for PyTorch gives to inputs of the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedBatch:
-    """A batch that several ranks read.
-
-    Attributes:
-        key: the first of its tensors, on the first of the ranks, at the first such step.
-        ranks: those that read it.
-        steps: at how many steps several ranks read one batch.
-    """
+    """A batch that several ranks read; ``key`` is its first tensor at the first of ``steps`` such steps."""
 
     key: TensorKey
     ranks: tuple[int, ...]
@@ -39,11 +33,7 @@ class SharedBatch:
 def shared_batches(
     run: DiagnosedRun, pairs: Sequence[Pair], groups: Sequence[tuple[int, ...]], progress: ProgressFn
 ) -> Iterator[SharedBatch]:
-    """Yields for each group of data-parallel ranks the first batch that several of them read.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """Yields for each group of data-parallel ranks the first batch that several of them read."""
     for group in (group for group in groups if len(group) > 1):
         read = {pair: batch for pair in pairs if pair[0] in group and (batch := _batch(run, *pair, progress))}
         found: list[tuple[int, tuple[int, ...]]] = []
@@ -59,7 +49,7 @@ def shared_batches(
 
 
 def _batch(run: DiagnosedRun, rank: int, step: int, progress: ProgressFn) -> list[tuple[TensorKey, Content]]:
-    """Returns what goes into the model in a step; nothing where that is not known by bytes, or says nothing."""
+    """Returns the model's inputs of a step; empty where they are not known by bytes or all are constant."""
     flow = run.flow(rank, progress)
     table, nodes = flow.table(step), flow.nodes
     rows = [

@@ -1,8 +1,8 @@
 """The rank grid: ranks across, scopes and nodes down, and in each cell a verdict or a statistic of one step.
 
-Verdicts are those of the health map, and whether ranks that must be equal differ. Numbers are of a node's first output,
-else of its first input; a scope has the one that is largest in magnitude below it (of minima the smallest). What one
-rank has is compared with what the others have: a level is the distance from the median of the ranks, as a part of it.
+Verdicts are those of the health map, and whether ranks differ that must be equal. Statistics are of a node's first
+output, else of its first input; a scope has the one that is largest in magnitude below it (the smallest for minima). A
+cell's level is its distance from the median of the ranks, relative to the median.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ VERDICT, REPLICAS = "verdict", "replicas"
 
 
 def _zeros(rows: Rows) -> Floats:
-    """NaN where the dump did not count them: then what there is does not add up."""
+    """NaN where the dump did not count zeros: then the counts do not add up."""
     shares: Floats = np.divide(100.0 * rows["zero"], rows["count"], out=np.zeros(len(rows)), where=rows["count"] > 0)
     return np.where(rows["zero"] + rows["negative"] + rows["positive"] == _finite(rows), shares, np.nan)
 
@@ -63,18 +63,18 @@ STATISTICS: Final[dict[str, tuple[str, Callable[[Rows], Floats]]]] = {
     "nan": ("number of NaN", lambda rows: rows["nan"].astype(np.float64)),
     "inf": ("number of Inf", lambda rows: (rows["pos_inf"] + rows["neg_inf"]).astype(np.float64)),
 }
-"""What a cell can show of a tensor, in words, and how it follows from records."""
+"""By name: words for it, and its values from rows of records."""
 
 SHOWN: Final = (VERDICT, REPLICAS, *STATISTICS)
 
 ABSENT, NOT_FINITE, NOT_READ = 0, 1, 2
 """Levels of cells without a number: nothing was dumped; NaN or Inf; it could not be read, or was not recorded."""
 LEAST: Final = 3
-"""The level of what is as the median. Each level above stands for a distance ten times as large."""
+"""The level of cells that equal the median. Each level above stands for a distance ten times as large."""
 LEVELS: Final = 9
-"""Levels of distance: at most 1e-6 of the median, 1e-5 ... 1, 10, more."""
+"""The number of levels of distance: at most 1e-6 of the median, 1e-5 ... 1, 10, more."""
 LEVEL_GLYPHS: Final = " !?·▁▂▃▄▅▆▇█"
-"""Of every level."""
+"""One character for each level."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +82,10 @@ class RankValues:
     """One statistic of all nodes and scopes at one step.
 
     Attributes:
-        step: the step.
         name: of ``STATISTICS``.
         ranks: of the columns.
-        numbers: [tree index, rank]: NaN where there is none.
-        marks: [tree index, rank]: ``ABSENT``, ``NOT_FINITE``, ``NOT_READ``, or ``LEAST`` of what has a number.
+        numbers: of shape (tree index, rank); NaN where there is none.
+        marks: of the same shape: ``ABSENT``, ``NOT_FINITE``, ``NOT_READ``, or ``LEAST`` where there is a number.
     """
 
     step: int
@@ -96,7 +95,7 @@ class RankValues:
     marks: Codes
 
     def levels(self, entries: Int64, ranks: Sequence[int] | None = None) -> Codes:
-        """[entry, rank]: how far each is from the median of the ranks."""
+        """Levels of shape (entry, rank): distances from the median of all ranks."""
         columns = self._columns(ranks)
         numbers, marks = self.numbers[entries], self.marks[entries]
         if not numbers.shape[1]:
@@ -123,7 +122,7 @@ class RankValues:
 
 
 def _medians(rows: Floats) -> Floats:
-    """The median of every row without its NaN; each has a number. ``np.nanmedian`` takes ten times as long."""
+    """The median of each row without NaN; each row needs a number. Ten times as fast as ``np.nanmedian``."""
     ordered, count = np.sort(rows, axis=1), np.isfinite(rows).sum(axis=1)
     at = np.arange(len(rows))
     low, high = ordered[at, (count - 1) // 2], ordered[at, count // 2]
@@ -133,7 +132,7 @@ def _medians(rows: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class RankColumn:
-    """One statistic of all nodes and scopes of one rank at one step: see ``RankValues``."""
+    """The column of one rank of ``RankValues``."""
 
     numbers: npt.NDArray[np.float64]
     marks: Codes
@@ -142,19 +141,7 @@ class RankColumn:
 def rank_column(  # noqa: PLR0917 - which one
     run: DiagnosedRun, map_: HealthMap, rank: int, step: int, name: str, progress: ProgressFn = no_progress
 ) -> RankColumn:
-    """Returns a statistic of a step of one rank; measures what is not known.
-
-    Args:
-        run: the run.
-        map_: its nodes.
-        rank: the rank, of which the map knows the nodes.
-        step: the step.
-        name: of ``STATISTICS``.
-        progress: see ``ProgressFn``.
-
-    Raises:
-        CancelledError: from ``progress``; what was measured is kept.
-    """
+    """Returns a statistic of a step of one rank; measures what is not known, and keeps it when cancelled."""
     tree = map_.tree
     numbers, marks = np.full(len(tree), np.nan), np.zeros(len(tree), np.uint8)
     if step in run.steps(rank):
@@ -177,7 +164,7 @@ def rank_column(  # noqa: PLR0917 - which one
 
 
 def stacked(step: int, name: str, columns: Mapping[int, RankColumn], entries: int) -> RankValues:
-    """Returns the columns of several ranks side by side; ``entries``: how many there are where there is no rank."""
+    """Returns the columns of several ranks side by side; ``entries`` is the number of rows where there is no rank."""
     nothing = np.zeros((entries, 0))
     return RankValues(
         step,
@@ -191,7 +178,6 @@ def stacked(step: int, name: str, columns: Mapping[int, RankColumn], entries: in
 def rank_values(
     run: DiagnosedRun, map_: HealthMap, step: int, name: str, progress: ProgressFn = no_progress
 ) -> RankValues:
-    """Returns a statistic of a step on all ranks of a map: see ``rank_column``."""
     columns: dict[int, RankColumn] = {}
     for number, rank in enumerate(map_.ranks):
         progress(Progress(number, len(map_.ranks), f"rank {rank} step {step}"))
@@ -200,7 +186,7 @@ def rank_values(
 
 
 def _places(map_: HealthMap, nodes: NodeTable) -> Int64:
-    """The tree index of every node of a rank; -1 of those that the map does not have."""
+    """The tree index of each node of a rank; -1 for nodes that the map does not have."""
     at = tree_indices(map_.nodes)
     _, rows = together({0: map_.nodes, 1: nodes})
     known = rows[1]
@@ -214,7 +200,7 @@ _first: Final = LastResult[Int64]()
 
 
 def _first_tensors(table: TensorTable) -> Int64:
-    """The row of the first output (else input) of every node, its newest round; constants are left out."""
+    """The row of the first output (else input) of each node in its newest round; constants are left out."""
     columns = table.node, table.side, table.slot, table.round, table.flags
     return _first.of(*columns, make=lambda: _first_rows(*columns))
 
@@ -234,7 +220,8 @@ def _fill_scopes(numbers: Floats, marks: Codes, row: Rows, size: Rows, *, smalle
     if not len(scopes):
         return
     bounds = np.stack([scopes, scopes + size[scopes]], axis=1).ravel()
-    worth = np.array([0, 3, 2, *([1] * LEVELS)], np.uint8)  # NaN and Inf hide what was not read, that a number
+    # A scope shows NaN and Inf before unread cells, and unread cells before numbers.
+    worth = np.array([0, 3, 2, *([1] * LEVELS)], np.uint8)
     ranked = np.maximum.reduceat(np.append(worth[marks], np.uint8(0)), bounds)[::2]
     values = np.append(np.where(np.isfinite(numbers), numbers, np.nan), np.nan)
     high, low = np.fmax.reduceat(values, bounds)[::2], np.fmin.reduceat(values, bounds)[::2]
@@ -243,13 +230,13 @@ def _fill_scopes(numbers: Floats, marks: Codes, row: Rows, size: Rows, *, smalle
 
 
 DIFFERS, OUTLIER, EQUAL = 3, 4, 2
-"""Codes of ``replica_codes``: it differs from another rank; more than half of the ranks have another one; equal."""
+"""Codes of ``replica_codes``: differs from another rank; differs from more than half of the ranks; equal."""
 REPLICA_GLYPHS: Final = "  ·≠×"
 REPLICA_WORDS: Final = ("", "", "nothing differs", "differs from other ranks", "differs from most ranks")
 
 
 def replica_codes(map_: HealthMap, replicas: Replicas, step: int) -> Codes:
-    """[tree index, rank]: whether a tensor there differs that must be equal on several ranks; scopes have the worst."""
+    """Codes of shape (tree index, rank) for tensors that must be equal on several ranks; scopes have the worst."""
     tree = map_.tree
     codes = np.full((len(tree), len(map_.ranks)), EQUAL, np.uint8)
     column = {rank: at for at, rank in enumerate(map_.ranks)}
@@ -270,14 +257,13 @@ def replica_codes(map_: HealthMap, replicas: Replicas, step: int) -> Codes:
 
 
 def verdict_codes(map_: HealthMap, entries: Int64, step: int, ranks: Sequence[int]) -> Codes:
-    """[entry, rank]: the health of each at a step."""
     if not len(ranks):
         return np.zeros((len(entries), 0), np.uint8)
     return np.concatenate([map_.cells(entries, (step,), (rank,)) for rank in ranks], axis=1)
 
 
 def noteworthy(map_: HealthMap, replicas: Replicas | None) -> Mask:
-    """Tree indices of nodes with findings, or that differ between ranks, and of the scopes around them."""
+    """Mask over tree indices: nodes with findings, or that differ between ranks, and the scopes around them."""
     found = map_.noteworthy(map_.ranks)
     if replicas is not None:
         rows = np.zeros(len(map_.nodes), np.bool_)

@@ -1,10 +1,10 @@
-"""The layout of ranks: which of them hold the same weights, which each a part, and how that is known.
+"""The layout of ranks: which ranks hold the same weights, which hold parts, and how that is known.
 
 A layout is *recorded* where the recorder wrote the place of each rank (``tp 0 of 2``) or the processes of a collective
-operation. Else it is *inferred*: ranks whose weights were equal when they were first dumped hold replicas.
+operation. Else it is *inferred*: ranks whose weights were equal when first dumped hold replicas.
 
-``read_dims`` reads what a program says of a tensor that is a part of a larger one, in the words of SGLang's dumper:
-``b s[cp:zigzag] h[tp] d # ep:replicated``.
+``read_dims`` reads a program's declaration of a tensor that is a part of a larger one, in the syntax of SGLang's
+dumper: ``b s[cp:zigzag] h[tp] d # ep:replicated``.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from typing import Final
 from tui_debugger.text.numbers import plural
 
 Place = tuple[int, int]
-"""The number of a rank along an axis, and how many there are."""
+"""The index of a rank along an axis, and the size of the axis."""
 
 DATA: Final = "dp"
-"""The axis along which ranks hold the same weights and read other batches."""
+"""The axis along which ranks hold the same weights and read different batches."""
 MODEL: Final = "model parallel"
-"""The name of an inferred axis: ranks along it hold other weights, or other parts of them."""
+"""The name of an inferred axis along which ranks hold different weights, or different parts of them."""
 _SAME_WEIGHTS: Final = frozenset({DATA, "cp", "attn_cp", "sp"})
 """The axes along which all weights are the same. Sequence-parallel ranks are those of ``tp``."""
 _EXPERTS_ONLY: Final = frozenset({"ep", "moe_ep", "moe_tp", "moe_dp"})
-"""The axes along which nothing but experts is divided."""
+"""The axes along which only experts are divided."""
 _EXPERT: Final = re.compile(r"(^|[./])(local_|routed_)?experts?(\d+|[._/]|$)")
 _PART_OF: Final[Mapping[str, str]] = {"attn_dp": "tp", "attn_tp": "tp", "moe_tp": "tp", "moe_ep": "ep", "moe_dp": "dp"}
-"""Axes that divide the ranks of another one in another way, and say nothing beside it."""
+"""Axes that divide the ranks of another axis in another way."""
 _ORDER: Final = (DATA, "pp", "vpp", "tp", "cp", "sp", "ep")
 
 
 def same_ranks(axis: str, others: Collection[str]) -> bool:
-    """Tells whether an axis divides the ranks of one of some others in another way."""
+    """Tells whether an axis divides the same ranks as one of the others."""
     return _PART_OF.get(axis) in others or any(_PART_OF.get(other) == axis for other in others)
 
 
 class ToldBy(Enum):
-    """The sources of a layout: how it is known in which way ranks share the work."""
+    """The source of a layout."""
 
     RECORDED = "recorded"
     INFERRED = "inferred"
-    """From which weights are equal."""
+    """Inferred from which weights are equal."""
     NOBODY = "not known"
 
 
@@ -53,10 +53,10 @@ class ParallelLayout:
     """The places of ranks among those that share the work.
 
     Attributes:
-        ranks: all of them, ascending.
-        places: by rank its place along each axis that has several ranks: ``{"tp": (0, 2)}``.
-        told_by: who says so.
-        why: what it was recorded in, or inferred from; or why it is not known.
+        ranks: ascending.
+        places: by rank, its place along each axis with several ranks: ``{"tp": (0, 2)}``.
+        told_by: the source.
+        why: where it was recorded, or what it was inferred from; or why it is not known.
     """
 
     ranks: tuple[int, ...]
@@ -66,39 +66,34 @@ class ParallelLayout:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The axes with several ranks, the outer ones first."""
         found = {axis for places in self.places.values() for axis in places}
         return tuple(sorted(found, key=lambda axis: (_ORDER.index(axis) if axis in _ORDER else len(_ORDER), axis)))
 
     @property
     def replicas(self) -> tuple[tuple[int, ...], ...]:
-        """The groups of ranks whose weights must all be the same; every rank is in one of them.
-
-        Nothing of that follows where nobody says how ranks share the work: each rank is a group of its own.
-        """
+        """The groups of ranks whose weights must all be equal; each rank is alone where the layout is not known."""
         if self.told_by is ToldBy.NOBODY:
             return tuple((rank,) for rank in self.ranks)
         return self._alike(axis for axis in self.axes if axis not in _SAME_WEIGHTS)
 
     @property
     def dense_replicas(self) -> tuple[tuple[int, ...], ...]:
-        """``replicas`` of weights that belong to no expert: all ranks that share experts have the same."""
+        """``replicas`` for weights that belong to no expert: ranks that share experts have the same."""
         if self.told_by is ToldBy.NOBODY:
             return self.replicas
         return self._alike(axis for axis in self.axes if axis not in _SAME_WEIGHTS | _EXPERTS_ONLY)
 
     def place_text(self, rank: int) -> str:
-        """Returns ``tp 0 of 2, dp 1 of 4``; empty where the place is not known."""
+        """Returns ``tp 0 of 2, dp 1 of 4``; empty where unknown."""
         places = self.places.get(rank, {})
         return ", ".join(f"{axis} {places[axis][0]} of {places[axis][1]}" for axis in self.axes if axis in places)
 
     @property
     def brief(self) -> str:
-        """``dp 2 x tp 4 (recorded)``: without what it was recorded in, or inferred from."""
+        """``dp 2 x tp 4 (recorded)``, without ``why``."""
         return str(replace(self, why=""))
 
     def __str__(self) -> str:
-        """``dp 2 x tp 4 (recorded: ...)``."""
         sizes = {axis: size for places in self.places.values() for axis, (_, size) in places.items()}
         parts = " x ".join(
             f"{axis} {sizes[axis]}" for axis in self.axes if axis not in _PART_OF or axis == self.axes[0]
@@ -117,18 +112,12 @@ class ParallelLayout:
 
 
 def is_expert(name: str) -> bool:
-    """Tells by its name whether a weight belongs to an expert, and not to one that all ranks share."""
+    """Tells by the name whether a weight belongs to an expert that not all ranks share."""
     return _EXPERT.search(name) is not None
 
 
 def recorded_layout(ranks: Sequence[int], places: Mapping[int, Mapping[str, Place]], why: str) -> ParallelLayout | None:
-    """Returns the layout that a recorder wrote; None where it says nothing of some rank, or contradicts itself.
-
-    Args:
-        ranks: of the run.
-        places: by rank its place along each axis; axes of one rank alone are left out.
-        why: where that stands.
-    """
+    """Returns the layout that a recorder wrote; None where places are missing or contradict each other."""
     kept = {
         rank: {axis: (number, size) for axis, (number, size) in places.get(rank, {}).items() if size > 1}
         for rank in ranks
@@ -148,14 +137,7 @@ def recorded_layout(ranks: Sequence[int], places: Mapping[int, Mapping[str, Plac
 def inferred_layout(
     ranks: Sequence[int], groups: Sequence[Sequence[int]], why: str, axis: str = MODEL
 ) -> ParallelLayout:
-    """Returns the layout in which the ranks of each group hold the same weights.
-
-    Args:
-        ranks: of the run.
-        groups: every rank is in one of them.
-        why: what tells so.
-        axis: what ranks of different groups are along.
-    """
+    """Returns the layout in which the ranks of each group hold the same weights; groups differ along ``axis``."""
     places: dict[int, dict[str, Place]] = {rank: {} for rank in ranks}
     for number, group in enumerate(groups):
         for at, rank in enumerate(group):
@@ -168,13 +150,11 @@ def inferred_layout(
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The way in which one dimension is divided over the ranks along an axis.
+    """How one dimension is divided over the ranks along an axis.
 
     Attributes:
-        axis: ``tp``, ``cp`` ...
-        zigzag: each rank has one piece from the front and one from the back, as context-parallel attention divides a
-            sequence.
-        partial: nothing is divided: every rank has a summand of the whole.
+        zigzag: each rank has a piece from the front and one from the back, as in context-parallel attention.
+        partial: nothing is divided: each rank has a summand of the whole.
     """
 
     axis: str
@@ -187,10 +167,9 @@ class RankDims:
     """The dimensions of a tensor, and which part of each a rank has.
 
     Attributes:
-        names: of the dimensions that the tensor has, in order.
-        splits: of each dimension, the outermost first.
-        squeezed: places of dimensions of size 1.
-        replicated: axes along which every rank has the same.
+        splits: by dimension, the outermost split first.
+        squeezed: indices of dimensions of size 1.
+        replicated: axes along which all ranks have the same.
         data_axis: the axis that stands for ``dp``; empty: ``dp`` itself.
     """
 
@@ -202,7 +181,6 @@ class RankDims:
 
     @property
     def split_axes(self) -> frozenset[str]:
-        """The axes along which ranks have different parts, or summands."""
         return frozenset(split.axis for splits in self.splits for split in splits)
 
 
@@ -212,10 +190,7 @@ _PREFIX: Final = "dims "
 
 
 def read_dims(text: str) -> RankDims | None:
-    """Returns what a text says of dimensions, with or without ``dims`` before and the place of a rank behind it.
-
-    None where it says nothing, or what cannot be understood.
-    """
+    """Parses a declaration of dimensions, with or without ``dims`` before it and a placement after it; else None."""
     declared = text.removeprefix(_PREFIX).partition(";")[0]
     declared, _, rest = declared.partition("#")
     names, splits, squeezed = list[str](), list[tuple[Split, ...]](), list[int]()
@@ -246,17 +221,14 @@ _SHARD: Final = re.compile(r"(?:shard \d|elements \d)")
 
 
 def is_whole(text: str) -> bool:
-    """Tells by the words of a placement whether a rank has all of a weight, and others have copies: ``copy 0 of 2``."""
+    """Tells whether a placement means a whole weight with copies on other ranks: ``copy 0 of 2``."""
     return _COPIES.match(text) is not None
 
 
 def shard_of(text: str) -> tuple[str, bool] | None:
-    """Returns which part of a weight a rank has, in words that are the same on all ranks with that part.
+    """Parses a placement such as ``copy 0 of 2, shard 1 of 2 along dimension 0 of [4, 32]``; None if it is no shard.
 
-    Also whether the mesh has other ranks with copies of it; None where it is not known what the part is.
-
-    Args:
-        text: of the placement: ``copy 0 of 2, shard 1 of 2 along dimension 0 of [4, 32]``, with dimensions before it.
+    Returns words that are the same on all ranks with this shard, and whether the mesh has copies of it.
     """
     words = text.partition("; ")[2] if text.startswith(_PREFIX) else text
     rest, copies = _COPY.subn("", words)

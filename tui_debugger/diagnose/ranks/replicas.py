@@ -1,14 +1,14 @@
-"""Tensors that must be equal on several ranks, and the ranks on which one is not.
+"""Finds tensors that must be equal on several ranks, and the ranks on which one is not.
 
-Weights of data-parallel ranks, gradients after they were reduced, outputs of collective operations, and what a program
-declared to be replicated. Which ranks share the work how is read where it was recorded, else inferred from the weights
-that were equal at first (see ``layout``). Ranks are compared by bytes where there are values, else by recorded digests,
-else by statistics.
+These are weights of data-parallel ranks, reduced gradients, outputs of collective operations, and tensors that a
+program declared replicated. The layout of the ranks is recorded, or inferred from the weights that were equal at first
+(see ``layout``). Ranks are compared by bytes where there are values, else by recorded digests, else by statistics.
 
-No rank is blamed without a majority: of two that differ it is not known which one is right, only which one changed.
+No rank is blamed without a majority: of two ranks that differ, only the one that changed is known, not the one that is
+right.
 
-Before the collective operation gradients differ, as they should. Then the tensors that went into collective operations
-tell: a gradient that went into none, where those of the other weights did, was not reduced.
+Gradients rightly differ before their reduction. Then the inputs of collective operations tell: a gradient that went
+into none, where those of the other weights did, was not reduced.
 """
 
 from __future__ import annotations
@@ -61,32 +61,22 @@ from tui_debugger.sources.base import TensorTable, made_once
 
 _GRADIENT_TYPES: Final = frozenset({*PARAMETER_GRADIENTS, WEIGHT_GRADIENT, BIAS_GRADIENT})
 _MOST: Final = 0.75
-"""The share of gradients that go into collective operations, from which on one that does not was left out."""
+"""The share of gradients that go into collective operations, from which the others were left out by mistake."""
 _FEW: Final = 3
 _SUMMAND: Final = "/local"
-"""The end of what our client for PyTorch calls a tensor before a collective operation."""
+"""The suffix that our client for PyTorch gives to a tensor before a collective operation."""
 
 
 def compare_ranks(
     run: DiagnosedRun, pairs: Sequence[Pair] | None = None, progress: ProgressFn = no_progress
 ) -> Replicas:
-    """Compares the ranks of a run with each other.
-
-    Args:
-        run: the run.
-        pairs: which (rank, step); None: all.
-        progress: see ``ProgressFn``.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
     return _ReplicaComparison(run, run.pairs() if pairs is None else tuple(pairs), progress).result()
 
 
 Held = dict[int, Content]
-"""What each rank holds."""
+"""By rank, the content of a tensor."""
 Groups = tuple[tuple[int, ...], ...]
-"""Ranks that must have the same."""
+"""Groups of ranks that must hold the same."""
 _LEFT_OUT: Final = {
     ReplicaKind.GRADIENT: "gradients were recorded before they were reduced: they are not compared with each other",
     ReplicaKind.COLLECTIVE: "most outputs of collective operations differ: other ranks take part, or they were "
@@ -95,7 +85,7 @@ _LEFT_OUT: Final = {
 
 
 class _ReplicaTensor(NamedTuple):
-    """A tensor of a step on ranks that must have the same; ``varied``: it is not the same all over."""
+    """A tensor of a step on ranks that must hold the same; ``varied``: it is not constant."""
 
     kind: ReplicaKind
     place: RankTensorPlace
@@ -108,7 +98,7 @@ class _ReplicaTensor(NamedTuple):
 
 
 class _ReplicaNodes:
-    """The nodes of a rank that are of interest."""
+    """The nodes of a rank that may have to be equal on other ranks."""
 
     def __init__(self, nodes: NodeTable, *, dims: bool) -> None:
         self.nodes = nodes
@@ -134,9 +124,9 @@ class _ReplicaNodes:
             if dims and told is not None and told.replicated:
                 kinds[row] = ReplicaKind.DECLARED
         self.shards_with: dict[str, frozenset[int]] = {}
-        """By weight the ranks that have parts and copies of it, as the reduction of its gradient says."""
+        """By weight, the ranks with parts and copies of it, as the reduction of its gradient tells."""
         self.reduced_over: dict[str, tuple[int, ...]] = {}
-        """By weight the ranks over which the recorder says that its gradient is reduced."""
+        """By weight, the ranks over which the recorder says that its gradient is reduced."""
         averaged = set[tuple[int, ...]]()
         for row, own in gradients.items():
             group, name = tuple(sorted(nodes.group_ranks.get(own, ()))), nodes.names[row]
@@ -149,12 +139,12 @@ class _ReplicaNodes:
                 self.reduced_over[name] = group
             averaged.add(self.reduced_over.get(name, ()))
         self.wrapped_over = averaged.pop() if len(averaged) == 1 else ()
-        """The ranks over which the gradients of all weights are reduced, if these are the same ones."""
+        """The ranks over which the gradients of all weights are reduced, if these are the same for all."""
         for row, name in enumerate(nodes.names):
             if name.endswith(_SUMMAND):
                 whole = nodes.find(name.removesuffix(_SUMMAND))
                 if whole >= 0 and is_collective(nodes.types[nodes.type_id[whole]]):
-                    kinds[row] = ReplicaKind.NONE  # partial: what this rank puts in
+                    kinds[row] = ReplicaKind.NONE  # partial: this rank's summand
         self.kinds = kinds
 
 
@@ -164,7 +154,7 @@ _NODES: Final = {dims: partial(_ReplicaNodes, dims=dims) for dims in (False, Tru
 def _of_interest(
     known: _ReplicaNodes, table: TensorTable
 ) -> tuple[Int64, list[tuple[int, RankTensorPlace, ReplicaKind]]]:
-    """Returns the rows of a table that may have to be equal on several ranks; of each the node, the place, the kind."""
+    """Returns the rows of a table that may have to be equal on several ranks, with node, place and kind."""
     nodes, kinds = known.nodes, known.kinds[table.node]
     rows = np.flatnonzero((kinds != ReplicaKind.NONE) & (table.side == int(Side.OUTPUT)))
     columns = (each[rows].tolist() for each in (table.node, table.slot, table.round, kinds))
@@ -180,15 +170,12 @@ def _modules_of_norms(nodes: NodeTable) -> frozenset[str]:
 
 
 def _output_of_modules(nodes: NodeTable, table: TensorTable) -> dict[str, int]:
-    """Returns the row of the first output of each module, by its path."""
     outputs = np.flatnonzero((table.side == int(Side.OUTPUT)) & (table.slot == 0) & (table.round == 0))
     own = zip(outputs.tolist(), table.node[outputs].tolist(), strict=True)
     return {nodes.names[node].rpartition("/")[0]: row for row, node in own}
 
 
 class _ReplicaComparison:
-    """See ``compare_ranks``."""
-
     def __init__(self, run: DiagnosedRun, pairs: Sequence[Pair], progress: ProgressFn) -> None:
         self._run, self._pairs, self._progress = run, pairs, progress
         self._ranks = tuple(sorted({rank for rank, _ in pairs}))
@@ -196,12 +183,12 @@ class _ReplicaComparison:
         self._nodes: dict[int, _ReplicaNodes] = {}
         self._kinds: dict[RankTensorPlace, ReplicaKind] = {}
         self._own_groups: dict[RankTensorPlace, set[tuple[int, ...]]] = {}
-        """The groups of ranks that take part in a collective operation, as far as the run says."""
+        """The ranks that take part in a collective operation, as far as the run tells."""
         self._dims: dict[RankTensorPlace, str] = {}
         self._held: dict[int, dict[RankTensorPlace, Held]] = {}
         """By step."""
         self._reduced_inputs: dict[int, dict[int, set[tuple[KnownBy, bytes]]]] = {}
-        """By step and rank what went into collective operations that reduce."""
+        """By step and rank, the inputs of collective operations that reduce."""
         self._notes: list[str] = []
         self._compared: dict[ReplicaKind, int] = {}
         self._by: KnownBy | None = None
@@ -209,9 +196,9 @@ class _ReplicaComparison:
         self._spreads: dict[RankTensorPlace, TensorSpread] = {}
         self._norms_apart: list[str] = []
         self._beside_parts: set[RankTensorPlace] = set()
-        """Weights of modules that have parts on each rank: nothing tells whether they are parts, too."""
+        """Weights of modules whose other weights are parts: they may be parts as well."""
         self._same_outputs: dict[RankTensorPlace, Groups] = {}
-        """For each weight the ranks whose modules have equal outputs at the first step."""
+        """By weight, the ranks whose modules have equal outputs at the first step."""
 
     def result(self) -> Replicas:
         recorded = self._recorded_layout()
@@ -280,7 +267,7 @@ class _ReplicaComparison:
     # -- which ranks must have the same --------------------------------------------------------------
 
     def _first(self, kind: ReplicaKind) -> dict[RankTensorPlace, Held]:
-        """Returns what each rank held when a tensor was first dumped, at a step at which most ranks did."""
+        """Returns what each rank held at the first step at which the most ranks dumped a tensor."""
         found: dict[RankTensorPlace, Held] = {}
         for step in self._steps:
             for place, held in self._held.get(step, {}).items():
@@ -289,16 +276,11 @@ class _ReplicaComparison:
         return found
 
     def _reduced_over(self, place: RankTensorPlace) -> Groups:
-        """The groups of ranks over which the recorder says that the gradient of a weight is reduced."""
         found = {nodes.reduced_over.get(place.node, ()) for nodes in set(self._nodes.values())}
         return tuple(sorted(found - {()}))
 
     def _spreads_of_weights(self, *, declared: bool) -> dict[RankTensorPlace, TensorSpread]:
-        """Returns what weights are over the ranks, by the rule for replicas (see ``spread``).
-
-        Args:
-            declared: the layout was recorded: weights that differ need not be looked at.
-        """
+        """Returns the spread of each weight (see ``spread``); ``declared``: the layout was recorded."""
         found: dict[RankTensorPlace, TensorSpread] = {}
         apart: list[tuple[RankTensorPlace, Held]] = []
         for place, held in self._first(ReplicaKind.WEIGHT).items():
@@ -319,10 +301,10 @@ class _ReplicaComparison:
             place for place, held in apart if not declared and not is_expert(place.node) and self._alike(place, held)
         ]
         equal = sum(spread is TensorSpread.REPLICATED for spread in found.values())
-        # Where few weights are equal they may be parts that were drawn with one seed, or averaged now and then.
+        # Where few weights are equal, they may be parts drawn with one seed, or averaged now and then.
         most = equal >= _MOST * (equal + len(near))
         found |= dict.fromkeys(near, TensorSpread.REPLICATED if most else TensorSpread.VARYING)
-        # Whatever was recorded of the layout: no two parts of a weight are the same but for some elements.
+        # In any layout: no two parts of a weight are equal in most elements.
         found |= dict.fromkeys(
             (place for place, held in apart if self._nearly_equal(place, held)), TensorSpread.REPLICATED
         )
@@ -335,11 +317,11 @@ class _ReplicaComparison:
         return {place: spread for place, spread in found.items() if place not in self._beside_parts}
 
     def _is_proven(self, place: RankTensorPlace) -> bool:
-        """Tells whether more than values says that a weight is a replica."""
+        """Tells whether more than a weight's values says that it is a replica."""
         return bool(self._reduced_over(place) or self._same_outputs.get(place))
 
     def _doubt_what_lies_beside_parts(self) -> None:
-        """Doubts weights beside parts that go apart: they may be replicas, or parts that were drawn with one seed."""
+        """Doubts weights beside parts that go apart: they may be replicas, or parts drawn with one seed."""
         for place in sorted(self._beside_parts):
             held = [(step, own) for step in self._steps if len(own := self._held[step].get(place, {})) > 1]
             began = len(_classes(held[0][1])) if held else 0
@@ -354,18 +336,17 @@ class _ReplicaComparison:
         return are_alike(self._values(self._differing(place, held)))
 
     def _nearly_equal(self, place: RankTensorPlace, held: Held) -> bool:
-        """Tells whether a weight differs between ranks in few elements."""
         return are_nearly_equal(self._values(self._differing(place, held)))
 
     def _differing(self, place: RankTensorPlace, held: Held) -> list[TensorKey]:
-        """Returns the different ones of a weight; none where they were not told apart by their bytes."""
+        """Returns a key for each distinct content of a weight; empty where contents were not compared by bytes."""
         firsts = [rank for rank, *_ in _classes(held)]
         if any(held[rank].by is not KnownBy.BYTES for rank in firsts):
             return []
         return [self._key(place, rank, self._step_of(place, held)) for rank in firsts]
 
     def _values(self, keys: Sequence[TensorKey]) -> list[npt.NDArray[Any]]:
-        """Returns values; none where some cannot be read: that is told where they were first asked for."""
+        """Returns values; empty where one cannot be read, which was reported where they were first asked for."""
         try:
             return [self._run.read(key, self._progress) for key in keys]
         except TdbgError:
@@ -384,11 +365,11 @@ class _ReplicaComparison:
         return self._spreads.get(place) is TensorSpread.REPLICATED and set(held) == set(self._ranks)
 
     def _by_outputs(self, weights: Mapping[RankTensorPlace, Held]) -> dict[RankTensorPlace, Groups]:
-        """The ranks that have a module in common, by the weights of norms, and by those that are constant at first.
+        """By weight, the ranks with equal outputs of its module, for norms and modules with a weight constant at first.
 
-        Constant ones say nothing. What the module makes does: it is equal on ranks that have replicas of its input and
-        of all of its weights. What a norm makes is enough, for nothing is summed up in it: its weights may have been
-        dumped after they were updated.
+        Constant weights prove nothing, but the module's output does: it is equal on ranks that have replicas of its
+        input and all its weights. For a norm the output is enough, as it sums up nothing; its weights may have been
+        dumped after their update.
         """
         modules: dict[str, list[RankTensorPlace]] = {}
         for place in weights:
@@ -436,9 +417,9 @@ class _ReplicaComparison:
                 why = "no weight was dumped by two ranks" if first else "no weights were dumped"
             return ParallelLayout(self._ranks, why=why)
         signatures: dict[tuple[object, ...], list[int]] = {}
-        # What must be equal says nothing of how ranks share the work where it is not.
+        # Tensors that must be equal, but are not, do not tell how ranks share the work.
         telling = [place for place in sorted(varied) if not self._must_be_equal(place, varied[place])]
-        if not any(nodes.wrapped_over for nodes in self._nodes.values()):  # parts that no wrapper puts together
+        if not any(nodes.wrapped_over for nodes in self._nodes.values()):  # no wrapper gathers the parts
             varied |= (shards := self._first(ReplicaKind.SHARD))
             telling += sorted(shards)
         for rank in self._ranks:
@@ -452,10 +433,10 @@ class _ReplicaComparison:
         return inferred_layout(self._ranks, tuple(signatures.values()), why, axis)
 
     def _equal_at_first(self, layout: ParallelLayout) -> dict[RankTensorPlace, Groups]:
-        """The ranks that must have the same, for every tensor of which that does not change with the step."""
+        """By tensor, the groups of ranks that must hold the same at all steps."""
         found: dict[RankTensorPlace, Groups] = {}
         weights = self._first(ReplicaKind.WEIGHT)
-        # Where experts are called so, all other weights are the same on the ranks that share them.
+        # Where experts are recognised by name, all other weights are the same on the ranks that share experts.
         named = any(is_expert(place.node) for place in weights)
         own = self._own_experts(weights) if layout.told_by is not ToldBy.RECORDED else set[RankTensorPlace]()
         for place, held in ((place, held) for place, held in weights.items() if place not in own):
@@ -494,10 +475,7 @@ class _ReplicaComparison:
         return found
 
     def _own_experts(self, weights: Mapping[RankTensorPlace, Held]) -> set[RankTensorPlace]:
-        """The weights of experts that were drawn with one seed, where most of them are not the same in the end.
-
-        Each rank has experts of its own then.
-        """
+        """Weights of experts that began equal (drawn with one seed) but mostly end different: each rank has its own."""
         last = {place: held for step in self._steps for place, held in self._held.get(step, {}).items()}
         drawn: dict[RankTensorPlace, bool] = {}
         for place, held in weights.items():
@@ -511,7 +489,7 @@ class _ReplicaComparison:
         return set(drawn)
 
     def _same_shards(self, place: RankTensorPlace) -> Groups:
-        """The ranks that have one shard: those with what the mesh calls copies, and those whose values begin equal."""
+        """The ranks that have one shard: copies by the mesh, and those whose values begin equal."""
         held = self._first(ReplicaKind.SHARD).get(place, {})
         shards: dict[str, dict[int, bool]] = {}
         for rank in held:
@@ -542,14 +520,14 @@ class _ReplicaComparison:
             self._notes.append(_LEFT_OUT[ReplicaKind.GRADIENT])
             compared = [each for each in compared if each not in early]
         for kind, left_out in _LEFT_OUT.items():
-            # Gradients differ before they are reduced, outputs before an operation that nobody waits for is done, and
-            # those who take part in one may be others: most must be equal, and say something, for the rest to be wrong.
+            # Gradients may be recorded before they are reduced, outputs before an asynchronous operation is done, and
+            # other ranks may take part: the rest is only wrong if most are equal, and not constant.
             of = [each for each in compared if each.kind is kind and not each.declared]
             differing = sum(len(each.parts) > 1 for each in of)
             if differing and sum(each.varied for each in of) - differing <= differing:
                 self._notes.append(left_out)
                 compared = [each for each in compared if each.kind is not kind or each.declared]
-        if not any(each.varied for each in compared):  # empty tensors, zeros: that these are equal says nothing
+        if not any(each.varied for each in compared):  # equal empty tensors or zeros prove nothing
             compared = [each for each in compared if len(each.parts) > 1]
         for each in compared:
             self._by = each.by if self._by is None else min(self._by, each.by)
@@ -557,7 +535,7 @@ class _ReplicaComparison:
         return [self._difference(each) for each in compared if len(each.parts) > 1]
 
     def _with_reasons(self, differences: Sequence[Difference]) -> list[Difference]:
-        """Says why reduced gradients differ at the first step at which some do; what others caused comes behind."""
+        """Adds why reduced gradients differ, at the first step at which some do; those that others caused come last."""
         step = next((each.key.step for each in differences if each.kind is ReplicaKind.GRADIENT), None)
         of = {
             each.key.node: each for each in differences if each.kind is ReplicaKind.GRADIENT and each.key.step == step
@@ -583,7 +561,7 @@ class _ReplicaComparison:
         )
 
     def _reduced_later(self, compared: Iterable[_ReplicaTensor]) -> set[_ReplicaTensor]:
-        """Gradients that differ while the update gave all ranks the same: a DTensor's is reduced in the optimizer."""
+        """Gradients that differ while the update is equal on all ranks: the optimizer reduces those of a DTensor."""
         differing: set[_ReplicaTensor] = set()
         updated: set[tuple[str, int, tuple[int, ...]]] = set()
         for each in compared:
@@ -630,7 +608,7 @@ class _ReplicaComparison:
         return Difference(found.kind, key, group, parts, outliers, equal_at, changed, astray, found.by, first)
 
     def _astray(self, found: _ReplicaTensor) -> tuple[int, ...]:
-        """The ranks whose weight does not follow from their optimizer's update, if all others do."""
+        """The ranks whose weight is not what their optimizer's update makes, if it is on all others."""
         astray, right = list[int](), list[int]()
         for rank in found.group if found.kind in {ReplicaKind.WEIGHT, ReplicaKind.SHARD} else ():
             nodes = self._nodes[rank].nodes
@@ -680,7 +658,6 @@ class _ReplicaComparison:
                 first = False
 
     def _not_reduced(self, step: int, own: Mapping[RankTensorPlace, Groups]) -> Iterable[NotReduced]:
-        """The gradients of replicas that went into no collective operation of the step."""
         fed = self._reduced_inputs.get(step, {})
         replicas = {gradient_of(place.node): place for place in own if self._kinds[place] is ReplicaKind.WEIGHT}
         reduced: dict[tuple[str, tuple[int, ...]], bool] = {}
@@ -707,7 +684,7 @@ class _ReplicaComparison:
                 yield NotReduced(replicas[node].node, key, group, (done, len(reduced) - 1), by)
 
     def _note_counts(self) -> None:
-        """Says where ranks ran different numbers of collective operations: numbers then do not tell which is which."""
+        """Notes steps at which ranks ran different numbers of collective operations, as numbers do not match then."""
         for step in self._steps:
             counts: dict[int, int] = {}
             for place, held in self._held.get(step, {}).items():
@@ -722,7 +699,7 @@ class _ReplicaComparison:
 
 
 def _classes(held: Held, *, varied: bool = False) -> tuple[tuple[int, ...], ...]:
-    """The ranks that hold the same, the largest number first; with ``varied`` not those of constant tensors."""
+    """The ranks that hold the same, the largest group first; ``varied`` leaves out constant tensors."""
     found: dict[tuple[KnownBy, bytes], list[int]] = {}
     for rank, content in held.items():
         if content.by and not (varied and content.constant):
@@ -735,7 +712,7 @@ def _is_one(held: Held, group: Sequence[int]) -> bool:
 
 
 def _united(groups: Iterable[Iterable[int]], held: Held) -> tuple[tuple[int, ...], ...]:
-    """The groups, those with a rank in common as one, without ranks that do not have the tensor."""
+    """Unites groups with a common rank; leaves out ranks that do not have the tensor, and single ranks."""
     found: list[set[int]] = []
     for group in groups:
         own = {rank for rank in group if rank in held}
@@ -745,5 +722,4 @@ def _united(groups: Iterable[Iterable[int]], held: Held) -> tuple[tuple[int, ...
 
 
 def _module(place: RankTensorPlace) -> str:
-    """The module that a weight belongs to."""
     return place.node.rpartition(".")[0]

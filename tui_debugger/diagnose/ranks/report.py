@@ -22,17 +22,12 @@ from tui_debugger.text.numbers import are, first_of, named, plural
 from tui_debugger.text.tensors import place_text
 
 _MOST: Final = 6
-"""Findings of a kind that are listed one by one."""
+"""The most findings of a kind that are listed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherRunDifference:
-    """The first tensor of a rank that another run holds differently.
-
-    Attributes:
-        key: the tensor.
-        batch: it is what the rank was given to work on, such as ids of tokens.
-    """
+    """The first tensor of a rank that differs in another run; a ``batch`` is an input such as token ids."""
 
     key: TensorKey
     batch: bool
@@ -40,14 +35,14 @@ class OtherRunDifference:
 
 @dataclass(frozen=True, slots=True)
 class OtherRunRanks:
-    """The results of a second run at the same ranks.
+    """The comparison of each rank with the same rank of another run.
 
     Attributes:
-        path: where it is.
-        first: by rank the first tensor that differs; None: none of the compared ones.
-        compared: how many tensors of each rank were compared, up to that.
+        path: of the other run.
+        first: by rank, the first tensor that differs; None where no compared tensor does.
+        compared: by rank, the number of tensors compared until then.
         missing: ranks that the other run does not have.
-        parts: the parts of the other run that could not be looked at.
+        parts: the parts of the other run that could not be read.
     """
 
     path: str
@@ -60,11 +55,7 @@ class OtherRunRanks:
 def compare_with(
     run: DiagnosedRun, other: DiagnosedRun, path: str, pairs: Sequence[Pair], progress: ProgressFn = no_progress
 ) -> OtherRunRanks:
-    """Looks on every rank for the first tensor that another run holds differently, step by step in execution order.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """Finds on each rank the first tensor that differs in another run, step by step in execution order."""
     there = set(other.ranks())
     first: dict[int, OtherRunDifference | None] = {}
     compared: dict[int, int] = {}
@@ -80,7 +71,7 @@ def compare_with(
 
 
 _TOGETHER: Final = 64
-"""Tensors that are compared before the next are looked at."""
+"""The number of tensors that are compared at once."""
 
 
 def _first_other(
@@ -118,7 +109,7 @@ def _is_batch(run: DiagnosedRun, key: TensorKey, parameter: bool) -> bool:
 
 
 class Subject(Enum):
-    """The subjects of a headline; of one step the first comes first."""
+    """The subjects of findings; of one step, the first subject comes first."""
 
     BATCH = "another batch"
     BROKE = "broke first"
@@ -130,15 +121,7 @@ class Subject(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RanksFinding:
-    """One thing that is wrong.
-
-    Attributes:
-        story: what.
-        step: where it shows first.
-        ranks: the ranks that are named.
-        key: the tensor.
-        text: all of it in a sentence.
-    """
+    """One thing that is wrong, in a sentence; ``step`` is the first at which it shows."""
 
     story: Subject
     step: int
@@ -149,16 +132,14 @@ class RanksFinding:
 
 @dataclass(frozen=True, slots=True)
 class RankReport:
-    """See ``rank_report``.
+    """The result of ``rank_report``.
 
     Attributes:
         findings: the earliest first.
-        first_bad: by rank the first tensor with a finding.
-        replicas: how the ranks compare with each other.
-        against: how they compare with those of another run.
-        doubts: why it cannot be said that all is well.
-        outcome: of everything.
-        headline: that in one line.
+        first_bad: by rank, the first tensor with a finding.
+        against: the comparison with another run.
+        doubts: why the run cannot be called clean.
+        headline: the outcome in one line.
     """
 
     findings: tuple[RanksFinding, ...]
@@ -173,14 +154,7 @@ class RankReport:
 def rank_report(
     result: CheckResult, judgement: CheckJudgement, replicas: Replicas, against: OtherRunRanks | None = None
 ) -> RankReport:
-    """Puts together what is wrong with the ranks of a run, the earliest first.
-
-    Args:
-        result: of a check of all of them.
-        judgement: of it.
-        replicas: what the comparison of ranks came to.
-        against: what that with another run came to.
-    """
+    """Puts together what is wrong with the ranks of a run, from a check of all of them and comparisons."""
     first_bad = _first_bad(result)
     findings = [
         *_broke(first_bad, several=len(replicas.layout.ranks) > 1),
@@ -240,7 +214,7 @@ def rank_report(
 
 
 def _first_bad(result: CheckResult) -> dict[int, Hit]:
-    """The first finding of every rank, origins before what follows from them in the same step."""
+    """The first finding of each rank, origins before other findings of the same step."""
     found = result.hits.chosen(result.hits.verdict == Verdict.FINDING)
     first: dict[int, Hit] = {}
     for rank in np.unique(found.rank).tolist():
@@ -270,7 +244,7 @@ def _broke(first_bad: dict[int, Hit], *, several: bool) -> list[RanksFinding]:
 
 
 def _when(hit: Hit) -> tuple[int, bool, int]:
-    """Returns when a finding came; in one run of a graph an origin comes before what other ranks got from it."""
+    """A sort key: within one run of a graph, an origin comes before findings on other ranks that may follow from it."""
     turn, at = hit.order
     return turn, not hit.origin, at
 
@@ -322,7 +296,6 @@ def _differ(replicas: Replicas) -> list[RanksFinding]:
 
 
 def difference_text(found: Difference) -> str:
-    """Returns a sentence: which ranks differ in what, and whose tensor changed."""
     twin = f" ({clean(found.twin[1])} on rank {found.twin[0]})" if found.twin is not None else ""
     what = f"{KIND_WORDS[found.kind]} {_place(found.key)}{twin} at step {found.key.step}"
     if found.outliers:
@@ -389,7 +362,6 @@ def compared_text(replicas: Replicas) -> str:
 
 
 def finding_lines(report: RankReport) -> list[str]:
-    """Returns all findings below the headline, many of one kind as one line."""
     lines: list[str] = []
     for story in Subject:
         of = [each for each in report.findings if each.story is story]

@@ -1,4 +1,4 @@
-"""The results of a comparison of ranks: what must be equal on several of them, and where it is not."""
+"""The results of a comparison of ranks: which tensors must be equal on several ranks, and where they are not."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class ReplicaKind(IntEnum):
     NONE = 0
     WEIGHT = 1
     GRADIENT = 2
-    """Of a weight, after it was reduced."""
+    """The gradient of a weight, after its reduction."""
     COLLECTIVE = 3
-    """The output of a collective operation that gives all ranks the same."""
+    """The output of a collective operation that gives all ranks the same result."""
     DECLARED = 4
-    """The program said so."""
+    """The program declared the tensor replicated."""
     TIED = 5
-    """It is also a weight of another stage of the pipeline: see ``tied``."""
+    """A weight that is also a weight of another stage of the pipeline: see ``tied``."""
     SHARD = 6
-    """The same part of a weight."""
+    """The same part of a weight on several ranks."""
 
 
 KIND_WORDS: Final = {
@@ -51,7 +51,7 @@ KINDS_WORDS: Final = {
 
 
 class RankTensorPlace(NamedTuple):
-    """A tensor as every rank calls it: the output of a node, in a round of a step."""
+    """A tensor's name without rank and step: the output of a node in a round."""
 
     graph: str
     node: str
@@ -64,18 +64,17 @@ class Difference:
     """A tensor that must be equal on some ranks, and is not.
 
     Attributes:
-        kind: why it must be.
-        key: the tensor, on the first of the ranks that are named, else on the first of the group.
-        group: the ranks that must have the same.
-        parts: those of them that have the same, the largest number first.
-        outliers: ranks that differ from more than half of the group; none where there is no such majority.
-        equal_at: the last step before at which they were equal; None where they never were.
-        changed: the ranks whose tensor changed since that step; None where that is not known.
-        astray: the ranks whose weight does not follow from their optimizer's update, if all other ranks' do.
+        kind: why it must be equal.
+        key: the tensor, on the first of the wrong ranks if known, else of the changed ranks or the group.
+        parts: the group, split into ranks with equal tensors, the largest part first.
+        outliers: ranks that differ from more than half of the group; empty without such a majority.
+        equal_at: the last step before at which all were equal; None where they never were.
+        changed: the ranks whose tensor changed since that step; None where unknown.
+        astray: the ranks whose weight is not what their optimizer's update makes, if it is on all other ranks.
         by: what they were compared by.
         first: no earlier step has this difference.
-        twin: of a tied weight the other one: its rank and its name.
-        why: a few words; empty where nothing tells.
+        twin: the rank and name of the other of two tied weights.
+        why: the reason in a few words; empty where unknown.
     """
 
     kind: ReplicaKind
@@ -93,21 +92,13 @@ class Difference:
 
     @property
     def named(self) -> tuple[int, ...]:
-        """The wrong ranks; all ranks if the wrong ones are not known."""
+        """The wrong ranks; the whole group if the wrong ones are not known."""
         return self.outliers or self.astray or self.group
 
 
 @dataclass(frozen=True, slots=True)
 class NotReduced:
-    """A gradient that went into no collective operation, although those of other weights did.
-
-    Attributes:
-        parameter: the weight.
-        key: its gradient, on the first rank of the group.
-        group: the ranks that have replicas of the weight.
-        others: how many other gradients did, and of how many.
-        by: what the tensors were compared by.
-    """
+    """A gradient that went into no collective operation, although ``others`` of (number, total) other gradients did."""
 
     parameter: str
     key: TensorKey
@@ -121,17 +112,15 @@ class Replicas:
     """The result of a comparison of ranks.
 
     Attributes:
-        layout: how ranks share the work.
-        differences: in the order of time.
-        not_reduced: in the order of time.
-        compared: how many tensors of how many steps were compared between ranks, by kind.
-        by: the weakest that any of them were compared by; None: nothing was compared.
-        unknown: tensors that must be equal and of which nothing is known, with the reason.
-        apart: weights that differed when they were first dumped, where nobody recorded whether they are shards.
+        differences, not_reduced: in the order of time.
+        compared: number of comparisons between ranks (a tensor at a step), by kind.
+        by: the weakest evidence that any were compared by; None: nothing was compared.
+        unknown: tensors that must be equal but cannot be compared, with the reason.
+        apart: weights that differed when first dumped, where the recorder does not tell whether they are shards.
         notes: what was not compared, and why, one sentence each.
-        spreads: the spread of each weight over the ranks, where the spread is known.
+        spreads: by name of the weight, where known.
         norms_apart: parameters of norms that differ from the start on ranks that have other weights in common.
-        loosened: weights that may be tied, and are not the same at every step.
+        loosened: weights that may be tied, and differ at some step.
         shared: batches that several data-parallel ranks read.
     """
 
@@ -150,15 +139,14 @@ class Replicas:
 
     @property
     def went_apart(self) -> tuple[str, ...]:
-        """Weights that were equal on all ranks at first, and that no recorder calls replicated."""
+        """Weights that began as one on all ranks, and that no recorder calls replicated."""
         return tuple(name for name, spread in self.spreads.items() if spread is TensorSpread.VARYING)
 
     @property
     def found(self) -> bool:
-        """Tells whether ranks differ where they must not."""
         return bool(self.differences or self.not_reduced)
 
     @property
     def firsts(self) -> tuple[Difference, ...]:
-        """The differences, each at its first step only."""
+        """The differences without those that an earlier step has as well."""
         return tuple(each for each in self.differences if each.first)

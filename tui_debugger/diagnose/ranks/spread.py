@@ -1,8 +1,8 @@
 """What a tensor is along a dimension of a mesh of ranks: the rule for replicas.
 
-A recorder that says over which ranks the gradient of a weight is reduced decides. Else values do, of the first step at
-which a weight was dumped: equal by bytes and not constant is a replica. Weights that are alike, and not equal, began as
-one: two parts of a larger weight are no more alike than chance makes them. Constant ones prove nothing by themselves.
+The recorder decides where it says over which ranks the gradient of a weight is reduced. Else the values at the first
+dumped step decide: weights that are equal by bytes, and not constant, are replicas. Weights that are alike, but not
+equal, began as one: two parts of a larger weight are no more alike than by chance. Constant weights prove nothing.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ class TensorSpread(Enum):
     REPLICATED = "replicated"
     """All ranks must have the same."""
     INDEPENDENT = "independent"
-    """Each rank has one of its own: a part of a larger tensor, or another weight."""
+    """Each rank has its own: a part of a larger tensor, or another weight."""
     VARYING = "varying"
-    """All ranks have the same tensor of other data, or began with the same and went apart."""
+    """The same tensor of different data, or weights that began equal and went apart."""
     PARTIAL = "partial"
-    """Each rank has a summand, such as a gradient before it is reduced."""
+    """Each rank has a summand, such as a gradient before its reduction."""
 
 
 _ALIKE: Final = 0.5
 _MOST_EQUAL: Final = 0.5
 _FEWEST: Final = 8
 _CHANCE: Final = 5.0
-"""The number of standard deviations of a correlation of random numbers, beyond which it is no chance."""
+"""A correlation beyond this many standard deviations of that of random numbers is no chance."""
 
 
 def are_alike(arrays: Sequence[npt.NDArray[Any]]) -> bool:
-    """Tells whether tensors of several ranks began as one: they correlate more than random ones of their size do."""
+    """Tells whether tensors of several ranks began as one: they correlate more than random tensors of their size."""
     if not arrays:
         return False
     first, *others = (np.asarray(each, np.float64).ravel() for each in arrays)
@@ -51,7 +51,7 @@ def are_alike(arrays: Sequence[npt.NDArray[Any]]) -> bool:
 
 
 def are_nearly_equal(arrays: Sequence[npt.NDArray[Any]]) -> bool:
-    """Tells whether most elements of tensors are the same on several ranks: no two parts of a larger tensor are so."""
+    """Tells whether most elements are equal on all ranks, which no two parts of a larger tensor are."""
     first, *others = arrays or [np.empty(0)]
     if any(each.shape != first.shape for each in others) or first.size < _FEWEST:
         return False
@@ -60,7 +60,7 @@ def are_nearly_equal(arrays: Sequence[npt.NDArray[Any]]) -> bool:
 
 
 def is_norm(op_type: str) -> bool:
-    """Tells whether an operator normalises what it gets, and multiplies it by a weight: ``LayerNorm``, ``RMSNorm``."""
+    """Tells whether an operator normalises its input and multiplies it by a weight: ``LayerNorm``, ``RMSNorm``."""
     plain = plain_type(op_type)
     return plain.endswith("norm") and plain != "norm"
 
@@ -70,11 +70,11 @@ _NORM: Final = re.compile(
     r"(?:weight|bias|gamma|beta)$",
     re.IGNORECASE,
 )
-"""Parameters of norms, but not those of queries and keys, which may be divided with the heads of attention."""
+"""Parameters of norms, but not of norms of queries and keys, which may be divided with the heads of attention."""
 
 
 def is_of_norm(name: str) -> bool:
-    """Tells by its name whether a parameter is that of a norm that all ranks have where they share the layers."""
+    """Tells by the name whether a parameter is of a norm that all ranks have where they share the layers."""
     return _NORM.search(name) is not None
 
 

@@ -1,7 +1,7 @@
-"""Embeddings that two stages of a pipeline share: a weight on other ranks, under another name, that is the same.
+"""Finds embeddings that two stages of a pipeline share: an equal weight on other ranks, under another name.
 
-Nobody records that weights are tied. Values tell: weights that are equal by bytes, and still are after an update, are
-tied. Where they were equal only before the first update, or began as one, they may also have been copied once.
+Nobody records that weights are tied. Weights that are equal by bytes, and still are after an update, are tied. Weights
+that were equal only before the first update, or began alike, may also have been copied once.
 """
 
 from __future__ import annotations
@@ -20,12 +20,9 @@ Held = Mapping[int, Content]
 
 @dataclass(frozen=True, slots=True)
 class TiedWeights:
-    """A weight and an embedding on other ranks that are, or were, the same.
+    """A weight and an embedding (first rank that has it, name) on other ranks that are, or were, equal.
 
-    Attributes:
-        embedding, weight: their names, each with the first rank that has it.
-        proven: they were updated alike.
-        equal: whether they are, by step.
+    ``proven`` means equal before and after an update; ``equal`` tells it by step.
     """
 
     embedding: tuple[int, str]
@@ -35,18 +32,15 @@ class TiedWeights:
 
     @property
     def parted(self) -> bool:
-        """Tells whether they are not the same at some step."""
         return not all(self.equal.values())
 
 
 def ties(
     held: Mapping[int, Mapping[str, Held]], began_as_one: Callable[[int, Sequence[tuple[int, str]]], bool]
 ) -> Iterator[TiedWeights]:
-    """Yields the ties between ranks.
+    """Yields the ties between ranks; ``held`` has the weights of all ranks by step and name.
 
-    Args:
-        held: by step and name the weights of all ranks.
-        began_as_one: tells of weights at a step, each by rank and name, whether their values are alike.
+    ``began_as_one`` tells whether the values of weights (rank, name) are alike at a step.
     """
     names = dict.fromkeys(name for weights in held.values() for name in weights)
     for embedding in filter(_EMBEDDING.search, names):
@@ -54,7 +48,7 @@ def ties(
             both = {step: (each[embedding], each[name]) for step, each in held.items() if {embedding, name} <= {*each}}
             if name != embedding and both and not any(one.keys() & other.keys() for one, other in both.values()):
                 tie = _tie(embedding, name, both, began_as_one)
-                if tie is not None and not (_EMBEDDING.search(name) and name < embedding):  # once
+                if tie is not None and not (_EMBEDDING.search(name) and name < embedding):  # each pair once
                     yield tie
 
 

@@ -1,8 +1,8 @@
 """Why reduced gradients of a step differ between ranks.
 
-A gradient that still is what its rank put into the reduction was not reduced. Where the gradients of two ranks are the
-same but for one factor, a norm was clipped by another factor on each of them: that passes on a difference, and the
-gradients that the factor does not explain are the ones that caused it.
+A gradient that equals its rank's input of the reduction was not reduced. Gradients of two ranks that are equal but for
+one common factor were clipped by different norms, because some other gradient differs. The gradients that the factor
+does not explain are the cause.
 """
 
 from __future__ import annotations
@@ -19,12 +19,7 @@ from tui_debugger.stats.dtypes import name_of
 
 
 class Unequal(NamedTuple):
-    """What is known of one gradient.
-
-    Attributes:
-        text: why it differs; empty where that is not known.
-        passed_on: what another gradient caused.
-    """
+    """Why a gradient differs (empty where unknown), and whether another gradient caused it."""
 
     text: str
     passed_on: bool
@@ -33,12 +28,10 @@ class Unequal(NamedTuple):
 def why_unequal(
     names: Mapping[str, tuple[int, int]], gradients: Callable[[str, int], npt.NDArray[Any] | None], summand: str
 ) -> dict[str, Unequal]:
-    """Returns why gradients differ, by the names of their nodes, as far as that is known.
+    """Returns why gradients differ, by the names of their nodes, as far as known.
 
-    Args:
-        names: the nodes of the gradients that differ, each with two ranks on which they do.
-        gradients: returns the values of a node on a rank; None where they are not there or cannot be read.
-        summand: the end of the name of what a rank puts into a reduction.
+    ``names`` has for each gradient two ranks on which it differs. ``gradients`` returns the values of a node on a rank,
+    or None. ``summand`` is the suffix of the node that holds a rank's input of the reduction.
     """
     found: dict[str, Unequal] = {}
     factors: dict[str, float | None] = {}
@@ -49,7 +42,7 @@ def why_unequal(
         if any(one is None for one in both):
             continue
         if all(
-            own is not None and one is not None and _factor(own, one)  # clipped, or as it was
+            own is not None and one is not None and _factor(own, one)  # unchanged, or clipped
             for one, own in zip(both, put_in, strict=True)
         ):
             found[name] = Unequal("each rank has what it put in: it was not reduced", passed_on=False)
@@ -64,7 +57,7 @@ def why_unequal(
 
 
 def _factor(one: npt.NDArray[Any] | None, other: npt.NDArray[Any] | None) -> float | None:
-    """Returns by what number the second gradient is the first one; None where it is something else."""
+    """Returns the positive number by which one gradient is the other; None where there is none."""
     if one is None or other is None or one.shape != other.shape:
         return None
     found = factor_between(one, other, _unit(one))

@@ -1,1 +1,1 @@
-"""Recomputes operators in float64 from their own recorded inputs, and holds their recorded outputs against that."""
+"""Recomputes operators in float64 from their own recorded inputs, and compares the recorded outputs with that."""

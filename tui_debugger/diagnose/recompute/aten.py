@@ -1,6 +1,6 @@
 """PyTorch's operators below autograd, by the arguments of their schemas: what our own client records at level "op".
 
-Backward operators say by their arguments what they are the gradient of, so they are computed as any other.
+Backward operators are computed like any other: their arguments say what they are the gradient of.
 """
 
 # ruff: noqa: A002, ARG001, PLR0917 - arguments are those of the schemas, by name and order
@@ -44,19 +44,16 @@ for _name in _AS_CALLED:
 
 @aten("matmul", "Mm", "Bmm")
 def mm(self: Array, mat2: Array) -> Any:
-    """A product of matrices."""
     return products.product_of(self, mat2)
 
 
 @aten("matmul", "Mv")
 def mv(self: Array, vec: Array) -> Any:
-    """A matrix times a vector."""
     return products.product_of(self, vec)
 
 
 @aten("matmul", "Dot")
 def dot(self: Array, tensor: Array) -> Any:
-    """A product of vectors."""
     return products.product_of(self, tensor)
 
 
@@ -70,7 +67,7 @@ def attention(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Any:
-    """The output; nothing is said of the logarithms of sums beside it."""
+    """The output only: the second output, the logarithms of sums, is not judged."""
     return products.attention(query, key, value, attn_mask, dropout_p, is_causal, scale), None
 
 
@@ -86,7 +83,6 @@ def convolution(
     output_padding: Any,
     groups: int,
 ) -> Any:
-    """A convolution that is not transposed."""
     if transposed:
         raise CannotBindError("transposed")
     return conv(input, weight, bias, stride, padding, dilation, groups)
@@ -106,7 +102,7 @@ def convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> Any:
-    """Gradients of the input, of the filters and of the bias."""
+    """Gradients of the input, the filters and the bias, as far as ``output_mask`` asks for them."""
     if transposed or groups != 1 or weight.ndim != 4:
         raise CannotBindError("transposed, in groups, or not of two dimensions")
     around = tuple(each for size in per_dimension(padding, 2) for each in (size, size))
@@ -120,7 +116,7 @@ def convolution_backward(
 
 
 def _wanted(found: Sequence[Any]) -> Any:
-    """Gradients that were asked for are the outputs."""
+    """A single gradient is the output itself; several are a tuple."""
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -129,31 +125,26 @@ def _wanted(found: Sequence[Any]) -> Any:
 
 @aten("reshape", "View", "Reshape", "UnsafeView")
 def view(self: Array, size: Any = None, shape: Any = None) -> Expected:
-    """The same elements in another shape."""
     return data_movement.reshape(self, size if size is not None else shape)
 
 
 @aten("reshape", "ReshapeAlias")
 def reshape_alias(self: Array, size: Any, stride: Any) -> Expected:
-    """The same."""
     return data_movement.reshape(self, size)
 
 
 @aten("reshape", "Squeeze")
 def squeeze(self: Array, dim: Any = None) -> Expected:
-    """Without dimensions of size 1."""
     return data_movement.squeeze(self, dim)
 
 
 @aten("expand", "Expand")
 def expand(self: Array, size: Any, implicit: bool = False) -> Expected:
-    """Repeated without a copy."""
     return data_movement.expand(self, size)
 
 
 @aten("repeat", "Repeat")
 def repeat(self: Array, repeats: Any) -> Expected:
-    """Repeated."""
     return data_movement.repeat(self, repeats)
 
 
@@ -163,45 +154,39 @@ def _slice(length: int, start: Any, end: Any, step: int) -> slice:
 
 @aten("index", "Slice")
 def slice_of(self: Array, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Expected:
-    """Several slices in a row."""
     at = dim % self.ndim
     return Expected(self[(slice(None),) * at + (_slice(self.shape[at], start, end, step),)], exact=True)
 
 
 @aten("concatenate", "Cat")
 def cat(tensors: Any, dim: int = 0) -> Expected:
-    """One behind the other."""
     return data_movement.cat(tensors, dim)
 
 
 @aten("split", "Split")
 def split(self: Array, split_size: Any, dim: int = 0) -> Any:
-    """Parts of one size."""
     return data_movement.split(self, split_size, dim)
 
 
 @aten("split", "SplitWithSizes")
 def split_with_sizes(self: Array, split_sizes: Any, dim: int = 0) -> Any:
-    """Parts of some sizes."""
     return data_movement.split(self, split_sizes, dim)
 
 
 @aten("copy", "Copy")
 def copy(src: Array, self: Any = None) -> Expected:
-    """The values of another tensor, in the type of this one."""
+    """Copies ``src`` into ``self``, which only gives the type."""
     return data_movement.cast(src)
 
 
 @aten("index", "Index")
 def index(self: Array, indices: Any) -> Expected:
-    """Elements by their places."""
     places = tuple(slice(None) if each is None else each for each in indices)
     return data_movement.index(self, places)
 
 
 @aten("embedding", "Embedding")
 def embedding(weight: Array, indices: Array, padding_idx: Any = -1, *_: Any, **__: Any) -> Expected:
-    """Rows of a table."""
     return data_movement.embedding(indices, weight)
 
 
@@ -209,7 +194,6 @@ def embedding(weight: Array, indices: Array, padding_idx: Any = -1, *_: Any, **_
 def embedding_backward(
     grad_output: Array, indices: Array, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Expected:
-    """Every row gets what came to it."""
     if scale_grad_by_freq:
         raise CannotBindError("scaled by frequency")
     came = doubles(grad_output).reshape(-1, grad_output.shape[-1])
@@ -225,7 +209,6 @@ def embedding_backward(
 
 @aten("index", "SliceBackward")
 def slice_backward(grad_output: Array, input_sizes: Any, dim: int, start: int, end: int, step: int) -> Expected:
-    """Zeros but where the slices were."""
     found, at = np.zeros(tuple(input_sizes), grad_output.dtype), dim % len(input_sizes)
     found[(slice(None),) * at + (_slice(found.shape[at], start, end, step),)] = grad_output
     return Expected(found, exact=True)
@@ -233,7 +216,6 @@ def slice_backward(grad_output: Array, input_sizes: Any, dim: int, start: int, e
 
 @aten("index", "SelectBackward")
 def select_backward(grad_output: Array, input_sizes: Any, dim: int, index: int) -> Expected:
-    """Zeros but where the slice was."""
     found = np.zeros(tuple(input_sizes), grad_output.dtype)
     found[(slice(None),) * (dim % found.ndim) + (index,)] = grad_output
     return Expected(found, exact=True)
@@ -241,20 +223,17 @@ def select_backward(grad_output: Array, input_sizes: Any, dim: int, index: int) 
 
 @aten("fill", "Zeros", "NewZeros", "Zero")
 def zeros(self: Any = None, size: Any = None, **_: Any) -> ByShape:
-    """Zeros."""
     return ByShape(lambda made: Expected(np.zeros(made), exact=True))
 
 
 @aten("fill", "Full", "FullLike", "NewFull", "Fill")
 def full(fill_value: Any = None, value: Any = None, **_: Any) -> ByShape:
-    """One value."""
     single = doubles(value if fill_value is None else fill_value)
     return ByShape(lambda made: Expected(np.broadcast_to(single, made), narrow=np.abs(single)))
 
 
 @aten("fill", "Ones", "NewOnes")
 def ones(self: Any = None, size: Any = None, **_: Any) -> ByShape:
-    """Ones."""
     return ByShape(lambda made: Expected(np.ones(made), exact=True))
 
 
@@ -263,25 +242,21 @@ def ones(self: Any = None, size: Any = None, **_: Any) -> ByShape:
 
 @aten("pow", "Pow", split="elements")
 def power(self: Any, exponent: Any) -> Expected:
-    """To a power."""
     return elementwise.power(self, exponent)
 
 
 @aten("clamp", "ClampMin", split="elements")
 def clamp_min(self: Array, min: Any) -> Expected:
-    """At least some value."""
     return elementwise.clamp(self, min)
 
 
 @aten("clamp", "ClampMax", split="elements")
 def clamp_max(self: Array, min: Any = None, max: Any = None) -> Expected:
-    """At most some value."""
     return elementwise.clamp(self, min, max)
 
 
 @aten("elu", "Elu", split="elements")
 def elu(self: Array, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Expected:
-    """Elu."""
     if scale != 1 or input_scale != 1:
         raise CannotBindError("scaled")
     return elementwise.elu(self, alpha)
@@ -289,33 +264,30 @@ def elu(self: Array, alpha: float = 1.0, scale: float = 1.0, input_scale: float 
 
 @aten("dropout", "NativeDropout")
 def native_dropout(input: Array, p: float, train: bool | None) -> Any:
-    """Every element is zero, or x / (1 - p); nothing is said of the mask."""
+    """Each element is zero or x / (1 - p); the mask is not judged."""
     return elementwise.dropout(input, p, train is not False), None
 
 
 @aten("gradient of dropout", "NativeDropoutBackward", split="elements")
 def native_dropout_backward(grad_output: Array, mask: Array, scale: float) -> Expected:
-    """What was kept gets its gradient, scaled."""
     value = doubles(grad_output) * np.asarray(mask).astype(np.float64) * scale
     return Expected(value, narrow=np.abs(value))
 
 
 @aten("gradient of relu", "ThresholdBackward", split="elements", single=True)
 def threshold_backward(grad_output: Array, self: Array, threshold: float) -> Expected:
-    """The gradient, where the input was above a threshold."""
     came, x = doubles(grad_output), doubles(self)
     return Expected(np.where(x <= threshold, 0.0, came))
 
 
 def _slope(came: Float64, slope: Float64, off: Any) -> Expected:
-    """A gradient times a derivative that is ``off`` by some roundings."""
+    """A gradient times a derivative that is wrong by ``off`` units of rounding."""
     value = came * slope
     return Expected(value, np.nan_to_num(np.abs(came) * off + np.abs(value), posinf=0.0))
 
 
 @aten("gradient of gelu", "GeluBackward", split="elements")
 def gelu_backward(grad_output: Array, self: Array, approximate: str = "none") -> Expected:
-    """The gradient of gelu, in both forms."""
     came, x = doubles(grad_output), doubles(self)
     if approximate == "none":
         slope = 0.5 * (1 + erf(x / math.sqrt(2))) + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
@@ -329,7 +301,6 @@ def gelu_backward(grad_output: Array, self: Array, approximate: str = "none") ->
 
 @aten("gradient of silu", "SiluBackward", split="elements")
 def silu_backward(grad_output: Array, self: Array) -> Expected:
-    """The gradient of x sigmoid(x)."""
     came, x = doubles(grad_output), doubles(self)
     share = sigmoid_of(x)
     return _slope(came, share * (1 + x * (1 - share)), share * (3 + 3 * np.abs(x)) + 1)
@@ -337,7 +308,6 @@ def silu_backward(grad_output: Array, self: Array) -> Expected:
 
 @aten("gradient of sigmoid", "SigmoidBackward", split="elements")
 def sigmoid_backward(grad_output: Array, output: Array) -> Expected:
-    """Dy y (1 - y)."""
     came, out = doubles(grad_output), doubles(output)
     value = came * out * (1 - out)
     return Expected(value, 2 * np.abs(came * out), narrow=np.abs(value))
@@ -345,7 +315,6 @@ def sigmoid_backward(grad_output: Array, output: Array) -> Expected:
 
 @aten("gradient of tanh", "TanhBackward", split="elements")
 def tanh_backward(grad_output: Array, output: Array) -> Expected:
-    """Dy (1 - y²)."""
     came, out = doubles(grad_output), doubles(output)
     value = came * (1 - out * out)
     return Expected(value, 2 * np.abs(came), narrow=np.abs(value))
@@ -355,7 +324,6 @@ def tanh_backward(grad_output: Array, output: Array) -> Expected:
 def leaky_relu_backward(
     grad_output: Array, self: Array, negative_slope: float, self_is_result: bool = False
 ) -> Expected:
-    """The gradient, or its share below zero."""
     came, x = doubles(grad_output), doubles(self)
     value = np.where(x > 0, came, came * negative_slope)
     return Expected(value, np.abs(value))
@@ -363,7 +331,7 @@ def leaky_relu_backward(
 
 @aten("gradient of softplus", "SoftplusBackward", split="elements")
 def softplus_backward(grad_output: Array, self: Array, beta: float, threshold: float) -> Expected:
-    """Dy sigmoid(beta x); at the threshold either."""
+    """``dy * sigmoid(beta * x)``, and dy above the threshold; either one at the threshold."""
     came, x = doubles(grad_output), doubles(self)
     share = sigmoid_of(beta * x)
     near = np.abs(beta * x - threshold) <= 1e-6 * (1 + abs(threshold))
@@ -374,7 +342,7 @@ def softplus_backward(grad_output: Array, self: Array, beta: float, threshold: f
 
 @aten("gradient of hardtanh", "HardtanhBackward", split="elements")
 def hardtanh_backward(grad_output: Array, self: Array, min_val: float, max_val: float) -> Expected:
-    """The gradient between two values, which may have been rounded to the type of the tensor."""
+    """The gradient between two bounds, which may have been rounded to the type of the tensor."""
     came, x = doubles(grad_output), doubles(self)
     low, high = (float(np.asarray(each, self.dtype)) for each in (min_val, max_val))
     edge = (np.abs(x - low) <= 1e-6 * abs(low)) | (np.abs(x - high) <= 1e-6 * abs(high))
@@ -387,25 +355,21 @@ def hardtanh_backward(grad_output: Array, self: Array, min_val: float, max_val: 
 
 @aten("softmax", "Softmax")
 def softmax(self: Array, dim: int, half_to_float: bool = False) -> Expected:
-    """Shares."""
     return reductions.softmax(self, dim)
 
 
 @aten("log softmax", "LogSoftmax")
 def log_softmax(self: Array, dim: int, half_to_float: bool = False) -> Expected:
-    """Their logarithms."""
     return reductions.log_softmax(self, dim)
 
 
 @aten("gradient of softmax", "SoftmaxBackwardData")
 def softmax_backward(grad_output: Array, output: Array, dim: int, input_dtype: Any = None) -> Expected:
-    """(dy - Σ dy y) y."""
     return reductions.graph_softmax_grad(output, grad_output, dim)
 
 
 @aten("gradient of log softmax", "LogSoftmaxBackwardData")
 def log_softmax_backward(grad_output: Array, output: Array, dim: int, input_dtype: Any = None) -> Expected:
-    """Dy - exp(y) Σ dy."""
     came, out = doubles(grad_output), doubles(output)
     share, inner = np.exp(out), np.sum(came, axis=dim, keepdims=True)
     root = np.sqrt(np.sum(came * came, axis=dim, keepdims=True))
@@ -415,25 +379,21 @@ def log_softmax_backward(grad_output: Array, output: Array, dim: int, input_dtyp
 
 @aten("norm", "LinalgVectorNorm")
 def vector_norm(self: Array, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Expected:
-    """The norm, or along dimensions."""
     return reductions.norm(self, ord, dim, keepdim)
 
 
 @aten("max", "Max")
 def max_of(self: Array, dim: Any = None, keepdim: bool = False, other: Any = None) -> Any:
-    """The largest."""
     return reductions.max_of(self, dim, keepdim, other=other)
 
 
 @aten("min", "Min")
 def min_of(self: Array, dim: Any = None, keepdim: bool = False, other: Any = None) -> Any:
-    """The smallest."""
     return reductions.min_of(self, dim, keepdim, other=other)
 
 
 @aten("layer norm", "NativeLayerNorm")
 def native_layer_norm(input: Array, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    """The output, and the means and deviations that are kept for the backward pass."""
     made, centre, inverse = reductions.layer_normalised(input, normalized_shape, weight, bias, eps)
     x = doubles(input)
     axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
@@ -452,12 +412,9 @@ def normalised_backward(
     *,
     centred: bool = True,
 ) -> tuple[Expected, Expected, Expected]:
-    """Gradients of input, scale and shift of what was normalised along some dimensions, with the mean of these.
-
-    See ``normalised``; scale and shift are summed up along the ``rest`` of the dimensions.
-    """
+    """Gradients of input, scale and shift of a normalisation along ``axes``, the last two summed up along ``rest``."""
     came, data = doubles(gradient), doubles(input)
-    # Of 16 bits, kernels may sum up the gradients of a wider scale and shift in these.
+    # For inputs of 16 bits, kernels may sum up the gradients of a wider scale and shift in 16 bits.
     coarse = max([1.0, *(unit / ACCUMULATED for each in (gradient, input) if (unit := unit_of(each.dtype)))])
     made, centre, inverse = normalised(data, axes, 1.0, 0.0, eps, centred)
     off = np.asarray(made.complete().size)
@@ -467,7 +424,7 @@ def normalised_backward(
     size = inverse * (np.abs(scaled) + root + np.abs(plain) * root + off * root * 2) * 2
     count, rows = (max(math.prod(data.shape[at] for at in some), 1) for some in (axes, rest))
     moved = np.sqrt(np.sum((came * (np.abs(plain) + off)) ** 2, axis=rest))
-    # Kernels sum up by other terms that cancel: with the mean taken off at the end.
+    # Kernels sum up other terms, which cancel: they subtract the mean at the end.
     by_scale = Expected(np.sum(came * plain, axis=rest), moved * 4 * coarse, rows)
     by_shift = total(came, rest, False)
     if coarse > 1:
@@ -487,7 +444,7 @@ def native_layer_norm_backward(
     bias: Any,
     output_mask: Sequence[bool],
 ) -> Any:
-    """Gradients of input, scale and shift; the deviations of the forward pass are those that count."""
+    """Gradients of input, scale and shift; epsilon is deduced from the recorded inverse deviations."""
     data = doubles(input)
     at = data.ndim - len(normalized_shape)
     axes, rest = tuple(range(at, data.ndim)), tuple(range(at))
@@ -498,7 +455,6 @@ def native_layer_norm_backward(
 
 
 def _epsilon(data: Float64, axes: tuple[int, ...], inverse: Array) -> float:
-    """Returns what was added to the variances, told by one through the deviations."""
     with np.errstate(all="ignore"):
         found = 1 / doubles(inverse).reshape(-1) ** 2 - np.var(data, axis=axes).reshape(-1)
     return max(float(np.median(found)), 0.0) if found.size else 0.0
@@ -515,7 +471,7 @@ def native_batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
-    """The output; what is kept for the backward pass is taken for what it is."""
+    """The output only: the statistics for the backward pass are not judged."""
     found = reductions.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     return found, None, None
 
@@ -533,7 +489,6 @@ def native_batch_norm_backward(
     eps: float = 1e-5,
     output_mask: Sequence[bool] = (True, True, True),
 ) -> Any:
-    """Gradients of input, scale and shift, over the batch."""
     if not train:
         raise CannotBindError("with running means")
     data = doubles(input)
@@ -546,18 +501,17 @@ def native_batch_norm_backward(
 # -- losses ----------------------------------------------------------------------------------------------------
 
 _REDUCTIONS: Final = ("none", "mean", "sum")
-"""By the number that schemas have for them."""
+"""Indexed by the number that schemas use."""
 
 
 @aten("mse loss", "MseLoss")
 def mse_loss(self: Array, target: Array, reduction: int = 1) -> Expected:
-    """The square of the difference."""
     return reductions.mse_loss(self, target, reduction=_REDUCTIONS[reduction])
 
 
 @aten("gradient of mse loss", "MseLossBackward")
 def mse_loss_backward(grad_output: Array, self: Array, target: Array, reduction: int) -> Expected:
-    """2 dy (x - target), divided by their number for the mean."""
+    """2 dy (x - target), divided by the number of elements for the mean."""
     came, apart = doubles(grad_output), doubles(self) - doubles(target)
     value = 2 * came * apart / (apart.size if reduction == 1 else 1)
     return Expected(value, 2 * np.abs(value), narrow=np.abs(value))
@@ -565,7 +519,7 @@ def mse_loss_backward(grad_output: Array, self: Array, target: Array, reduction:
 
 @aten("nll loss", "NllLossForward", "NllLoss2dForward")
 def nll_loss(self: Array, target: Array, weight: Any, reduction: int, ignore_index: int) -> Any:
-    """The negative value at the wanted classes; nothing is said of the sum of weights."""
+    """The negative log-probability of the target classes; the sum of weights is not judged."""
     found = reductions.nll_loss(self, target, weight, ignore_index=ignore_index, reduction=_REDUCTIONS[reduction])
     return found, None
 
@@ -580,7 +534,6 @@ def nll_loss_backward(
     ignore_index: int,
     total_weight: Any = None,
 ) -> Expected:
-    """The gradient, at the wanted classes."""
     axis = 1 if self.ndim > 1 else 0
     wanted, came = target.astype(np.int64), doubles(grad_output)
     used = wanted != ignore_index
@@ -595,5 +548,5 @@ def nll_loss_backward(
 
 @aten("copy", "ParameterGrad", "BiasAddGrad")
 def parameter_gradient(input: Array, **_: Any) -> Expected:
-    """The gradient of a weight is what one operator of the backward pass made, where that is all that was recorded."""
+    """The gradient of a weight equals the one recorded operator of the backward pass that made it."""
     return Expected(input, exact=True)

@@ -1,7 +1,7 @@
-"""Gradients that came back through modules of PyTorch's own, as our client records them at level "module".
+"""Gradients that came back through PyTorch's own modules, as our client records them at level "module".
 
-The gradient of a module's output is recorded by itself, and so is that of each weight. A rule applies where one module
-alone read a tensor: its class tells what it makes of the gradient of its output.
+The gradients of a module's output and of its weights are recorded separately. A rule applies where one module alone
+read a tensor: the class of the module tells what it makes of the gradient of its output.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _OF_OUTPUT: Final = re.compile(r"(.*)Grad((?:#\d+)*)")
 
 
 def forward_name(gradient: str) -> str:
-    """The node whose output's gradient a node is; empty for another one."""
+    """The name of the forward node whose output's gradient the node is; empty for other nodes."""
     match = _OF_OUTPUT.fullmatch(gradient.removeprefix(_GRADIENTS)) if gradient.startswith(_GRADIENTS) else None
     return match[1] + match[2] if match is not None else ""
 
 
 def parameter_of(nodes: NodeTable, row: int) -> int:
-    """The weight whose gradient a node is; -1 for another one."""
+    """The row of the weight whose gradient the node is; -1 for other nodes."""
     return nodes.memo(_weights).get(nodes.names[row], -1)
 
 
@@ -44,11 +44,7 @@ def _weights(nodes: NodeTable) -> dict[str, int]:
 
 
 def only_reader(nodes: NodeTable, row: int) -> int:
-    """The one node of the forward pass that reads a tensor.
-
-    Raises:
-        CannotBindError: there is none, or several.
-    """
+    """The only forward node that reads a tensor; CannotBindError where there is none, or several."""
     readers = {
         reader
         for reader, _ in real_consumers(nodes, row)
@@ -60,11 +56,7 @@ def only_reader(nodes: NodeTable, row: int) -> int:
 
 
 def gradient_into(nodes: NodeTable, row: int, reader: int) -> int:
-    """The node of the gradient of a module's output, of which alone another gradient was made.
-
-    Raises:
-        CannotBindError: it was made of others as well.
-    """
+    """The row of the gradient of ``reader``'s output; CannotBindError unless ``row`` was made of it alone."""
     came = {each for each, _ in real_inputs(nodes, row) if each >= 0 and nodes.names[each].startswith(_GRADIENTS)}
     if len(came) != 1 or forward_name(nodes.names[found := came.pop()]) != nodes.names[reader]:
         raise CannotBindError("it was not made of the gradient of one module's output alone")
@@ -73,12 +65,9 @@ def gradient_into(nodes: NodeTable, row: int, reader: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A module that ran, and the gradient that came to its output.
+    """A module that ran, with the gradient that ``came`` to its output.
 
-    Attributes:
-        came: the gradient.
-        of: its input, its output and its weights by name, as far as they were recorded; anything else is a reason.
-        settings: the values of its attributes.
+    ``of`` has its input, output and weights by name; ``settings`` has the values of its attributes.
     """
 
     came: Array
@@ -86,22 +75,14 @@ class Ran:
     settings: Mapping[str, Any]
 
     def __getitem__(self, name: str) -> Array:
-        """A tensor.
-
-        Raises:
-            CannotBindError: it was not recorded.
-        """
+        """A tensor of the module; CannotBindError where it was not recorded."""
         found = self.of.get(name)
         if not isinstance(found, np.ndarray):
             raise CannotBindError(f"its {name} was not recorded")
         return found
 
     def setting(self, name: str) -> Any:
-        """The value of an attribute.
-
-        Raises:
-            CannotBindError: it was not recorded.
-        """
+        """The value of an attribute; CannotBindError where it was not recorded."""
         if name not in self.settings:
             raise CannotBindError(f"its {name} was not recorded")
         return self.settings[name]
@@ -111,7 +92,7 @@ _Rule = Callable[[Ran], Any]
 INPUTS: Final[dict[str, _Rule]] = {}
 """The gradient of a module's input, by class."""
 WEIGHTS: Final[dict[tuple[str, str], _Rule]] = {}
-"""The gradient of a module's own weight, by class and name."""
+"""The gradient of a module's own weight, by class and name of the weight."""
 
 
 def _input(kind: str, *classes: str) -> Callable[[_Rule], _Rule]:
@@ -151,7 +132,7 @@ GRADIENTS["Conv2d"] = "conv gradient"
 
 @_input("dropout", "Dropout")
 def _dropout(ran: Ran) -> Expected:
-    """What was kept gets its gradient, scaled; of an input of zero nobody sees whether it was kept."""
+    """The gradient of kept elements, scaled; where the input is zero, the output does not tell whether it was kept."""
     came, share = doubles(ran.came), float(ran.setting("p"))
     if not ran.setting("training") or not share:
         return Expected(came)
@@ -166,7 +147,7 @@ def _of_layer_norm(ran: Ran, *, centred: bool = True) -> tuple[Expected, Expecte
     scale = doubles(ran["weight"]) if "weight" in ran.of else 1.0
     axes, rest = tuple(range(at, data.ndim)), tuple(range(at))
     eps = ran.setting("eps")
-    eps = float(np.finfo(ran["input"].dtype).eps) if eps is None else eps  # which PyTorch takes for RMS norms
+    eps = float(np.finfo(ran["input"].dtype).eps) if eps is None else eps  # PyTorch's default for RMS norms
     return aten.normalised_backward(ran.came, ran["input"], scale, eps, axes, rest, centred=centred)
 
 
@@ -189,7 +170,6 @@ def _of_group_norm(ran: Ran) -> tuple[Expected, Expected, Expected]:
 
 
 def _by_channel(found: Expected, channels: int) -> Expected:
-    """Sums up what belongs to one channel."""
     value, size = doubles(found.value).reshape(channels, -1), np.broadcast_to(found.size, np.shape(found.value))
     terms = found.terms * value.shape[1]
     return Expected(value.sum(1), np.sqrt((size.reshape(channels, -1) ** 2).sum(1)), terms)

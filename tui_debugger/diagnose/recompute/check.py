@@ -1,4 +1,4 @@
-"""Holds the outputs of one node against arithmetic in float64 of its own recorded inputs."""
+"""Compares the outputs of one node with arithmetic in float64 on its own recorded inputs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ from tui_debugger.sources.base import CallArguments, OtherArgument
 __all__ = ["NotChecked", "OperatorCheck", "OutputCheck", "check_operator"]
 
 _ENTERED: Final = (aten, convolutions, data_movement, elementwise, modules, products, reductions, updates)
-"""The modules that fill the table when they are imported."""
+"""These modules fill the operator tables when they are imported."""
 _ALL_REDUCE: Final = "allreduce"
 
 
@@ -78,15 +78,10 @@ def check_operator(
     round: int = 0,  # noqa: A002 - see TensorKey
     instead: Mapping[tuple[str, int], Array] | None = None,
 ) -> OperatorCheck | NotChecked:
-    """Recomputes a node, and holds what was recorded of its outputs against that.
+    """Recomputes a node, and compares its recorded outputs with the result.
 
-    Args:
-        run: the run.
-        rank: of the node.
-        step: of the run.
-        row: of the node, in the rank's node table.
-        round: which run of the node in the step; 0 is the newest one.
-        instead: values to take in place of recorded ones, by role (``in``, ``out``) and slot: what if it had read that?
+    ``row`` is that of the rank's node table, ``round`` counts the node's runs in the step back from the newest (0).
+    ``instead`` replaces recorded values, by role (``in``, ``out``) and slot, for what-if questions.
     """
     op_type, at = run.nodes(rank).op_type(row), (rank, step, row, round)
     call = run.arguments(rank, step, row, round)
@@ -121,13 +116,11 @@ def _require_these_values(
     found: Mapping[int, TensorRow],
     outputs: Sequence[OutputCheck],
 ) -> None:
-    """Checks that a node of our own client read and made the values that were recorded, before it is accused.
+    """Raises CannotBindError unless the recorded values are those that the node used, before the node is accused.
 
-    Values are recorded once for a step, weights at its end. Where there were several calls, or where nobody saw what
-    the program did to weights meanwhile (modules), others may be meant: with those nearly all of the output differs.
-
-    Raises:
-        CannotBindError: the program writes to one of them, or most of the output does not fit them.
+    Our client records values once for a step, and weights at its end. Where a node was called several times, or where
+    the program may have changed weights meanwhile (modules), the node may have used other values; then nearly all of
+    the output differs.
     """
     if call.doubt:
         raise CannotBindError(call.doubt)
@@ -148,7 +141,7 @@ def _require_these_values(
 
 
 def _refused(op_type: str) -> str:
-    """Tells why nothing of a type is ever recomputed; empty where it may be."""
+    """Tells why nodes of a type are never recomputed; empty where they may be."""
     if op_type in {PARAMETER, CONSTANT}:
         return "no operator"
     if is_backward(op_type):
@@ -164,7 +157,6 @@ def _operator(op_type: str, call: CallArguments) -> Operator | None:
 def _computed(
     operator: Operator, call: CallArguments, reader: RecordedNode, found: Mapping[int, TensorRow]
 ) -> tuple[OutputCheck, ...]:
-    """Binds the arguments, computes, and judges."""
     args, named = bound(operator, call, reader)
     positional = args[: len(call.positional)]
     outputs = {slot: reader.output(slot, row) for slot, row in found.items()}
@@ -211,7 +203,7 @@ def _computed(
 def _not_updated(
     check: OutputCheck, operator: Operator, positional: Sequence[Any], outputs: Mapping[int, Array]
 ) -> OutputCheck:
-    """Says of a parameter that was to be updated that it is what it was before."""
+    """Marks a wrong output as not updated where the parameter equals its value before the update."""
     if check.slot >= len(operator.writes) or operator.writes[check.slot] >= len(positional):
         return check
     before, after = positional[operator.writes[check.slot]], outputs[check.slot]
@@ -228,7 +220,7 @@ _IN_PLACE: Final = frozenset(
 def _overwritten(
     reader: RecordedNode, positional: Sequence[Any], outputs: Mapping[int, Array], call: CallArguments
 ) -> bool:
-    """Tells whether the call wrote over its input before that was recorded: then they are the same."""
+    """Tells whether the recorded input is really the output, because the call wrote in place before recording."""
     leaf = reader.run.nodes(reader.rank).names[reader.row].rpartition("/")[2]
     function = next((part for part in reversed(leaf.split(".")) if not part.isdigit()), "")
     last = call.attributes is None and call.positional[-1:] == (True,) and call.positional[-1] is True
@@ -240,14 +232,10 @@ def _overwritten(
     return one.shape == other.shape and one.dtype == other.dtype and bool(one.tobytes() == other.tobytes())
 
 
-# -- part by part ------------------------------------------------------------------------------------------
-
-
 # -- between ranks -----------------------------------------------------------------------------------------
 
 
 def _all_reduce(reader: RecordedNode, call: CallArguments, found: Mapping[int, TensorRow]) -> tuple[OutputCheck, ...]:
-    """Holds the output of an all-reduce against the inputs of all ranks of its group."""
     if call.keywords.get("async_op") is True or call.positional[3:4] == (True,):
         raise CannotBindError("asynchronous: the output was recorded before it was there")
     run, nodes = reader.run, reader.run.nodes(reader.rank)
@@ -280,11 +268,7 @@ def _all_reduce(reader: RecordedNode, call: CallArguments, found: Mapping[int, T
 
 
 def _reduction(call: CallArguments) -> str:
-    """How values of several ranks are put together; empty where that was not recorded.
-
-    Raises:
-        CannotBindError: the program may have changed the result before it was recorded.
-    """
+    """The reduction, empty if not recorded; CannotBindError if the result may have changed since."""
     if call.aten:
         if call.keywords.get("unwritten") is not True:
             raise CannotBindError("the program wrote to it after it was reduced")

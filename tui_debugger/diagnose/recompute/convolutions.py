@@ -33,7 +33,6 @@ from tui_debugger.stats.kernel.probes import BEYOND, PROBES
 
 
 def per_dimension(value: Any, count: int) -> tuple[int, ...]:
-    """One number for each dimension."""
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     return tuple(int(each) for each in (values * count if len(values) == 1 else values))
 
@@ -47,7 +46,7 @@ def convolution(
     dilation: Sequence[int],
     groups: int,
 ) -> Expected:
-    """A convolution, one position of the kernel after the other."""
+    """Adds up the positions of the kernel one after the other."""
     count = weight.ndim - 2
     batched = input.ndim == weight.ndim
     data = doubles(input if batched else input[None])
@@ -86,17 +85,14 @@ def convolution(
 
 
 _Images = Callable[[int, bool], tuple[Float64, Float64]]
-"""What sums of filters make of an image, by its number, and their squares if those are needed."""
+"""Convolves the image of a number with the random sums of filters; the flag asks for the squares as well."""
 
 
 class LargeConvolution(ProbedOutput):
-    """A convolution that is held against random vectors, as ``LargeProduct``.
-
-    Channels of the output take the place of outputs of a row: a few sums of filters are convolved in place of all.
-    """
+    """A convolution that is checked with random vectors, like ``LargeProduct``, with channels as columns."""
 
     def __init__(self, input: Array, weight: Array, bias: Array | None, how: tuple[Any, Any, Any]) -> None:
-        """``how``: strides, padding, dilation."""
+        """``how`` is (strides, padding, dilation)."""
         self.input, self.weight, self.bias, self.how = input, weight, bias, how
         steps, around, apart = how
         sizes = zip(input.shape[2:], around, apart, weight.shape[2:], steps, strict=True)
@@ -105,11 +101,9 @@ class LargeConvolution(ProbedOutput):
         self.work = math.prod(self.shape) * math.prod(weight.shape[1:])
 
     def exact(self) -> Expected:
-        """All of it."""
         return convolution(self.input, self.weight, self.bias, *self.how, 1)
 
     def judge(self, judge: OutputJudge, found: Array) -> bool:
-        """Takes in the output; returns False, and nothing has happened, where it cannot be probed."""
         unit = unit_of(found.dtype)
         if unit is None or found.shape != self.shape or min(found.shape) < 1:
             return False
@@ -141,9 +135,10 @@ class LargeConvolution(ProbedOutput):
         return True
 
     def _in_planes(self, sums: Array, squares: Array) -> _Images:
-        """Returns what sums of filters make of an image, by group, probe and place, and their squares: by the kernel.
+        """Convolves with the compiled kernel; results are by group, probe and place.
 
-        Where the kernel of the convolution makes steps, places that it sees in one go lie in planes of their own.
+        With strides, the input is split into planes, so that the places that one position of the kernel reads are
+        contiguous.
         """
         steps, around, apart = self.how
         channels, kernel, out = self.weight.shape[1], self.weight.shape[2:], self.shape[2:]
@@ -177,7 +172,6 @@ class LargeConvolution(ProbedOutput):
         return made_of
 
     def _in_images(self, sums: Array, squares: Array) -> _Images:
-        """The same by numpy."""
         groups, shape = squares.shape[1], self.weight.shape[1:]
         filters, their_squares = (each.T.reshape(-1, *shape) for each in (sums, squares))
 
@@ -191,10 +185,7 @@ class LargeConvolution(ProbedOutput):
         return made_of
 
     def _convolved(self, padded: Array, filters: Array) -> Float64:
-        """Returns what a few filters make of an image, without groups and bias.
-
-        Every position of the kernel is multiplied with all of it, and what that makes is shifted: no copies of it.
-        """
+        """Convolves an image with a few filters: multiplies it with each kernel position, then shifts the products."""
         stride, _, dilation = self.how
         flat, out = padded.reshape(len(padded), -1), self.shape[2:]
         value = np.zeros((len(filters), *out))
@@ -211,7 +202,6 @@ class LargeConvolution(ProbedOutput):
         return value.reshape(len(filters), -1)
 
     def _exact(self, found: Array, at: int, places: Array | None) -> tuple[Expected, Array]:
-        """One image, or some places of it, and what was recorded."""
         steps, around, apart = self.how
         if places is None:
             return convolution(self.input[at : at + 1], self.weight, self.bias, *self.how, 1), found[at : at + 1]
@@ -229,10 +219,7 @@ class LargeConvolution(ProbedOutput):
 
 
 def _offsets(planes: Array, kernel: Sequence[int], steps: Sequence[int], apart: Sequence[int]) -> Int64:
-    """Returns where each term of a convolution looks, from the first place: for each channel every position.
-
-    ``planes`` has channels, where a step begins, and places in a plane as its dimensions.
-    """
+    """Returns the offset of each term from the first place; ``planes`` is (channel, offset within a stride, place)."""
     channel, *strides = (each // planes.itemsize for each in planes.strides)
     found = []
     for position in product(*(range(size) for size in kernel)):
@@ -246,7 +233,7 @@ def _offsets(planes: Array, kernel: Sequence[int], steps: Sequence[int], apart: 
 def _window(
     position: Sequence[int], out: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> tuple[slice, ...]:
-    """Returns what one position of the kernel sees of every place of the output."""
+    """The places of the input that one position of the kernel reads, for all places of the output."""
     return tuple(
         slice(at * apart, at * apart + (size - 1) * step + 1, step)
         for at, size, step, apart in zip(position, out, stride, dilation, strict=True)
@@ -256,14 +243,12 @@ def _window(
 def _seen(
     position: Sequence[int], out: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> tuple[slice, ...]:
-    """The same with all of the batch and of the channels."""
     return slice(None), slice(None), *_window(position, out, stride, dilation)
 
 
 def _padded(
     padding: Any, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Padding before and after, as PyTorch understands it."""
     if padding == "valid":
         return [(0, 0) for _ in kernel]
     if padding == "same":
@@ -285,7 +270,6 @@ def conv(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Any:
-    """PyTorch's convolutions."""
     count = weight.ndim - 2
     steps, apart = per_dimension(stride, count), per_dimension(dilation, count)
     around = _padded(padding, weight.shape[2:], steps, apart)
@@ -300,7 +284,7 @@ def conv(
 def graph_padding(
     mode: Any, pad: Any, shape: Sequence[int], kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Padding before and after, as MindSpore understands it."""
+    """Padding before and after each dimension, by MindSpore's rules."""
     word = str(mode).lower() if mode is not None else ""
     if word in {"valid", "2"}:
         return [(0, 0) for _ in kernel]
@@ -315,7 +299,7 @@ def graph_padding(
 
 
 def spatial(value: Any, count: int) -> tuple[int, ...]:
-    """Strides and the like: MindSpore writes them with or without the first two dimensions."""
+    """Strides and similar settings: MindSpore writes them with or without the first two dimensions."""
     return per_dimension(1 if value is None else value, count)[-count:]
 
 
@@ -333,7 +317,6 @@ def graph_conv(
     group: int = 1,
     format: str = "NCHW",
 ) -> Expected:
-    """MindSpore's convolutions."""
     if format not in {"NCHW", "NCDHW"} or (pad_mode is None and pad is None):
         raise CannotBindError("layout or padding not known")
     count = w.ndim - 2
@@ -358,7 +341,6 @@ def graph_conv_filter(
     group: int = 1,
     format: str = "NCHW",
 ) -> ByShape:
-    """The gradient of a convolution's weights: products of what came in with what is seen of it."""
     del w_size, kernel_size, filter_sizes
     if group != 1 or format != "NCHW" or (pad_mode is None and pad is None):
         raise CannotBindError("layout, groups or padding not known")
@@ -398,7 +380,6 @@ def graph_conv_input(
     group: int = 1,
     format: str = "NCHW",
 ) -> Expected:
-    """The gradient of a convolution's input: every product goes back to where it was seen."""
     shape = x_size if isinstance(x_size, tuple) else input_sizes
     if group != 1 or format != "NCHW" or (pad_mode is None and pad is None) or not isinstance(shape, tuple):
         raise CannotBindError("layout, groups, size or padding not known")

@@ -1,4 +1,4 @@
-"""Operators that move values without changing them: what comes out must be equal, to the last bit."""
+"""Operators that move values without changing them: the output must be equal to the last bit."""
 
 # ruff: noqa: A002, PLR0917 - arguments are those of the frameworks, by name and order
 
@@ -37,7 +37,6 @@ def _tried(function: Any, *args: Any, **named: Any) -> Expected:
 
 @call("reshape", "reshape", "view", "_unsafe_view")
 def reshape(input: Array, *shape: Any) -> Expected:
-    """The same elements in another shape."""
     if any(not isinstance(each, (int, tuple, list, np.ndarray)) for each in shape):
         raise CannotBindError("viewed as another type")
     return _tried(np.reshape, input, _numbers(shape))
@@ -45,27 +44,24 @@ def reshape(input: Array, *shape: Any) -> Expected:
 
 @graph("reshape", "Reshape", unneeded=("shape",))
 def graph_reshape(x: Array, shape: Any = None) -> Any:
-    """The same elements in another shape, which the output shows."""
+    """Takes the shape from the output."""
     del shape
     return ByShape(lambda made: _tried(np.reshape, x, made))
 
 
 @call("reshape", "flatten")
 def flatten(input: Array, start_dim: int = 0, end_dim: int = -1) -> Expected:
-    """Several dimensions in one."""
     first, last = start_dim % max(input.ndim, 1), end_dim % max(input.ndim, 1)
     return _tried(np.reshape, input, (*input.shape[:first], -1, *input.shape[last + 1 :]))
 
 
 @graph("reshape", "Flatten")
 def graph_flatten(x: Array) -> Expected:
-    """All but the first dimension in one."""
     return _tried(np.reshape, x, (x.shape[0], -1))
 
 
 @call("reshape", "squeeze", "squeeze_")
 def squeeze(input: Array, dim: Any = None) -> Expected:
-    """Without dimensions of size 1."""
     if dim is None:
         return _moved(np.squeeze(input))
     dims = tuple(each for each in _numbers((dim,)) if input.shape[each] == 1)
@@ -75,13 +71,11 @@ def squeeze(input: Array, dim: Any = None) -> Expected:
 @call("reshape", "unsqueeze", "unsqueeze_", "expand_dims")
 @graph("reshape", "ExpandDims")
 def unsqueeze(input: Array, dim: Any) -> Expected:
-    """With a dimension of size 1."""
     return _tried(np.expand_dims, input, _numbers((dim,))[0])
 
 
 @graph("reshape", "Squeeze")
 def graph_squeeze(x: Array, dim: Any = ()) -> Expected:
-    """Without dimensions of size 1."""
     return squeeze(x, dim or None)
 
 
@@ -89,13 +83,11 @@ def graph_squeeze(x: Array, dim: Any = ()) -> Expected:
     "copy", "contiguous", "clone", "detach", "detach_", "copy", "cpu", "cuda", "npu", "alias", "identity", "lift_fresh"
 )
 def same(input: Array, *_: Any, **__: Any) -> Expected:
-    """The same."""
     return _moved(input)
 
 
 @module("copy", "Identity")
 def module_same(input: Array) -> Expected:
-    """The same."""
     return _moved(input)
 
 
@@ -116,19 +108,17 @@ def module_same(input: Array) -> Expected:
     single=True,
 )
 def cast(input: Array, *_: Any, **__: Any) -> Expected:
-    """The same as another type, which the output shows: rounded once."""
+    """The same values in the output's type, rounded once."""
     return Expected(wide(input))
 
 
 @graph("copy", "TensorMove", "Identity")
 def graph_same(x: Array) -> Expected:
-    """The same."""
     return _moved(x)
 
 
 @graph("fill", "FillV2")
 def graph_fill(shape: Any, value: Any) -> Any:
-    """One value."""
     del shape
     single = np.asarray(value)
     return ByShape(lambda made: _moved(np.broadcast_to(single.reshape(()), made)))
@@ -136,13 +126,12 @@ def graph_fill(shape: Any, value: Any) -> Any:
 
 @graph("cast", "Cast", split="elements", single=True)
 def graph_cast(x: Array, *_: Any) -> Expected:
-    """The same as another type."""
     return cast(x)
 
 
 @call("transpose", "transpose", "swapaxes", "swapdims", "transpose_")
 def transpose(input: Array, *dims: Any, dim0: Any = None, dim1: Any = None) -> Expected:
-    """Two dimensions exchanged; all in another order where MindSpore's or NumPy's form was called."""
+    """Exchanges two dimensions; reorders all of them for the forms of MindSpore and NumPy."""
     if dim0 is not None and dim1 is not None:
         dims = (dim0, dim1)
     found = _numbers(dims)
@@ -153,19 +142,16 @@ def transpose(input: Array, *dims: Any, dim0: Any = None, dim1: Any = None) -> E
 
 @call("transpose", "t")
 def t(input: Array) -> Expected:
-    """Rows as columns."""
     return _moved(input.T)
 
 
 @call("transpose", "permute")
 def permute(input: Array, *dims: Any) -> Expected:
-    """The dimensions in another order."""
     return _tried(np.transpose, input, _numbers(dims))
 
 
 @graph("transpose", "Transpose")
 def graph_transpose(x: Array, perm: Any) -> Any:
-    """The dimensions in another order."""
     order = _numbers((perm,))
     if len(order) == x.ndim:
         return _tried(np.transpose, x, order)
@@ -183,7 +169,6 @@ def graph_transpose(x: Array, perm: Any) -> Any:
 
 @call("concatenate", "cat", "concat", "concatenate")
 def cat(tensors: Any, dim: int = 0) -> Expected:
-    """One behind the other."""
     if not isinstance(tensors, tuple):
         raise CannotBindError("no list of tensors")
     parts = [each for each in tensors if each.shape != (0,)]
@@ -195,7 +180,6 @@ def cat(tensors: Any, dim: int = 0) -> Expected:
 
 @call("stack", "stack")
 def stack(tensors: Any, dim: int = 0) -> Expected:
-    """Side by side along a new dimension."""
     if not isinstance(tensors, tuple):
         raise CannotBindError("no list of tensors")
     return _tried(np.stack, tensors, axis=dim)
@@ -203,7 +187,6 @@ def stack(tensors: Any, dim: int = 0) -> Expected:
 
 @graph("concatenate", "Concat")
 def graph_concat(*inputs: Any, dim: int = 0) -> Expected:
-    """One behind the other."""
     arrays = [each for each in inputs if isinstance(each, np.ndarray)]
     last = inputs[-1] if inputs and isinstance(inputs[-1], int) else dim
     return _tried(np.concatenate, arrays, axis=last)
@@ -211,7 +194,6 @@ def graph_concat(*inputs: Any, dim: int = 0) -> Expected:
 
 @call("split", "split", "split_with_sizes")
 def split(input: Array, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None) -> Any:
-    """Parts along a dimension."""
     size = split_size_or_sections if split_size_or_sections is not None else split_size
     length = input.shape[dim]
     if isinstance(size, int):
@@ -223,26 +205,22 @@ def split(input: Array, split_size_or_sections: Any = None, dim: int = 0, *, spl
 
 @call("split", "chunk")
 def chunk(input: Array, chunks: int, dim: int = 0) -> Any:
-    """So many parts along a dimension."""
     size = -(-input.shape[dim] // chunks)
     return split(input, max(size, 1), dim)
 
 
 @call("split", "unbind")
 def unbind(input: Array, dim: int = 0) -> Any:
-    """All slices along a dimension."""
     return tuple(_moved(each) for each in np.moveaxis(input, dim, 0))
 
 
 @graph("split", "Split")
 def graph_split(x: Array, dim: int = 0, output_num: int = 1) -> Any:
-    """So many parts along a dimension."""
     return tuple(_moved(each) for each in np.split(x, output_num, axis=dim))
 
 
 @call("expand", "expand")
 def expand(input: Array, *size: Any) -> Expected:
-    """Repeated without a copy."""
     sizes = list(_numbers(size))
     for at in range(1, input.ndim + 1):
         if sizes[-at] == -1:
@@ -253,19 +231,16 @@ def expand(input: Array, *size: Any) -> Expected:
 @call("expand", "broadcast_to")
 @graph("expand", "BroadcastTo")
 def broadcast_to(input: Array, *shape: Any) -> Expected:
-    """Repeated to a shape."""
     return expand(input, *shape)
 
 
 @call("expand", "expand_as")
 def expand_as(input: Array, other: Array) -> Expected:
-    """Repeated to the shape of another."""
     return _tried(np.broadcast_to, input, other.shape)
 
 
 @graph("repeat", "Tile")
 def graph_tile(x: Array, multiples: Any) -> Any:
-    """Repeated along dimensions."""
     times = _numbers((multiples,))
     if x.ndim >= len(times):
         return _tried(np.tile, x, times)
@@ -279,31 +254,26 @@ def graph_tile(x: Array, multiples: Any) -> Any:
 
 @call("repeat", "repeat", "tile")
 def repeat(input: Array, *repeats: Any) -> Expected:
-    """Repeated along dimensions."""
     return _tried(np.tile, input, _numbers(repeats))
 
 
 @call("flip", "flip")
 def flip(input: Array, *dims: Any) -> Expected:
-    """In reverse."""
     return _tried(np.flip, input, _numbers(dims))
 
 
 @call("roll", "roll")
 def roll(input: Array, shifts: Any, dims: Any = None) -> Expected:
-    """Shifted around."""
     return _tried(np.roll, input, shifts, dims)
 
 
 @call("triangle", "tril")
 def tril(input: Array, diagonal: int = 0) -> Expected:
-    """The lower triangle."""
     return _moved(np.where(np.tril(np.ones(input.shape[-2:], np.bool_), diagonal), input, np.zeros((), input.dtype)))
 
 
 @call("triangle", "triu")
 def triu(input: Array, diagonal: int = 0) -> Expected:
-    """The upper triangle."""
     return _moved(np.where(np.triu(np.ones(input.shape[-2:], np.bool_), diagonal), input, np.zeros((), input.dtype)))
 
 
@@ -324,18 +294,16 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Expected:
-    """Rows of a table."""
     del padding_idx, norm_type, scale_grad_by_freq, sparse
     if max_norm is not None:
         raise CannotBindError("rows that are scaled")
     if input.dtype.kind in "iu":
         return _moved(weight[_inside(input, len(weight))])
-    return _moved(input[_inside(weight, len(input))])  # the form that ATen has: the table first
+    return _moved(input[_inside(weight, len(input))])  # ATen passes the table first
 
 
 @module("embedding", "EmbeddingLookup")
 def module_embedding(input: Array, weight: Any = None, embedding_table: Any = None) -> Expected:
-    """Rows of a table."""
     table = weight if weight is not None else embedding_table
     if table is None:
         raise CannotBindError("no table")
@@ -344,7 +312,6 @@ def module_embedding(input: Array, weight: Any = None, embedding_table: Any = No
 
 @graph("embedding", "Gather", "GatherV2", "EmbeddingLookup")
 def graph_gather(params: Array, indices: Array, dim: int = 0, batch_dims: int = 0) -> Expected:
-    """Slices along a dimension."""
     if batch_dims:
         raise CannotBindError("batches of indices")
     at = int(np.asarray(dim))
@@ -353,7 +320,6 @@ def graph_gather(params: Array, indices: Array, dim: int = 0, batch_dims: int = 
 
 @call("gather", "gather")
 def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Expected:
-    """One element for every index."""
     del sparse_grad
     inside = tuple(slice(None) if at == dim % input.ndim else slice(0, size) for at, size in enumerate(index.shape))
     return _tried(np.take_along_axis, input[inside], _inside(index, input.shape[dim]), dim)
@@ -361,13 +327,11 @@ def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -
 
 @call("gather", "index_select")
 def index_select(input: Array, dim: int, index: Array) -> Expected:
-    """Slices along a dimension."""
     return _moved(np.take(input, _inside(np.asarray(index), input.shape[dim]), axis=dim))
 
 
 @call("index", "index")
 def index(input: Array, at: Any) -> Expected:
-    """A part of a tensor."""
     places = at if isinstance(at, tuple) else (at,)
     if not all(each is None or isinstance(each, (int, slice, np.ndarray)) for each in places):
         raise CannotBindError("index not recorded")
@@ -379,33 +343,28 @@ def index(input: Array, at: Any) -> Expected:
 
 @call("gather", "select")
 def select(input: Array, dim: int, index: int) -> Expected:
-    """One slice."""
     return _tried(np.take, input, index, axis=dim)
 
 
 @call("index", "narrow")
 def narrow(input: Array, dim: int, start: int, length: int) -> Expected:
-    """Several slices in a row."""
     return _tried(np.take, input, range(start, start + length), axis=dim)
 
 
 @call("fill", "zeros_like")
 @graph("fill", "ZerosLike")
 def zeros_like(input: Array, **_: Any) -> Expected:
-    """Zeros."""
     return _moved(np.zeros(input.shape))
 
 
 @call("fill", "ones_like")
 @graph("fill", "OnesLike")
 def ones_like(input: Array, **_: Any) -> Expected:
-    """Ones."""
     return _moved(np.ones(input.shape))
 
 
 @graph("one hot", "OneHot")
 def graph_one_hot(indices: Array, depth: Any, on_value: Any, off_value: Any, dim: int = -1) -> Expected:
-    """Returns one value at the index and another one elsewhere."""
     count = int(np.asarray(depth))
     at = dim if dim >= 0 else indices.ndim
     found = np.moveaxis(indices.astype(np.int64)[..., None] == np.arange(count), -1, at)
@@ -424,7 +383,6 @@ def graph_max_pool(
     pad_mode: Any = None,
     format: str = "NCHW",
 ) -> Expected:
-    """The largest element in a window."""
     if kernel_size is None or strides is None or pad_mode is None or format != "NCHW":
         raise CannotBindError("layout, window or padding not known")
     kernel, steps = spatial(kernel_size, 2), spatial(strides, 2)
@@ -433,7 +391,6 @@ def graph_max_pool(
 
 
 def pooled(x: Array, kernel: Any, steps: Any, around: Any) -> Expected:
-    """The largest element in every window."""
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(np.int64).min
     data = np.pad(x, [(0, 0)] * (x.ndim - 2) + list(around), constant_values=lowest)
     windows = np.lib.stride_tricks.sliding_window_view(data, tuple(kernel), axis=(-2, -1))
@@ -451,7 +408,6 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest element in a window."""
     if ceil_mode or per_dimension(dilation, 2) != (1, 1):
         raise CannotBindError("windows with holes, or that end outside")
     kernel = per_dimension(kernel_size, 2)

@@ -1,7 +1,7 @@
-"""Operators that look at one element at a time: arithmetic, activations, comparisons.
+"""Operators on single elements: arithmetic, activations, comparisons.
 
-Where a function is more than one rounding away from its input, ``size`` says by how much: kernels differ in how they
-approximate exp, erf and tanh, and a tail that is a difference of larger numbers is only as exact as those.
+``size`` says how far a result may be off where it is more than one rounding away from the input: kernels approximate
+exp, erf and tanh differently, and a small difference of large numbers is only as exact as these.
 """
 
 # ruff: noqa: A002 - arguments are those of the frameworks, by name and order
@@ -21,7 +21,7 @@ from tui_debugger.diagnose.recompute.table import Alternatives, CannotBindError,
 Size = Callable[[Float64, Float64], Any]
 """The size of an element's terms, from its input and its output."""
 _APPROXIMATED: Final = 2.0
-"""The error of kernels for exp, erf and similar functions, besides the last rounding."""
+"""The error of kernels for exp, erf and similar functions, in units of rounding, besides the last rounding."""
 
 
 # -- the error function, which numpy does not have ---------------------------------------------------------
@@ -60,11 +60,11 @@ def _ratio(x: Float64, top: tuple[float, ...], last: float, bottom: tuple[float,
 _FIT: Final = (0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807)
 _FIT_REST: Final = (-0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223)
 FIT_ERROR: Final = 1.3e-7
-"""The error of ``rough_erfc``, as a part of its value."""
+"""The relative error of ``rough_erfc``."""
 
 
 def rough_erfc(size: Float64) -> Float64:
-    """1 - erf(x) from zero on, off by ``FIT_ERROR`` of it (Chebyshev's polynomials, Numerical Recipes); quick."""
+    """1 - erf(x) for x >= 0, with relative error ``FIT_ERROR`` (Chebyshev fit of Numerical Recipes); fast."""
     t = 1 / (1 + 0.5 * size)
     power = np.multiply(t, _FIT[0])
     for each in (*_FIT[1:], *_FIT_REST):
@@ -78,7 +78,7 @@ def rough_erfc(size: Float64) -> Float64:
 
 
 def erfc(x: Float64) -> Float64:
-    """1 - erf(x), exact to the last digits also where it is tiny (Cody's rational approximations)."""
+    """1 - erf(x), exact to the last digits even where it is tiny (Cody's rational approximations)."""
     size = np.abs(x)
     small, large = size <= 0.46875, size > 4
     result = np.empty_like(size)
@@ -99,7 +99,6 @@ def erfc(x: Float64) -> Float64:
 
 
 def erf(x: Float64) -> Float64:
-    """The error function."""
     near = np.clip(x, -0.46875, 0.46875)
     found: Float64 = np.where(np.abs(x) <= 0.46875, near * _ratio(near * near, _P1, _P1_LAST, _Q1), 1 - erfc(x))
     return found
@@ -109,7 +108,7 @@ def erf(x: Float64) -> Float64:
 
 
 def sigmoid_of(x: Float64) -> Float64:
-    """1 / (1 + exp(-x)); where exp overflows that is zero, as it should be."""
+    """1 / (1 + exp(-x)); the result is zero where exp overflows."""
     with np.errstate(over="ignore"):
         found: Float64 = np.negative(x)
         np.exp(found, out=found)
@@ -228,7 +227,7 @@ _GRAPH_NAMES: Final = {
 _CANCELLING: Final = frozenset(
     {"expm1", "log", "log2", "log10", "log1p", "sin", "cos", "asin", "acos", "mish", "hardswish"}
 )
-"""Functions that are near zero where their input, or what is on the way, is not: float32 may lose much of them."""
+"""Functions that can be near zero while the input or an intermediate value is not: float32 may lose much of them."""
 
 
 def _enter_unary(kind: str, function: Callable[[Float64], Any], size: Size) -> None:
@@ -255,7 +254,6 @@ for _kind, (_function, _size) in _UNARY.items():
 
 @call("gelu", "gelu", split="elements", single=True)
 def gelu(input: Array, approximate: str = "none") -> Expected:
-    """X Φ(x), or the form with tanh."""
     x = doubles(input)
     if approximate == "tanh":
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
@@ -285,19 +283,17 @@ def gelu(input: Array, approximate: str = "none") -> Expected:
 
 @module("gelu", "GELU", split="elements", single=True)
 def module_gelu(input: Array, approximate: str = "") -> Any:
-    """Gelu in its form, where that was recorded."""
+    """Gelu in the recorded form; in either form where none was recorded."""
     return gelu(input, approximate) if approximate else gelu_of_some_form(input)
 
 
 @graph("gelu", "GeLU", "Gelu", "FastGelu", split="elements", single=True)
 def gelu_of_some_form(input: Array) -> Alternatives:
-    """Gelu where the form was not recorded."""
     return Alternatives(gelu(input), gelu(input, "tanh"))
 
 
 @call("fast gelu", "fast_gelu", "npu_fast_gelu", "quick_gelu", split="elements")
 def fast_gelu(input: Array) -> Expected:
-    """X sigmoid(1.702 x)."""
     x = doubles(input)
     y = x * sigmoid_of(1.702 * x)
     return Expected(y, np.abs(y) * (_APPROXIMATED + 1.702 * np.abs(x)))
@@ -305,7 +301,7 @@ def fast_gelu(input: Array) -> Expected:
 
 @call("softplus", split="elements")
 def softplus(input: Array, beta: float = 1.0, threshold: float = 20.0) -> Expected:
-    """log(1 + exp(beta x)) / beta, and x where that is large; at the threshold either."""
+    """log(1 + exp(beta x)) / beta; x above the threshold; either one at the threshold."""
     x = doubles(input)
     smooth, large = np.logaddexp(0, beta * x) / beta, beta * x > threshold
     near = np.abs(beta * x - threshold) <= 1e-6 * (1 + abs(threshold))
@@ -316,7 +312,6 @@ def softplus(input: Array, beta: float = 1.0, threshold: float = 20.0) -> Expect
 @call("leaky relu", "leaky_relu", split="elements", single=True)
 @graph("leaky relu", "LeakyReLU", split="elements", single=True)
 def leaky_relu(input: Array, negative_slope: float = 0.01) -> Expected:
-    """x, or its share below zero."""
     x = doubles(input)
     y = np.where(x > 0, x, negative_slope * x)
     return Expected(y, np.abs(y))
@@ -324,7 +319,6 @@ def leaky_relu(input: Array, negative_slope: float = 0.01) -> Expected:
 
 @call("elu", split="elements")
 def elu(input: Array, alpha: float = 1.0) -> Expected:
-    """Alpha (exp(x) - 1) below zero."""
     x = doubles(input)
     y = np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
     return Expected(y, np.where(x > 0, 0, abs(alpha) + np.abs(y)))
@@ -332,7 +326,6 @@ def elu(input: Array, alpha: float = 1.0) -> Expected:
 
 @call("selu", split="elements")
 def selu(input: Array) -> Expected:
-    """Elu with the constants that keep the variance."""
     alpha, scale = 1.6732632423543772, 1.0507009873554805
     x = doubles(input)
     y = scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
@@ -341,7 +334,6 @@ def selu(input: Array) -> Expected:
 
 @call("celu", split="elements")
 def celu(input: Array, alpha: float = 1.0) -> Expected:
-    """Elu that is smooth for every alpha."""
     x = doubles(input)
     y = np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha))
     return Expected(y, np.where(x > 0, 0, abs(alpha) + np.abs(y)))
@@ -349,13 +341,11 @@ def celu(input: Array, alpha: float = 1.0) -> Expected:
 
 @call("hardtanh", split="elements", single=True)
 def hardtanh(input: Array, min_val: float = -1.0, max_val: float = 1.0) -> Expected:
-    """Cut off at two values."""
     return clamp(input, min_val, max_val)
 
 
 @call("clamp", "clamp", "clip", split="elements", single=True)
 def clamp(input: Array, min: Any = None, max: Any = None) -> Expected:
-    """Cut off at two values."""
     x = wide(input)
     if min is not None:
         x = np.maximum(x, wide(np.asarray(min)))
@@ -366,14 +356,12 @@ def clamp(input: Array, min: Any = None, max: Any = None) -> Expected:
 
 @call("threshold", split="elements")
 def threshold(input: Array, threshold: float, value: float) -> Expected:
-    """X above a threshold, a value below it."""
     x = doubles(input)
     return Expected(np.where((x > threshold) | np.isnan(x), x, value))
 
 
 @call("shrink", "softshrink", split="elements")
 def softshrink(input: Array, lambd: float = 0.5) -> Expected:
-    """X moved towards zero."""
     x = doubles(input)
     y = np.where(x > lambd, x - lambd, np.where(x < -lambd, x + lambd, x * 0))
     return Expected(y, np.where(y == 0, 0.0, abs(lambd)))
@@ -383,7 +371,7 @@ def softshrink(input: Array, lambd: float = 0.5) -> Expected:
 @call("softsign", "softsign", split="elements")
 @graph("softsign", "Softsign", split="elements")
 def softsign(input: Array) -> Expected:
-    """X / (1 + |x|), in two steps."""
+    """``x / (1 + |x|)``, rounded twice."""
     x = doubles(input)
     y = np.where(np.isinf(x), np.nan, x / (1 + np.abs(x)))
     return Expected(y, narrow=np.nan_to_num(np.abs(y)))
@@ -391,7 +379,7 @@ def softsign(input: Array) -> Expected:
 
 @call("tanh shrink", "tanhshrink", split="elements")
 def tanhshrink(input: Array) -> Expected:
-    """X - tanh(x), in two steps."""
+    """``x - tanh(x)``, rounded twice."""
     x = doubles(input)
     near = np.abs(np.tanh(x))
     return Expected(x - np.tanh(x), _APPROXIMATED * near, narrow=near)
@@ -399,7 +387,6 @@ def tanhshrink(input: Array) -> Expected:
 
 @call("prelu", "prelu")
 def prelu(input: Array, weight: Array) -> Expected:
-    """x, or its learnt share below zero."""
     x, slope = doubles(input), doubles(weight)
     if slope.size > 1:
         slope = slope.reshape(-1, *[1] * (x.ndim - 2))
@@ -408,7 +395,6 @@ def prelu(input: Array, weight: Array) -> Expected:
 
 @call("glu", "glu")
 def glu(input: Array, dim: int = -1) -> Expected:
-    """The first half times the sigmoid of the second."""
     first, second = np.split(doubles(input), 2, axis=dim)
     share = sigmoid_of(second)
     y = first * share
@@ -417,7 +403,6 @@ def glu(input: Array, dim: int = -1) -> Expected:
 
 @call("swiglu", "npu_swiglu", "swiglu")
 def swiglu(input: Array, dim: int = -1) -> Expected:
-    """The silu of the first half times the second."""
     first, second = np.split(doubles(input), 2, axis=dim)
     y = first * sigmoid_of(first) * second
     return Expected(y, np.abs(y) * (_APPROXIMATED + np.abs(first)), narrow=np.abs(y))
@@ -427,7 +412,7 @@ def swiglu(input: Array, dim: int = -1) -> Expected:
 
 
 def _pair(left: Any, right: Any) -> tuple[Array, Array, bool]:
-    """Both in the type to calculate in; whether they are integers."""
+    """Both operands in the type to calculate in, and whether they are integers."""
     one, other = np.asarray(left), np.asarray(right)
     whole = one.dtype.kind in "iub" and other.dtype.kind in "iub"
     if whole:
@@ -436,14 +421,13 @@ def _pair(left: Any, right: Any) -> tuple[Array, Array, bool]:
 
 
 def _rounded_scalar(values: Float64, *operands: Any) -> Float64 | float:
-    """Returns what a number of Python's was off by: it is rounded to the type of the tensor first."""
+    """Returns what rounding a Python number to the tensor's type may change; 0 where both operands are tensors."""
     scalar = any(not isinstance(each, np.ndarray) or each.ndim == 0 for each in operands)
     return np.where(np.isfinite(values), np.abs(values), 0.0) if scalar else 0.0
 
 
 @call("add", "add", split="elements", single=True)
 def add(input: Any, other: Any, *, alpha: float = 1) -> Expected:
-    """Input + alpha * other."""
     one, two, whole = _pair(input, other)
     if one.dtype == np.int64 and np.asarray(input).dtype == np.bool_ and np.asarray(other).dtype == np.bool_:
         return Expected((one + two) > 0, exact=True)
@@ -452,7 +436,7 @@ def add(input: Any, other: Any, *, alpha: float = 1) -> Expected:
         return Expected(y, exact=True)
 
     def complete() -> Expected:
-        # A number of Python's, and a factor, may be rounded to the type of the tensor first.
+        # A Python number, and a factor, may be rounded to the type of the tensor first.
         rounded = np.abs(alpha * two) if alpha not in {1, -1} or np.ndim(other) == 0 else np.zeros_like(y)
         if np.ndim(input) == 0:
             rounded = rounded + np.abs(one)
@@ -463,20 +447,17 @@ def add(input: Any, other: Any, *, alpha: float = 1) -> Expected:
 
 @call("sub", "sub", "subtract", split="elements", single=True)
 def sub(input: Any, other: Any, *, alpha: float = 1) -> Expected:
-    """Input - alpha * other."""
     return add(input, other, alpha=-alpha)
 
 
 @call("sub", "rsub", split="elements", single=True)
 def rsub(input: Any, other: Any, *, alpha: float = 1) -> Expected:
-    """Other - alpha * input."""
     return add(other, input, alpha=-alpha)
 
 
 @call("mul", "mul", "multiply", split="elements", single=True)
 @graph("mul", "Mul", split="elements", single=True)
 def mul(input: Any, other: Any) -> Expected:
-    """Input * other."""
     one, two, whole = _pair(input, other)
     y = one * two
     if whole:
@@ -486,7 +467,6 @@ def mul(input: Any, other: Any) -> Expected:
 
 @call("div", "div", split="elements", single=True)
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Expected:
-    """Input / other."""
     if rounding_mode is not None:
         raise CannotBindError("division that rounds")
     one, two, _ = _pair(input, other)
@@ -496,13 +476,12 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Expected
 
 @call("div", "rdiv", split="elements", single=True)
 def rdiv(input: Any, other: Any) -> Expected:
-    """Other / input."""
     return div(other, input)
 
 
 @graph("div", "Div", "RealDiv", split="elements", single=True)
 def graph_div(x: Any, y: Any) -> Expected:
-    """X / y; integers stay out: whether they round differs."""
+    """Refuses integers, whose rounding differs between kernels."""
     if np.asarray(x).dtype.kind in "iub" and np.asarray(y).dtype.kind in "iub":
         raise CannotBindError("division of integers")
     return div(x, y)
@@ -510,18 +489,17 @@ def graph_div(x: Any, y: Any) -> Expected:
 
 @graph("add", "Add", "TensorAdd", split="elements", single=True)
 def graph_add(x: Any, y: Any) -> Expected:
-    """X + y; where the compiler took out a reshape, in the shape of the first."""
+    """``x + y``; y takes the shape of x where the compiler removed a reshape."""
     return add(*_reshaped(x, y))
 
 
 @graph("sub", "Sub", split="elements", single=True)
 def graph_sub(x: Any, y: Any) -> Expected:
-    """X - y."""
     return sub(*_reshaped(x, y))
 
 
 def _reshaped(x: Any, y: Any) -> tuple[Any, Any]:
-    """The second in the shape of the first, where the compiler took out a reshape between them."""
+    """Gives y the shape of x where the compiler removed a reshape between them."""
     try:
         np.broadcast_shapes(np.shape(x), np.shape(y))
     except ValueError:
@@ -533,7 +511,6 @@ def _reshaped(x: Any, y: Any) -> tuple[Any, Any]:
 
 @graph("add", "AddN")
 def graph_add_n(*inputs: Array) -> Expected:
-    """The sum of several tensors."""
     arrays = [doubles(each) for each in inputs]
     value = np.sum(arrays, axis=0)
     return Expected(value, np.sqrt(np.sum([each * each for each in arrays], axis=0)), len(arrays))
@@ -541,7 +518,6 @@ def graph_add_n(*inputs: Array) -> Expected:
 
 @graph("bias add", "BiasAdd")
 def graph_bias_add(x: Array, bias: Array, *_: Any, data_format: str = "NCHW", format: str = "") -> Expected:
-    """A bias for every channel."""
     shape = np.ones(x.ndim, int)
     shape[-1 if "NHWC" in {data_format, format} or x.ndim == 2 else 1] = bias.size
     try:
@@ -553,7 +529,6 @@ def graph_bias_add(x: Array, bias: Array, *_: Any, data_format: str = "NCHW", fo
 @call("pow", "pow", split="elements")
 @graph("pow", "Pow", split="elements")
 def power(input: Any, exponent: Any = None, *, other: Any = None) -> Expected:
-    """Input to a power."""
     raised = exponent if exponent is not None else other
     one, two, whole = _pair(input, raised)
     if whole:
@@ -564,40 +539,37 @@ def power(input: Any, exponent: Any = None, *, other: Any = None) -> Expected:
     y = np.power(one, two)
     moved = np.nan_to_num(np.abs(two * np.log(np.maximum(np.abs(one), 1e-300))))
     size = np.where(np.isfinite(y), np.abs(y), 0.0)
-    rounded = size * moved if np.ndim(raised) == 0 or np.ndim(input) == 0 else 0.0  # a number of Python's
+    rounded = size * moved if np.ndim(raised) == 0 or np.ndim(input) == 0 else 0.0  # a Python number
     return Expected(y, size * (moved + _APPROXIMATED), narrow=rounded)
 
 
 @call("pow", "rpow", split="elements")
 def rpow(input: Any, other: Any) -> Expected:
-    """Other to the power of input."""
     return power(other, input)
 
 
 @call("maximum", "maximum", split="elements", single=True)
 def maximum(input: Any, other: Any) -> Expected:
-    """The larger one."""
     one, two, whole = _pair(input, other)
     return Expected(np.maximum(one, two), exact=whole)
 
 
 @call("minimum", "minimum", split="elements", single=True)
 def minimum(input: Any, other: Any) -> Expected:
-    """The smaller one."""
     one, two, whole = _pair(input, other)
     return Expected(np.minimum(one, two), exact=whole)
 
 
 @graph("maximum", "Maximum", split="elements")
 def graph_maximum(x: Any, y: Any) -> Expected:
-    """The larger one; kernels differ in whether a number is larger than NaN."""
+    """Kernels differ in whether they propagate NaN."""
     found = maximum(x, y)
     return found if found.exact else Expected(found.value, either=np.fmax(doubles(x), doubles(y)))
 
 
 @graph("minimum", "Minimum", split="elements")
 def graph_minimum(x: Any, y: Any) -> Expected:
-    """The smaller one; kernels differ in whether a number is smaller than NaN."""
+    """Kernels differ in whether they propagate NaN."""
     found = minimum(x, y)
     return found if found.exact else Expected(found.value, either=np.fmin(doubles(x), doubles(y)))
 
@@ -615,7 +587,7 @@ _COMPARED: Final[dict[str, tuple[Callable[[Any, Any], Any], tuple[str, ...]]]] =
 def _enter_comparison(kind: str, function: Callable[[Any, Any], Any], *names: str) -> None:
     def compare(input: Any, other: Any) -> Expected:
         one, two = np.asarray(input), np.asarray(other)
-        # A number of Python's is compared in the type of the tensor.
+        # A Python number is compared in the type of the tensor.
         if np.ndim(other) == 0 and not isinstance(other, np.ndarray) and is_float(one):
             two = two.astype(one.dtype)
         left, right, _ = _pair(one, two)
@@ -632,7 +604,6 @@ for _comparison, (_function_of_two, _names) in _COMPARED.items():
 
 @call("logic", "logical_not", "__invert__", "bitwise_not", split="elements")
 def logical_not(input: Array) -> Expected:
-    """Not, for truth values."""
     if input.dtype != np.bool_:
         raise CannotBindError("bits of integers")
     return Expected(~input, exact=True)
@@ -640,13 +611,11 @@ def logical_not(input: Array) -> Expected:
 
 @call("logic", "isnan", split="elements")
 def isnan(input: Array) -> Expected:
-    """True for elements that are NaN."""
     return Expected(np.isnan(doubles(input)), exact=True)
 
 
 @call("logic", "isfinite", split="elements")
 def isfinite(input: Array) -> Expected:
-    """True for finite elements."""
     return Expected(np.isfinite(doubles(input)), exact=True)
 
 
@@ -659,7 +628,6 @@ def _mask(array: Any) -> Mask:
 
 @call("where", "where", split="elements", single=True)
 def where(condition: Array, input: Any = None, other: Any = None) -> Expected:
-    """One or the other, by element."""
     if input is None or other is None:
         raise CannotBindError("places, not values")
     if np.asarray(condition).dtype != np.bool_ and np.asarray(input).dtype == np.bool_:
@@ -670,13 +638,11 @@ def where(condition: Array, input: Any = None, other: Any = None) -> Expected:
 
 @graph("where", "Select", split="elements", single=True)
 def graph_select(condition: Array, x: Any, y: Any) -> Expected:
-    """One or the other, by element."""
     return where(condition, x, y)
 
 
 @graph("gradient of maximum", "MaximumGrad")
 def graph_maximum_grad(x1: Any, x2: Any, grads: Array) -> Any:
-    """The gradient goes to the larger input."""
     one, other, came = np.broadcast_arrays(doubles(x1), doubles(x2), doubles(grads))
     first = one >= other
     if np.shape(x1) != np.shape(grads) or np.shape(x2) != np.shape(grads) or np.any(np.isnan(one) | np.isnan(other)):
@@ -686,14 +652,12 @@ def graph_maximum_grad(x1: Any, x2: Any, grads: Array) -> Any:
 
 @graph("gradient of sqrt", "SqrtGrad", split="elements")
 def graph_sqrt_grad(y: Array, dy: Array) -> Expected:
-    """Dy / (2 y)."""
     value = doubles(dy) / (2 * doubles(y))
     return Expected(value, np.where(np.isfinite(value), np.abs(value), 0.0))
 
 
 @call("masked fill", "masked_fill", "masked_fill_", split="elements", single=True)
 def masked_fill(input: Array, mask: Array, value: Any) -> Expected:
-    """A value in the places that a mask names."""
     x = wide(input) if np.shape(mask) == np.shape(input) else np.array(np.broadcast_arrays(wide(input), mask)[0])
     x = x.copy() if x.dtype == np.bool_ else x
     np.copyto(x, np.asarray(value).astype(x.dtype), where=_mask(mask))
@@ -702,28 +666,25 @@ def masked_fill(input: Array, mask: Array, value: Any) -> Expected:
 
 @call("addcmul", "addcmul", split="elements")
 def addcmul(input: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Expected:
-    """Input + value * tensor1 * tensor2."""
     one, added = doubles(input), value * doubles(tensor1) * doubles(tensor2)
     return Expected(one + added, np.abs(added))
 
 
 @call("addcdiv", "addcdiv", split="elements")
 def addcdiv(input: Array, tensor1: Array, tensor2: Array, *, value: float = 1) -> Expected:
-    """Input + value * tensor1 / tensor2."""
     one, added = doubles(input), value * doubles(tensor1) / doubles(tensor2)
     return Expected(one + added, 2 * np.abs(added))
 
 
 @call("lerp", "lerp")
 def lerp(input: Array, end: Array, weight: Any) -> Expected:
-    """Between two tensors."""
     one, other, share = doubles(input), doubles(end), doubles(weight)
     return Expected(one + share * (other - one), np.abs(share) * (np.abs(other) + np.abs(one)) + np.abs(one))
 
 
 @call("dropout", "dropout", "alpha_dropout_", split="elements", single=True)
 def dropout(input: Array, p: float = 0.5, training: bool = True) -> Expected:
-    """Every element is zero, or x / (1 - p): which one is chance."""
+    """Each element is zero or x / (1 - p), at random."""
     x = doubles(input)
     if not training or p == 0:
         return Expected(x)
@@ -733,21 +694,20 @@ def dropout(input: Array, p: float = 0.5, training: bool = True) -> Expected:
 
 @graph("relu", "ReLU", "ReLUV2", split="elements")
 def graph_relu(x: Array) -> Expected:
-    """x, and zero below it; kernels for CPU also make a zero of NaN."""
+    """max(x, 0); kernels for CPU also turn NaN into zero."""
     values = doubles(x)
     return Expected(np.maximum(values, 0), either=np.fmax(values, 0))
 
 
 @graph("relu6", "ReLU6", split="elements")
 def graph_relu6(x: Array) -> Expected:
-    """x, at least zero, at most six; kernels for CPU also make a zero of NaN."""
     values = doubles(x)
     return Expected(np.clip(values, 0, 6), either=np.fmin(np.fmax(values, 0), 6))
 
 
 @graph("log", "Log", split="elements")
 def graph_log(x: Array) -> Expected:
-    """The logarithm; MindSpore 2.0's kernel for CPU is 1.4e-6 off where it is zero, and makes a number of NaN."""
+    """log(x); MindSpore 2.0's kernel for CPU is off by 1.4e-6 where the result is zero, and turns NaN into a number."""
     values = doubles(x)
     y = np.log(values)
     return Expected(y, np.where(np.isfinite(y), 16 * (1 + np.abs(y)), 0.0), ignored=np.isnan(values))
@@ -755,7 +715,6 @@ def graph_log(x: Array) -> Expected:
 
 @graph("gradient of relu", "ReluGrad", split="elements", single=True)
 def graph_relu_grad(dy: Array, y: Array) -> Expected:
-    """The gradient where the output was positive, else 0."""
     came, out = doubles(dy), doubles(y)
     if came.shape != out.shape and came.size == out.size:
         came = came.reshape(out.shape)

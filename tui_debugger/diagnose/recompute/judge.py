@@ -1,18 +1,19 @@
-"""Judges how far a recorded output may be from the exact one: what rounding explains, by norm and by element.
+"""Judges how far a recorded output may be from the exact value: by norm over the output, and for each element.
 
-With y* in float64, and units of rounding u, an output y is as far off as
+With the exact output y* in float64 and units of rounding u, a recorded output y has the distance
 
     r = |y - y*|₂ / (u_out |y*|₂ + u_acc √K |x·w|₂)
 
-where K terms are summed up, and |x·w| is their size before anything cancels: the root of the sum of their squares.
-Measured on ten healthy runs and on planted errors: healthy outputs stay below 2.84, errors begin at 15 (bfloat16) and
-at 1,680 (float32). One element among many hardly moves a norm, so each is judged by itself as well.
+K is the number of terms in a sum. |x·w| is the size of the terms before anything cancels: the root of the sum of their
+squares. Measured on ten healthy runs and on planted errors: healthy outputs stay below 2.84, errors begin at 15
+(bfloat16) and at 1,680 (float32). One wrong element among many hardly changes a norm, so each element is judged by
+itself as well.
 
-Three things are added to the rule, none of which matters where it was measured:
+Three allowances are added to the formula; they did not matter in these measurements:
 
-* Terms of one sign that are summed up one after the other err by the size of the sum: half of |y*| counts as size.
-* Inputs wider than the output are rounded before they are multiplied (autocast): the size counts once with u_out.
-* Numbers too small for the type may be rounded to its smallest one, or to zero.
+- Terms of one sign, summed one after the other, err in proportion to the sum: half of |y*| counts as size.
+- Inputs wider than the output are rounded before they are multiplied (autocast): the size counts once with u_out.
+- Numbers too small for the type may be rounded to its smallest number, or to zero.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ LIMIT: Final = 6.0
 ELEMENT_LIMIT: Final = 64.0
 """The ratio of one element from which an output is wrong."""
 NOT_UPDATED: Final = "not updated"
-"""The difference of a parameter that an optimizer left as it was."""
+"""The `difference` of a parameter that an optimizer left unchanged."""
 _SIGN_SHARE: Final = 0.5
 ACCUMULATED: Final = 2.0**-24
-"""Unit of rounding of what kernels sum up in: float32, also for outputs of 16 bits."""
+"""Unit of rounding of the type in which kernels sum up: float32, also for outputs of 16 bits."""
 _UNITS: Final = {
     **UNITS,
     "float8_e4m3fn": 2.0**-5,
@@ -48,11 +49,11 @@ _UNITS: Final = {
     "float8_e5m2fnuz": 2.0**-4,
 }
 _GRADUAL: Final = frozenset({"float16", *(name for name in _UNITS if name.startswith("float8"))})
-"""Types that kernels do not cut off at their smallest normal number: they would lose too much."""
+"""Types whose subnormal numbers kernels keep; kernels may flush those of other types to zero."""
 SURE: Final = {np.dtype(np.float64): LIMIT * (1 - 2.0**-20), np.dtype(np.float32): LIMIT / 2}
-"""Roundings that an element may be off so that the output is right, by the type in which its value was computed.
+"""How many roundings an element may be off so that the output is surely right, by the type of the computed value.
 
-What float32 loses of values of 16 bits is a small part of the other half.
+A value computed in float32 gets half the limit: what float32 itself loses for values of 16 bits is less than the rest.
 """
 _WORKING: Final = frozenset(SURE)
 _LARGEST_INSIDE: Final = float(np.finfo(np.float32).max)
@@ -60,23 +61,24 @@ _LARGEST_INSIDE: Final = float(np.finfo(np.float32).max)
 
 @dataclass(slots=True)
 class Expected:
-    """The output that is expected, by arithmetic in float64 of the recorded inputs.
+    """The expected output: the result of arithmetic in float64 on the recorded inputs.
 
     Attributes:
         value: float64, or of the output's type where nothing is rounded.
-        size: of each element the size of its terms before anything cancels; broadcasts to ``value``.
-        terms: how many are summed up, K.
-        narrow: what is rounded to the output's type on the way, by element: the probabilities of an attention.
-        partial: what may be rounded to the output's type before the rest is added (a bias): it explains single
-            elements in which the two cancel; on the norm it hardly tells.
+        size: size of each element's terms before anything cancels; broadcasts to ``value``.
+        terms: how many terms are summed up, K.
+        narrow: size of intermediate values that are rounded to the output's type, by element (probabilities of an
+            attention).
+        partial: size of a sum that may be rounded to the output's type before a bias is added; counts for elements
+            only, not for the norm.
         cast: inputs wider than the output are rounded to its type first (autocast).
-        exact: nothing is rounded: equal or wrong.
-        peak: the largest number on the way; where float32 cannot hold it an overflow is no surprise.
-        either: another value that is right as well, by element: what dropout may leave.
+        exact: nothing is rounded: the output is equal or wrong.
+        peak: the largest intermediate number; where float32 cannot hold it, an overflow is accepted.
+        either: another right value, by element (an element that dropout may keep or drop).
+        ignored: elements that are not judged, because kernels disagree about them.
         or_zero: zero is right as well.
-        ignored: elements of which kernels are known to make what they like: not judged.
-        loose: how far the value may be off itself, as a part of it, until ``whole`` made the exact one.
-        whole: makes this with all of the above, where it has the value only: most outputs need no more to be right.
+        loose: relative error of ``value`` itself, while ``value`` is an approximation.
+        whole: makes the complete expectation where only ``value`` was computed; most outputs are right without it.
     """
 
     value: Array
@@ -94,24 +96,22 @@ class Expected:
     whole: Callable[[], Expected] | None = None
 
     def complete(self) -> Expected:
-        """The same with sizes and everything else that explains a difference."""
+        """The same expectation with ``size`` and every other part computed."""
         return self if self.whole is None else self.whole().complete()
 
 
 @dataclass(frozen=True, slots=True)
 class OutputCheck:
-    """An output held against arithmetic.
+    """A recorded output compared with arithmetic.
 
     Attributes:
-        slot: output of the node.
-        r: its distance by norm, in what rounding explains; inf where one side is finite and the other is not. Of
-            outputs that are right it may be a bound: what explains more was not looked at.
-        worst: index of the element that is farthest off, for its size; of outputs that are right of any element.
-        element_r: the distance of that element.
-        expected: what arithmetic gives there.
-        found: what was recorded there.
-        difference: of a wrong output, how it follows from the right one: a word and a sentence; else empty.
-        wrong: whether no rounding explains it.
+        r: distance by norm, in units of what rounding explains; inf where one side only is finite. For right outputs it
+            may be an upper bound, because the check stops early.
+        worst: index of the element that is farthest off for its size; for right outputs it may be any element.
+        element_r: distance of that element, in units of what rounding explains for it.
+        expected: what arithmetic gives for that element.
+        found: what was recorded for that element.
+        difference: a word and a sentence on how a wrong output follows from the right one; empty for right outputs.
     """
 
     slot: int
@@ -124,17 +124,14 @@ class OutputCheck:
 
     @property
     def wrong(self) -> bool:
-        """Tells whether no rounding explains the output."""
         return self.r > LIMIT or self.element_r > ELEMENT_LIMIT
 
 
 def unit_of(dtype: np.dtype[Any]) -> float | None:
-    """The unit of rounding of a type of floating point numbers; None for another type."""
     return _UNITS.get(dtype.name)
 
 
 def is_float(array: Array) -> bool:
-    """Tells whether an array holds floating point numbers of a known unit."""
     return array.dtype.name in _UNITS
 
 
@@ -143,7 +140,7 @@ _PRECISION: Final[ContextVar[Any]] = ContextVar("precision", default=np.float64)
 
 @contextmanager
 def in_single_precision() -> Iterator[None]:
-    """Computes in float32 in place of float64: for values of 16 bits, of which it loses next to nothing."""
+    """Makes ``doubles`` return float32 inside the context: float32 loses next to nothing for values of 16 bits."""
     token = _PRECISION.set(np.float32)
     try:
         yield
@@ -152,12 +149,12 @@ def in_single_precision() -> Iterator[None]:
 
 
 def doubles(array: Any) -> Float64:
-    """An array in float64, or as ``in_single_precision`` says."""
+    """The array in float64, or in float32 inside ``in_single_precision``."""
     return np.asarray(array).astype(_PRECISION.get())
 
 
 def wide(array: Array) -> Array:
-    """Floating point numbers as ``doubles``, integers as int64, truth values as they are."""
+    """Floating point numbers as ``doubles``, integers as int64, booleans unchanged."""
     if array.dtype.kind in "iu":
         return array.astype(np.int64)
     return array if array.dtype == np.bool_ else doubles(array)
@@ -165,13 +162,7 @@ def wide(array: Array) -> Array:
 
 @dataclass(slots=True)
 class OutputJudge:
-    """Takes in an output part by part.
-
-    Attributes:
-        dtype: of the output.
-        shape: of the whole output.
-        widest: unit of the most exact input; above the output's own nothing was rounded on the way in.
-    """
+    """Judges an output of ``shape`` part by part; ``widest`` is the unit of rounding of the most exact input."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -187,7 +178,7 @@ class OutputJudge:
     _broken: bool = field(default=False)
 
     def take(self, expected: Expected, found: Array, start: int = 0) -> None:
-        """Takes in a part of the output that begins at an element."""
+        """Takes in a part of the output; ``start`` is the flat index of its first element."""
         if not found.size:
             return
         unit = unit_of(found.dtype)
@@ -198,7 +189,6 @@ class OutputJudge:
                 self._take_rounded(last, found, start, unit)
 
     def take_right(self, expected: Expected, found: Array) -> bool:
-        """Takes in a part of the output if it is surely right; else returns False, and nothing has happened."""
         unit = unit_of(found.dtype)
         if unit is None or expected.exact:
             return False
@@ -206,7 +196,7 @@ class OutputJudge:
             return self._until_right(expected, found, unit) is None
 
     def _until_right(self, expected: Expected, found: Array, unit: float) -> Expected | None:
-        """Looks closer until a part is surely right; returns what is expected, with everything, where it is not."""
+        """Completes the expectation step by step; returns the complete one, or None once the part is surely right."""
         while not self._take_right(expected, found, unit):
             if expected.whole is None:
                 return expected
@@ -214,10 +204,7 @@ class OutputJudge:
         return None
 
     def _take_right(self, expected: Expected, found: Array, unit: float) -> bool:
-        """Tells whether every element is within a few roundings of its value, whatever else there is to explain more.
-
-        Then the norm is, too: it is no longer than the vector of what each element is allowed.
-        """
+        """Tells whether each element is within a few roundings of its value; then the norm is right as well."""
         value = expected.value
         if expected.either is not None or value.dtype not in _WORKING or not value.ndim or value.shape != found.shape:
             return False
@@ -254,15 +241,7 @@ class OutputJudge:
     def take_norms(
         self, error: float, value: float, size: float, tiny: float = 0.0, pair: tuple[float, float] = (0.0, 0.0)
     ) -> None:
-        """Takes in a part of the output that is surely right, by the norms of its error and of what explains that.
-
-        Args:
-            error: what it is off by.
-            value: what rounding of the value explains.
-            size: what rounding of its terms explains.
-            tiny: what rounding near zero explains.
-            pair: the first element of the part, as expected and as recorded.
-        """
+        """Takes in a surely right part by norms: of its error, and of rounding of values, of terms and near zero."""
         self._error += error * error
         self._value = math.hypot(self._value, value)
         self._size = math.hypot(self._size, size)
@@ -271,11 +250,10 @@ class OutputJudge:
             self._ratio, self._worst, self._pair = 0.0, 0, pair
 
     def is_surely_wrong(self, explained: float) -> bool:
-        """Tells whether the output is wrong, however right what was not taken in yet: ``explained`` of all of it."""
+        """Tells whether the output is wrong however right the rest is; ``explained`` is its whole rounding norm."""
         return self._broken or self._ratio > ELEMENT_LIMIT or math.sqrt(self._error) > 2 * LIMIT * explained
 
     def result(self, slot: int) -> OutputCheck:
-        """Returns how far the output is off."""
         if self._broken:
             r = math.inf
         else:
@@ -337,7 +315,7 @@ class OutputJudge:
         at = int(np.argmax(ratio))
         if float(ratio[at]) > self._ratio:
             self._ratio, self._worst = float(ratio[at]), start + at
-            # Not of the flat array: that would be a copy of one that is turned.
+            # Not via reshape(-1), which would copy a transposed array.
             self._pair = (
                 float(right[np.unravel_index(at, right.shape)]),
                 float(found[np.unravel_index(at, found.shape)]),
@@ -345,18 +323,18 @@ class OutputJudge:
 
 
 def _are_same_bits(one: Array, other: Array) -> bool:
-    """Tells whether two arrays of one type hold the same bits; -0.0 and 0.0 are not, and equal all the same."""
+    """Tells whether two arrays of one type hold the same bits; False for -0.0 and 0.0, which are equal nevertheless."""
     if one.shape != other.shape or one.dtype != other.dtype or one.dtype.itemsize not in _BITS:
         return False
     bits = _BITS[one.dtype.itemsize]
     try:
         return _are_equal(one.view(bits), other.view(bits))
-    except ValueError:  # not to be viewed so, because of how it lies in memory
+    except ValueError:  # the memory layout does not allow this view
         return False
 
 
 def _are_equal(one: Array, other: Array) -> bool:
-    """Does what ``numpy.array_equal`` does: in tiles that stay in the cache, where one array is transposed."""
+    """Like ``numpy.array_equal``, but compares transposed arrays in tiles that stay in the cache."""
     turned = min(range(one.ndim), key=lambda axis: (one.strides[axis], -axis), default=-1)
     if one.ndim < 2 or turned == one.ndim - 1 or one.shape[turned] * one.shape[-1] <= _TILE * _TILE:
         return bool(np.array_equal(one, other))
@@ -380,13 +358,12 @@ def _square(values: Array) -> float:
 
 
 def _squares(values: Array, where: Mask) -> float:
-    """The sum of squares of some elements."""
     flat = np.where(where, values, 0.0).reshape(-1)
     return float(np.dot(flat, flat))
 
 
 def smallest(dtype: np.dtype[Any]) -> float:
-    """Returns what rounding near zero may change: half a step of numbers below the normal ones, or all of them."""
+    """Returns what rounding near zero may change: the smallest number that kernels keep."""
     info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes has no annotations
     return float(info.smallest_subnormal) if dtype.name in _GRADUAL else float(info.tiny)
 
@@ -394,10 +371,10 @@ def smallest(dtype: np.dtype[Any]) -> float:
 def _not_finite(
     right: Float64, seen: Float64, explained: Float64, dtype: np.dtype[Any], peak: float
 ) -> tuple[Mask, Mask]:
-    """Which elements agree in that they are not finite, and of which only one side is finite.
+    """Returns which elements agree in being not finite, and which elements are finite on one side only.
 
-    A number that is too large for the type is an infinity, or the largest one on devices that stop there. A number
-    that is nearly too large (by a factor of four), or is made of larger ones, may be either.
+    A number too large for the type is an infinity, or the largest number on devices that saturate. A number that is
+    nearly too large (within a factor of four), or made of larger ones, may be either.
     """
     info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # as above
     largest = float(info.max)
@@ -408,7 +385,7 @@ def _not_finite(
         nearly, either_sign = np.ones_like(nearly), np.ones_like(nearly)
     bad = ~np.isfinite(seen)
     stopped = overflown & ~np.isnan(right) & (np.abs(seen) >= largest * (1 - 2.0**-8))
-    # What is NaN on one side is NaN or an infinity on the other: in which order infinities met is the kernel's.
+    # NaN on one side may be an infinity on the other: the order in which infinities meet depends on the kernel.
     same = (stopped | (bad & (nearly | np.isnan(right)))) & (either_sign | (np.signbit(seen) == np.signbit(right)))
     broken = (overflown | bad) & ~same
     return same, broken

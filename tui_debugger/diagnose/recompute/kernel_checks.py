@@ -1,7 +1,7 @@
-"""Checks outputs with the compiled kernel first: most of them are surely right, and numpy need not compute them.
+"""Checks outputs with the compiled kernel first: most are surely right, so numpy need not compute them.
 
-Each operator here is computed by a function of this package as well, which decides whatever the kernel is not sure of
-and does all the work where there is no kernel. Both explain the same differences by rounding.
+A numpy function of this package computes each of these operators as well. It decides where the kernel is not sure, and
+does all the work where there is no kernel. Both explain the same differences by rounding.
 """
 
 from __future__ import annotations
@@ -23,16 +23,11 @@ from tui_debugger.stats.kernel.probes import PROBES
 
 _LIMIT: Final = SURE[np.dtype(np.float64)]
 USUAL_EPSILONS: Final = (1e-5, 1e-6, 1e-12, 1e-7, 1e-8, 1e-4, 1e-3)
-"""Of layer norms whose epsilon was not recorded."""
+"""Epsilons to try for layer norms whose epsilon was not recorded."""
 
 
 class KernelResult(NamedTuple):
-    """What the kernel says of a part of an output.
-
-    Attributes:
-        right: whether the part is surely right.
-        norms: of the part, as ``Judge.take_norms`` has them.
-    """
+    """Whether a part of an output is surely right, and the arguments of ``OutputJudge.take_norms`` for it."""
 
     right: bool
     norms: tuple[float, float, float, float, tuple[float, float]]
@@ -40,20 +35,14 @@ class KernelResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KernelCheck:
-    """An operator whose output the kernel can check part by part.
-
-    Attributes:
-        call: of the kernel.
-        unit: of rounding of the output.
-        width: elements of the output that the kernel counts as one: those of a row.
-    """
+    """An operator whose output the kernel checks part by part; ``width`` elements (a row) are one to the kernel."""
 
     call: OperatorCall
     unit: float
     width: int = 1
 
     def check(self, start: int, count: int) -> KernelResult:
-        """Checks some elements of the output."""
+        """Checks ``count`` elements of the output from a flat index on."""
         found = self.call.check(start // self.width, count // self.width)
         known = math.isfinite(found.error) and math.isfinite(found.inside) and math.isfinite(found.value)
         error, value, inside = (math.sqrt(each) if known else 0.0 for each in (found.error, found.value, found.inside))
@@ -67,7 +56,7 @@ class KernelCheck:
 def kernel_checks_of(
     operator: Operator, args: Sequence[Any], named: Mapping[str, Any], out: Array
 ) -> Sequence[KernelCheck | AttentionCheck]:
-    """Returns the checks of an output; several where several forms may have been meant, none where it cannot be."""
+    """Returns the kernel's checks of an output, one for each form that may be meant; none where it cannot check."""
     unit = unit_of(out.dtype)
     describe = DESCRIBED.get(operator.kind)
     if describe is None or not args or unit is None or out.dtype.itemsize > 4 or not out.size or not available():
@@ -78,30 +67,24 @@ def kernel_checks_of(
 
 
 def _is_plain(array: Array) -> bool:
-    """Tells whether the kernel reads an array as it is."""
     return array.flags.c_contiguous and kind_of(array.dtype) is not None
 
 
 class _RecordedCall:
-    """A call and its output."""
-
     def __init__(
         self, operator: Operator, args: Sequence[Any], named: Mapping[str, Any], out: Array, unit: float
     ) -> None:
         self.operator, self.args, self.named, self.out, self.unit = operator, args, named, out, unit
 
     def argument(self, at: int, name: str, default: Any = None) -> Any:
-        """An argument by its place or its name."""
         return self.args[at] if len(self.args) > at else self.named.get(name, default)
 
     def limits(self, terms: float = 1.0) -> ErrorLimits:
-        """Returns what rounding explains."""
         inside = min(ACCUMULATED, self.unit) * math.sqrt(max(terms, 1.0))
         value = _LIMIT * self.unit - expected.ERROR
         return ErrorLimits(value, _LIMIT * inside, _LIMIT * self.unit, smallest(self.out.dtype))
 
     def operand(self, value: Any) -> KernelOperand | None:
-        """An input by element."""
         if isinstance(value, (bool, complex)) or not isinstance(value, (int, float, np.ndarray)):
             return None
         array = np.asarray(value, np.float64).reshape(1) if not isinstance(value, np.ndarray) else value
@@ -124,7 +107,6 @@ class _RecordedCall:
         limits: ErrorLimits | None = None,
         bounds: tuple[float, float] = (0.0, 0.0),
     ) -> tuple[KernelCheck, ...]:
-        """An operator by element."""
         operands = [self.operand(each) for each in values]
         found = [each for each in operands if each is not None]
         if len(found) < len(operands) or not any(isinstance(each, np.ndarray) for each in values):
@@ -163,7 +145,7 @@ def _sum_of_two(given: _RecordedCall, sign: int = 1) -> tuple[KernelCheck, ...]:
         one, other = other, one
     if not sign:
         return ()
-    scalar = not isinstance(other, np.ndarray) or not other.ndim  # may be rounded to the type of the tensor first
+    scalar = not isinstance(other, np.ndarray) or not other.ndim  # scalars may be rounded first
     limits = given.limits()
     limits = limits._replace(size=limits.narrow if scalar else 0.0)
     return given.elementwise(Elementwise.ADD if sign > 0 else Elementwise.SUBTRACT, (one, other), limits)
@@ -227,7 +209,7 @@ def _chosen(given: _RecordedCall, condition: Any, one: Any, other: Any) -> tuple
 
 
 def _along(given: _RecordedCall, axes: Sequence[int]) -> tuple[Array, int] | None:
-    """The input of an operator along its last dimensions, and how many elements these have."""
+    """The operator's input and the number of elements along ``axes``; None unless these are its last dimensions."""
     values = given.args[0]
     if not isinstance(values, np.ndarray) or not _is_plain(values) or unit_of(values.dtype) is None or not values.size:
         return None
@@ -312,7 +294,7 @@ def _normalised(
 
 
 VARIANCE_SHARE: Final = 16
-"""Sums inside a normalisation err by a quarter of what K terms of random sign would."""
+"""K terms of a sum inside a normalisation count as K / 16: these sums err a quarter as much as random terms."""
 
 
 def _reduced(operator: ByRow) -> Described:
@@ -331,20 +313,17 @@ def _reduced(operator: ByRow) -> Described:
 # -- attention ---------------------------------------------------------------------------------------------
 
 _LONGEST: Final = 512
-"""Elements of a head."""
+"""The most elements of a row of an attention's output."""
 _PASSED: Final = 2.0
-"""Roundings up to which a difference is right: errors of rows are known by random vectors only."""
+"""Ratio up to which a difference is right; errors of rows are only estimated by random vectors."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionCheck:
-    """An attention that was held against random vectors, with a bound of what rounding explains.
+    """An attention that was checked with random vectors; a head has ``size`` elements of the output.
 
-    Attributes:
-        size: elements of a head.
-        ratio: of each head how far the row is off that is farthest off, in what explains it; inf where that is unknown.
-        error: the square norm of what each head is off by.
-        explained: the square norm of what explains that.
+    For each head: ``ratio`` is the error of its worst row by what rounding explains (inf: unknown), ``error`` and
+    ``explained`` are squared norms.
     """
 
     size: int
@@ -353,7 +332,6 @@ class AttentionCheck:
     explained: Float64
 
     def check(self, start: int, count: int) -> KernelResult:
-        """Looks at some heads of the output."""
         heads = slice(start // self.size, (start + count) // self.size)
         worst = float(np.max(self.ratio[heads], initial=0.0))
         known = math.isfinite(worst)
@@ -364,16 +342,11 @@ class AttentionCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Heads:
-    """An attention whose tensors the kernel reads.
+    """An attention whose tensors the kernel reads, in heads.
 
-    Every score is needed. What is saved are the products with the values: of these a few sums are multiplied. All of it
-    is in float32: its sums err as those that are looked at, which is a part of what is explained.
-
-    Attributes:
-        query, key, value, out: in heads.
-        mask: what is seen, or what is added to scores; None without one.
-        causal: whether a row sees only those before it.
-        factor: of scores.
+    All scores are computed, but only a few random sums of the values are multiplied by the shares. All arithmetic is in
+    float32, which errs like the kernels under test. A ``mask`` has booleans (what is seen), or numbers to add to
+    scores.
     """
 
     query: Array
@@ -385,7 +358,7 @@ class _Heads:
     factor: float
 
     def averages(self, columns: Float32) -> tuple[Float64, Float64]:
-        """Of every row averages of the columns of its keys, and the largest score."""
+        """For each row: averages of ``columns`` over its keys, weighted by its shares, and its largest score."""
         before, (rows, keys) = self.out.shape[:-2], (self.out.shape[-2], self.key.shape[-2])
         heads = math.prod(before)
         made, top = np.empty((heads, rows, expected.ATTENTION_COLUMNS)), np.empty((heads, rows))
@@ -400,7 +373,6 @@ class _Heads:
         return made, top
 
     def check(self, unit: float) -> AttentionCheck:
-        """Holds all heads against random vectors."""
         keys, width = self.key.shape[-2], self.out.shape[-1]
         signs, values = signs_of(width), self.value.reshape(-1, width)
         columns = np.ones((len(values), expected.ATTENTION_COLUMNS), np.float32)
@@ -414,7 +386,7 @@ class _Heads:
         error = np.einsum("hij,hij->hi", error, error) / PROBES
         root, size = made[..., PROBES], made[..., PROBES + 1] / math.sqrt(width)
         inside = min(ACCUMULATED, unit)
-        # The norms of shares and of what they are off by, from below: see ``products.attention``.
+        # Lower bounds of the norms of the shares and of their errors: see ``products.attention``.
         explained = unit * (np.sqrt(square[..., 0]) + root / math.sqrt(keys))
         explained += inside * (root + 2 * size * np.minimum(2 * np.abs(top), 1e4))
         explained *= explained
@@ -426,13 +398,12 @@ class _Heads:
 
 
 def single(array: Array) -> Float32:
-    """A copy in float32."""
     return array.copy() if array.dtype == np.float32 else probes.singles(native(array))
 
 
 @lru_cache(maxsize=8)
 def signs_of(width: int) -> Float32:
-    """Random signs, ``PROBES`` for each element: the same every time."""
+    """Random signs of shape (width, ``PROBES``): the same every time."""
     signs = np.random.default_rng(width).integers(0, 2, (PROBES, width)).T * np.float32(2) - np.float32(1)
     signs = np.ascontiguousarray(signs, np.float32)
     signs.flags.writeable = False
@@ -497,4 +468,4 @@ DESCRIBED: Final[dict[str, Described]] = {
     "mean": _reduced(ByRow.MEAN),
     "attention": _attention,
 }
-"""The functions that describe operators to the kernel, by kind."""
+"""Describes a call to the kernel, by kind of operator."""

@@ -1,4 +1,4 @@
-"""Modules of PyTorch that are computed from their attributes, where these were recorded: our own client does."""
+"""PyTorch modules that are computed from their recorded attributes, which only our own client records."""
 
 # ruff: noqa: A002, PLR0917 - arguments are the attributes of the modules, by name
 
@@ -18,7 +18,7 @@ from tui_debugger.diagnose.recompute.table import CannotBindError, module
 
 
 def _known(**settings: Any) -> None:
-    """Raises where an attribute is not known."""
+    """Raises CannotBindError where an attribute was not recorded."""
     for name, value in settings.items():
         if value is None:
             raise CannotBindError(f"its {name} was not recorded")
@@ -26,49 +26,42 @@ def _known(**settings: Any) -> None:
 
 @module("dropout", "Dropout", split="elements", single=True)
 def dropout(input: Array, p: Any = None, training: Any = None) -> Expected:
-    """Every element is zero, or x / (1 - p); as it was where it does not train."""
     _known(p=p, training=training)
     return elementwise.dropout(input, p, training)
 
 
 @module("log softmax", "LogSoftmax")
 def log_softmax(input: Array, dim: Any = None) -> Expected:
-    """The logarithm of softmax."""
     _known(dim=dim)
     return reductions.log_softmax(input, dim)
 
 
 @module("leaky relu", "LeakyReLU", split="elements")
 def leaky_relu(input: Array, negative_slope: Any = None) -> Expected:
-    """x, or its share below zero."""
     _known(negative_slope=negative_slope)
     return elementwise.leaky_relu(input, negative_slope)
 
 
 @module("elu", "ELU", split="elements")
 def elu(input: Array, alpha: Any = None) -> Expected:
-    """Alpha (exp(x) - 1) below zero."""
     _known(alpha=alpha)
     return elementwise.elu(input, alpha)
 
 
 @module("softplus", "Softplus", split="elements")
 def softplus(input: Array, beta: Any = None, threshold: Any = None) -> Expected:
-    """log(1 + exp(beta x)) / beta."""
     _known(beta=beta, threshold=threshold)
     return elementwise.softplus(input, beta, threshold)
 
 
 @module("hardtanh", "Hardtanh", split="elements")
 def hardtanh(input: Array, min_val: Any = None, max_val: Any = None) -> Expected:
-    """Cut off at two values."""
     _known(min_val=min_val, max_val=max_val)
     return elementwise.hardtanh(input, min_val, max_val)
 
 
 @module("reshape", "Flatten")
 def flatten(input: Array, start_dim: Any = None, end_dim: Any = None) -> Expected:
-    """Several dimensions in one."""
     _known(start_dim=start_dim, end_dim=end_dim)
     return data_movement.flatten(input, start_dim, end_dim)
 
@@ -83,7 +76,6 @@ def max_pool(
     ceil_mode: Any = None,
     return_indices: Any = None,
 ) -> Any:
-    """The largest element in a window."""
     _known(kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode)
     return data_movement.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, bool(return_indices))
 
@@ -99,7 +91,6 @@ def convolution(
     groups: Any = None,
     padding_mode: Any = None,
 ) -> Any:
-    """A convolution of what is padded with zeros."""
     _known(weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups, padding_mode=padding_mode)
     if padding_mode != "zeros":
         raise CannotBindError("padded with something else than zeros")
@@ -108,7 +99,6 @@ def convolution(
 
 @module("batch norm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d")
 def batch_norm(input: Array, weight: Any = None, bias: Any = None, eps: Any = None, training: Any = None) -> Expected:
-    """Normalised over the batch."""
     _known(eps=eps, training=training)
     if not training:
         raise CannotBindError("with running means")
@@ -117,13 +107,12 @@ def batch_norm(input: Array, weight: Any = None, bias: Any = None, eps: Any = No
 
 @module("embedding", "Embedding")
 def embedding(input: Array, weight: Any = None, max_norm: Any = None) -> Expected:
-    """Rows of a table."""
     _known(weight=weight)
     return data_movement.embedding(input, weight, max_norm=max_norm)
 
 
 _FASTEST = 4.0
-"""Units of rounding by which a quick sigmoid or tanh may be off."""
+"""Units of rounding by which a fast sigmoid or tanh may be off."""
 _Sized = tuple[Float64, Float64]
 """Numbers, and how far rounding may have moved each, in units of rounding."""
 
@@ -154,7 +143,7 @@ def lstm(
     proj_size: Any = None,
     training: Any = None,
 ) -> Any:
-    """The outputs of all steps, and what the last ones leave, from a state of zeros."""
+    """The outputs of all steps, and the last hidden and cell states; assumes an initial state of zeros."""
     weights = {key: each for key, each in locals().items() if key.startswith(("weight_", "bias_"))}
     _known(num_layers=num_layers, batch_first=batch_first, dropout=dropout, bidirectional=bidirectional)
     if proj_size or (num_layers > 1 and dropout and training) or input.ndim != 3 or input.dtype.itemsize < 4:
@@ -173,7 +162,7 @@ def lstm(
 
 
 def _ran(data: _Sized, weights: Mapping[str, Any], end: str) -> tuple[_Sized, _Sized, _Sized]:
-    """Returns the outputs of one direction of a layer at each step, and its state after the last one."""
+    """Returns the outputs of one direction of a layer at each step, and its last hidden and cell state."""
     _known(**{f"weight_{kind}_{end}": weights.get(f"weight_{kind}_{end}") for kind in ("ih", "hh")})
     into, around = (doubles(weights[f"weight_{kind}_{end}"]).T for kind in ("ih", "hh"))
     given = [weights[f"bias_{kind}_{end}"] for kind in ("ih", "hh")]

@@ -1,4 +1,4 @@
-"""The outcome of a check: outputs held against what is expected of them."""
+"""The outcome of a check: recorded outputs compared with the expected ones."""
 
 from __future__ import annotations
 
@@ -25,13 +25,7 @@ from tui_debugger.errors import TdbgError
 
 @dataclass(frozen=True, slots=True)
 class OperatorCheck:
-    """The outputs of a node, each held against arithmetic.
-
-    Attributes:
-        kind: of operator, by the same word for every framework: ``linear``, ``layer norm`` ...
-        outputs: those that were recorded and are known.
-        nbytes: of the recorded inputs and outputs that were read.
-    """
+    """The recorded outputs of a node, compared with arithmetic; ``kind`` is the same word for all frameworks."""
 
     kind: str
     outputs: tuple[OutputCheck, ...]
@@ -39,7 +33,6 @@ class OperatorCheck:
 
     @property
     def wrong(self) -> bool:
-        """Tells whether any output is wrong."""
         return any(each.wrong for each in self.outputs)
 
 
@@ -48,10 +41,9 @@ class NotChecked:
     """A node that was not recomputed.
 
     Attributes:
-        reason: why: ``operator not known: foo``, ``input 1 was not dumped`` ...
-        kind: of operator, where that is known; else empty.
-        failed: what was recorded could not be read.
-        unlike: it is not what arithmetic makes of what was recorded, and other values may have been meant.
+        reason: ``operator not known: foo``, ``input 1 was not dumped`` ...
+        failed: reading what was recorded failed.
+        unlike: the output differs from arithmetic, but the recorded values may not be those that the node used.
     """
 
     reason: str
@@ -61,23 +53,21 @@ class NotChecked:
 
 
 SURELY_MEANT: Final = 0.8
-"""The share of elements beside zeros that fit where the recorded values are those that were read."""
+"""The share of elements (without zeros) that must fit so that the recorded values are those that the node used."""
 
 
 def why(error: Exception) -> str:
-    """Tells why something was not checked."""
     if isinstance(error, MemoryError):
         return "too large for the memory"
     return f"cannot be read: {error.what}" if isinstance(error, TdbgError) else str(error)
 
 
 def badness(checks: Sequence[OutputCheck]) -> tuple[bool, float]:
-    """How bad outputs are, to be compared."""
+    """A sort key: how bad outputs are, wrong ones last."""
     return any(each.wrong for each in checks), max(each.r for each in checks)
 
 
 def shape_of(result: Any) -> Any:
-    """The shapes of what is expected, for people."""
     return [
         each.shape if isinstance(each, ProbedOutput) else np.shape(each.value)
         for each in (result if isinstance(result, tuple) else (result,))
@@ -88,14 +78,7 @@ def shape_of(result: Any) -> Any:
 def judged(
     result: Any, outputs: Mapping[int, Array], widest: float, *, reshaped: bool = False
 ) -> tuple[OutputCheck, ...]:
-    """Holds outputs against what is expected of them; nothing where no shape fits.
-
-    Args:
-        result: of the operator.
-        outputs: by slot.
-        widest: see ``OutputJudge``.
-        reshaped: outputs may have another shape of the same size: a compiler took out what reshaped them.
-    """
+    """Judges outputs by slot; returns () where no shape fits. ``reshaped``: a compiler may have removed a reshape."""
     expected = result if isinstance(result, tuple) else (result,)
     checks = []
     for slot, found in outputs.items():
@@ -118,7 +101,7 @@ def judged(
 
 
 def fitted_to(expected: Expected, shape: tuple[int, ...], *, reshaped: bool) -> Expected | None:
-    """Returns what is expected, in the recorded shape where that differs by dimensions of size 1, or a reshape."""
+    """Returns the expectation in the recorded shape, where only size-1 dimensions or a reshape differ; else None."""
     value = np.asarray(expected.value)
     if value.shape == shape:
         return expected
@@ -153,9 +136,10 @@ def _judge(expected: Expected, found: Array, slot: int, widest: float) -> Output
 
 
 def fits_mostly(expected: Expected, found: Array, beside_zeros: float = 0.0) -> bool:
-    """Tells whether most elements are right: then the form is the one that was meant, and what is wrong is a fault.
+    """Tells whether most elements are right, so that the expectation has the right form and the rest is a fault.
 
-    ``beside_zeros``: the share of those that are not zero in both, which must be right; 0: half of all.
+    ``beside_zeros`` is the share of the elements not zero on both sides that must be right; 0 means half of all
+    elements.
     """
     whole, unit = expected.complete(), unit_of(found.dtype) or 0.0
     if np.shape(whole.value) != found.shape:
@@ -174,14 +158,13 @@ def fits_mostly(expected: Expected, found: Array, beside_zeros: float = 0.0) -> 
 
 
 def difference(expected: Expected, found: Array) -> tuple[str, str]:
-    """Tells how what was recorded follows from what is expected, in a word and a sentence."""
     unit, expected = unit_of(found.dtype) or 0.0, expected.complete()
     with np.errstate(all="ignore"):
         right, seen = (np.asarray(each).astype(np.float64) for each in (expected.value, found))
         right = np.broadcast_to(right, seen.shape)
         inside = min(ACCUMULATED, unit) * math.sqrt(max(expected.terms, 1.0))
         rounding = unit * (np.abs(right) + expected.narrow) + inside * np.asarray(expected.size)
-        near = np.abs(seen - right) <= 4 * rounding  # that says nothing here
+        near = np.abs(seen - right) <= 4 * rounding  # rounding alone tells nothing
         word, text = kind_of_difference(right, np.where(near, right, seen), unit)
     if word == "rounding":
         return "values", "more than rounding explains"

@@ -1,4 +1,4 @@
-"""Checks a large output part by part: all that is made of a part on the way stays in the cache of a core."""
+"""Checks a large output part by part, so that all intermediate values of a part stay in the cache of a core."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ from tui_debugger.diagnose.recompute.table import (
 from tui_debugger.diagnose.runs.kinds import MOST
 
 PART: Final = 1 << 15
-"""Elements of an output that are computed at once, where an operator can be taken part by part: all that is made of
-them on the way stays in the cache of a core."""
+"""The number of elements of an output that are computed at once."""
 
 
 def difference_of(operator: Operator, args: Sequence[Any], named: Mapping[str, Any], out: Array) -> tuple[str, str]:
-    """Tells the same of an output that was judged part by part, if it is not too large to be looked at as a whole."""
+    """Tells how a wrong output follows from the right one; empty where it is too large to compute as a whole."""
     if out.size > MOST:
         return "", ""
     result = called(operator, args, named)
@@ -43,13 +42,13 @@ def difference_of(operator: Operator, args: Sequence[Any], named: Mapping[str, A
 
 
 Part = tuple[int, Array, tuple[Any, ...], dict[str, Any]]
-"""The first element of a part of the output, the part, and the arguments that make it."""
+"""The flat index of the first element of a part of the output, the part, and the arguments that make it."""
 
 
 def parts_of(
     operator: Operator, args: Sequence[Any], named: Mapping[str, Any], found: Array
 ) -> Callable[[], Iterator[Part]] | None:
-    """Returns what cuts a large call into parts that stay in the cache; None where that cannot or need not be done."""
+    """Returns a generator function that cuts a large call into parts; None where it cannot or need not be cut."""
     if not args or not isinstance(args[0], np.ndarray):
         return None
     if operator.split == "sums":
@@ -74,7 +73,7 @@ def _row_parts(
     rows, width, made = math.prod(shape[:-1]), first.shape[-1], shape[-1]
     flat, out = np.reshape(first, (rows, width)), np.reshape(found, (rows, made))
     step = max(PART // max(width, made), 1)
-    if operator.split == "last":  # the dimension is that of a row
+    if operator.split == "last":  # a row keeps only the last dimension
         args = (first, -1, *args[2:]) if len(args) > 1 else args
         named = {**named, "dim": -1} if "dim" in named else named
 
@@ -87,7 +86,6 @@ def _row_parts(
 
 
 def _batch_parts(args: Sequence[Any], named: Mapping[str, Any], found: Array) -> Callable[[], Iterator[Part]] | None:
-    """Cuts an attention into its heads, where there are as many of each tensor."""
     tensors = [each for each in (*args, *named.values()) if isinstance(each, np.ndarray) and each.ndim]
     before = found.shape[:-2]
     if not before or any(each.shape[:-2] not in {before, ()} for each in tensors):
@@ -106,7 +104,6 @@ def _batch_parts(args: Sequence[Any], named: Mapping[str, Any], found: Array) ->
 
 
 def _row_sums(args: Sequence[Any], named: Mapping[str, Any], found: Array) -> Callable[[], Iterator[Part]] | None:
-    """Cuts what is reduced along its last dimension into rows."""
     first = args[0]
     if first.ndim < 2 or not _is_last(args, named, first.ndim):
         return None
@@ -127,14 +124,13 @@ def _row_sums(args: Sequence[Any], named: Mapping[str, Any], found: Array) -> Ca
 
 
 def _is_last(args: Sequence[Any], named: Mapping[str, Any], ndim: int) -> bool:
-    """Tells whether an operator goes along the last dimension."""
     dim = args[1] if len(args) > 1 else named.get("dim")
     dims = dim if isinstance(dim, tuple) else (dim,)
     return len(dims) == 1 and dims[0] in {-1, ndim - 1}
 
 
 def _norm_dims(operator: Operator, args: Sequence[Any], named: Mapping[str, Any]) -> int:
-    """Returns how many dimensions a row of an operator has: those that a normalisation goes over."""
+    """Returns how many dimensions a row of the operator has: those that a normalisation goes over, else 1."""
     if "norm" not in operator.kind:
         return 1
     shape = args[1] if len(args) > 1 else named.get("normalized_shape")
@@ -157,7 +153,6 @@ def _element_parts(args: Sequence[Any], named: Mapping[str, Any], found: Array) 
 def _cut(
     args: Sequence[Any], named: Mapping[str, Any], found: Array, whole: Mapping[int, Array]
 ) -> Callable[[], Iterator[Part]]:
-    """Cuts tensors of one shape, along one dimension and everything before it."""
     shape = found.shape
     depth = next(at for at in range(len(shape)) if math.prod(shape[at + 1 :]) <= PART)
     inner = math.prod(shape[depth + 1 :])
@@ -186,7 +181,7 @@ def checked_by_kernel(
     slot: int,
     found: Array,
 ) -> OutputCheck | None:
-    """Checks an output with the kernel; None where that is not sure of all of it, or one part may be judged so."""
+    """Checks an output with the kernel; None where the kernel is not sure, or where ``in_parts`` shall use it."""
     for kernel_check in by_kernel if parts is None or len(by_kernel) > 1 else ():
         each = replace(judge)
         places = [(0, found.size)] if parts is None else ((start, out.size) for start, out, _, _ in parts())
@@ -208,7 +203,7 @@ def in_parts(  # noqa: PLR0917 - one call
     found: Array,
     by_kernel: Sequence[KernelCheck | AttentionCheck] = (),
 ) -> OutputCheck:
-    """Computes and judges part by part; of several forms that may have been meant the one that fits best."""
+    """Computes and judges the output part by part; of several possible forms, the one that fits best counts."""
     if len(by_kernel) == 1:
         return _checked_by_kernel_in_parts(
             operator, parts, OutputJudge(found.dtype, found.shape, widest), slot, by_kernel[0]
@@ -224,7 +219,7 @@ def in_parts(  # noqa: PLR0917 - one call
                 continue
         result = called(operator, args, named)
         choices = result.choices if isinstance(result, Alternatives) else (result,)
-        if len(judges) != len(choices):  # one was enough so far, for parts that are right in every form
+        if len(judges) != len(choices):  # one judge was enough for parts that are right in every form
             judges = [*judges, *(OutputJudge(found.dtype, found.shape, widest) for _ in choices)][: len(choices)]
         for judge, each in zip(judges, choices, strict=True):
             fitted = fitted_to(each, out.shape, reshaped=True)
@@ -242,7 +237,7 @@ def _checked_by_kernel_in_parts(
     slot: int,
     kernel_check: KernelCheck | AttentionCheck,
 ) -> OutputCheck:
-    """Checks every part with the kernel; computes those that are not surely right."""
+    """Checks each part with the kernel; computes the parts that are not surely right."""
     for start, out, args, named in parts():
         result = kernel_check.check(start, out.size)
         if result.right:
@@ -257,5 +252,4 @@ def _checked_by_kernel_in_parts(
 
 
 def is_narrow(values: Sequence[Any]) -> bool:
-    """Tells whether float32 holds all tensors among some arguments exactly, and more."""
     return all(each.dtype.itemsize <= 2 or each.dtype == np.bool_ for each in values if isinstance(each, np.ndarray))

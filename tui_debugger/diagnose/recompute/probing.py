@@ -19,48 +19,44 @@ from tui_debugger.stats.kernel.probes import PROBES, RightFactor
 from tui_debugger.stats.kernel.probes import ProbeErrors as Distances
 
 LARGE: Final = 1 << 23
-"""Multiplications from which a product is held against random vectors."""
+"""Multiplications from which a product is checked with random vectors."""
 _GROUP: Final = 128
 _PASSED: Final = 2.0
 _FEW: Final = 32
-"""Rows that are computed by themselves."""
+"""The most failed rows that are recomputed by themselves."""
 ROWS_SIZE: Final = 1 << 18
-"""Elements of rows that are taken at once."""
+"""The number of elements in the rows that are processed at once."""
 
 MOST_TO_TELL: Final = 1 << 32
-"""Multiplications beyond which it is not told how a wrong output follows from the right one: seconds of one core."""
+"""Multiplications beyond which a wrong output gets no ``difference``: computing all of it takes seconds of one core."""
 
 
 class ProbedOutput(ABC):
-    """An expected output that is checked with random vectors.
-
-    Attributes:
-        shape: of the output.
-        work: multiplications that computing all of it takes.
-    """
+    """An expected output that is checked with random vectors; ``work`` is the multiplications of computing it."""
 
     shape: tuple[int, ...]
     work: int = 0
 
     @abstractmethod
     def exact(self) -> Expected:
-        """All of it, computed."""
+        """Computes all of the output."""
 
     @abstractmethod
     def judge(self, judge: OutputJudge, found: Array) -> bool:
-        """Takes in the output; returns False, and nothing has happened, where it cannot be probed."""
+        """Takes in the output; returns False and changes nothing where it cannot be probed."""
 
 
 class ProbedBlock(NamedTuple):
-    """A part of an output that was held against random vectors.
+    """A part of an output that was checked with random vectors.
 
     Attributes:
-        start: its first element.
-        ratio: of the group that is farthest off, in what rounding explains; inf where that is not known.
-        beyond: rows of groups that did not pass.
-        error: the distance of all as a norm, about.
-        value, size: norms of what rounding explains.
-        exact: computes all, or some rows; and what was recorded of them.
+        start: flat index of its first element.
+        ratio: error of the worst group by what rounding explains; inf where unknown.
+        beyond: rows with a group that did not pass.
+        error: approximate norm of the error of the whole block.
+        value: norm of what rounding of the values explains.
+        size: norm of what rounding of the terms explains.
+        exact: computes all rows (None) or some rows, and returns them with what was recorded.
     """
 
     start: int
@@ -79,7 +75,7 @@ def block_of(
     inside_and_size: tuple[float, Float64],
     exact: Callable[[Array | None], tuple[Expected, Array]],
 ) -> ProbedBlock:
-    """A block of squared errors, what explains them, and squared norms of values and sizes: by row and group."""
+    """Makes a block from arrays by row and group; all but what explains the errors (a norm) are squared norms."""
     error, explained = error_and_explained
     with np.errstate(all="ignore"):
         ratios = np.sqrt(error) / explained
@@ -93,7 +89,7 @@ def block_of(
 
 
 def take_blocks(judge: OutputJudge, blocks: Sequence[ProbedBlock]) -> None:
-    """Takes in what is right by its norms; computes the others, the worst first, until the output is surely wrong."""
+    """Takes in right blocks by their norms; computes the others, worst first, until the output is surely wrong."""
     explained = math.sqrt(sum((each.value + each.size) ** 2 for each in blocks))
     for each in sorted(blocks, key=lambda block: -block.ratio):
         known = math.isfinite(each.ratio)
@@ -104,15 +100,14 @@ def take_blocks(judge: OutputJudge, blocks: Sequence[ProbedBlock]) -> None:
 
 
 def passes(error: Float64, explained: Float64) -> bool:
-    """Tells whether all groups pass, by square errors and by what explains them."""
+    """Tells whether all groups pass; ``error`` is squared, ``explained`` is not."""
     return bool(np.all(error <= np.square(_PASSED * explained)))
 
 
 def looked_closer(made: Callable[..., ProbedBlock], unit: float) -> ProbedBlock:
-    """Returns a block that is known as well as it has to be.
+    """Returns a block that is as exact as needed.
 
-    ``made(whole=False)`` leaves out the sizes of terms: where the output has 16 bits, its own rounding explains nearly
-    all.
+    ``made(whole=False)`` leaves out the sizes of terms: for outputs of 16 bits, their own rounding explains nearly all.
     """
     if unit > ACCUMULATED and (first := made(whole=False)).ratio <= _PASSED:
         return first
@@ -120,7 +115,7 @@ def looked_closer(made: Callable[..., ProbedBlock], unit: float) -> ProbedBlock:
 
 
 def _few_are_right(block: ProbedBlock, judge: OutputJudge) -> bool:
-    """Tells whether there are few rows beyond, and all of them are right: by chance, of so many, some are."""
+    """Tells whether the failed rows are few and all right when computed exactly: a few of many fail by chance."""
     if len(block.beyond) > _FEW:
         return False
     made, found = block.exact(block.beyond)
@@ -130,12 +125,12 @@ def _few_are_right(block: ProbedBlock, judge: OutputJudge) -> bool:
 
 
 def group_of(width: int) -> int:
-    """Returns how many outputs are held against one set of random vectors."""
+    """Returns how many columns of the output share one set of random vectors."""
     return min(max(_GROUP, _GROUP * (width // 1024)), 4 * _GROUP)
 
 
 def probes_for(arrays: Sequence[Array], width: int, group: int) -> Probes:
-    """Random signs for outputs of a width; the kernel works with them where it knows the types of all arrays."""
+    """Random signs for outputs of ``width`` columns; uses the kernel where it knows the types of all arrays."""
     kernel = is_known(*(each.dtype for each in arrays))
     single = all(each.dtype.itemsize <= (4 if kernel else 2) for each in arrays)
     return Probes(signs_of(width), group, np.dtype(np.float32 if single else np.float64), kernel)
@@ -143,15 +138,10 @@ def probes_for(arrays: Sequence[Array], width: int, group: int) -> Probes:
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """Random vectors of signs.
+    """Random signs, of shape (width, ``PROBES``), for groups of ``group`` columns of the output.
 
-    What is multiplied is in float32 where float32 holds it: the sums of it err as those that are looked at.
-
-    Attributes:
-        signs: ``PROBES`` for every output.
-        group: outputs that are taken together.
-        kind: the type to multiply in.
-        kernel: whether the kernel does what it can.
+    Products are taken in float32 where float32 holds the values: these sums err no more than the sums under test.
+    ``kernel`` tells that the compiled kernel is used where it can be.
     """
 
     signs: Float32
@@ -160,7 +150,7 @@ class Probes:
     kernel: bool
 
     def of_rows(self, matrix: Array) -> tuple[Float64, Float64]:
-        """For each row of a matrix: sums with signs of each group of columns, and their sums of squares."""
+        """For each row: sums with the signs of each group of columns, and the sums of squares of each group."""
         if self.kernel:
             return compiled.signed_rows(native(matrix), self.group, self.signs)
         wide = matrix.astype(self.kind)
@@ -172,7 +162,7 @@ class Probes:
         return np.concatenate(sums, axis=1).astype(np.float64), np.stack(squares, axis=1).astype(np.float64)
 
     def of_columns(self, matrix: Array) -> tuple[Array, Array]:
-        """The same of a factor whose columns are the outputs, to be multiplied: see ``kind``."""
+        """Like ``of_rows`` for a right factor, whose columns are the outputs; in ``kind``."""
         if matrix.T.flags.c_contiguous and not matrix.flags.c_contiguous:
             sums, squares = (each.T for each in self.of_channels(matrix.T))
         else:
@@ -180,18 +170,17 @@ class Probes:
         return np.ascontiguousarray(sums, self.kind), np.ascontiguousarray(squares, self.kind)
 
     def of_channels(self, matrix: Array) -> tuple[Float64, Float64]:
-        """For each column of a matrix: rows of sums with signs of each group of rows, and rows of sums of squares."""
+        """The same as ``of_rows`` for each column, with groups of rows; the results are transposed."""
         if self.kernel:
             return compiled.signed_columns(native(matrix), self.group, self.signs)
         sums, squares = self.of_rows(matrix.T)
         return sums.T, squares.T
 
     def multiplies(self, *arrays: Array) -> bool:
-        """Tells whether the kernel multiplies some arrays."""
         return self.kernel and self.kind == np.float32 and compiled.is_single(*(each.dtype for each in arrays))
 
     def distances(self, left: Array, right: RightFactor, found: Array) -> Distances:
-        """Returns how far rows of a product are off; ``right`` as ``of_columns`` and ``of_rows`` make it."""
+        """Returns the errors of the rows of a product; ``of_columns`` and ``of_rows`` make the parts of ``right``."""
         if self.multiplies(left):
             return compiled.probed(native(left), right, native(found), self.group, self.signs)
         whole = Distances(*(np.empty((len(left), len(right.added_squares))) for _ in range(3)))

@@ -1,6 +1,6 @@
 """Operators that multiply and sum up: products of matrices and attention.
 
-Every one is computed twice: the product itself, and that of the squares, whose root is the size before cancelling.
+Each is computed twice: the product itself, and the product of the squares, whose root is the size before cancelling.
 """
 
 # ruff: noqa: A002, PLR0917 - arguments are those of the frameworks, by name and order
@@ -37,10 +37,7 @@ MOST_WORK: Final = 1 << 36
 def product_of(
     left: Array, right: Array, bias: Any = None, alpha: float = 1.0, beta: float = 1.0, *, exact: bool = False
 ) -> Any:
-    """``alpha * left @ right + beta * bias``, with batches as ``numpy.matmul`` takes them.
-
-    Of a large one the result is a ``LargeProduct``, unless it has to be ``exact``.
-    """
+    """``alpha * left @ right + beta * bias`` with numpy's batches; a ``LargeProduct`` if large and not ``exact``."""
     if left.ndim == 0 or right.ndim == 0 or left.shape[-1] != right.shape[-2 if right.ndim > 1 else 0]:
         raise CannotBindError(f"shapes {left.shape} and {right.shape} cannot be multiplied")
     work = left.size * (right.shape[-1] if right.ndim > 1 else 1)
@@ -60,28 +57,25 @@ def product_of(
 
 
 class LargeProduct(ProbedOutput):
-    """A product of matrices that is held against random vectors: n² operations in place of n³.
+    """A product of matrices that is checked with random vectors: n² operations in place of n³.
 
-    Outputs of a row are taken in groups (``group_of``). The error of a group is multiplied by ``PROBES`` vectors of
-    random signs; the mean square of the results is its square norm, on average. Where it is at most twice what rounding
-    explains, the group is right: a fault of six times that passes with a chance of one in a thousand for each group
-    that it touches. What does not pass is computed, until that tells for sure that the output is wrong.
+    The columns of a row are taken in groups. The error of a group is multiplied by ``PROBES`` vectors of random signs;
+    the mean square of the results estimates its squared norm. A group is right where this is at most twice what
+    rounding explains: a fault of six times that passes with a chance of one in a thousand for each group that it
+    touches.
     """
 
     def __init__(self, left: Array, right: Array, bias: Any, alpha: float, beta: float) -> None:
-        """``alpha * left @ right + beta * bias``."""
         self.left, self.right, self.bias, self.alpha, self.beta = left, right, bias, alpha, beta
         batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
         self.shape = (*batch, left.shape[-2], right.shape[-1])
         self.work = math.prod(self.shape) * left.shape[-1]
 
     def exact(self) -> Expected:
-        """All of it."""
         made: Expected = product_of(self.left, self.right, self.bias, self.alpha, self.beta, exact=True)
         return made
 
     def judge(self, judge: OutputJudge, found: Array) -> bool:
-        """Takes in the output; returns False, and nothing has happened, where it cannot be probed."""
         unit = unit_of(found.dtype)
         bias = None if self.bias is None else np.asarray(self.bias)
         if unit is None or found.shape != self.shape or (bias is not None and bias.shape not in {self.shape[-1:], ()}):
@@ -134,13 +128,12 @@ class LargeProduct(ProbedOutput):
 
 
 def _explained(unit: float, inside: float, size: Float64, value: Float64, widest: float) -> Float64:
-    """Returns what rounding explains of groups with so large terms and values."""
     explained: Float64 = unit * np.sqrt(value) + inside * np.sqrt(size + value / 4)
     return explained + unit * np.sqrt(size) if widest < unit else explained
 
 
 def peak_of(left: Float64, right: Float64) -> float:
-    """A bound of partial sums, as far as finite numbers make them."""
+    """A bound of partial sums, from finite numbers only."""
     with np.errstate(all="ignore"):
         largest: list[float] = [
             float(np.max(np.abs(each), initial=0.0, where=np.isfinite(each))) for each in (left, right)
@@ -151,43 +144,36 @@ def peak_of(left: Float64, right: Float64) -> float:
 @module("linear", "Linear", "Dense")
 @call("linear", "linear")
 def linear(input: Array, weight: Array, bias: Array | None = None) -> Any:
-    """``input @ weight.T + bias``."""
     return product_of(input, np.swapaxes(weight, -1, -2) if weight.ndim > 1 else weight, bias)
 
 
 @call("matmul", "matmul", "mm", "bmm", "mv", "dot", "npu_bmmV2")
 def matmul(input: Array, other: Array) -> Any:
-    """``input @ other``."""
     return product_of(input, other)
 
 
 @call("matmul", "__rmatmul__", "rmatmul")
 def rmatmul(input: Array, other: Array) -> Any:
-    """``other @ input``."""
     return product_of(other, input)
 
 
 @call("addmm", "addmm", "addmv")
 def addmm(input: Array, mat1: Array, mat2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
-    """``beta * input + alpha * mat1 @ mat2``."""
     return product_of(mat1, mat2, input, alpha, beta)
 
 
 @call("addmm", "baddbmm")
 def baddbmm(input: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1) -> Any:
-    """``beta * input + alpha * batch1 @ batch2``."""
     return product_of(batch1, batch2, input, alpha, beta)
 
 
 @call("outer", "outer", "ger")
 def outer(input: Array, vec2: Array) -> Expected:
-    """All products of two vectors."""
     return Expected(np.outer(doubles(input), doubles(vec2)))
 
 
 @call("einsum")
 def einsum(equation: str, *operands: Any) -> Expected:
-    """A sum of products by letters."""
     arrays = operands[0] if len(operands) == 1 and isinstance(operands[0], tuple) else operands
     wides = [doubles(each) for each in arrays]
     try:
@@ -199,7 +185,7 @@ def einsum(equation: str, *operands: Any) -> Expected:
 
 
 def _inner(equation: str, arrays: Sequence[Float64]) -> int:
-    """The number of terms that are summed up; 1 where it cannot be told from the letters."""
+    """The number of terms that are summed up; 1 where the letters do not tell."""
     inputs, _, output = equation.replace(" ", "").partition("->")
     sizes = {
         letter: size
@@ -224,7 +210,6 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Expected:
-    """``softmax(query @ key.T * scale + mask) @ value``."""
     if dropout_p:
         raise CannotBindError("random: dropout inside the attention")
     q, k, v = doubles(query), doubles(key), doubles(value)
@@ -248,7 +233,7 @@ def attention(
         shares = parts / total
     empty = ~np.isfinite(top) & np.all(np.isneginf(scores), axis=-1, keepdims=True)
     result = np.matmul(shares, v)
-    if np.any(empty):  # nothing is attended to: NaN in some kernels, zeros in others
+    if np.any(empty):  # rows without any key: NaN in some kernels, zeros in others
         raise CannotBindError("rows that attend to nothing: kernels differ in their result")
 
     def whole() -> Expected:
@@ -260,10 +245,9 @@ def attention(
 def _attention_sizes(
     given: tuple[Float64, Float64, Float64], factor: float, scores: Float64, shares: Float64, result: Float64
 ) -> Expected:
-    """The result of an attention with what explains a difference; sizes are exact enough in float32."""
     q, k, v = (each.astype(np.float32) for each in given)
     sizes = np.sqrt(np.matmul(q * q, np.swapaxes(k * k, -1, -2))) * factor
-    # What the scores are off by moves every share, in units of u √d |q·k|; the shares are rounded to the type as well.
+    # Errors of the scores, in units of u √d |q·k|, move each share; the shares are rounded to the type as well.
     shift = np.max(
         np.where(shares > 0, sizes * math.sqrt(q.shape[-1]) + np.abs(np.where(np.isfinite(scores), scores, 0)), 0),
         axis=-1,
@@ -286,14 +270,14 @@ def _turned(array: Array, turn: bool) -> Array:
 def _matrices(
     left: Array, right: Array, turns: tuple[Any, Any], bias: Array | None = None, *, exact: bool = False
 ) -> ByShape:
-    """A product whose operands may be transposed; where that was not recorded, all that fit."""
+    """A product whose operands may be transposed; where that was not recorded, all forms that fit."""
 
     def made(shape: tuple[int, ...]) -> Any:
         choices = []
         for first, second in product(*([each] if isinstance(each, bool) else [False, True] for each in turns)):
             one, other = left, right
             if len(shape) == 2 and min(shape):
-                # A reshape may have been taken out: the output tells the other dimension of both.
+                # A reshape may have been removed: the output tells one dimension of each operand.
                 one = _as_matrix(left, shape[0], last=first)
                 other = _as_matrix(right, shape[1], last=not second)
             one, other = _turned(one, first), _turned(other, second)
@@ -307,7 +291,6 @@ def _matrices(
 
 
 def _as_matrix(array: Array, size: int, *, last: bool) -> Array:
-    """A matrix of which one dimension is known."""
     if array.ndim == 2 and array.shape[last] == size:
         return array
     if array.size % size:
@@ -317,25 +300,22 @@ def _as_matrix(array: Array, size: int, *, last: bool) -> Array:
 
 @graph("matmul", "MatMul", "BatchMatMul", "MatMulV2", "BatchMatMulV2")
 def graph_matmul(x1: Array, x2: Array, transpose_a: Any = None, transpose_b: Any = None) -> Any:
-    """MindSpore's products of matrices."""
     return _matrices(x1, x2, (transpose_a, transpose_b))
 
 
 @graph("linear", "MatMulBiasAddFusion", "Dense")
 def graph_linear(x1: Array, x2: Array, bias: Array, transpose_a: Any = False, transpose_b: Any = None) -> Any:
-    """A product of matrices and a bias, fused."""
     return _matrices(x1, x2, (transpose_a, transpose_b), bias)
 
 
 @graph("linear", "MatMulBiasAddReluFusion")
 def graph_linear_relu(x1: Array, x2: Array, bias: Array, transpose_a: Any = False, transpose_b: Any = None) -> Any:
-    """A product of matrices, a bias and a ReLU, fused."""
     inner = _matrices(x1, x2, (transpose_a, transpose_b), bias, exact=True)
 
     def made(shape: tuple[int, ...]) -> Any:
         found = inner.function(shape)
         for each in found.choices if isinstance(found, Alternatives) else (found,):
-            each.value, each.either = np.maximum(each.value, 0), np.fmax(each.value, 0)  # some make a zero of NaN
+            each.value, each.either = np.maximum(each.value, 0), np.fmax(each.value, 0)  # NaN may become 0
         return found
 
     return ByShape(made)

@@ -27,12 +27,9 @@ from tui_debugger.sources.base import NOT_RECORDED, Argument, CallArguments, Oth
 
 
 class RecordedNode:
-    """The recorded tensors of one node.
+    """The recorded tensors of one node; ``widest`` is the unit of rounding of the most exact input read so far.
 
-    Attributes:
-        widest: the unit of rounding of the most exact input that was read.
-        written: the inputs that it writes over, in the order of its outputs.
-        nbytes: of what was read.
+    ``written`` are slots of the inputs that the node overwrites, in the order of its outputs.
     """
 
     def __init__(
@@ -45,15 +42,10 @@ class RecordedNode:
         *,
         own: bool = False,
     ) -> None:
-        """Reads the tensors of one node.
+        """Reads the node ``at`` (rank, step, row, round); ``instead``: see ``check_operator``.
 
-        Args:
-            run: the run.
-            at: rank, step, row and round.
-            writes: the inputs that it writes over.
-            instead: see ``check_operator``.
-            depth: of moves behind it.
-            own: our own client recorded them: inputs are as they were before the node ran.
+        ``depth`` counts the moves between this node and the checked node; with ``own``, inputs were recorded before the
+        node ran.
         """
         self.depth, self._own = depth, own
         self.run = run
@@ -66,11 +58,7 @@ class RecordedNode:
         self._instead = instead or {}
 
     def input(self, slot: int) -> Array:
-        """The values of an input.
-
-        Raises:
-            CannotBindError: they were not recorded.
-        """
+        """The values of an input; CannotBindError where they were not recorded."""
         if (given := self._instead.get(("in", slot))) is not None:
             return self._taken(given)
         row = self._inputs.get(slot)
@@ -87,7 +75,7 @@ class RecordedNode:
         return self._taken(self.run.read(self._before(slot) if before else row.key))
 
     def _moved(self, slot: int) -> Array | None:
-        """An input that was not recorded, made of what was: its producer only moves values. None where it does more."""
+        """An unrecorded input, recomputed from its producer's inputs; None unless the producer only moves values."""
         nodes = self.run.nodes(self.rank)
         holders = real_inputs(nodes, self.row)
         producer, made = holders[slot] if slot < len(holders) else (-1, 0)
@@ -110,18 +98,13 @@ class RecordedNode:
         return found
 
     def output(self, slot: int, row: TensorRow) -> Array:
-        """The values of an output."""
         given = self._instead.get(("out", slot))
         found = self.run.read(row.key) if given is None else given
         self.nbytes += found.nbytes
         return found
 
     def _before(self, slot: int) -> TensorKey:
-        """A parameter that is written over as it was before: its own input was recorded when that had happened.
-
-        Raises:
-            CannotBindError: that was not recorded.
-        """
+        """The key of an overwritten parameter's earlier value; its own input was recorded after the write."""
         after = next((each.key for each in self.rows if each.role == "param" and each.slot == slot), None)
         unknown = CannotBindError(f"{EARLIER}input {slot} was not dumped")
         flow = self.run.flow(self.rank)
@@ -134,7 +117,7 @@ class RecordedNode:
         return flow.key(at)
 
     def argument(self, value: Argument) -> Any:
-        """An argument with its tensors read, ``MissingArgument`` where they were not recorded."""
+        """An argument with its tensors read; ``MissingArgument`` for what was not recorded."""
         if isinstance(value, TensorSlot):
             try:
                 return self.input(value.slot)
@@ -149,17 +132,13 @@ class RecordedNode:
         return Ellipsis if isinstance(value, OtherArgument) and value.kind == "ellipsis" else value
 
     def outputs(self) -> dict[int, TensorRow]:
-        """The recorded outputs by slot; of operators that write over parameters, the parameters afterwards.
-
-        Such an operator has outputs of its own that nobody fills.
-        """
+        """The recorded outputs by slot; the updated parameters where the operator overwrites them."""
         if self.written:
             after = {each.slot: each for each in self.rows if each.role == "param" and each.has_value}
             return {at: after[slot] for at, slot in enumerate(self.written) if slot in after}
         return {each.slot: each for each in self.rows if each.role == "out" and each.has_value and not each.uncertain}
 
     def why_no_output(self) -> str:
-        """Tells why there is no output."""
         out = [each for each in self.rows if each.role == "out"]
         if any(each.uncertain for each in out):
             return "which file holds the output is not certain"
@@ -167,11 +146,7 @@ class RecordedNode:
 
 
 def bound(operator: Operator, call: CallArguments, reader: RecordedNode) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with which an operator is computed.
-
-    Raises:
-        CannotBindError: not all are known.
-    """
+    """The arguments with which an operator is computed; CannotBindError unless all are known."""
     positional = [reader.argument(each) for each in call.positional]
     keywords = {key: reader.argument(each) for key, each in call.keywords.items()}
     parameters = {key: reader.argument(each) for key, each in (call.parameters or {}).items()}
@@ -186,22 +161,18 @@ def bound(operator: Operator, call: CallArguments, reader: RecordedNode) -> tupl
 _MOVES: Final = frozenset({"reshape", "transpose", "expand", "copy", "index", "split", "gather"})
 """Kinds of operators that only move values."""
 _DEEPEST: Final = 8
-"""The most moves one behind the other."""
+"""The longest chain of moves that is followed."""
 ONLY_STATISTICS: Final = "only statistics"
 NO_OUTPUT: Final = "output was not dumped"
 """Reasons why something was not checked."""
 EARLIER: Final = "the earlier value of "
-"""The beginning of a reason why something was not checked."""
+"""The prefix of the reason that an earlier value of a parameter is missing."""
 _TYPES_DO_NOT_MATTER: Final = frozenset({"cast", "copy", "sum", "mean", "fill", "softmax", "log softmax", "norm"})
-"""Kinds of operators whose arguments of other types say which type the output has, which the output shows."""
+"""Kinds whose unrecorded arguments can only be the output's type, which the output shows."""
 
 
 def called(operator: Operator, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
-    """What an operator makes of its arguments.
-
-    Raises:
-        CannotBindError: they do not fit.
-    """
+    """The operator's result for these arguments; CannotBindError where they do not fit."""
     with np.errstate(all="ignore"):
         try:
             return operator.function(*args, **named)

@@ -19,7 +19,7 @@ from tui_debugger.stats.kernel import expected, is_known, native
 
 
 def axes_of(dim: Any, ndim: int) -> tuple[int, ...]:
-    """The dimensions that are reduced: all of them for None and for an empty tuple."""
+    """The dimensions to reduce, not negative: all of them for None and for an empty tuple."""
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(ndim))
     dims = dim if isinstance(dim, (tuple, list)) else np.asarray(dim).reshape(-1).tolist()
@@ -33,7 +33,6 @@ def _count(array: Array, axes: tuple[int, ...]) -> int:
 
 
 def total(x: Array, axes: tuple[int, ...], keep: bool) -> Expected:
-    """The sum along dimensions."""
     terms = _count(x, axes)
     if x.dtype.kind != "f":
         return Expected(np.asarray(np.sum(x, axis=axes, keepdims=keep, dtype=np.int64)), exact=True)
@@ -49,7 +48,6 @@ def total(x: Array, axes: tuple[int, ...], keep: bool) -> Expected:
 
 @call("sum", "sum", split="sums", single=True)
 def sum_of(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expected:
-    """The sum along dimensions."""
     x = wide(input)
     if dtype is not None and x.dtype.kind != "f":
         raise CannotBindError("a sum in another type")
@@ -58,7 +56,6 @@ def sum_of(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any =
 
 @graph("sum", "ReduceSum", split="sums", single=True)
 def graph_sum(input_x: Array, dim: Any = None, keepdim: bool = False, skip_mode: bool = False) -> Expected:
-    """The sum along dimensions."""
     if skip_mode and dim in (None, ()):
         return Expected(wide(input_x))
     return sum_of(input_x, dim, keepdim)
@@ -67,7 +64,6 @@ def graph_sum(input_x: Array, dim: Any = None, keepdim: bool = False, skip_mode:
 @call("mean", "mean", split="sums", single=True)
 @graph("mean", "ReduceMean", split="sums", single=True)
 def mean(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expected:
-    """The mean along dimensions."""
     del dtype
     x = doubles(input)
     axes = axes_of(dim, x.ndim)
@@ -83,7 +79,6 @@ def mean(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
 @call("prod", "prod")
 @graph("prod", "ReduceProd")
 def prod(input: Array, dim: Any = None, keepdim: bool = False) -> Expected:
-    """The product along dimensions."""
     x = doubles(input)
     axes = axes_of(dim, x.ndim)
     value = np.asarray(np.prod(x, axis=axes, keepdims=keepdim))
@@ -94,7 +89,6 @@ def prod(input: Array, dim: Any = None, keepdim: bool = False) -> Expected:
 @call("cumsum", "cumsum")
 @graph("cumsum", "CumSum")
 def cumsum(input: Array, dim: int) -> Expected:
-    """Sums of all elements so far."""
     x = wide(input)
     if x.dtype.kind != "f":
         return Expected(np.cumsum(x, axis=dim), exact=True)
@@ -102,7 +96,7 @@ def cumsum(input: Array, dim: int) -> Expected:
 
 
 def _extreme_of(functions: tuple[Any, Any], input: Array, dim: Any, keepdim: bool, other: Any) -> Any:
-    """The larger one of two tensors, or the largest along a dimension: ``functions`` are those for the two."""
+    """The larger of two tensors (``functions[0]``), or the largest element along a dimension (``functions[1]``)."""
     second = dim if isinstance(dim, np.ndarray) and dim.ndim else other
     if second is not None:
         return Expected(functions[0](wide(input), wide(second)))
@@ -118,32 +112,27 @@ def _extreme(function: Any, input: Array, dim: Any, keepdim: bool, pair: bool) -
 
 @call("max", "max")
 def max_of(input: Array, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-    """The largest element, the largest along a dimension, or the larger one of two tensors."""
     return _extreme_of((np.maximum, np.max), input, dim, keepdim, other)
 
 
 @call("min", "min")
 def min_of(input: Array, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-    """The smallest element, the smallest along a dimension, or the smaller one of two tensors."""
     return _extreme_of((np.minimum, np.min), input, dim, keepdim, other)
 
 
 @call("max", "amax", split="sums", single=True)
 @graph("max", "ReduceMax", split="sums", single=True)
 def amax(input: Array, dim: Any = None, keepdim: bool = False) -> Any:
-    """The largest element along dimensions."""
     return _extreme(np.max, input, dim, keepdim, False)
 
 
 @call("min", "amin", split="sums", single=True)
 @graph("min", "ReduceMin", split="sums", single=True)
 def amin(input: Array, dim: Any = None, keepdim: bool = False) -> Any:
-    """The smallest element along dimensions."""
     return _extreme(np.min, input, dim, keepdim, False)
 
 
 def _variance(x: Float64, axes: tuple[int, ...], correction: float, keep: bool) -> tuple[Float64, Float64, int]:
-    """Variance, its size, number of elements."""
     count = _count(x, axes)
     centre = np.mean(x, axis=axes, keepdims=True)
     squares = np.sum((x - centre) ** 2, axis=axes, keepdims=keep)
@@ -170,8 +159,7 @@ def var(
     *,
     correction: Any = None,
 ) -> Expected:
-    """The variance along dimensions."""
-    if isinstance(dim, bool):  # the form without dimensions
+    if isinstance(dim, bool):  # ``dim`` is ``unbiased`` in the form without dimensions
         dim, unbiased = None, dim
     x = doubles(input)
     value, size, count = _variance(x, axes_of(dim, x.ndim), _correction(unbiased, correction), keepdim)
@@ -187,7 +175,6 @@ def std(
     *,
     correction: Any = None,
 ) -> Expected:
-    """The standard deviation along dimensions."""
     found = var(input, dim, unbiased, keepdim, correction=correction)
     value = np.sqrt(found.value)
     with np.errstate(all="ignore"):
@@ -196,19 +183,16 @@ def std(
 
 
 class LargestIndices(ProbedOutput):
-    """Indices of the largest elements along a dimension: of several that are equal any may be meant."""
+    """Indices of the largest elements along ``dim``: any index of several equal elements is right."""
 
     def __init__(self, x: Array, dim: int) -> None:
-        """Along ``dim``, which the output may have or not."""
         self.x, self.dim = x, dim
         self.shape = (*x.shape[:dim], *x.shape[dim + 1 :])
 
     def exact(self) -> Expected:
-        """The first one of each."""
         return Expected(np.argmax(self.x, axis=self.dim), exact=True)
 
     def judge(self, judge: OutputJudge, found: Array) -> bool:
-        """Looks whether the elements at the indices are as large as the largest."""
         if found.dtype.kind not in "iu" or found.size != math.prod(self.shape):
             return False
         at = np.expand_dims(found.reshape(self.shape).astype(np.int64), self.dim)
@@ -217,7 +201,7 @@ class LargestIndices(ProbedOutput):
         chosen = np.take_along_axis(self.x, at, self.dim)
         most = np.max(self.x, axis=self.dim, keepdims=True)
         if not np.array_equal(chosen, most):
-            return False  # or NaN among them: the first one of each is looked for
+            return False  # or there are NaNs: ``exact`` decides
         judge.take(Expected(found, exact=True), found)
         return True
 
@@ -225,7 +209,7 @@ class LargestIndices(ProbedOutput):
 @call("argmax", "argmax")
 @graph("argmax", "Argmax", "ArgMaxV2")
 def argmax(input: Array, dim: Any = None, keepdim: Any = False) -> Any:
-    """Returns the index of the largest element; the third argument of MindSpore's operator is a type."""
+    """The third positional argument of MindSpore's operator is a type."""
     del keepdim
     if dim is None:
         return LargestIndices(np.reshape(input, -1), 0)
@@ -236,7 +220,6 @@ def argmax(input: Array, dim: Any = None, keepdim: Any = False) -> Any:
 def norm(
     input: Array, p: Any = 2, dim: Any = None, keepdim: bool = False, *, ord: Any = None, dtype: Any = None
 ) -> Expected:
-    """The norm of a tensor, or along dimensions."""
     del dtype
     order = ord if ord is not None else p
     order = 2 if order in ("fro", None) else order
@@ -255,7 +238,7 @@ def norm(
 
 
 def _below_top(x: Float64, dim: int) -> tuple[Float64, Float64, Float64]:
-    """Returns what elements are below the largest one, the exponentials of that, and their sum."""
+    """Returns the distances from the largest element, their exponentials, and the sum of these."""
     top = np.max(x, axis=dim, keepdims=True)
     with np.errstate(all="ignore"):
         shifted = x - top
@@ -273,7 +256,6 @@ def _dim(dim: Any, ndim: int) -> int:
 @call("softmax", "softmax", "_softmax", split="last", single=True)
 @graph("softmax", "Softmax", "SoftmaxV2", split="last", single=True)
 def softmax(input: Array, dim: Any = None, dtype: Any = None, _stacklevel: int = 3) -> Expected:
-    """exp(x) as shares of their sum."""
     del dtype, _stacklevel
     x = doubles(input)
     at = _dim(dim, x.ndim) if x.ndim else 0
@@ -295,7 +277,6 @@ def softmax(input: Array, dim: Any = None, dtype: Any = None, _stacklevel: int =
 @call("log softmax", "log_softmax", "_log_softmax", split="last", single=True)
 @graph("log softmax", "LogSoftmax", split="last", single=True)
 def log_softmax(input: Array, dim: Any = None, dtype: Any = None, _stacklevel: int = 3) -> Expected:
-    """The logarithm of softmax."""
     del dtype, _stacklevel
     x = doubles(input)
     return _log_softmax(x, _dim(dim, x.ndim))
@@ -309,7 +290,7 @@ def _log_softmax(x: Float64, dim: int) -> Expected:
     def whole() -> Expected:
         with np.errstate(all="ignore"):
             size = np.abs(shifted) + np.abs(np.log(sum_)) + 1 + np.abs(x)
-        # Kernels may keep the sum in 16 bits: its logarithm is off by one unit of that.
+        # Kernels may keep the sum in 16 bits: its logarithm is then off by one unit of 16 bits.
         return Expected(value, np.where(np.isfinite(size), size, 0.0), narrow=np.ones_like(value))
 
     return Expected(value, whole=lambda: Expected(value, narrow=np.ones_like(value), whole=whole))
@@ -317,7 +298,7 @@ def _log_softmax(x: Float64, dim: int) -> Expected:
 
 @call("logsumexp", "logsumexp")
 def logsumexp(input: Array, dim: Any, keepdim: bool = False) -> Expected:
-    """Log of the sum of exponentials; the largest is taken out first and added at the end, which may cancel."""
+    """The largest element is subtracted first and added at the end, which may cancel."""
     x = doubles(input)
     axes = axes_of(dim, x.ndim)
     top = np.max(x, axis=axes, keepdims=True)
@@ -338,16 +319,9 @@ def normalised(
     centred: bool = True,
     given: tuple[Float64, Float64] | None = None,
 ) -> tuple[Expected, Float64, Float64]:
-    """X with mean 0 and variance 1 along dimensions, scaled and shifted; the means; one through the deviations.
+    """Normalises x along ``axes``; also returns the means and the inverse deviations.
 
-    Args:
-        x: what is normalised.
-        axes: along which it has mean 0.
-        scale: multiplied; broadcasts to x.
-        shift: added; broadcasts to x.
-        eps: added to the variance.
-        centred: whether the mean is taken off (RMS norms leave it).
-        given: mean and variance where they were not computed here.
+    RMS norms are not ``centred``: they keep the mean. ``given`` are a mean and variance in place of those of x.
     """
     count = _count(x, axes)
     with np.errstate(all="ignore"):
@@ -382,7 +356,6 @@ def normalised(
 
 
 def _mean_square(x: Float64, axes: tuple[int, ...]) -> Float64:
-    """The mean of squares along dimensions, which stay."""
     found: Float64
     if axes == (x.ndim - 1,) and x.ndim == 2:
         found = np.einsum("ij,ij->i", x, x)[:, None] / max(x.shape[1], 1)
@@ -400,7 +373,6 @@ def layer_norm(
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> Expected:
-    """Normalised along the last dimensions."""
     del cudnn_enable
     return layer_normalised(input, normalized_shape, weight, bias, eps)[0]
 
@@ -408,7 +380,6 @@ def layer_norm(
 def layer_normalised(
     input: Array, normalized_shape: Any, weight: Array | None, bias: Array | None, eps: float
 ) -> tuple[Expected, Float64, Float64]:
-    """Returns what ``normalised`` does along the last dimensions."""
     x = doubles(input)
     shape = tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
     if x.shape[x.ndim - len(shape) :] != shape:
@@ -423,7 +394,6 @@ def _or(array: Any, other: float) -> Any:
 
 @call("rms norm", "rms_norm", split="rows", single=True)
 def rms_norm(input: Array, normalized_shape: Any, weight: Array | None = None, eps: float | None = None) -> Expected:
-    """Divided by the root of the mean square along the last dimensions."""
     x = doubles(input)
     shape = tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
     axes = tuple(range(x.ndim - len(shape), x.ndim))
@@ -435,7 +405,6 @@ def rms_norm(input: Array, normalized_shape: Any, weight: Array | None = None, e
 @call("rms norm", "npu_rms_norm")
 @graph("rms norm", "RmsNorm")
 def npu_rms_norm(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
-    """Ascend's form, which also gives one through the root."""
     found, _, inverse = normalised(
         doubles(x), tuple(range(x.ndim - gamma.ndim, x.ndim)), doubles(gamma), 0.0, eps, centred=False
     )
@@ -451,7 +420,6 @@ def graph_layer_norm(
     begin_params_axis: int = -1,
     eps: float | None = None,
 ) -> Any:
-    """MindSpore's form, with means and variances."""
     del begin_params_axis
     if eps is None:
         forms = [_graph_layer_norm(x, gamma, beta, begin_norm_axis, each).choices for each in USUAL_EPSILONS]
@@ -466,7 +434,7 @@ _NO_EPSILON: Final = "epsilon not recorded, and none of the usual ones fits"
 def module_layer_norm(
     input: Array, weight: Any = None, bias: Any = None, gamma: Any = None, beta: Any = None, eps: Any = None
 ) -> Any:
-    """Normalised along the dimensions that its scale has; where its epsilon was not recorded, with a usual one."""
+    """Normalises along the dimensions of the scale; tries the usual epsilons where none was recorded."""
     scale, shift = (weight, bias) if weight is not None else (gamma, beta)
     if scale is None:
         raise CannotBindError("no scale: which dimensions are normalised was not recorded")
@@ -485,7 +453,7 @@ def _graph_layer_norm(x: Array, gamma: Array, beta: Array, begin_norm_axis: int,
     variance = np.mean((data - centre) ** 2, axis=axes, keepdims=True)
     count = _count(data, axes)
     means = Expected(centre, root / math.sqrt(count), count)
-    # The last one is the variance on some devices and one through the deviation on others.
+    # The third output is the variance on some devices, and the inverse deviation on others.
     size = root * root + variance
     return Alternatives(
         (found, means, Expected(variance, size, count)),
@@ -501,7 +469,6 @@ def group_norm(
     bias: Array | None = None,
     eps: float = 1e-5,
 ) -> Expected:
-    """Normalised in groups of channels."""
     x = doubles(input)
     parts = x.reshape(x.shape[0], num_groups, -1)
     broad = (1, -1, *[1] * (x.ndim - 2))
@@ -534,7 +501,6 @@ def batch_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Expected:
-    """Normalised by channel, over the batch or with running means."""
     del momentum, cudnn_enabled
     x = doubles(input)
     broad = (1, -1, *[1] * (x.ndim - 2))
@@ -553,7 +519,6 @@ def batch_norm(
 
 
 def _reduced(losses: Expected, reduction: str, weights: Float64 | None = None) -> Expected:
-    """The losses of all elements, their sum or mean; ``weights`` of the mean."""
     if reduction == "none":
         return losses
     value = np.asarray(losses.value, np.float64)
@@ -563,7 +528,7 @@ def _reduced(losses: Expected, reduction: str, weights: Float64 | None = None) -
     if reduction not in {"sum", "mean"}:
         raise CannotBindError(f"reduction not known: {reduction}")
     root = math.sqrt(float(np.sum(value * value))) + math.sqrt(float(np.sum(size * size)))
-    # Kernels that are made of others round what is reduced to the type of the output.
+    # Kernels composed of others round the losses to the type of the output before they reduce them.
     rounded = math.sqrt(float(np.sum(value * value))) + math.sqrt(float(np.sum(np.square(losses.narrow))))
     return Expected(
         np.asarray(np.sum(value) * share),
@@ -584,7 +549,7 @@ def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
 def _negative_log(
     logs: Expected, target: Array, weight: Array | None, ignore_index: int, reduction: str, smoothing: float
 ) -> Expected:
-    """The loss of log-probabilities (classes are dimension 1, or 0) for classes or shares of classes."""
+    """The loss of log-probabilities (classes are dimension 1, or 0) for target classes or target probabilities."""
     log, axis = np.asarray(logs.value), 1 if np.ndim(logs.value) > 1 else 0
     size = np.broadcast_to(logs.size, log.shape)
     classes = log.shape[axis]
@@ -632,7 +597,6 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Expected:
-    """The negative logarithm of the softmax at the wanted classes."""
     reduction = _reduction(size_average, reduce, reduction)
     if input.ndim == 2 and input.size > _ROWS_OF and target.dtype.kind in "iu" and not label_smoothing:
         return _chosen_by_rows(input, target, weight, ignore_index, reduction)
@@ -642,11 +606,11 @@ def cross_entropy(
 
 
 _ROWS_OF: Final = 1 << 15
-"""Elements of rows that are taken at once: they stay in the cache."""
+"""The number of elements in the rows that are taken at once: they stay in the cache."""
 
 
 def _chosen_by_rows(input: Array, target: Array, weight: Array | None, ignore_index: int, reduction: str) -> Expected:
-    """The cross entropy of many classes: only the logarithms of the wanted ones are worked out."""
+    """The cross entropy of many classes: only the logarithms of the target classes are computed."""
     rows, classes = input.shape
     wanted = target.reshape(-1).astype(np.int64)
     used = wanted != ignore_index
@@ -660,12 +624,12 @@ def _chosen_by_rows(input: Array, target: Array, weight: Array | None, ignore_in
     each = np.ones(rows) if weight is None else doubles(weight)[safe]
     value = np.where(used, -logs * each, 0.0)
     off = np.where(used, np.nan_to_num(size, posinf=0.0) * np.abs(each), 0.0)
-    rounded = np.where(used, np.abs(value) + np.abs(each), 0.0)  # as ``_negative_log`` has it
+    rounded = np.where(used, np.abs(value) + np.abs(each), 0.0)  # as in ``_negative_log``
     return _reduced(Expected(value, off, narrow=rounded), reduction, np.where(used, each, 0.0))
 
 
 def _log_sums(rows: Array) -> tuple[Float64, Float64]:
-    """Of each row the largest element, and the logarithm of the sum of exp(x - largest)."""
+    """For each row the largest element, and the logarithm of the sum of exp(x - largest)."""
     if is_known(rows.dtype):
         return expected.log_sums(native(rows))
     top, lost = np.empty(len(rows)), np.empty(len(rows))
@@ -688,7 +652,6 @@ def nll_loss(
     reduce: Any = None,
     reduction: str = "mean",
 ) -> Expected:
-    """The negative value at the wanted classes."""
     reduction = _reduction(size_average, reduce, reduction)
     return _negative_log(Expected(doubles(input)), target, weight, ignore_index, reduction, 0.0)
 
@@ -701,7 +664,6 @@ def mse_loss(
     reduce: Any = None,
     reduction: str = "mean",
 ) -> Expected:
-    """The square of the difference."""
     one, other = doubles(input), doubles(target)
     value = (one - other) ** 2
     return _reduced(Expected(value, 2 * value), _reduction(size_average, reduce, reduction))
@@ -715,7 +677,6 @@ def l1_loss(
     reduce: Any = None,
     reduction: str = "mean",
 ) -> Expected:
-    """The size of the difference."""
     value = np.abs(doubles(input) - doubles(target))
     return _reduced(Expected(value, value), _reduction(size_average, reduce, reduction))
 
@@ -729,7 +690,6 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Expected:
-    """Squares near zero, sizes elsewhere."""
     off = np.abs(doubles(input) - doubles(target))
     value = np.where(off < beta, 0.5 * off * off / beta, off - 0.5 * beta) if beta else off
     return _reduced(Expected(value, 2 * value + off), _reduction(size_average, reduce, reduction))
@@ -744,7 +704,6 @@ def binary_cross_entropy(
     reduce: Any = None,
     reduction: str = "mean",
 ) -> Expected:
-    """The loss of probabilities."""
     p, t = doubles(input), doubles(target)
     with np.errstate(all="ignore"):
         value = -(t * np.maximum(np.log(p), -100) + (1 - t) * np.maximum(np.log1p(-p), -100))
@@ -763,7 +722,6 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Array | None = None,
 ) -> Expected:
-    """The loss of what is a probability after the sigmoid."""
     x, t = doubles(input), doubles(target)
     positive = _or(pos_weight, 1.0)
     log_one, log_zero = -np.logaddexp(0, -x), -np.logaddexp(0, x)
@@ -778,7 +736,7 @@ def binary_cross_entropy_with_logits(
 
 @graph("cross entropy", "SparseSoftmaxCrossEntropyWithLogits")
 def graph_sparse_cross_entropy(features: Array, labels: Array, is_grad: bool = False, sens: float = 1.0) -> Expected:
-    """The mean loss, or its gradient: softmax less one at the wanted class."""
+    """The mean loss, or its gradient: softmax minus one at the target class."""
     if not is_grad:
         return cross_entropy(features, labels.reshape(-1))
     found = softmax(features, 1).complete()
@@ -790,7 +748,6 @@ def graph_sparse_cross_entropy(features: Array, labels: Array, is_grad: bool = F
 
 @graph("cross entropy", "SoftmaxCrossEntropyWithLogits")
 def graph_cross_entropy(logits: Array, labels: Array) -> Any:
-    """The loss of every row, and its gradient."""
     shares, logs = softmax(logits, 1).complete(), _log_softmax(doubles(logits), 1).complete()
     wanted = doubles(labels)
     value = -np.sum(np.where(wanted == 0, 0, wanted * logs.value), axis=1)
@@ -802,7 +759,7 @@ def graph_cross_entropy(logits: Array, labels: Array) -> Any:
 
 @graph("gradient of bias", "BiasAddGrad")
 def graph_bias_grad(dout: Array, *_: Any, data_format: str = "NCHW", format: str = "") -> Any:
-    """The sum of what came in, by channel."""
+    """The sum of the output's gradient by channel, of all layouts that fit the output."""
     came = doubles(dout)
     channel = came.ndim - 1 if "NHWC" in {data_format, format} or came.ndim == 2 else 1
 
@@ -810,7 +767,7 @@ def graph_bias_grad(dout: Array, *_: Any, data_format: str = "NCHW", format: str
         choices = []
         if came.shape[channel : channel + 1] == shape:
             choices.append(total(came, tuple(axis for axis in range(came.ndim) if axis != channel), False))
-        if math.prod(shape) and came.size % math.prod(shape) == 0:  # of a matrix that a reshape made
+        if math.prod(shape) and came.size % math.prod(shape) == 0:  # the input was reshaped to a matrix
             choices.append(total(came.reshape(-1, math.prod(shape)), (0,), False))
         return Alternatives(*choices)
 
@@ -828,10 +785,7 @@ def graph_layer_norm_grad(
     begin_params_axis: int = -1,
     eps: float | None = None,
 ) -> Any:
-    """Gradients of the input, the scale and the shift.
-
-    MindSpore 2.0 has no epsilon here: its kernel for CPU adds 1e-12, whatever the forward pass added.
-    """
+    """MindSpore 2.0 has no epsilon here: its kernel for CPU adds 1e-12, whatever the forward pass added."""
     del begin_params_axis
     eps = 1e-12 if eps is None else eps
     data = doubles(x)
@@ -839,7 +793,7 @@ def graph_layer_norm_grad(
     if came.size != data.size:
         raise CannotBindError(f"shapes {x.shape} and {dy.shape} do not fit")
     came = came.reshape(data.shape)
-    del variance, mean  # of the forward: computed anew from its input
+    del variance, mean  # recomputed from the input of the forward pass
     axes = tuple(range(begin_norm_axis % data.ndim, data.ndim))
     rest = tuple(range(begin_norm_axis % data.ndim))
     made, centre, inverse = normalised(data, axes, 1.0, 0.0, eps)
@@ -861,7 +815,6 @@ def graph_layer_norm_grad(
 
 @graph("gradient of softmax", "SoftmaxGradFusion", "SoftmaxGrad")
 def graph_softmax_grad(y: Array, dy: Array, dim: Any = -1) -> Expected:
-    """(dy - Σ dy y) y."""
     out, came = doubles(y), doubles(dy)
     if out.shape != came.shape:
         came = came.reshape(out.shape)
@@ -873,34 +826,29 @@ def graph_softmax_grad(y: Array, dy: Array, dim: Any = -1) -> Expected:
 
 @graph("sigmoid cross entropy", "SigmoidCrossEntropyWithLogits")
 def graph_sigmoid_cross_entropy(logits: Array, label: Array) -> Expected:
-    """The loss of what is a probability after the sigmoid, by element."""
     return binary_cross_entropy_with_logits(logits, label, reduction="none")
 
 
 @graph("gradient of sigmoid cross entropy", "SigmoidCrossEntropyWithLogitsGrad")
 def graph_sigmoid_cross_entropy_grad(logits: Array, label: Array, dout: Array) -> Expected:
-    """(sigmoid(logits) - label) dout."""
     share, wanted, came = sigmoid_of(doubles(logits)), doubles(label), doubles(dout)
     return Expected((share - wanted) * came, 3 * (share + np.abs(wanted)) * np.abs(came))
 
 
 @graph("gradient of sigmoid", "SigmoidGrad")
 def graph_sigmoid_grad(y: Array, dy: Array) -> Expected:
-    """Dy y (1 - y)."""
     out, came = doubles(y), doubles(dy)
     return Expected(came * out * (1 - out), 2 * np.abs(came * out))
 
 
 @graph("gradient of tanh", "TanhGrad")
 def graph_tanh_grad(y: Array, dy: Array) -> Expected:
-    """Dy (1 - y²)."""
     out, came = doubles(y), doubles(dy)
     return Expected(came * (1 - out * out), 2 * np.abs(came))
 
 
 @module("softmax", "Softmax")
 def module_softmax(input: Array, dim: Any = None) -> Expected:
-    """Along its dimension, where that was recorded."""
     if dim is None:
         raise CannotBindError("dimension not recorded")
     return softmax(input, dim)

@@ -1,8 +1,8 @@
-"""The table of operators that can be recomputed: by name, and how their arguments are bound.
+"""The table of operators that can be recomputed: by name, with how their arguments are bound.
 
-An operator is a function with the signature that the framework documents, on arrays as they were recorded; it returns
-what each output is (``Expected``), None for outputs that it says nothing of. Arguments are bound by that signature,
-by position and by name, so a call with an argument that is not known here is never recomputed wrongly.
+An operator is a function with the signature that the framework documents, on arrays as they were recorded. It returns
+an ``Expected`` for each output, or None for outputs that it cannot predict. Arguments are bound by that signature, by
+position and by name; a call with an unknown argument is refused, so it is never recomputed wrongly.
 """
 
 from __future__ import annotations
@@ -28,54 +28,47 @@ ALIASES: Final[Mapping[str, str]] = {
     "max_val": "max",
     "epsilon": "eps",
 }
-"""Names of arguments that are spelled otherwise here and there; used where the signature knows the second only."""
+"""Other spellings of argument names; used where the signature has only the second spelling."""
 IGNORED: Final = frozenset(
     {
         *("inplace", "out", "name", "generator", "layout", "memory_format", "non_blocking", "copy"),
         *("device", "pin_memory"),
     }
 )
-"""Arguments that say nothing of the values."""
+"""Arguments that do not affect the values."""
 
 
 ALL_REDUCE: Final = "all reduce"
-"""The kind of what is computed from the inputs of all ranks: no function of one call."""
+"""The kind of an all-reduce, which needs the inputs of all ranks and so has no function in the tables."""
 UPDATE_OF_OPTIMIZER: Final = "optimizer"
 """The kind of the update of a weight by an optimizer of PyTorch's own."""
 WEIGHT_GRADIENT: Final = "gradient of weight"
 """The kind of the gradient of a module's own weight."""
 GRADIENTS: Final[dict[str, str]] = {}
-"""The kinds of gradients of modules' inputs, by class."""
+"""The kinds of gradients of modules' inputs, by class of the module."""
 LINEAR_GRADIENT: Final = "gradient of linear"
-"""The kind of the gradient of a module's input: the weight is that of another node."""
+"""The kind of the gradient of a linear module's input; the weight is recorded with the forward node."""
 
 
 class CannotBindError(Exception):
-    """The call does not fit the operator; the text says why."""
+    """The call does not fit the operator; the message is the reason for people."""
 
 
 class UnlikeError(CannotBindError):
-    """Arithmetic says otherwise, and something else than what was recorded may have been meant; the text says what."""
+    """The output differs from arithmetic, but the node may have used other values than the recorded ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingArgument:
-    """An argument that was not recorded.
-
-    Attributes:
-        reason: why not.
-    """
+    """An argument that was not recorded."""
 
     reason: str
 
 
 class Alternatives:
-    """Several outcomes, of which the dump does not say which was meant: the one that fits best counts.
+    """Several possible outcomes, where the dump does not tell which one is meant: the one that fits best counts.
 
-    Attributes:
-        choices: what an operator may return.
-        guessed: what to say where not even most elements fit any of them, because there may be other choices; empty
-            where these are all.
+    ``guessed`` is the reason not to check if no choice fits most elements; empty where the choices are complete.
     """
 
     def __init__(self, *choices: Any, guessed: str = "") -> None:
@@ -84,10 +77,9 @@ class Alternatives:
 
 
 class ByShape:
-    """An outcome that needs the shape of the output: the compiler took out the reshapes of the inputs."""
+    """An outcome that depends on the shape of the output, because the compiler removed reshapes."""
 
     def __init__(self, function: Callable[[tuple[int, ...]], Any]) -> None:
-        """``function`` makes the outcome of the shape."""
         self.function = function
 
 
@@ -96,16 +88,16 @@ class Operator:
     """An operator that can be recomputed.
 
     Attributes:
-        kind: what it is called in coverage, whatever the framework's name is.
-        function: computes it.
-        split: how a large one is taken part by part: ``elements``: every element by itself; ``rows``: along all but
-            the last dimension of the first argument; ``last``: the same, where the operator goes along that; ``sums``:
-            the same, where that is reduced; ``batches``: along all but the last two; empty: at once.
-        graph: its arguments are those of MindSpore's graphs: attributes count.
-        module: a module of PyTorch or MindSpore: parameters are arguments by name.
-        writes: the inputs that are parameters and written over, in the order of the outputs.
+        kind: its name in coverage, the same for every framework.
+        split: where a large output is cut into parts. ``elements``: anywhere; ``rows``: along all but the last
+            dimension of the first argument; ``last``: the same, where the operator works along the last dimension;
+            ``sums``: the same, where the last dimension is reduced; ``batches``: along all but the last two dimensions;
+            empty: nowhere.
+        graph: of MindSpore's graphs: attributes are arguments.
+        module: of PyTorch or MindSpore: parameters are arguments by name.
+        writes: slots of the inputs that are parameters and overwritten, in the order of the outputs.
         unneeded: arguments that may be missing, because the output tells as much.
-        single: of values of 16 bits float32 loses next to nothing: no difference of larger numbers is on the way.
+        single: float32 loses next to nothing for values of 16 bits, because no larger numbers cancel on the way.
     """
 
     kind: str
@@ -124,11 +116,7 @@ class Operator:
         attributes: Mapping[str, Any],
         parameters: Mapping[str, Any],
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Returns positional and keyword arguments for the function.
-
-        Raises:
-            CannotBindError: they do not fit its signature.
-        """
+        """Returns positional and keyword arguments for the function; CannotBindError where the call does not fit."""
         signature = inspect.signature(self.function)
         known = signature.parameters
         named: dict[str, Any] = {}
@@ -139,7 +127,7 @@ class Operator:
             elif key not in IGNORED and not any(each.kind is each.VAR_KEYWORD for each in known.values()):
                 raise CannotBindError(f"argument not known: {key}")
         if len(positional) > _most(signature) and isinstance(positional[-1], bool):
-            positional = positional[:-1]  # inplace, which comes last
+            positional = positional[:-1]  # ``inplace`` comes last
         try:
             bound = signature.bind(*positional, **named)
         except TypeError as error:
@@ -157,7 +145,6 @@ class Operator:
 
 
 def _most(signature: inspect.Signature) -> float:
-    """The number of positional arguments that there may be."""
     kinds = [each.kind for each in signature.parameters.values()]
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         return math.inf
@@ -165,24 +152,21 @@ def _most(signature: inspect.Signature) -> float:
 
 
 def _reordered(signature: inspect.Signature, bound: inspect.BoundArguments) -> inspect.BoundArguments:
-    """Arguments in the order of the signature: attributes were added behind."""
     given = {name: bound.arguments[name] for name in signature.parameters if name in bound.arguments}
     return inspect.BoundArguments(signature, OrderedDict(given))
 
 
 CALLS: Final[dict[str, Operator]] = {}
-"""Functions of PyTorch, and MindSpore's where they have the same signature, by plain name."""
+"""Functions of PyTorch, and of MindSpore where the signature is the same, by plain name."""
 GRAPHS: Final[dict[str, Operator]] = {}
 """Operators of MindSpore's graphs, by lower-case name."""
 ATEN: Final[dict[str, Operator]] = {}
-"""Operators of PyTorch below autograd, by the type that our client gives them, with the arguments of their schemas."""
+"""Operators of PyTorch below autograd, by the type that our client records, with the arguments of their schemas."""
 MODULES: Final[dict[str, Operator]] = {}
-"""Modules whose outputs follow from what is recorded of them, by class."""
+"""Modules whose outputs follow from their recorded inputs and attributes, by class."""
 
 
 def call(kind: str, *names: str, split: str = "", single: bool = False) -> Callable[[F], F]:
-    """Enters a function of PyTorch under its names."""
-
     def enter(function: F) -> F:
         for name in names or (kind,):
             CALLS[plain_type(name)] = Operator(kind, function, split, single=single)
@@ -199,8 +183,6 @@ def graph(
     unneeded: tuple[str, ...] = (),
     single: bool = False,
 ) -> Callable[[F], F]:
-    """Enters an operator of MindSpore's graphs under its names."""
-
     def enter(function: F) -> F:
         for name in names:
             made = Operator(kind, function, split, graph=True, writes=writes, unneeded=unneeded, single=single)
@@ -211,8 +193,6 @@ def graph(
 
 
 def aten(kind: str, *names: str, split: str = "", single: bool = False) -> Callable[[F], F]:
-    """Enters an operator below autograd under its types."""
-
     def enter(function: F) -> F:
         for name in names:
             ATEN[name] = Operator(kind, function, split, single=single)
@@ -222,8 +202,6 @@ def aten(kind: str, *names: str, split: str = "", single: bool = False) -> Calla
 
 
 def module(kind: str, *names: str, split: str = "", single: bool = False) -> Callable[[F], F]:
-    """Enters a module under the names of its classes."""
-
     def enter(function: F) -> F:
         for name in names:
             MODULES[name] = Operator(kind, function, split, module=True, single=single)
@@ -233,18 +211,16 @@ def module(kind: str, *names: str, split: str = "", single: bool = False) -> Cal
 
 
 def find_operator(op_type: str, *, is_module: bool, is_graph: bool, is_aten: bool = False) -> Operator | None:
-    """Returns how to recompute operators of a type; None where that is not known."""
     if is_aten:
         return ATEN.get(op_type)
     if is_module:
         return MODULES.get(op_type)
-    # A function of msprobe's that MindSpore made may be one of its operators: ``Primitive.norm.LayerNorm``.
+    # msprobe may record an operator of MindSpore's graphs as a function: ``Primitive.norm.LayerNorm``.
     found = GRAPHS.get(op_type.lower()) if is_graph or op_type[:1].isupper() else None
     return found or CALLS.get(plain_type(op_type))
 
 
 def kinds() -> tuple[str, ...]:
-    """Every kind of operator that can be recomputed, in the order of the alphabet."""
     tables = (CALLS, GRAPHS, MODULES, ATEN)
     others = {ALL_REDUCE, LINEAR_GRADIENT, UPDATE_OF_OPTIMIZER, *GRADIENTS.values(), WEIGHT_GRADIENT}
     return tuple(sorted({each.kind for table in tables for each in table.values()} | others))

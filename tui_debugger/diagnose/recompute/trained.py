@@ -1,4 +1,4 @@
-"""What training makes of modules: gradients that came back through them, and the updates of weights."""
+"""Checks what training computes for modules: gradients that came back through them, and updates of weights."""
 
 from __future__ import annotations
 
@@ -52,14 +52,7 @@ def of_training(
     call: CallArguments | None,
     instead: Mapping[tuple[str, int], Array] | None,
 ) -> OperatorCheck | NotChecked | None:
-    """Checks a node that is a gradient or an update; None for any other.
-
-    Args:
-        run: the run.
-        at: rank, step, row and round.
-        call: its arguments, where they were recorded.
-        instead: see ``check_operator``.
-    """
+    """Checks a node ``at`` (rank, step, row, round) that is a gradient or an update; None for any other node."""
     rank, _, row, _ = at
     op_type = run.nodes(rank).op_type(row)
     if op_type in LINEAR_BACKWARD and (forward := forward_of(run, rank, row)) >= 0:
@@ -75,7 +68,7 @@ def update(
     call: CallArguments,
     instead: Mapping[tuple[str, int], Array] | None,
 ) -> OperatorCheck | NotChecked:
-    """Holds a weight, and what an optimizer keeps for it, against what the optimizer makes of what they were before."""
+    """Compares a weight and its optimizer states with what the optimizer makes of the earlier values."""
     name = str(call.keywords.get("optimizer", ""))
     try:
         slots = {key: each.slot for key, each in call.keywords.items() if isinstance(each, TensorSlot)}
@@ -113,7 +106,7 @@ def came_back(
     call: CallArguments,
     instead: Mapping[tuple[str, int], Array] | None,
 ) -> OperatorCheck | NotChecked:
-    """Holds a gradient against what the module that read its tensor makes of the gradient of the module's output."""
+    """Compares a gradient with what the only module that reads its tensor makes of the output's gradient."""
     rank, step, row, round_ = at
     nodes, kind = run.nodes(rank), ""
     try:
@@ -159,17 +152,7 @@ def came_back(
 
 
 def _rule(nodes: NodeTable, ran: CallArguments, at: tuple[int, int], *, is_weight: bool) -> Callable[[Ran], Any]:
-    """Returns what makes a gradient.
-
-    Args:
-        nodes: of the rank.
-        ran: the call of the module that reads what it is the gradient of.
-        at: that module, and what it reads.
-        is_weight: that is a weight.
-
-    Raises:
-        CannotBindError: nothing does.
-    """
+    """Returns the rule for the gradient of the tensor that the module read; ``at`` is (module, tensor)."""
     (reader, tensor), inputs = at, real_inputs(nodes, at[0])
     kind = nodes.op_type(reader)
     given = {**(ran.parameters or {}), **ran.keywords}
@@ -183,13 +166,13 @@ def _rule(nodes: NodeTable, ran: CallArguments, at: tuple[int, int], *, is_weigh
 
 
 UNCHANGED: Final = "unchanged"
-"""The argument by which our client says that a gradient is what the backward pass left."""
+"""The keyword by which our client tells that a gradient is still what the backward pass left."""
 LINEAR_BACKWARD: Final = frozenset(name + BACKWARD for name in ("Linear", "Dense"))
-"""Backward passes of modules, of which the gradients of outputs and inputs are recorded, whatever ran inside."""
+"""Backward nodes of modules that record the gradients of output and input, whatever ran inside the module."""
 
 
 def _narrowed(made: Array, came: Array) -> Array:
-    """A gradient in the type in which it was computed: under autocast it is widened to that of the input afterwards."""
+    """A gradient in the type in which it was computed: under autocast it was widened to the input's type afterwards."""
     units = unit_of(made.dtype), unit_of(came.dtype)
     if units[0] is None or units[1] is None or units[0] >= units[1]:
         return made
@@ -198,18 +181,17 @@ def _narrowed(made: Array, came: Array) -> Array:
 
 
 _GRADIENTS: Final = "Gradients/"
-"""The prefixes of the names of backward nodes."""
+"""The prefix of the names of backward nodes."""
 
 
 def forward_of(run: DiagnosedRun, rank: int, row: int) -> int:
-    """The node of the forward pass that a node of the backward pass belongs to; -1 where there is none."""
     nodes = run.nodes(rank)
     name = nodes.names[row]
     return nodes.find(name.removeprefix(_GRADIENTS), nodes.graph_of(row).name) if name.startswith(_GRADIENTS) else -1
 
 
 def linear_gradient(reader: RecordedNode, forward: int) -> OperatorCheck | NotChecked:
-    """Holds the gradient of a linear module's input against that of its output times the weight."""
+    """Compares the gradient of a linear module's input with the output's gradient times the weight."""
     try:
         call = reader.run.arguments(reader.rank, reader.step, forward, reader.round)
         weight = (call.parameters or {}).get("weight") if call is not None else None

@@ -1,7 +1,7 @@
-"""Operators that write over parameters, and those that exchange values between ranks.
+"""Operators that overwrite parameters, and operators that exchange values between ranks.
 
-An optimizer's update is held against what its parameters are after the step; what they were before it comes from the
-step before. Coefficients such as 0.999 are taken as float32: one less them is another number in float64.
+A parameter after the step is compared with the update of its value before the step, which comes from the step before.
+Coefficients such as 0.999 are rounded to float32 first, because 1 - 0.999 differs between float32 and float64.
 """
 
 # ruff: noqa: PLR0917 - arguments are those of the frameworks, by name and order
@@ -19,7 +19,7 @@ from tui_debugger.diagnose.recompute.table import Alternatives, CannotBindError,
 
 
 def _single(value: Any) -> Any:
-    """A coefficient as the kernel has it: a number of Python's in float32."""
+    """A coefficient as the kernel has it: a Python number is rounded to float32."""
     return doubles(value) if isinstance(value, np.ndarray) else float(np.float32(value))
 
 
@@ -34,7 +34,6 @@ def momentum(
     use_nesterov: bool = False,
     gradient_scale: float = 1.0,
 ) -> Any:
-    """Accumulation = momentum * accumulation + gradient; variable -= rate * accumulation."""
     before, gathered, came = doubles(variable), doubles(accumulation), doubles(gradient) * gradient_scale
     rate, share = _single(learning_rate), _single(momentum)
     after = gathered * share + came
@@ -57,7 +56,7 @@ def sgd(
     weight_decay: float = 0.0,
     nesterov: bool = False,
 ) -> Any:
-    """MindSpore's SGD, whose first step takes the gradient as it is."""
+    """MindSpore's SGD, whose first step uses the gradient as the momentum."""
     before, came, gathered = doubles(parameters), doubles(gradient), doubles(accum)
     came = came + weight_decay * before
     rate, share = _single(learning_rate), _single(momentum)
@@ -86,13 +85,12 @@ def adam(
     *,
     use_nesterov: bool = False,
 ) -> Any:
-    """Moments of the gradient, and the step that they make."""
     came, first, second = doubles(gradient), _single(beta1), _single(beta2)
     one, other = _moments(doubles(m), doubles(v), came, first, second)
     with np.errstate(all="ignore"):
         power = 1 - _single(beta1_power), 1 - _single(beta2_power)
         rate = _single(lr) * np.sqrt(power[1]) / power[0]
-        # The error of one less a power, which was rounded as the power.
+        # The relative error of 1 - power, whose power was rounded.
         lost = 1 + 1 / np.abs(power[0]) + 1 / np.abs(power[1])
         up = one.value * first + (1 - first) * came if use_nesterov else np.asarray(one.value)
         below = np.sqrt(np.asarray(other.value)) + _single(epsilon)
@@ -122,7 +120,7 @@ def adam_weight_decay(
     decay: Any,
     gradient: Array,
 ) -> Any:
-    """Adam without correction of the first steps, with weight decay of its own."""
+    """Adam without bias correction, with decoupled weight decay."""
     came = doubles(gradient)
     one, other = _moments(doubles(m), doubles(v), came, _single(beta1), _single(beta2))
     below = np.sqrt(np.asarray(other.value)) + _single(epsilon)
@@ -135,14 +133,12 @@ def adam_weight_decay(
 
 @graph("assign", "Assign", writes=(0,), unneeded=("variable",))
 def assign(variable: Any, value: Array) -> Any:
-    """The variable is the value afterwards."""
     del variable
     return (Expected(value, exact=True),)
 
 
 @graph("assign", "AssignAdd", writes=(0,))
 def assign_add(variable: Array, value: Any) -> Any:
-    """The value is added to the variable."""
     if variable.dtype.kind in "iu":
         return (Expected(variable.astype(np.int64) + np.asarray(value).astype(np.int64), exact=True),)
     return (Expected(doubles(variable) + doubles(value)),)
@@ -152,7 +148,7 @@ def assign_add(variable: Array, value: Any) -> Any:
 
 
 def _came(before: Float64, gradient: Array, weight_decay: float, maximize: bool) -> tuple[Float64, Float64]:
-    """The gradient with weight decay as a part of it, and what rounding has to do with that."""
+    """The gradient including weight decay, and the size of the weight decay."""
     came = -doubles(gradient) if maximize else doubles(gradient)
     return came + weight_decay * before, np.abs(weight_decay * before)
 
@@ -203,7 +199,7 @@ def _adam(
     maximize: bool = False,
     **_: Any,
 ) -> Any:
-    """PyTorch's Adam and AdamW; which step of the optimizer it is, is told by what it made (``after``)."""
+    """PyTorch's Adam and AdamW; the number of the optimizer's step is deduced from the updated weight (``after``)."""
     if exp_avg is None or exp_avg_sq is None or amsgrad or after is None:
         raise CannotBindError("moments were not recorded, or the largest ones count")
     before, speed = doubles(parameter), float(rate)
@@ -231,13 +227,13 @@ def _adam(
 
 
 _STEPS: Final = np.concatenate([np.arange(1.0, 20_001.0), np.geomspace(20_001, 1e8, 2_000)])
-"""Steps that are tried: so late that their neighbours make the same, they are tried apart."""
+"""Step numbers to try; late steps are sampled, because neighbours give the same update."""
 _ASKED: Final = 16
-"""Elements that tell which step it is."""
+"""How many elements decide on the step number."""
 
 
 def _step_of(move: Callable[[Any, Any], Any], moved: Float64) -> float:
-    """The step of the optimizer in which a weight moved most nearly as it did: its largest moves tell."""
+    """The optimizer's step number whose update is nearest to the actual one, by the elements that moved most."""
     flat = np.abs(np.nan_to_num(moved)).reshape(-1)
     some = np.argsort(flat)[-_ASKED:]
     off = np.abs(move(_STEPS[:, None], some[None, :]) - moved.reshape(-1)[some])
@@ -247,11 +243,7 @@ def _step_of(move: Callable[[Any, Any], Any], moved: Float64) -> float:
 def optimizer_update(
     optimizer: str, after: Array, parameter: Array, gradient: Array, rate: Any, **more: Any
 ) -> tuple[Any, ...]:
-    """What an optimizer of PyTorch's own makes of a weight and of what it keeps for that, in the order of ``STATES``.
-
-    Raises:
-        CannotBindError: it is not known what it does.
-    """
+    """The weight and its states (in the order of ``STATES``) after an update; CannotBindError if not computable."""
     if after.shape != parameter.shape or gradient.shape != parameter.shape:
         raise CannotBindError("shapes do not fit")
     if more.get("differentiable") or optimizer not in STATES:
@@ -267,16 +259,11 @@ STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "Adam": ("exp_avg", "exp_avg_sq"),
     "AdamW": ("exp_avg", "exp_avg_sq"),
 }
-"""What optimizers keep for a weight, by their class."""
+"""The states that optimizers keep for a weight, by class of the optimizer."""
 
 
 def all_reduced(inputs: Sequence[Array], reduction: str = "sum") -> Any:
-    """What every rank has after its input was reduced with those of the others.
-
-    Args:
-        inputs: of all ranks of the group.
-        reduction: ``sum``, ``mean``, ``max`` or ``min``; empty where it was not recorded.
-    """
+    """What each rank has after an all-reduce; an empty ``reduction`` means that it was not recorded."""
     if len({each.shape for each in inputs}) != 1:
         raise CannotBindError("inputs of several shapes")
     wides: list[Float64] = [doubles(each) for each in inputs]

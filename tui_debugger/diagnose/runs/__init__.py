@@ -1,1 +1,1 @@
-"""Two runs side by side: which nodes are the same, and where the first real difference began."""
+"""Compares two runs: which nodes are the same, and where the first real difference begins."""

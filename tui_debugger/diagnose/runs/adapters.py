@@ -1,7 +1,7 @@
-"""Low-rank updates of weights (LoRA), which one run keeps beside the weights and the other one has added to them.
+"""Low-rank updates of weights (LoRA) that one run keeps beside the weights and the other has merged.
 
-A merged weight is the base plus a factor times the product of two small matrices. Most of them have one factor, which
-values prove; a weight with another one was merged otherwise, twice or not at all.
+A merged weight is the base plus a factor times the product of two small matrices. Most weights share one factor, which
+values prove; a weight with another factor was merged differently, twice or not at all.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from tui_debugger.stats.dtypes import name_of
 
 _DOWN: Final = re.compile(r"(?P<module>.+)\.lora_A(?P<adapter>(?:\.[^.]+)?)\.weight")
 _MODEL: Final = "base_model.model."
-"""Stands before all names in a model of PEFT."""
+"""The prefix of names in PEFT models."""
 _ROUNDING: Final = 3.0
 """Units of rounding that a merged weight may be off."""
 _UNSURE: Final = 6.0
-"""Deviations that a factor may be off."""
+"""Standard deviations that a factor may be off."""
 _PROVEN: Final = 0.5
-"""The part of the weights that have to have one factor."""
+"""The part of the weights that have to share one factor."""
 
 
 class Adapter(NamedTuple):
-    """The names of a base and of its update in one run, and of the merged weight in the other one."""
+    """The names of a base and its update in one run, and of the merged weight in the other."""
 
     base: str
     down: str
@@ -40,12 +40,7 @@ class Adapter(NamedTuple):
 
 
 def adapters(names: Iterable[str], others: Iterable[str]) -> list[Adapter]:
-    """Returns the updates that one run keeps beside its weights, with what they may have made in the other run.
-
-    Args:
-        names: of weights of the run.
-        others: of the other run.
-    """
+    """Returns the updates among a run's ``names``, with the weights that they may have made among ``others``."""
     own, found = set(names), []
     there = {name.removeprefix(_MODEL): name for name in others if ".lora_" not in name}
     for name in sorted(own):
@@ -62,13 +57,7 @@ def adapters(names: Iterable[str], others: Iterable[str]) -> list[Adapter]:
 
 
 def merged_weights(kept: Mapping[str, Array], other: Mapping[str, Array], side: int) -> Iterator[WeightConversion]:
-    """Yields the merged weights of a run, as far as values prove that they are.
-
-    Args:
-        kept: the weights of the run that has updates beside them.
-        other: those of the other run.
-        side: of the other run.
-    """
+    """Yields the merged weights of run ``side``, proven by values; ``kept`` are the weights of the run with updates."""
     tried = (_Merge(each, kept, other, side) for each in adapters(kept, other))
     known = [each for each in tried if each.fits and each.size]
     proven = [each for each in known if _is_near(each.apart(each.factor))]
@@ -80,13 +69,9 @@ def merged_weights(kept: Mapping[str, Array], other: Mapping[str, Array], side: 
 
 
 class _Merge:
-    """A weight that may be merged with an update.
+    """A weight that may be the base plus ``factor`` (by least squares, give or take ``unsure``) times an update.
 
-    Attributes:
-        fits: the shapes fit each other.
-        size: the square of the norm of the update.
-        factor: how often the update is in the weight, as near as that comes.
-        unsure: by how much rounding may move that.
+    ``size`` is the squared norm of the update.
     """
 
     def __init__(self, of: Adapter, kept: Mapping[str, Array], other: Mapping[str, Array], side: int) -> None:
@@ -112,16 +97,14 @@ class _Merge:
         return self._up.astype(np.float64) @ self._down.astype(np.float64)
 
     def _both(self, factor: float) -> tuple[Array, Array]:
-        """Returns what the base and its update make, and the merged weight: that of the first run first."""
+        """Returns the merged weight and what it should be, the first run's first."""
         expected = (self._base.astype(np.float64) + factor * self._update()).astype(np.float32)
         return (expected, self._held) if self._side else (self._held, expected)
 
     def apart(self, factor: float) -> Distance:
-        """Returns how far the weight is from what the base and its update make."""
         return distance(*self._both(factor), self._types)
 
     def judged(self, factor: float) -> WeightConversion:
-        """Returns how the weight was merged, where the factor of most others is known."""
         of, apart, here, there = self._of, self.apart(factor), "BA"[self._side], "AB"[self._side]
         sources = of.base, of.down, of.up
         if _is_near(apart) and abs(self.factor - factor) <= self.unsure:

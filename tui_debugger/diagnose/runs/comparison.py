@@ -1,4 +1,4 @@
-"""Two runs side by side: which ranks and steps belong together, all of them judged, and what it comes to."""
+"""Compares two runs: pairs their ranks and steps, judges each, and puts the results together."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from tui_debugger.model import PARAMETERS, Category, Progress, ProgressFn, no_pr
 from tui_debugger.text.numbers import and_more, named, plural
 
 Group = tuple[tuple[int, ...], tuple[int, ...]]
-"""Ranks of both runs that are compared with each other: several of one run hold parts of the same tensors."""
+"""Ranks of both runs that are compared together: several of one run hold parts of the same tensors."""
 
 _WORDS: Final = re.compile(r"[./]")
 _MOST_NUMBERS: Final = 4
-"""Numbers beside tensors that a finding names."""
+"""The most numbers beside tensors that a finding names."""
 _MOST_DOUBTS: Final = 1000
-"""Doubts that are kept."""
+"""The most doubts that are kept."""
 
 
 def compare_runs(
@@ -50,19 +50,10 @@ def compare_runs(
     repeat: DiagnosedRun | None = None,
     so_far: Callable[[RunsReport], None] = lambda _: None,
 ) -> RunsReport:
-    """Compares two runs.
+    """Compares two runs; TdbgError where they have no rank or step in common.
 
-    Args:
-        a: the first one.
-        b: the second one.
-        options: what is compared, and how.
-        progress: is called with how far it is.
-        repeat: another healthy run of the first one. What differs between these two is noise: as much, and up to
-            ``INTRODUCED`` times as much, is no difference between the others.
-        so_far: gets what is known after each step, of the steps until then.
-
-    Raises:
-        TdbgError: they have no rank, or no step, in common.
+    Differences between the first run and its healthy ``repeat`` count as noise. ``so_far`` gets a report after each
+    step.
     """
     options = options or Options()
     if repeat is None:
@@ -86,12 +77,12 @@ class _TwoRunComparison:
         self.notes: list[str] = []
         self.doubts: list[str] = []
         self._alone: dict[tuple[str, int], list[int]] = {}
-        """Ranks by what only one run has: which run, and the step."""
+        """Ranks by (which run, step), for steps that only one run has."""
         self.findings: list[DiffFinding] = []
         self.steps: list[StepReport] = []
         self.asked = 0
         self.apart: set[Group] = set()
-        """Groups of which each has nodes of its own, in both runs."""
+        """Groups that have nodes of their own in both runs."""
 
     def run(self, so_far: Callable[[RunsReport], None]) -> RunsReport:
         groups = self._groups()
@@ -144,7 +135,7 @@ class _TwoRunComparison:
         return RunsReport(self.runs, tuple(self.steps), tuple(found), tuple(self.doubts), tuple(self.notes), self.asked)
 
     def _compare_logs(self) -> None:
-        """Compares what the programs logged; where tensors differ, too, that only is a note."""
+        """Compares logged numbers; a difference is only a note where tensors differ, too."""
         if self.options.steps or self.options.only_steps is not None:
             return
         for ranks in dict.fromkeys(step.place[:2] for step in self.steps):
@@ -164,7 +155,7 @@ class _TwoRunComparison:
             return
 
     def _compare_saved_numbers(self) -> None:
-        """Compares the numbers that files hold beside their tensors; where tensors differ, too, that only is a note."""
+        """Compares numbers beside tensors in files; a difference is only a note where tensors differ, too."""
         for step in self.steps:
             place = step.place
             one, other = (
@@ -185,14 +176,13 @@ class _TwoRunComparison:
             return
 
     def _when(self, found: DiffFinding) -> tuple[int, bool, float, int]:
-        """Returns what findings are sorted by: the step, the forward pass before the backward one, the order in it."""
+        """A sort key of findings: step, forward before backward pass, order, rank."""
         side, row = (0, found.row_a) if found.row_a >= 0 else (1, found.row_b)
         nodes = self.runs[side].nodes(found.place[side])
         backward = row >= 0 and nodes.category_of(row) is Category.GRADIENT
         return found.place.step_a, backward, found.order, found.place.rank_a
 
     def noise_notes(self) -> list[str]:
-        """Returns what to know of the noise between a run and its repeat: how much, and where none is known."""
         path = self.runs[1].info.path
         worst = max(
             (judged for step in self.steps for judged in step.judged if math.isfinite(judged.dy)),
@@ -212,10 +202,7 @@ class _TwoRunComparison:
     def _staged(
         self, group: Group, steps: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[Group, tuple[RunTensors, RunTensors]]]:
-        """Yields a group; and for ranks of it with nodes that its first rank does not have, groups for these nodes.
-
-        Ranks of other stages of a pipeline hold other layers, and those of expert parallelism other experts.
-        """
+        """Yields a group, and others for nodes that its first rank lacks: of pipeline stages or expert parallelism."""
         if min(map(len, group)) > 1:
             yield from self._staged_both(group, steps)
             return
@@ -243,7 +230,7 @@ class _TwoRunComparison:
     def _staged_both(
         self, group: Group, steps: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[Group, tuple[RunTensors, RunTensors]]]:
-        """Yields what ``_staged`` does where both runs have several ranks: stages of one with stages of the other."""
+        """Does the same as ``_staged`` where both runs have several ranks: pairs stages of both."""
         stages = [self._stages(side, group[side], [pair[side] for pair in steps]) for side in (0, 1)]
         own = [[names for _, names in of] for of in stages]
         maps = self.options.maps
@@ -282,7 +269,7 @@ class _TwoRunComparison:
     def _stages(
         self, side: int, ranks: tuple[int, ...], steps: Sequence[int]
     ) -> list[tuple[tuple[int, ...], set[str]]]:
-        """Returns ranks with the nodes that no rank before them has, each with the ranks behind it."""
+        """Returns the ranks that have nodes which no rank before has, each with the ranks after it and these nodes."""
         files = self._tensors(side, ranks, steps)
         covered: set[str] = set()
         found = []
@@ -294,7 +281,7 @@ class _TwoRunComparison:
         return found
 
     def _left(self, files: tuple[RunTensors, RunTensors], place: StepPlace) -> tuple[RunTensors, RunTensors]:
-        """Notes which nodes of a step other stages have already been compared with."""
+        """Notes which nodes of a step were already compared in other stages."""
         for side, of in enumerate(files):
             if files[1 - side].only is not None:
                 stages = [step for step in self.steps if (step.place[side], step.place[2:]) == (place[side], place[2:])]
@@ -304,7 +291,7 @@ class _TwoRunComparison:
         return files
 
     def _merge_stages(self) -> None:
-        """Lets nodes that one stage lacks be those that another one has."""
+        """Removes nodes from "one run only" that another stage has."""
         groups: dict[tuple[int, ...], list[int]] = {}
         for number, step in enumerate(self.steps):
             for side in (0, 1) if step.ranks not in self.apart else ():
@@ -345,7 +332,7 @@ class _TwoRunComparison:
         return RunTensors(run, ranks[0], steps, self.progress, mates)
 
     def _groups(self) -> list[Group]:
-        """Returns which ranks are compared: one with one, or one with all that share what it holds."""
+        """Returns which ranks are compared: one with one, or one with all that share its tensors."""
         a, b = (ranks_of(run) for run in self.runs)
         wanted = [rank for rank in a if self.options.only_ranks is None or rank in self.options.only_ranks]
         given = [pair for pair in self.options.ranks if pair[0] in wanted and pair[1] in b]
@@ -382,7 +369,7 @@ class _TwoRunComparison:
         return sorted(groups)
 
     def _why_together(self, a: Sequence[int], b: Sequence[int]) -> str:
-        """Returns why ranks of one number do not hold the same, where both runs have several; empty where they do."""
+        """Returns why ranks of equal number hold different things in runs of several ranks; empty if they do not."""
         layouts = [
             recorded_layout(ranks, {rank: run.parallel_places(rank)[0] for rank in ranks}, "")
             for run, ranks in zip(self.runs, (a, b), strict=True)
@@ -402,7 +389,7 @@ class _TwoRunComparison:
         return "" if few == most or most % few else "the runs have other numbers of ranks"
 
     def _unlike_parameter(self, rank: int) -> str:
-        """Returns a parameter that a rank has in another shape in the other run, or that is on another rank there."""
+        """Returns a parameter that has another shape on the same rank of the other run; empty without one."""
         steps = self._steps_of_both(rank)
         if steps is None:
             return ""
@@ -425,7 +412,7 @@ class _TwoRunComparison:
         return ""
 
     def _on_another_rank(self, a: Sequence[int], b: Sequence[int], rank: int) -> str:
-        """Returns which nodes a rank of one run has, that another rank has in the other one: its stage is elsewhere."""
+        """Returns a sentence if nodes of a rank are on another rank in the other run; else empty."""
         steps = self._steps_of_both(rank)
         if steps is None:
             return ""
@@ -466,7 +453,6 @@ class _TwoRunComparison:
         return pairs
 
     def _doubt_steps(self, groups: int) -> None:
-        """Says which steps one run has and the other lacks, and on which ranks where others have them in both."""
         for (which, step), ranks in self._alone.items():
             of = "" if len(ranks) == groups else f" of {named('rank', sorted(ranks))}"
             self.doubts.append(f"step {step}{of} is in {which} run only")
@@ -505,7 +491,7 @@ class _TwoRunComparison:
         del self.doubts[_MOST_DOUBTS:]
 
     def _strangers(self) -> bool:
-        """Tells whether nodes were paired by place or by a last word such as ``weight``, and no edge speaks for it."""
+        """Tells whether nodes were paired only by order or a last word such as ``weight``, without any edges."""
         pairs = [(step, judged.match) for step in self.steps for judged in step.judged]
         for step, match in pairs:
             tables = [run.nodes(step.place[side]) for side, run in enumerate(self.runs)]
@@ -517,7 +503,7 @@ class _TwoRunComparison:
         return bool(pairs)
 
     def _doubt_mates(self, files: tuple[RunTensors, RunTensors]) -> None:
-        """Says what only ranks hold that are not the first of their group: it was not looked at."""
+        """Adds doubts for nodes that only other ranks of a group hold: they were not looked at."""
         for side, lead in enumerate(files):
             for mate in lead.mates:
                 missed = mate.not_seen(lead)
@@ -541,7 +527,7 @@ class _TwoRunComparison:
 
 
 class _Overall:
-    """Progress over all steps, from that of each of them."""
+    """Progress over all steps, from that of each."""
 
     def __init__(self, progress: ProgressFn) -> None:
         self._progress = progress
@@ -558,13 +544,12 @@ class _Overall:
 
 
 def _sizes(layout: ParallelLayout) -> str:
-    """Returns how many ranks there are along each axis, in a few words."""
     sizes = {axis: size for places in layout.places.values() for axis, (_, size) in places.items()}
     return " x ".join(f"{axis} {sizes[axis]}" for axis in layout.axes)
 
 
 def _grouped(pairs: Sequence[tuple[int, int]]) -> list[Group]:
-    """Returns the ranks that pairs of ranks connect."""
+    """Returns the connected components of pairs of ranks."""
     groups: list[tuple[set[int], set[int]]] = []
     for one, other in pairs:
         touched = [each for each in groups if one in each[0] or other in each[1]]

@@ -1,10 +1,9 @@
-"""Weights that two runs name and cut differently: which of them make which, proven by what their rows hold.
+"""Weights that two runs name and cut differently: which make which, proven by the contents of their rows.
 
-A checkpoint of one program holds q, k and v, another one a fused weight of all three, in blocks or head by head;
-experts are several weights or a stack, matrices are transposed, vocabularies are padded; ranks hold parts of all of
-them. In all of these a row of one weight is a row of another: rows are looked up by their digests. Weights of one name
-but for the numbers in it (layers, experts) are made alike, so that what most of them are made of tells what the others
-should be.
+A checkpoint may hold q, k and v, or a fused weight of all three, in blocks or head by head; experts as several weights
+or a stack; transposed matrices; padded vocabularies; and parts of all of these on ranks. In each case a row of one
+weight is a row of another: rows are looked up by their digests. Weights whose names differ only in numbers (layers,
+experts) are made alike, so that the majority of them tells how the others should be.
 """
 
 from __future__ import annotations
@@ -28,30 +27,30 @@ from tui_debugger.stats.dtypes import name_of
 _ROUNDING: Final = 3.0
 """Units of rounding that a weight may be off where it was cast to a coarser type."""
 _FEW_ELEMENTS: Final = 0.01
-"""The part of elements that are looked at one by one, where all others are equal."""
+"""The largest part of differing elements that are checked one by one."""
 _PROVEN: Final = 0.5
-"""The part of the rows of some weight that has to be found before its layout is believed."""
+"""The part of a weight's rows that has to be found before its layout is believed."""
 _LEAST_LAYERS: Final = 2
-"""Weights of a stack."""
+"""The fewest layers of a stack."""
 _USUAL_ORDER: Final = re.compile(
     r"(?:^|[._])(?:(q|wq|query|gate|w1)|(k|wk|key|up|w3)|(v|wv|value))(?:_proj)?(?=[._]|$)", re.IGNORECASE
 )
-"""Words of weights in the order in which fused ones have them."""
+"""Words for weights, in their usual order within fused weights."""
 _LEAST_OF_ALL: Final = 8
-"""Elements of weights that a factor between them proves to be one."""
+"""The fewest elements for which a common factor proves that two weights are the same."""
 _MOST_TRIED: Final = 16
-"""Weights of one shape that are tried in turn."""
+"""The most weights of one shape that are tried."""
 _MOST_ASKED: Final = 128
-"""Rows of a weight that are asked which layer they are of."""
+"""The number of a weight's rows that decide which layer it is."""
 OF_RANK: Final = " of rank "
-"""Stands between the name of a weight and the rank that has a part of it."""
+"""Separates the name of a weight from the rank that has a part of it."""
 _NORM: Final = re.compile(r"norm|(?:^|[._])ln", re.IGNORECASE)
 _LEAST: Final = 4
-"""Elements of weights with one dimension that have to be found: one number may be the same by chance."""
+"""The fewest elements of a vector for a match; a single number may be equal by chance."""
 
 
 class _Name(NamedTuple):
-    """A name without the numbers in it, and these."""
+    """A name with its numbers replaced, and the numbers."""
 
     template: str
     numbers: tuple[int, ...]
@@ -62,13 +61,9 @@ class _Name(NamedTuple):
 
 
 class _SourceRow(NamedTuple):
-    """A row of a weight, told from the weight that it is for.
+    """A row (or column if ``swapped``) of a source weight, relative to the weight that it is for.
 
-    Attributes:
-        template: the name, without numbers.
-        inner: numbers beyond those that both names have, such as of an expert.
-        swapped: it is a column instead.
-        row: its number.
+    ``inner`` are numbers beyond those that both names have, such as that of an expert.
     """
 
     template: str
@@ -85,12 +80,9 @@ class _RowPlace(NamedTuple):
 
 @dataclass(slots=True)
 class Learned:
-    """What weights of some ranks proved, for those of others.
+    """What weights of some ranks proved for other ranks; ``turned``: some that are not square are transposed.
 
-    Attributes:
-        layouts: what the rows of weights are made of, and whether these are transposed; by the run that has them, their
-            names without numbers and their shapes.
-        turned: some that are not square are transposed.
+    ``layouts`` has by direction, name without numbers, and shape: whether it is transposed, and the source of each row.
     """
 
     layouts: dict[tuple[str, str, tuple[int, ...]], tuple[bool, list[_SourceRow | None]]] = field(default_factory=dict)
@@ -99,17 +91,16 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class WeightConversion:
-    """A weight of one run that weights of the other one make.
+    """A weight of one run that weights of the other run make.
 
     Attributes:
-        made: the name of the weight.
-        sources: those that it is made of, in the order of their first rows.
-        wrong: of these the one whose part is not as it should be; empty where all are.
+        sources: in the order of their first rows.
+        wrong: the source whose part is wrong; empty where all are right.
         text: how it is wrong, or how it is made.
         distance: of the weight from what it should be.
-        side: the run that has it.
+        side: the run that has the made weight.
         turned: it is transposed.
-        renumbered: the runs count its layers, or experts, from other numbers on.
+        renumbered: the runs count its layers or experts from different numbers.
     """
 
     made: str
@@ -133,15 +124,10 @@ def conversions(
 ) -> list[WeightConversion]:
     """Returns which weights of one run are made of which of the other, as far as values prove it.
 
-    A weight of which only some rows are found is in no result: neither is what is made of it.
-
-    Args:
-        a: the weights of the first run that have no partner by name.
-        b: those of the second.
-        made: the run whose weights the others make; None: the one that has fewer.
-        fp8: the types of elements in which the runs kept some of them beside scales; empty: a run did not.
-        scales: of weights that have one for each weight that they are made of.
-        learned: what is known of other ranks; it learns what is found.
+    ``a`` and ``b`` are weights without a partner by name; ``made`` is the run that has the made weights (None: the one
+    with fewer weights). A weight is only used if all its rows are found. ``fp8`` are element types of scaled weights in
+    both runs, or empty. ``scales`` are for fused weights with a scale for each source. ``learned`` carries layouts
+    between ranks and is updated.
     """
     if made == 0 or (made is None and len(b) > len(a)):
         found = _Conversions(b, a, "BA", fp8[::-1], scales or {}).found(learned or Learned())
@@ -151,14 +137,13 @@ def conversions(
 
 @lru_cache(maxsize=4096)
 def parsed(name: str) -> _Name:
-    """Returns a name without the numbers that are words of it, and the numbers."""
+    """Returns a name with its numeric words replaced, and the numbers."""
     words = name.split(".")
     numbers = tuple(int(word) for word in words if word.isdecimal())
     return _Name(".".join("*" if word.isdecimal() else word for word in words), numbers)
 
 
 def _turned(found: Distance) -> Distance:
-    """Returns a distance of the first run from the second one as that of the second from the first."""
     values = found.values and found.values[::-1]
     return replace(found, values=values, types=found.types[::-1], shapes=found.shapes[::-1])
 
@@ -198,7 +183,7 @@ class _Conversions:
                         self.places[digest].append(_RowPlace(name, swapped, row))
 
     def found(self, learned: Learned) -> list[WeightConversion]:
-        """Returns the conversions that are proven; what other ranks have taught may be learned, and is added to."""
+        """Returns the proven conversions, also by layouts of other ranks; updates ``learned``."""
         self.learned = learned
         self.learned.turned |= any(map(self._is_turned, self.digests))
         self.shifts = self._renumbered()
@@ -220,10 +205,7 @@ class _Conversions:
         return [*whole, *self._left(whole)] if whole else []
 
     def _constant(self, found: Sequence[WeightConversion]) -> Iterator[WeightConversion]:
-        """Yields norms of one value, such as new ones, of which each layer has as many in both runs.
-
-        Other constants prove nothing: zeros may be of any bias.
-        """
+        """Yields norms of one value, where each layer has as many in both runs; other constants prove nothing."""
         used = {name for each in found for name in each.sources} | {each.made for each in found}
         groups = defaultdict[object, tuple[list[str], dict[str, list[str]]]](lambda: ([], defaultdict(list)))
         for of in (self.a, self.b):
@@ -245,7 +227,7 @@ class _Conversions:
                 yield WeightConversion(name, (source,), "", text, distance(self.a[source], self.b[name]))
 
     def _left(self, found: Sequence[WeightConversion]) -> Iterator[WeightConversion]:
-        """Yields weights that are left, and are others of the same layer times a number; or that are the last ones."""
+        """Yields remaining weights that are a multiple of another one of the same layer, or the last ones."""
         used = {name for each in found for name in (each.made, *each.sources)}
         names = [[name for name in sorted(of) if name not in used] for of in (self.a, self.b)]
         last = len(names[0]) == len(names[1]) == 1
@@ -271,15 +253,15 @@ class _Conversions:
                     break
 
     def _unpadded(self, name: str, source: str) -> Array:
-        """Returns a weight of the second run without the padding behind what another weight has."""
+        """Returns a weight of the second run without its padding beyond the source's rows."""
         whole = self.b[name]
         rows = len(self.a[source])
         return whole[:rows] if whole.ndim > 1 and self._ends_plain(whole, self.a[source].size) else whole
 
     def _renumbered(self) -> dict[tuple[str, ...], int]:
-        """Returns by how much numbers in names of the second run are less than in the first, by the words before them.
+        """Returns what to add to numbers in names of the second run, by the words before the number.
 
-        A stage of a pipeline may count its layers from zero, and so may a rank its experts.
+        A stage of a pipeline may count its layers from zero, and a rank its experts.
         """
         votes: dict[tuple[str, ...], Counter[int]] = defaultdict(Counter)
         for name, of in self.digests.items():
@@ -300,7 +282,7 @@ class _Conversions:
         return shifts
 
     def _is_turned(self, name: str) -> bool:
-        """Tells whether most of a weight is transposed, of weights that are not square: there the shape tells."""
+        """Tells whether most rows of a weight match columns, or vice versa, of sources that are not square."""
         rows, columns = _some(self.digests[name].rows), _some(self.digests[name].columns)
         for swapped, of in ((False, rows), (True, columns)):
             found = (self.places.get(digest, ()) for digest in of if digest is not None)
@@ -315,11 +297,10 @@ class _Conversions:
         return tuple(number + shifts.get(words.before(at), 0) for at, number in enumerate(words.numbers))
 
     def _numbers(self, name: str) -> tuple[int, ...]:
-        """Returns the numbers in a name of the second run, as the first one counts."""
+        """Returns the numbers in a name of the second run, as the first run counts."""
         return self._shifted(parsed(name), self.shifts)
 
     def _of_group(self, names: Sequence[str]) -> Iterator[WeightConversion]:
-        """Yields the conversions to weights of one name but for its numbers."""
         shapes = {self.b[name].shape for name in names}
         if len(shapes) > 1:
             for shape in shapes:
@@ -351,7 +332,7 @@ class _Conversions:
             return
 
     def _is_at_home(self, name: str, place: _RowPlace | None) -> bool:
-        """Tells whether a row of a weight is of the same layer: others alone prove nothing of it."""
+        """Tells whether a row comes from the same layer; other layers alone prove nothing."""
         if place is None:
             return False
         return all(own == there for own, there in zip(self._numbers(name), parsed(place.name).numbers, strict=False))
@@ -359,7 +340,7 @@ class _Conversions:
     def _learned(
         self, names: Sequence[str], sources: list[_SourceRow | None] | None, *, swapped: bool
     ) -> list[_SourceRow | None] | None:
-        """Returns what the rows of weights are made of, where one weight alone does not prove it: as on other ranks."""
+        """Returns the sources of rows, from other ranks where one weight alone does not prove them."""
         name, shape = names[0], self.b[names[0]].shape
         key = self.sides, parsed(name).template.partition(OF_RANK)[0], shape
         known = self.learned.layouts.get(key)
@@ -381,10 +362,7 @@ class _Conversions:
         return sources
 
     def _as_named(self, name: str, sources: list[_SourceRow | None]) -> list[_SourceRow | None] | None:
-        """Returns the sources of a weight that one weight makes, where names do not say another one; else these.
-
-        What both runs have by one name is the same weight, and no key is a value; None where only such words tell.
-        """
+        """Prefers the source of the same name, if there is one source; None where names contradict (k is not v)."""
         templates = {each.template for each in sources if each is not None}
         if len(templates) != 1:
             return sources
@@ -396,7 +374,7 @@ class _Conversions:
         return sources if None in words or _place_of(own) == _place_of(template) else None
 
     def _takes_wholes(self, sources: Sequence[_SourceRow | None], name: str) -> bool:
-        """Tells whether a weight is made of all rows of others: then it is no part of a rank."""
+        """Tells whether a weight takes all rows of its sources, so that it is not a rank's part."""
         rows: dict[tuple[str | None, bool], set[int]] = defaultdict(set)
         for each in sources:
             if each is not None:
@@ -407,7 +385,7 @@ class _Conversions:
         )
 
     def _of_vectors(self, template: str, names: Sequence[str]) -> list[_SourceRow | None] | None:
-        """Returns what vectors are made of: as the weights beside them, or whole ones. One number proves nothing."""
+        """Returns the sources of vectors: like the weights beside them, or whole vectors."""
         count = len(self.b[names[0]])
         head, _, last = template.rpartition("bias")
         weight = self.layouts.get(f"{head}weight{last}")
@@ -429,12 +407,12 @@ class _Conversions:
         return [_SourceRow(source, inner, False, row) for row in range(count)]
 
     def _content(self, vector: Array) -> bytes:
-        """Returns the elements of a vector as the coarser type has them; nothing of elements that are all alike."""
+        """Returns a vector's elements as bytes in the coarser type; empty where all are alike."""
         cast = vector if self.coarse is None or vector.dtype.kind in "biu" else vector.astype(self.coarse)
         return b"" if not cast.size or bool((cast == cast[0]).all()) else cast.tobytes()
 
     def _located(self, name: str, rows: Sequence[int | None]) -> list[_RowPlace | None]:
-        """Returns where the first run has each row of a weight; of several places the one behind the last row."""
+        """Returns the place of each row in the first run; of several places, the one after the previous row."""
         own = self._numbers(name)
         found: list[_RowPlace | None] = []
         last: _RowPlace | None = None
@@ -449,7 +427,7 @@ class _Conversions:
     def _agreed(
         self, places: Mapping[str, Sequence[_RowPlace | None]], *, swapped: bool
     ) -> list[_SourceRow | None] | None:
-        """Returns what each row is made of, by most of the weights; None where too little of it is known."""
+        """Returns the source of each row by majority of the weights; None where too few are known."""
         count = len(next(iter(places.values())))
         found = [[self._source(name, place) for place in of] for name, of in places.items()]
         found.sort(
@@ -467,17 +445,13 @@ class _Conversions:
         return stack or (filled if _in_order(filled) else None)  # one shuffled weight proves no layout
 
     def _source(self, name: str, place: _RowPlace | None) -> _SourceRow | None:
-        """Returns where a row of a weight is from, told from that weight."""
         if place is None:
             return None
         template, numbers = parsed(place.name)
         return _SourceRow(template, numbers[len(parsed(name).numbers) :], place.swapped, place.row)
 
     def _in_stack(self, sources: Sequence[_SourceRow | None], name: str) -> list[_SourceRow | None] | None:
-        """Returns what a stack of layers is made of, by most of its layers; None of what is no stack.
-
-        The layers stand in the order of their numbers, and all are made alike.
-        """
+        """Returns the sources of a stack of layers, by majority of its layers; None where it is no stack."""
         known = [each for each in sources if each is not None]
         own, template = self._numbers(name), Counter(each.template for each in known).most_common(1)[0][0]
         layers = sorted(
@@ -501,11 +475,11 @@ class _Conversions:
         return made if all(each and self._name(each, own) for each in made) else None
 
     def _padded(self, sources: list[_SourceRow | None], known: int) -> list[_SourceRow | None] | None:
-        """Lets rows at the end be padding, where all before are known."""
+        """Accepts unknown rows at the end as padding, if all rows before are known."""
         return sources if all(each is not None for each in sources[:known]) else None
 
     def _filled(self, sources: list[_SourceRow | None], name: str) -> list[_SourceRow | None]:
-        """Gives rows that were not found to the one weight beside that has as many rows left."""
+        """Assigns rows that were not found to the only source with as many unused rows."""
         for row in range(1, len(sources)):
             before = sources[row - 1]
             if sources[row] is not None or before is None:
@@ -521,7 +495,7 @@ class _Conversions:
         return sources
 
     def _left_for(self, sources: Sequence[_SourceRow | None], missing: Sequence[int], name: str) -> list[_SourceRow]:
-        """Returns the rows that are left for some that were not found; none where several weights have as many left."""
+        """Returns the unused rows for the missing ones; empty where several sources have as many."""
         own = self._numbers(name)
         used: dict[tuple[str, tuple[int, ...]], set[int]] = defaultdict(set)
         for each in sources:
@@ -547,14 +521,13 @@ class _Conversions:
         return [last._replace(row=row) for row in range(last.row + 1, end)][: len(missing)]  # padding may follow
 
     def _name(self, source: _SourceRow, own: Sequence[int]) -> str | None:
-        """Returns the weight of the first run that a row should be of."""
         outer = source.template.count("*") - len(source.inner)
         return self.by_name.get(_Name(source.template, (*own[:outer], *source.inner)))
 
     def _made(
         self, name: str, sources: Sequence[_SourceRow | None], places: Sequence[_RowPlace | None], *, swapped: bool
     ) -> WeightConversion | None:
-        """Holds a weight against what it should be; None where the first run lacks some of that."""
+        """Compares a weight with what its sources make; None where the first run lacks some of them."""
         own, rows = self._numbers(name), rows_of(self.b[name], swapped=swapped)
         expected = np.empty_like(rows)
         of = [self._name(source, own) if source is not None else "" for source in sources]
@@ -596,7 +569,7 @@ class _Conversions:
         return WeightConversion(name, names, names[0], "values differ", apart)
 
     def _is_near(self, apart: Distance, expected: Array, held: Array) -> bool:
-        """Tells whether rounding explains a distance; the rounding of others hides no single wrong element."""
+        """Tells whether rounding explains a distance; checks few differing elements one by one."""
         if apart.relative > _ROUNDING * apart.unit:
             return False
         if any(self.fp8) or not 0 < apart.differing <= max(_FEW_ELEMENTS * held.size, 1):
@@ -605,7 +578,6 @@ class _Conversions:
         return bool((np.abs(one - other) <= _ROUNDING * apart.unit * np.abs(one)).all())
 
     def _apart(self, expected: Array, held: Array, names: Sequence[str]) -> Distance:
-        """Compares a weight, or a part of it, with what it should be."""
         if any(self.fp8) and held.shape[-1] > 1:
             both = [
                 rounded(each, name) if name else each for each, name in zip((expected, held), self.fp8, strict=True)
@@ -616,7 +588,6 @@ class _Conversions:
     def _wrong_text(
         self, name: str, source: str, expected: Array, held: Array, places: Sequence[_RowPlace | None]
     ) -> str:
-        """Returns how the part of a weight is wrong that should be of one source."""
         here, there = self.sides[0], self.sides[1]
         if expected.shape[0] == expected.shape[1]:
             other_way = distance(np.ascontiguousarray(expected.T), held)
@@ -635,7 +606,7 @@ class _Conversions:
         return f"the part of {name} of {there} that {source} of {here} makes: {kind}"
 
     def _whole_only(self, made: list[WeightConversion]) -> list[WeightConversion]:
-        """Leaves out what is made of weights of which rows are nowhere in the second run, unless these are padding."""
+        """Leaves out conversions whose sources have unused rows, unless these are padding."""
         short = {
             name
             for each in made
@@ -645,24 +616,22 @@ class _Conversions:
         return [each for each in made if short.isdisjoint(each.sources)]
 
     def _used_elements(self, name: str) -> int:
-        """Returns how many elements of a weight of the first run make weights of the second one."""
         widths = {turned: rows_and_width(self.a[name], swapped=turned)[1] for turned in (False, True)}
         return sum(widths[turned] for turned, _ in self.used[name])
 
     def _ends_plain(self, array: Array, count: int) -> bool:
-        """Tells whether a weight is padded: all behind its first elements is one value a row."""
+        """Tells whether all rows after the first ``count`` elements have one value each."""
         rows = rows_of(array, swapped=False)
         rest = rows[count // max(rows.shape[1], 1) :]
         return bool(len(rest)) and bool((rest == rest[:, :1]).all())
 
 
 def _some(of: Sequence[int | None]) -> Sequence[int | None]:
-    """Returns some of many digests, spread evenly: where most of them agree, all do."""
     return of[:: max(len(of) // _MOST_ASKED, 1)]
 
 
 def _oddness(sources: Sequence[_SourceRow | None], *, swapped: bool) -> int:
-    """Returns how many rows of a weight are not as they usually are: not transposed, in order, gate before up."""
+    """Counts the rows that are unusual: transposed, out of order, or up before gate."""
     last: dict[tuple[str, tuple[int, ...]], int] = {}
     first: dict[tuple[int, ...], int] = {}
     odd = 0
@@ -679,12 +648,10 @@ def _oddness(sources: Sequence[_SourceRow | None], *, swapped: bool) -> int:
 
 
 def _order(sources: Sequence[_SourceRow | None]) -> list[tuple[str, bool]]:
-    """Returns the sources of rows in the order of their first rows, and whether they are transposed."""
     return list(dict.fromkeys((each.template, each.swapped) for each in sources if each is not None))
 
 
 def _place_of(template: str) -> int:
-    """Returns the usual place of a weight in a fused one."""
     match = _USUAL_ORDER.search(template)
     return 0 if match is None else next(number for number, word in enumerate(match.groups()) if word)
 
@@ -694,12 +661,11 @@ def _is_square(array: Array) -> bool:
 
 
 def _span(rows: list[int]) -> slice | list[int]:
-    """Returns rows that follow each other as a slice, which is read without a copy."""
+    """Returns consecutive rows as a slice, which is read without a copy."""
     return slice(rows[0], rows[-1] + 1) if rows == list(range(rows[0], rows[0] + len(rows))) else rows
 
 
 def _in_order(sources: Sequence[_SourceRow | None]) -> bool:
-    """Tells whether all rows of each weight stand in their order."""
     last: dict[tuple[object, ...], int] = {}
     for each in sources:
         if each is not None:

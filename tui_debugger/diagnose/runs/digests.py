@@ -1,7 +1,7 @@
-"""Digests of all rows and columns of a weight in one reading: equal rows have equal digests, in other weights too.
+"""Digests of all rows and columns of a weight: equal rows have equal digests, also in different weights.
 
-A digest is the sum of the elements, taken as whole numbers, times odd numbers that are drawn once, modulo 2^64. The
-signs of a row are digested where one weight holds its values in fp8: no rounding turns them.
+A digest is the sum, modulo 2^64, of the elements as whole numbers times fixed random odd numbers. Where one run holds
+weights in fp8, only the signs of elements are digested, because rounding does not change them.
 """
 
 from __future__ import annotations
@@ -18,27 +18,22 @@ from tui_debugger.arrays import Array
 Words = npt.NDArray[np.uint64]
 
 _PIECE: Final = 1 << 18
-"""Elements that are looked at together."""
+"""The number of elements that are processed at once."""
 _OF_LENGTH: Final = 0x9E3779B97F4A7C15
 _LEAST_SIGNS: Final = 32
-"""Elements of the shortest row that its signs tell from others."""
+"""Signs of shorter rows do not identify them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digests:
-    """The digests of the rows of a weight; of a stack of matrices those of all of them.
-
-    Attributes:
-        rows: of the rows.
-        columns: of the columns, as ``rows_of`` has them where they are swapped.
-    """
+    """The digests of rows and columns of a weight; for a stack, of all its matrices. None for rows of one value."""
 
     rows: tuple[int | None, ...]
     columns: tuple[int | None, ...]
 
 
 def rows_of(array: Array, *, swapped: bool) -> Array:
-    """Returns a weight as rows: a vector as rows of one element, a stack of matrices as the rows of all of them."""
+    """Returns a weight as rows: a vector as rows of one element, a stack as the rows of all its matrices."""
     if array.ndim < 2:
         return array.reshape(-1, 1)
     turned = np.swapaxes(array, -1, -2) if swapped else array
@@ -46,19 +41,12 @@ def rows_of(array: Array, *, swapped: bool) -> Array:
 
 
 def rows_and_width(array: Array, *, swapped: bool) -> tuple[int, int]:
-    """Returns how many rows ``rows_of`` makes, and how many elements each has."""
     width = 1 if array.ndim < 2 else array.shape[-2 if swapped else -1]
     return array.size // max(width, 1), width
 
 
 def digests(array: Array, coarse: np.dtype[np.generic] | None, *, signs: bool = False) -> Digests:
-    """Returns the digests of a weight; None of rows that tell nothing: those of one value, which many have.
-
-    Args:
-        array: of two dimensions or more.
-        coarse: the type in which floating-point elements are taken.
-        signs: take the signs of the elements only.
-    """
+    """Returns the digests of a weight; ``coarse`` is the type to which floating-point elements are cast first."""
     if not array.size:
         return Digests((), ())
     rows: list[int | None] = []
@@ -96,7 +84,6 @@ def _of_matrix(
 
 
 def _words(rows: Array, coarse: np.dtype[np.generic] | None, *, signs: bool) -> Words:
-    """Returns elements as whole numbers."""
     if signs:
         return np.signbit(rows.astype(np.float32)).astype(np.uint64)
     cast = rows if coarse is None or rows.dtype.kind in "biu" else rows.astype(coarse, copy=False)
@@ -107,7 +94,7 @@ def _words(rows: Array, coarse: np.dtype[np.generic] | None, *, signs: bool) -> 
 
 @lru_cache(maxsize=2)
 def _factors(count: int) -> Words:
-    """Returns odd numbers; the first of them are the same for any count."""
+    """Random odd numbers; the first ones do not depend on the count."""
     made: Words = np.random.default_rng(0x7DB6).integers(0, 1 << 64, size=max(count, 1 << 16), dtype=np.uint64)
     made |= np.uint64(1)
     return made

@@ -1,7 +1,7 @@
-"""The distance of two tensors, in one number that does not depend on their scale; made to run in other processes.
+"""The distance of two tensors, in one number that does not depend on their scale; runs in worker processes as well.
 
-``relative`` is |a - b|₂ / max(|a|₂, |b|₂) over what is finite on both sides. NaN against a number, and an infinity
-against anything else, is a difference without a size. Integers and truth values are equal or they are not.
+``relative`` is |a - b|₂ / max(|a|₂, |b|₂) over elements that are finite on both sides. NaN against a number, and an
+infinity against anything else, differ without a size. Integers and booleans are equal or not.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from tui_debugger.stats.kernel.pairs import PairDistance, apart, apart_each
 from tui_debugger.stats.npy import TensorFile
 
 INTRODUCED: Final = 3.0
-"""Above it a node made a difference; healthy operators stay below 2, and what is passed on below 2.5."""
+"""Above this quotient a node made a difference; healthy operators stay below 2, and passed on differences below 2.5."""
 PIECE: Final = 1 << 18
-"""Elements that are looked at together: what is made of them stays within a few megabytes."""
+"""The number of elements that are processed at once: temporary arrays stay within a few megabytes."""
 _TOLD: Final = 64
-"""Pieces after which progress is reported."""
+"""The number of pieces between two progress reports."""
 _LEAST: Final = 1e-280
-"""Sums of squares below it may have lost some that are too small for float64."""
+"""Smaller sums of squares may have lost terms to underflow."""
 _SMALL: Final = 1 << 18
-"""Bytes of the largest files that are compared as they are."""
+"""The largest files, in bytes, that are compared as bytes first."""
 
 
 class ComparedBy(Enum):
-    """By what two tensors were compared."""
+    """How two tensors were compared."""
 
     VALUES = "values"
     STATISTICS = "statistics"
@@ -51,19 +51,13 @@ class ComparedBy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """Elements are equal where |a - b| <= absolute + relative * |b|.
-
-    Attributes:
-        relative, absolute: for types that ``by_type`` does not name.
-        by_type: (relative, absolute) by element type.
-    """
+    """Elements are equal where |a - b| <= absolute + relative * |b|; ``by_type`` has (type, relative, absolute)."""
 
     relative: float = 0.0
     absolute: float = 0.0
     by_type: tuple[tuple[str, float, float], ...] = ()
 
     def of(self, names: Sequence[str]) -> tuple[float, float]:
-        """Returns (relative, absolute) for tensors of some types."""
         for name, relative, absolute in self.by_type:
             if name in names:
                 return relative, absolute
@@ -75,25 +69,21 @@ class Distance:
     """The difference between two tensors.
 
     Attributes:
-        how: by what they were compared.
-        relative: the distance; inf where NaN or an infinity stands against something else, or integers differ.
-        element: the largest distance of one element over the larger of its value and the root mean square.
-        odd: elements that are NaN or infinite on one side only, or differently so.
-        differing: elements that differ.
-        count: elements.
-        unit: what rounding alone may make of 1, for the coarser of both types; 0 for integers.
-        exact: whether the values are integers or truth values.
-        size: the larger of both norms; 0 where it was not needed.
+        relative: the distance; inf where NaN or infinities differ, or integers differ.
+        element: the largest distance of one element, by the larger of its value and the root mean square.
+        odd: number of elements that are NaN or infinite on one side only, or differently so.
+        differing: number of elements that differ.
+        unit: relative error by rounding for the coarser type (and noise); 0 for integers.
+        exact: the values are integers or booleans.
+        size: the larger norm; 0 where it was not needed.
         worst: index of the element that differs most, or of the first odd one.
-        values: what both have there.
-        types, shapes: of both.
-        why: what kept them from being compared.
-        joined: how parts of several ranks were put together, a few words; empty where there was one rank on each side.
-        noise: how far the first run is from its own healthy repeat there; ``unit`` holds it.
-        replicas: of each run which of several ranks has the tensor that differs most, where all of a run were to have
-            the same; -1 where no two tensors are what differs.
-        unlike: the run, and which of its ranks, that does not have what others have that were to have the same.
-        meant: in what way the elements of one or both were taken for other values; empty where as they stand.
+        values: both values there.
+        why: why they were not compared.
+        joined: how parts of several ranks were put together, in words; empty without parts.
+        noise: distance between the first run and its healthy repeat; included in ``unit``.
+        replicas: for each run, the position of the rank whose replica differs most; -1 where no two tensors are it.
+        unlike: (run, position of the rank) of a replica that differs from the others.
+        meant: how elements were interpreted, such as times scales; empty where as they are.
     """
 
     how: ComparedBy
@@ -118,12 +108,10 @@ class Distance:
 
     @property
     def compared(self) -> bool:
-        """Tells whether anything was compared."""
         return self.how is not ComparedBy.NOT
 
     @property
     def equal(self) -> bool:
-        """Tells whether they are the same, as far as it was looked at."""
         return self.compared and not self.relative
 
 
@@ -142,7 +130,7 @@ def pack_distance(found: Distance) -> bytes:
 
 
 def unpack_distance(payload: bytes) -> Distance | None:
-    """Returns what ``pack_distance`` made bytes of; None where it did not."""
+    """Reverses ``pack_distance``; None for other bytes."""
     try:
         relative, element, odd, differing, count, unit, exact, size, one, other, told, cut = _NUMBERS.unpack_from(
             payload
@@ -167,15 +155,14 @@ def unpack_distance(payload: bytes) -> Distance | None:
 
 
 def not_compared(why: str, shapes: tuple[tuple[int, ...], ...] = (), types: tuple[str, str] = ("", "")) -> Distance:
-    """Returns the distance of two tensors that cannot be compared."""
     return Distance(ComparedBy.NOT, why=why, shapes=shapes, types=types)
 
 
 def above_noise(found: Distance, noise: Distance) -> Distance:
-    """Returns a distance that allows for noise: what a healthy repeat differs by is expected, as rounding is.
+    """Allows for noise: what a healthy repeat differs by is expected, like rounding.
 
-    Whole numbers that differ between repeats are random ones: of them counts how many differ. NaN against a number is
-    no noise, whatever the repeat has there.
+    Integers that differ between repeats are random: for these the share of differing elements counts. NaN against a
+    number is never noise.
     """
     if not noise.compared or not noise.relative or noise.odd:
         return found
@@ -189,7 +176,7 @@ def above_noise(found: Distance, noise: Distance) -> Distance:
 
 
 def error_over_expected(made: float, given: float, unit: float) -> float:
-    """Returns error over what is expected: 0 where as much came in already."""
+    """Returns error over what is expected; 0 where the input differs without a size already."""
     if not made or math.isinf(given):
         return 0.0
     if math.isinf(made):
@@ -198,7 +185,7 @@ def error_over_expected(made: float, given: float, unit: float) -> float:
 
 
 def unit_of(types: Sequence[str]) -> float:
-    """Returns the unit of the coarsest of some element types; 0 without a floating-point one."""
+    """The relative rounding error of the coarsest of some types; 0 without a floating-point type."""
     return max((_unit(name) for name in types), default=0.0)
 
 
@@ -217,7 +204,7 @@ def _unit(name: str) -> float:
 def distance_of_files(
     pair: tuple[ReadSpec, ReadSpec], tolerance: Tolerance | None = None, tell: Callable[[], None] | None = None
 ) -> Distance:
-    """Compares two files; what cannot be read is said. ``tell`` is called from time to time."""
+    """Compares two files; unreadable ones give a distance with ``why``. ``tell`` is called from time to time."""
     try:
         with TensorFile(pair[0]) as one:
             if _same_bytes(pair):
@@ -240,7 +227,6 @@ def distance_of_files(
 
 
 def _same_bytes(pair: tuple[ReadSpec, ReadSpec]) -> bool:
-    """Tells whether two files hold the same bytes, and are to be read alike: quicker than unpacking both."""
     if _how_to_read(pair[0]) != _how_to_read(pair[1]):
         return False
     one, state = open_regular(pair[0].path)
@@ -286,7 +272,6 @@ def distance(
     tolerance: Tolerance | None = None,
     tell: Callable[[], None] | None = None,
 ) -> Distance:
-    """Compares two arrays; ``tell`` is called from time to time."""
     shapes = a.shape, b.shape
     if not types[0]:
         types = name_of(a.dtype), name_of(b.dtype)
@@ -334,13 +319,9 @@ def _number(array: Array, index: tuple[int, ...]) -> float:
 
 
 def pair_sums(one: Array, other: Array, scale: float = 1.0, limits: tuple[float, float] | None = None) -> PairDistance:
-    """Compares two stretches of one length, as ``kernel.pairs.apart`` does where there is a kernel.
+    """Compares two equally long stretches in numpy, with the results of ``kernel.pairs.apart``.
 
-    Args:
-        one: elements of the first tensor.
-        other: those of the second.
-        scale: what both are multiplied by before they are squared.
-        limits: relative and absolute tolerance.
+    Both are multiplied by ``scale`` before squaring; ``limits`` are (relative, absolute) tolerance.
     """
     with np.errstate(all="ignore"):
         x, y = _wide(one), _wide(other)
@@ -364,7 +345,7 @@ def pair_sums(one: Array, other: Array, scale: float = 1.0, limits: tuple[float,
 
 
 def _apart(one: Array, other: Array) -> npt.NDArray[np.float64]:
-    """Returns |one - other|, rounded once: integers of 64 bits are more exact than float64."""
+    """Returns |one - other|, rounded once: float64 does not hold all 64-bit integers."""
     if needs_halves(one, other):
         return np.abs(exact_difference(one, other))
     if _has_64_bits(one.dtype, other.dtype):
@@ -374,20 +355,12 @@ def _apart(one: Array, other: Array) -> npt.NDArray[np.float64]:
 
 
 def _has_64_bits(*dtypes: DType) -> bool:
-    """Tells whether there are integers on one side that float64 does not hold."""
+    """Tells whether there are integers that float64 does not hold."""
     return any(dtype.kind in "iu" and dtype.itemsize == 8 for dtype in dtypes)
 
 
 class _Sums:
-    """Goes through two arrays, a piece at a time.
-
-    Attributes:
-        count: elements.
-        each: numbers of an element: two of a complex one.
-        differing, odd, square, squares, largest: of all pieces; see ``PairDistance``.
-        worst: the element that differs most.
-        scale: what all is multiplied by before it is squared.
-    """
+    """Accumulates the comparison of two arrays, a piece at a time; a complex element counts as two numbers."""
 
     def __init__(self, a: Array, b: Array, scale: float = 1.0) -> None:
         self.scale = scale
@@ -404,7 +377,7 @@ class _Sums:
         self._compiled = is_known(*types) and (self._halves or not _has_64_bits(*types))
 
     def look(self, limits: tuple[float, float] | None, tell: Callable[[], None] | None = None) -> int:
-        """Adds up all pieces; returns how many elements are outside of limits (relative, absolute)."""
+        """Adds all pieces; returns how many elements are outside ``limits`` (relative, absolute)."""
         outside, most = 0, -1.0
         for first in range(0, len(self.a), PIECE):
             if tell is not None and first and not first % (_TOLD * PIECE):
@@ -436,7 +409,7 @@ class _Sums:
         return pair_sums(one, other, self.scale, limits)
 
     def element(self, rms: float) -> float:
-        """Returns the largest distance of one element over its own size, or the usual size where it is smaller."""
+        """Returns the largest distance of one element, by the larger of its value and ``rms``."""
         found = 0.0
         for first in self._pieces:
             one, other = self.a[first : first + PIECE], self.b[first : first + PIECE]
@@ -457,7 +430,7 @@ def _wide(block: Array) -> npt.NDArray[np.float64]:
 
 
 def _parts(array: Array) -> Array:
-    """Returns the real and the imaginary parts of complex elements, one after the other, each twice as many."""
+    """Interleaves the real and imaginary parts of elements."""
     if array.dtype.kind != "c":
         return np.ravel(np.stack([np.ravel(array), np.zeros(array.size, array.dtype)], axis=1))
     return np.ascontiguousarray(array).reshape(-1).view(array.real.dtype)
@@ -471,12 +444,10 @@ def distance_of_statistics(
     *,
     sums: bool = False,
 ) -> Distance:
-    """Compares what was recorded of two tensors: equal statistics do not prove equal values.
+    """Compares recorded statistics: equal ones do not prove equal values, and differences are lower bounds.
 
-    Hashes that are ``sums`` prove no more: another order has the same.
-
-    All numbers are lower bounds of the distance of the values. Hashes (0: none) tell whether they are the same, not
-    how far they are apart: where they differ and statistics do not, that may be rounding or anything else.
+    Equal hashes (0: none) prove equal values, unless they are ``sums``, which do not depend on the order. Different
+    hashes do not tell how far values are apart.
     """
     found = _distance_of_statistics(a, b, metas)
     if not all(hashes) or (found.compared and found.relative) or len({meta for meta in metas if meta}) > 1:
@@ -541,16 +512,16 @@ def _distance_of_statistics(
 
 
 _PRINTED: Final = 5e-7
-"""Half a unit of the last of seven digits: what printing a statistic with so many makes of 1."""
+"""The rounding error of a statistic printed with seven digits."""
 
 
 def _is_printed(value: float) -> bool:
-    """Tells whether a number has no more than seven digits, as those of logs have."""
+    """Tells whether a number has at most seven digits, like numbers in logs."""
     return float(f"{value:.6e}") == value
 
 
 def _counts_differ(a: TensorStats, b: TensorStats, names: Sequence[str]) -> bool:
-    """Tells whether two tensors certainly have other numbers of such elements: of some there are only lower bounds."""
+    """Tells whether two tensors certainly have different counts; some counts are only lower bounds."""
     for name in names:
         one, other = (int(getattr(each, name)) for each in (a, b))
         bounds = a.is_lower_bound(name), b.is_lower_bound(name)
@@ -560,7 +531,7 @@ def _counts_differ(a: TensorStats, b: TensorStats, names: Sequence[str]) -> bool
 
 
 def _is_bad(stats: TensorStats) -> bool | None:
-    """Tells whether there is NaN or an infinity; None where it was not recorded."""
+    """Tells whether there is NaN or an infinity; None where that was not recorded."""
     if stats.bad:
         return True
     unsure = stats.is_lower_bound("nan") or stats.is_lower_bound("pos_inf")

@@ -1,9 +1,8 @@
-"""Judges where two runs begin to differ: which differences nodes introduce, and which they only pass on.
+"""Judges where two runs begin to differ: which nodes introduce a difference, and which only pass it on.
 
-A node whose inputs agree and whose outputs do not is where a difference begins. With dx the largest distance of its
-inputs, dy that of its outputs, and u what rounding makes of 1 in the coarser type, q = dy / (dx + u) stays below 2 in
-healthy runs, whatever the kernels and the precision; above ``INTRODUCED`` the node made more than it was given.
-Modules around other calls are never named for that: parameters of what runs inside are not among their inputs.
+Let dx be the largest distance of a node's inputs, dy that of its outputs, and u the relative rounding error of the
+coarser type. q = dy / (dx + u) stays below 2 in healthy runs, for all kernels and precisions; above ``INTRODUCED`` the
+node made a difference. Modules are never named for that, because parameters of inner calls are not among their inputs.
 """
 
 from __future__ import annotations
@@ -50,27 +49,22 @@ from tui_debugger.sources.base import Argument
 from tui_debugger.text.numbers import plural
 
 SUSPICIOUS: Final = 1.7
-"""Above it both sides are recomputed, where the operator is known: bfloat16 hides faults of 2 % from the first rule."""
+"""Above this q, both sides are recomputed where the operator is known: bfloat16 hides faults of 2 % from q alone."""
 ONE_ELEMENT: Final = 200.0
-"""The same for one element over its own size: much less even, but a single wrong one does not vanish in it."""
+"""The limit for a single element relative to its size: it varies much more, but the norm hides a single wrong
+element."""
 
 _SUMS: Final = frozenset({"add", "sub", "rsub", "sum", "reducesum", "mean", "reducemean", "addn", "biasaddgrad"})
-"""Operators whose output may be much smaller than what it is made of."""
+"""Operators whose output may be much smaller than their inputs, by cancelling."""
 _PRODUCTS: Final = frozenset({"matmul", "batchmatmul", "matmulv2", "batchmatmulv2", "mm", "bmm"})
-"""Of those the ones that multiply their first two inputs."""
+"""Operators that also multiply their first two inputs."""
 _GRADIENT: Final = re.compile(r"Grad(?=#\d+$|$)")
-"""The end of the name of a module's gradient."""
+"""The suffix of names of modules' gradients."""
 _NO_INPUTS: Final = "it differs by more than anything before it; what goes into it was not recorded"
 
 
 class EarlierJudgements(NamedTuple):
-    """The judgements of earlier steps.
-
-    Attributes:
-        before: the step before of the same rank; None at the first one.
-        others: the last judged steps of other ranks.
-        noise: how far the first run is from its repeat.
-    """
+    """The step before of the same rank (None at the first), the last steps of other ranks, and the noise."""
 
     before: StepJudge | None = None
     others: Sequence[StepJudge] = ()
@@ -83,9 +77,8 @@ class _NodeInputs(NamedTuple):
     Attributes:
         dx: largest distance of the inputs.
         element: largest distance of one of their elements.
-        unit: of the coarsest type.
-        unknown: whether any input could not be compared.
-        vague: whether any input differs by more than its statistics tell: their distance is the least that it may be.
+        unknown: some input could not be compared.
+        vague: some distance is only a lower bound.
     """
 
     dx: float
@@ -96,7 +89,7 @@ class _NodeInputs(NamedTuple):
 
 
 def _far(distance: Distance) -> float:
-    """How far apart an input may be: what rounding makes of many elements moves their norm by much less."""
+    """Returns an upper bound of an input's distance; rounding moves a norm much less than many elements."""
     if distance.how is not ComparedBy.STATISTICS:
         return distance.relative
     return distance.relative * math.sqrt(max(distance.count, 1))
@@ -120,7 +113,6 @@ class StepJudge(ParameterCauses):
     # -- judging -----------------------------------------------------------------------------------
 
     def report(self) -> StepReport:
-        """Judges the step."""
         entries = self._entries()
         self._measure(entries, self.before)
         entries = self.with_proof(entries)
@@ -158,9 +150,9 @@ class StepJudge(ParameterCauses):
         return StepReport(*told, joined=joined, converted=tuple(self.converted), covered=bare)
 
     def _name_first_known(self, judged: Sequence[JudgedNode], entries: Sequence[NodePair]) -> None:
-        """Makes NaN or infinities of one run only a finding, though not all that went into the node is known.
+        """Makes the first NaN or infinity of one run only a finding, even if not all inputs are known.
 
-        They are no rounding of what is unknown. Only the first is named, and only where nothing else was found yet.
+        Rounding does not explain it. Only where there is no other finding so far.
         """
         before = self.before
         self.found_before = before is not None and (before.found_before or bool(before.findings))
@@ -176,7 +168,7 @@ class StepJudge(ParameterCauses):
         )
 
     def _without_rescaled(self, judged: list[JudgedNode]) -> list[JudgedNode]:
-        """Takes back findings of gradients that are those of the first run times one factor for all of them."""
+        """Withdraws findings of gradients that differ by one factor for all gradients."""
         names = self.flows[0].nodes.names
         gradients = {gradient_of(names[row]) for row in self.matching.to_b if self.sides[0].is_parameter(row)}
         found = [each for each in self.findings if each.kind is DiffKind.INTRODUCED and each.name in gradients]
@@ -188,7 +180,7 @@ class StepJudge(ParameterCauses):
         return [replace(each, judgement=passed) if each.match.a in rows else each for each in judged]
 
     def forget(self) -> None:
-        """Lets go of what was judged two steps ago: nothing asks for it any more."""
+        """Releases the step before the previous one."""
         self.others = ()
         if self.before is not None:
             self.before.before = None
@@ -196,7 +188,7 @@ class StepJudge(ParameterCauses):
     def _failed(
         self, entries: Sequence[NodePair], agreed: set[int], covered: set[int]
     ) -> tuple[tuple[tuple[str, str], ...], int]:
-        """Returns what could not be compared and why, and how many tensors needed not be."""
+        """Returns what could not be compared, with reasons, and how many tensors needed no comparison."""
         found: dict[str, str] = {}
         behind: list[str] = []
         bare: set[PairKey] = set()
@@ -235,7 +227,6 @@ class StepJudge(ParameterCauses):
         return tuple(found.items()), len(bare)
 
     def _other_shape_is_found(self, entry: NodePair) -> bool:
-        """Tells whether a finding says already that a parameter has another shape in the other run."""
         return any(
             each.kind is DiffKind.PARAMETER
             and each.row_a == entry.match.a
@@ -245,7 +236,7 @@ class StepJudge(ParameterCauses):
         )
 
     def _updated_in_place(self) -> dict[int, int]:
-        """Parameters of the first run whose files show what an update operator of the step wrote, with that."""
+        """The update operators of parameters (rows of the first run) whose files hold the updated value."""
         found: dict[int, int] = {}
         nodes = self.flows[0].nodes
         for row in self.sides[0].rows:
@@ -298,10 +289,10 @@ class StepJudge(ParameterCauses):
     def _finish(
         self, entry: NodePair, outputs: list[tuple[int, Distance]], given: _NodeInputs
     ) -> tuple[list[tuple[int, Distance]], str]:
-        """Returns the outputs as they are where both runs have done the same.
+        """Returns the outputs to compare, where one run finishes by extra calls what the other does in one call.
 
-        One run may finish what the other does in one call by calls that only it has: a bias that is added on its own,
-        the all-reduce behind a row-parallel layer. Then what these make is the output to compare; a sentence says so.
+        Such calls add a bias, or reduce the output of a row-parallel layer; then their output is compared, and a
+        sentence says so.
         """
         if self.sides[0].is_parameter(entry.match.a) or len(entry.outputs) != 1:
             return outputs, ""
@@ -346,10 +337,10 @@ class StepJudge(ParameterCauses):
     def _recomputed(
         self, entry: NodePair, judgement: NodeJudgement, slot: int, worst: Distance
     ) -> tuple[NodeJudgement, int]:
-        """Returns what a node is after both sides were recomputed from their own inputs, and which side is wrong.
+        """Recomputes both sides from their own inputs; returns the judgement and the wrong side (-1: unknown).
 
-        Where one side is wrong the difference begins here, whatever is known of its inputs. Where both are right it
-        does not, unless they were asked for something else: other arguments, or random numbers.
+        Where one side alone is wrong, the difference begins here, whatever its inputs. Where both are right, it does
+        not, unless the calls differ in arguments or random numbers.
         """
         if judgement is NodeJudgement.INSIDE or not self._is_operator(entry):
             return judgement, -1
@@ -377,7 +368,7 @@ class StepJudge(ParameterCauses):
         return judgement, -1
 
     def _after_exchange(self, row: int) -> NodeJudgement:
-        """Returns what a collective operation is that makes more than it was given on this rank."""
+        """Judges a collective operation whose output differs more than its input on this rank."""
         runs = self.files[0].run, self.files[1].run
         alike = OtherRanks(runs, self.place, self.progress).put_in_alike(self.flows[0], row)
         return {True: NodeJudgement.INTRODUCED, False: NodeJudgement.INHERITED, None: NodeJudgement.UNPROVEN}[alike]
@@ -389,7 +380,7 @@ class StepJudge(ParameterCauses):
         return is_random(self.flows[0].nodes.op_type(entry.match.a))
 
     def _is_lenient(self, entry: NodePair, dx: float, worst: Distance) -> bool:
-        """Tells whether an optimizer may have made a full step of a gradient that is noise: Adam does."""
+        """Tells whether an optimizer such as Adam may have made a full step from a gradient that is noise."""
         row = entry.match.a
         nodes = self.flows[0].nodes
         if update_of(nodes.op_type(row)) is None and not self.sides[0].is_parameter(row):
@@ -397,11 +388,7 @@ class StepJudge(ParameterCauses):
         return worst.relative <= 10 * math.sqrt(dx)
 
     def _times(self, entry: NodePair, found: Distance, given: _NodeInputs) -> float:
-        """Returns error over what is expected, for one output.
-
-        A sum may be so much smaller than what it is made of that rounding alone makes all of it: then the size of what
-        it is made of counts.
-        """
+        """Returns error over what is expected for one output; for sums that cancel, by the size of their terms."""
         times = error_over_expected(found.relative, given.dx, given.unit)
         is_sum = found.relative > 0 and math.isfinite(found.relative) and self._is_sum(entry, found)
         if times > INTRODUCED and is_sum:
@@ -412,7 +399,7 @@ class StepJudge(ParameterCauses):
         return max(times, INTRODUCED * error_over_expected(found.element, given.element, given.unit) / ONE_ELEMENT)
 
     def _is_sum(self, entry: NodePair, found: Distance) -> bool:
-        """Tells whether an output is a sum of inputs, or of parts of one, as the gradient of a bias is."""
+        """Tells whether an output is a sum of inputs, or of parts of one, such as the gradient of a bias."""
         row = entry.match.a
         if self.sides[0].type_of(row) in _SUMS | _PRODUCTS or self.flows[0].nodes.op_type(row) in PARAMETER_GRADIENTS:
             return True
@@ -420,7 +407,7 @@ class StepJudge(ParameterCauses):
         return self.sides[0].backward(row) and found.count < max(counts, default=0)
 
     def _uncancelled(self, entry: NodePair, found: Distance, given: _NodeInputs) -> float:
-        """Returns how far an output may be off, by the size of what it is made of."""
+        """Returns how far an output may be off, by the size of its terms."""
         feeds = [(self._size(feed), each.count) for feed in entry.feeds if (each := self.distance(*feed.at))]
         if self.sides[0].type_of(entry.match.a) in _PRODUCTS and len(feeds) >= 2:
             (one, n), (other, m) = feeds[:2]
@@ -432,7 +419,7 @@ class StepJudge(ParameterCauses):
         return (given.dx * together + given.unit) * whole
 
     def _summed(self, entry: NodePair) -> Sequence[Feed]:
-        """Returns the inputs that a sum is made of: of the backward pass the gradients, not what they belong to."""
+        """Returns the terms of a sum; in the backward pass only the gradients among the inputs."""
         if not self.sides[0].backward(entry.match.a):
             return entry.feeds
         gradients = [each for each in entry.feeds if each.holders[0] < 0 or self.sides[0].backward(each.holders[0])]
@@ -445,7 +432,7 @@ class StepJudge(ParameterCauses):
         return distance.size or self.files[0].size(feed.at[0])
 
     def _diverges(self, entry: NodePair, worst: Distance, times: float) -> bool:
-        """Tells whether a node reads what only one run made: the difference begins there."""
+        """Tells whether a node reads the output of a one-sided node; the difference then begins there."""
         feeds = [feed for feed in entry.feeds if min(feed.holders) < 0 and self.is_one_sided(feed)]
         for feed in feeds:
             region, _ = self.region(feed)
@@ -455,7 +442,7 @@ class StepJudge(ParameterCauses):
         return bool(feeds)
 
     def _changed_parameter(self, entry: NodePair, slot: int, worst: Distance) -> bool:
-        """Tells whether a node only shows that a parameter is not what the step before left: a view of a weight."""
+        """Tells whether a node only views a parameter that changed since the step before."""
         if len(entry.feeds) != 1 or not self.keeps_values(entry):
             return False
         ((one, other),) = ((feed.holders) for feed in entry.feeds)
@@ -468,10 +455,7 @@ class StepJudge(ParameterCauses):
     # -- what goes in ------------------------------------------------------------------------------
 
     def _given(self, entry: NodePair) -> _NodeInputs:
-        """Looks at all inputs.
-
-        What differs at an input, and nothing made it differ, becomes a finding.
-        """
+        """Looks at all inputs; an input that differs without a cause becomes a finding."""
         dx = ex = unit = 0.0
         unknown = vague = False
         for feed in entry.feeds:
@@ -499,7 +483,7 @@ class StepJudge(ParameterCauses):
         return _NodeInputs(dx, ex, unit, unknown, vague)
 
     def _drawn(self, feed: Feed) -> float:
-        """Returns how far apart random numbers are that an operator of the forward pass keeps for its gradient."""
+        """Returns the distance of random numbers that an operator of the forward pass keeps for its gradient."""
         found = 0.0
         for side, row in enumerate(feed.holders):
             nodes = self.flows[side].nodes
@@ -510,7 +494,7 @@ class StepJudge(ParameterCauses):
         return found
 
     def _is_without_inputs(self, entry: NodePair) -> bool:
-        """Tells whether nobody recorded what goes into a node: what differed before it may be that."""
+        """Tells whether no inputs of a node were recorded, so that any earlier difference may be in them."""
         if entry.feeds:
             return False
         unsure = int(NodeFlag.INFERRED | NodeFlag.FILE_ONLY | NodeFlag.PARTIAL)
@@ -551,17 +535,14 @@ class StepJudge(ParameterCauses):
         self.most = max(self.most, distance.relative if math.isfinite(distance.relative) else 0.0)
 
     def _read_other_nodes(self, feed: Feed) -> bool:
-        """Tells whether one run reads what only it has, or a parameter: nobody else looks at what differs there."""
+        """Tells whether one run reads a one-sided node or a parameter, which is not compared elsewhere."""
         if min(feed.holders) < 0:
             return False
         parameters = [of.is_parameter(row) for of, row in zip(self.sides, feed.holders, strict=True)]
         return all(parameters) or (not any(parameters) and self.is_one_sided(feed))
 
     def _parameter_behind(self, entry: NodePair, feed: Feed, distance: Distance) -> int:
-        """Returns the parameter that has the values of an input in both runs, of those of its module first; else -1.
-
-        Parameters that were alike at first cannot be told apart by what they hold: no edge leads to them.
-        """
+        """Returns the parameter (no edge leads to it) with the values of an input in both runs; else -1."""
         if self.ranks == 1 and len(distance.shapes) == 2 and not all(map(self._held_in, (0, 1), distance.shapes)):
             return -1  # no parameter has this shape: the values need not be read
         holding = [
@@ -576,7 +557,7 @@ class StepJudge(ParameterCauses):
         return min(found, key=lambda row: (paths[row].rpartition("/")[0] != scope, row), default=-1)
 
     def _held_in(self, side: int, shape: tuple[int, ...]) -> Mapping[bytes, Sequence[int]]:
-        """Returns the parameters of a run with a shape, by the digests of their values; each is read once a step."""
+        """Returns the parameters of a run with a shape, by digest of their values; reads each once a step."""
         found = self._held[side].get(shape)
         if found is None:
             found = self._held[side][shape] = defaultdict(list)
@@ -591,7 +572,7 @@ class StepJudge(ParameterCauses):
         return found
 
     def _cause_of_input(self, entry: NodePair, feed: Feed, distance: Distance) -> None:
-        """An input that no recorded node made: it is the cause unless something before it differs as much."""
+        """Makes an input without a recorded producer a finding, unless something earlier differs as much."""
         odd_before = any(math.isinf(each) for each in self.dy_of.values())
         times = error_over_expected(distance.relative, self.most, distance.unit)
         if math.isinf(distance.relative):
@@ -603,7 +584,7 @@ class StepJudge(ParameterCauses):
         self.findings.append(self._finding(DiffKind.INPUT, entry, feed.at, distance, times=times, text=text))
 
     def _cause_between(self, entry: NodePair, feed: Feed, distance: Distance) -> None:
-        """An input that some node made: what happened between that node and this one."""
+        """Looks for the cause of an input's difference between its producer and this node."""
         region, boundary = self.region(feed)
         if boundary is None:
             boundary = self.most
@@ -624,7 +605,7 @@ class StepJudge(ParameterCauses):
     def _region_finding(
         self, entry: NodePair, feed: Feed, distance: Distance, region: Sequence[tuple[int, int]], times: float
     ) -> DiffFinding:
-        """The finding for what nodes without a partner made; it names the first of them that is bad, or the last."""
+        """The finding for one-sided nodes; it names the first of them that is bad, or the last."""
         base = self._finding(DiffKind.REGION, entry, feed.at, distance, times=times)
         if not region:
             return replace(base, text="it differs from what its producer made: something in between was not recorded")
@@ -647,7 +628,7 @@ class StepJudge(ParameterCauses):
     # -- parameters --------------------------------------------------------------------------------
 
     def _judge_parameter(self, entry: NodePair, compared: Sequence[tuple[int, Distance]]) -> JudgedNode:
-        """A parameter is judged where it is read first; what nobody reads is judged here."""
+        """Judges a parameter that no node has read yet; others are judged at their first reader."""
         match, order = entry.match, entry.order
         if not compared:
             shaped = self.other_shape(entry)
@@ -679,10 +660,10 @@ class StepJudge(ParameterCauses):
     # -- modules and regions -----------------------------------------------------------------------
 
     def _look_into_containers(self, judged: Sequence[JudgedNode], entries: Mapping[int, NodePair]) -> list[JudgedNode]:
-        """Judges modules by what runs inside of them.
+        """Judges modules by their inner calls.
 
-        Where all of that is known the output may differ by what any of it differs. Where it is not, a module whose
-        inputs agree and whose output does not is a finding as well: more cannot be said.
+        Where these are all known, the output may differ as much as any of them. Else a module whose inputs agree and
+        whose output differs is a finding.
         """
         verdicts = {each.match.a: each.judgement for each in judged}
         result = []
@@ -763,7 +744,7 @@ class StepJudge(ParameterCauses):
         return self._finding(kind, entry, at, worst, given=dx, times=times, text=text)
 
     def _other_arguments(self, entry: NodePair) -> str:
-        """Returns which plain arguments of a call differ: a number such as eps; empty where none is known to."""
+        """Returns which plain numbers among the arguments of a call differ, in words; empty where none is known to."""
         rows = entry.match.a, entry.match.b
         calls = [
             files.run.arguments(files.rank, step, row, round=of)
@@ -786,12 +767,11 @@ class StepJudge(ParameterCauses):
 
 
 def _is_plain(argument: Argument) -> bool:
-    """Tells whether an argument is a number: texts and lists are spelled differently by versions."""
+    """Versions spell texts and lists differently, so only numbers are compared."""
     return isinstance(argument, int | float)
 
 
 def _digest(array: Array) -> bytes:
-    """Returns what tells an array by its type, its shape and its bytes."""
     found = hashlib.blake2b(f"{array.dtype} {array.shape}".encode(), digest_size=16)
     found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.digest()

@@ -1,4 +1,4 @@
-"""Names the kind of difference of two tensors of one shape, in a few words: cheap, and only for what is shown first."""
+"""Names the kind of difference between two tensors of one shape, in a few words."""
 
 from __future__ import annotations
 
@@ -14,24 +14,18 @@ from tui_debugger.text.numbers import number
 from tui_debugger.text.tensors import index_text
 
 MOST: Final = 1 << 24
-"""Elements of the largest tensors that are looked at."""
+"""The largest number of elements that are looked at."""
 _FIT: Final = 1e-3
 """The part of a difference that may remain where a factor or an offset explains it."""
 _STEP_FIT: Final = 1e-2
-"""The same of updates, which are small beside the values that they are the difference of."""
+"""Like ``_FIT``, for updates, which are small beside the values."""
 _DIMENSIONS: Final = 4
 _SMALLER: Final = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16))
 
 
 @np.errstate(all="ignore")
 def kind_of_difference(a: Array, b: Array, unit: float = 0.0) -> tuple[str, str]:
-    """Returns a word and a sentence that tell how the second tensor follows from the first; both empty if nothing does.
-
-    Args:
-        a: values in the first run.
-        b: values in the second.
-        unit: what rounding makes of 1.
-    """
+    """Returns a word and a sentence on how the second tensor follows from the first; both are empty if nothing fits."""
     if a.shape != b.shape or not 0 < a.size <= MOST:
         return "", ""
     x, y = _wide(a), _wide(b)
@@ -54,13 +48,7 @@ def kind_of_difference(a: Array, b: Array, unit: float = 0.0) -> tuple[str, str]
 
 @np.errstate(all="ignore")
 def kind_of_update(before: tuple[Array, Array], after: tuple[Array, Array], unit: float = 0.0) -> tuple[str, str]:
-    """Returns the same for the step that a parameter made in each run; both empty where its values say more.
-
-    Args:
-        before: its values in the first and in the second run, before the update.
-        after: the same behind it.
-        unit: what rounding makes of 1, as of the values.
-    """
+    """The same for updates, from values (first run, second run) ``before`` and ``after``; empty if values tell more."""
     if len({each.shape for each in (*before, *after)}) > 1 or not 0 < after[0].size <= MOST:
         return "", ""
     steps = [_wide(now) - _wide(then) for then, now in zip(before, after, strict=True)]
@@ -106,7 +94,7 @@ def _few(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa
 
 
 def _masked(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
-    """Elements that are zero on one side, all others alike: another dropout mask."""
+    """All nonzero elements agree: another dropout mask."""
     if (
         apart.any()
         and bool(((x == 0) | (y == 0))[apart].all())
@@ -117,7 +105,7 @@ def _masked(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # n
 
 
 def _cast(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # noqa: ARG001 - see _few
-    """Elements that went through a smaller type on the way."""
+    """One side is the other, rounded to a smaller type."""
     for dtype in _SMALLER:
         for one, other, names in ((x, y, "BA"), (y, x, "AB")):
             if np.array_equal(one.astype(np.float32).astype(dtype).astype(np.float64), other):
@@ -136,7 +124,7 @@ def _scale(x: Wide, y: Wide, apart: Mask, unit: float) -> tuple[str, str]:  # no
 
 @np.errstate(all="ignore")
 def factor_between(a: Array, b: Array, unit: float) -> float | None:
-    """Returns the number that the first tensor times it is the second one, within rounding; None where none is."""
+    """Returns the number that turns the first tensor into the second, within rounding; None without one."""
     x, y = _wide(a), _wide(b)
     finite = np.isfinite(x)
     square = float(np.dot(x[finite], x[finite]))

@@ -1,10 +1,10 @@
-"""How parts of one tensor on several ranks make a whole: layouts, which of them shapes allow, and what they make.
+"""Layouts: how parts of a tensor on several ranks make a whole, and which layouts the shapes allow.
 
-Parts of the whole's own shape are replicas, or terms of a sum or a mean (what a row-parallel layer makes before its
-all-reduce, gradients of shares of a batch). Smaller parts are slices along dimensions: one after the other by rank
-(tensor-, sequence-, expert- and data-parallel), zigzag (the causal form of context-parallel), fused (each part has its
-slice of the query, the key and the value, or of the gate and the up projection), or of all values in one row, with a
-padded end (FSDP). Where ranks are more than slices, those of one slice are replicas or terms.
+Parts of the whole's own shape are replicas, or terms of a sum or a mean (a row-parallel layer before its all-reduce,
+gradients of shares of a batch). Smaller parts are slices along dimensions: in rank order (tensor-, sequence-, expert-
+and data-parallel), zigzag (causal context-parallel), fused (each part has its slice of q, k and v, or of gate and up),
+or of one row of all values with a padded end (FSDP). Where there are more ranks than slices, ranks of one slice are
+replicas or terms.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tui_debugger.diagnose.ranks.layout import RankDims as RecordedDims
 from tui_debugger.errors import TdbgError
 
 _FUSED: Final = (2, 3)
-"""How many projections one fused weight holds: gate and up; query, key and value."""
+"""The number of projections in a fused weight: gate and up; q, k and v."""
 _MOST_DIMENSIONS: Final = 2
-"""Dimensions that are split at once."""
+"""The most dimensions that are split at once."""
 
 
 class PartRelation(Enum):
-    """The relations of parts that belong to the same slice."""
+    """The relation of parts of the same slice."""
 
     REPLICAS = "replicated"
     SUM = "sum"
@@ -42,16 +42,16 @@ class PartRelation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartsLayout:
-    """The way in which parts of several ranks make a whole.
+    """How parts of several ranks make a whole.
 
     Attributes:
-        axes: the dimensions along which it is cut; empty: each part has the whole shape.
-        groups: along the first of them every part has a slice of so many equal stretches: 1 for a plain cut.
-        zigzag: each part has two slices: the n-th and the n-th but last.
-        flat: it is cut in one row of all values, and the end may be padded.
-        among: what parts of the same slice are.
-        strided: ranks that follow each other hold the same slice; else different ones.
-        factor: parts are so many times as large: gradients of a loss that each rank divides by its own share.
+        axes: the dimensions that are cut; empty: each part has the whole shape.
+        groups: along the first axis, each part has a slice of each of so many equal stretches; 1 for a plain cut.
+        zigzag: each part has two slices, the n-th and the n-th from the end.
+        flat: all values are cut as one row, whose end may be padded.
+        among: the relation of parts of the same slice.
+        strided: consecutive ranks hold the same slice, else different ones.
+        factor: parts are so many times too large: gradients of a loss that each rank divides by its own share.
     """
 
     axes: tuple[int, ...] = ()
@@ -64,21 +64,17 @@ class PartsLayout:
 
     @property
     def cut(self) -> bool:
-        """Tells whether parts are smaller than the whole."""
         return bool(self.axes) or self.flat
 
     @property
     def word(self) -> str:
-        """One word, for counts and JSON."""
         return "split" if self.axes or self.flat else self.among.value
 
     def text(self, ranks: int) -> str:
-        """A few words, for people, of so many ranks."""
         return f"{ranks} ranks, {self.words}"
 
     @property
     def words(self) -> str:
-        """A few words, for people."""
         words = []
         if self.flat:
             words.append("one row of all values, cut by rank")
@@ -99,16 +95,11 @@ class PartsLayout:
 
 @dataclass(frozen=True, slots=True)
 class GivenDims:
-    """The layouts that the user gave.
-
-    Attributes:
-        rules: patterns of node names, each with a layout. The first one that fits counts.
-    """
+    """The user's layouts: patterns of node names with a layout. The first one that fits counts."""
 
     rules: tuple[tuple[str, PartsLayout], ...] = ()
 
     def of(self, name: str) -> PartsLayout | None:
-        """Returns the layout of a node's tensors; None where nothing is said."""
         return next((layout for pattern, layout in self.rules if fnmatchcase(name, pattern)), None)
 
 
@@ -116,11 +107,7 @@ _HOW: Final = re.compile(r"(replicated|sum|mean|flat|(\d)(?::(zigzag|\d+))?)")
 
 
 def parse_dims(text: str) -> tuple[str, PartsLayout]:
-    """Parses ``PATTERN=HOW``: ``replicated``, ``sum``, ``mean``, ``flat``, ``0``, ``1:zigzag`` or ``0:3``.
-
-    Raises:
-        TdbgError: it is not of that form.
-    """
+    """Parses ``PATTERN=HOW``; HOW is ``replicated``, ``sum``, ``mean``, ``flat``, ``0``, ``1:zigzag`` or ``0:3``."""
     pattern, equals, how = text.rpartition("=")
     found = _HOW.fullmatch(how)
     if not equals or not pattern or found is None or found[3] == "0":
@@ -139,19 +126,14 @@ def parse_dims(text: str) -> tuple[str, PartsLayout]:
 
 
 class TensorKind(NamedTuple):
-    """The kinds of tensors.
-
-    Attributes:
-        backward: a gradient.
-        weight: a parameter.
-    """
+    """Whether a tensor is a gradient, and whether it is a parameter."""
 
     backward: bool
     weight: bool
 
     @property
     def among(self) -> tuple[PartRelation, ...]:
-        """Returns what parts of one slice may be, likely ones first."""
+        """The possible relations of parts of one slice, likely ones first."""
         return (PartRelation.REPLICAS,) if self.weight else tuple(PartRelation)
 
 
@@ -199,7 +181,7 @@ def _cuts(
 
 
 def wholes_of(layout: PartsLayout, parts: Sequence[Array], shape: tuple[int, ...]) -> list[Array] | None:
-    """Returns what parts make: of replicas one array each; None where they do not fit."""
+    """Returns the wholes that parts make, one for each replica; None where they do not fit."""
     if layout.flat:
         row = np.concatenate([part.reshape(-1) for part in parts])
         size = math.prod(shape)
@@ -263,7 +245,6 @@ def _put_together(layout: PartsLayout, slices: Sequence[Array], shape: tuple[int
 
 
 def fits(layout: PartsLayout, parts: Sequence[Array], shape: tuple[int, ...]) -> bool:
-    """Tells whether parts may make a whole of a shape by a layout."""
     if layout.flat:
         return all(part.ndim == 1 for part in parts)
     if not layout.cut:
@@ -273,7 +254,6 @@ def fits(layout: PartsLayout, parts: Sequence[Array], shape: tuple[int, ...]) ->
 
 
 def possible_shapes(parts: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
-    """Yields the shapes that wholes of parts may have."""
     first = parts[0]
     if len({len(part) for part in parts}) > 1:
         return
@@ -301,11 +281,9 @@ def possible_shapes(parts: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...
 
 
 class RecordedParts(NamedTuple):
-    """The facts that the recorder wrote about the parts of a tensor.
+    """What the recorder wrote about the parts of a tensor; empty or None where it wrote nothing.
 
-    Attributes:
-        places: the place of the rank of each part, along each axis of the parallel layout; empty: it does not say.
-        dims: how the dimensions are divided; None: it does not say.
+    ``places`` has the place of each part's rank along each parallel axis; ``dims`` tells how dimensions are divided.
     """
 
     places: Sequence[Mapping[str, Place]] = ()
@@ -314,16 +292,16 @@ class RecordedParts(NamedTuple):
 
 @dataclass(slots=True)
 class Parts:
-    """The arrays of one side.
+    """The arrays of one run.
 
     Attributes:
-        arrays: of ranks, or of what the recorder says that they make.
+        arrays: of ranks, or already put together as recorded.
         parts: of ranks.
-        members: for each array the positions of the ranks whose parts it is made of, in order of its slices.
-        places: of the ranks; empty where that is not known, or used already.
-        replicas: the recorder says that all are the same.
-        how: what was put together as the recorder says, in words; empty: nothing.
-        word: the same for counts.
+        members: for each array, the positions of the ranks that it is made of, in the order of its slices.
+        places: of the ranks; empty where unknown or already used.
+        replicas: all arrays are the same, by the recorder.
+        how: what was put together as recorded, in words; empty: nothing.
+        word: the same in one word, for counts.
     """
 
     arrays: list[Array]
@@ -336,17 +314,10 @@ class Parts:
 
     @classmethod
     def of_ranks(cls, parts: Sequence[Array]) -> Parts:
-        """Returns the parts as they are."""
         return cls(list(parts), parts, [(rank,) for rank in range(len(parts))])
 
     def positions(self, layout: PartsLayout, order: Sequence[int], shape: tuple[int, ...]) -> list[list[int]]:
-        """Returns the positions of the ranks that have each copy of a whole, in the order of its slices.
-
-        Args:
-            layout: how they make it.
-            order: in which order the parts are taken.
-            shape: of the whole.
-        """
+        """Returns the positions of the ranks of each copy of a whole of ``shape``; ``order`` is that of the arrays."""
         slices = _number_of_slices(layout, self.arrays, shape) if layout.axes else 1
         return [
             [rank for at in copy for rank in self.members[order[at]]]
@@ -355,9 +326,9 @@ class Parts:
 
 
 def put_together_as_recorded(parts: Sequence[Array], recorded: RecordedParts) -> Parts | None:
-    """Returns what parts make by what was recorded of them; None where that does not say it, or does not fit.
+    """Puts parts together as recorded; None where that is unknown or does not fit.
 
-    What is left are replicas, and what ranks have of which nothing was recorded: shares of a batch.
+    Replicas, and shares of a batch along axes without a record, remain separate arrays.
     """
     dims, places = recorded.dims, recorded.places
     if dims is None or len(parts) < 2 or len(places) != len(parts) or not all(places):
@@ -398,7 +369,7 @@ def put_together_as_recorded(parts: Sequence[Array], recorded: RecordedParts) ->
 
 
 def _axis_of(split: Split, sizes: Mapping[str, int]) -> str:
-    """Returns the axis of the places that a split is along: ranks of a sequence are those of tensor-parallel layers."""
+    """Returns the axis of ranks of a split: ``sp`` means ``tp`` where it is no axis of its own."""
     return "tp" if split.axis == "sp" and "sp" not in sizes else split.axis
 
 

@@ -1,7 +1,4 @@
-"""Numbers that are no tensors: those that two programs logged, such as losses, and those in their checkpoints.
-
-A checkpoint holds the settings of its optimizer, epochs and scores beside its tensors.
-"""
+"""Compares numbers that are no tensors: logged losses and the like, and settings and scores in checkpoints."""
 
 from __future__ import annotations
 
@@ -18,17 +15,17 @@ _OF_MACHINES: Final = re.compile(r"time|second|speed|throughput|flos|flops|memor
 """Names of numbers that differ between healthy repeats."""
 _STEADY: Final = re.compile(r"loss|learning_rate|(?:^|[_/])lr(?:$|[_/])", re.IGNORECASE)
 _CLOSE: Final = 0.01
-"""The part by which a loss or a learning rate may differ."""
+"""The relative difference allowed for a loss or a learning rate."""
 _LOOSE: Final = 0.1
-"""The part by which other numbers may, such as norms of gradients that nearly cancel."""
+"""The relative difference allowed for other numbers, such as norms of gradients that nearly cancel."""
 
 
 _SAME_SETTING: Final = 1e-6
-"""The part by which a setting may differ: it was kept as a float32 in one of the programs."""
+"""The relative difference allowed for a setting, which one program may have kept as a float32."""
 
 
 def saved_differences(a: Mapping[str, float], b: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Returns which numbers of two checkpoints differ in the order of the first: their names, and both numbers."""
+    """Returns the numbers that differ between two checkpoints: name, and both numbers in words."""
     return [
         (name, f"B has {number(b[name])}, A {number(value)}")
         for name, value in a.items()
@@ -43,7 +40,7 @@ def _saved_otherwise(name: str, one: float, other: float) -> bool:
 
 
 class LoggedDifference(NamedTuple):
-    """The first step at which both programs logged other numbers of one name."""
+    """The first step at which the programs logged different numbers under one name."""
 
     step: int
     name: str
@@ -51,13 +48,11 @@ class LoggedDifference(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The step and both numbers."""
         one, other = map(number, self.values)
         return f"at step {self.step} the log of B says {other}, that of A {one}"
 
 
 def logged_differences(a: RunNotes, b: RunNotes) -> list[LoggedDifference]:
-    """Returns where logged numbers begin to differ, earliest first."""
     return sorted(_differences(dict(a.all()), dict(b.all())))
 
 

@@ -1,8 +1,8 @@
-"""Which node of one run is which node of another one, for one rank and step.
+"""Pairs the nodes of two runs, for one rank and step.
 
-Strict rules come first: the full name, the name without what versions spell differently, the weight that feeds a fused
-operator, the parameter that an optimizer updates, and what a node is fed with. What is left between agreed nodes is
-aligned by operator, shapes and direction; counters count last, because one missing call shifts all that follow.
+Strict rules come first: the full name, the name without version-specific spelling, the weight that feeds a fused
+operator, the parameter that an optimizer updates, and the inputs of a node. The rest, between paired nodes, is aligned
+by operator, shapes and direction. Counters in names count least, because one missing call shifts all that follow.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tui_debugger.model import PARAMETERS, Category
 
 Shapes = tuple[tuple[int, ...], ...]
 ShapesOf = Callable[[int], Shapes | None]
-"""Returns the shapes of a node's outputs; None where they are not known."""
+"""Returns the shapes of a node's outputs; None where unknown."""
 
 GRADIENTS: Final = "Gradients/"
 _COUNTER = re.compile(r"(?:-op\d+|\.\d+)$")
@@ -41,16 +41,16 @@ _EXPANDED = re.compile(r"-(?:expand|meta)$")
 _NAMES_NOTHING: Final = frozenset(
     ("", "weight", "bias", "kernel", "gamma", "beta", "scale", "running", "mean", "var", "num", "batches", "tracked")
 )
-"""Words that parameters of any module end with: two names that share nothing else are not of one parameter."""
+"""Words that parameters of any module end with: common words of this kind do not make two names the same parameter."""
 _MOST_CELLS: Final = 400_000
-"""Gaps that are larger than so many pairs are aligned by what is unique in them."""
+"""Larger gaps (in pairs) are aligned by nodes that are unique in them."""
 _MOST_VOTES: Final = 8
 _MOST_BEFORE: Final = 2
-"""Operators of a chain that may run before the one that reads a weight."""
+"""The most operators of a chain that may run before the one that reads a weight."""
 
 
 class Rule(Enum):
-    """Why two nodes are taken for the same one."""
+    """Why two nodes are taken for the same."""
 
     GIVEN = "given"
     NAME = "name"
@@ -65,21 +65,20 @@ class Rule(Enum):
 
     @property
     def word(self) -> str:
-        """For JSON and tables."""
         return self.name.lower()
 
     @property
     def basis(self) -> str:
-        """Returns which of name, order and value pairs the nodes; names of what is around a node are names as well."""
+        """What pairs the nodes: name, order or value; names of neighbours are names as well."""
         return {Rule.ALIGNED: "order", Rule.VALUE: "value"}.get(self, "name")
 
 
 @dataclass(frozen=True, slots=True)
 class NameMaps:
-    """The replacements of names that the user gave.
+    """The user's mapping of names.
 
     Attributes:
-        substitutions: pattern and replacement, applied to names of the first run, in order.
+        substitutions: pattern, replacement and count (0: all), applied to names of the first run, in order.
         pairs: name in the first run, name in the second.
     """
 
@@ -87,18 +86,13 @@ class NameMaps:
     pairs: Mapping[str, str] = field(default_factory=dict)
 
     def apply(self, name: str) -> str:
-        """Returns the name of the first run as the second one may spell it."""
         for pattern, replacement, count in self.substitutions:
             name = pattern.sub(replacement, name, count=count)
         return name
 
 
 def parse_substitution(text: str) -> tuple[re.Pattern[str], str, int]:
-    """Parses ``s/OLD/NEW/`` or ``s/OLD/NEW/g``; any other character may stand for the slash.
-
-    Raises:
-        TdbgError: it is not of that form.
-    """
+    """Parses ``s/OLD/NEW/`` or ``s/OLD/NEW/g``, with any delimiter; TdbgError where it is not of that form."""
     hint = "such as 's/^model\\.//' or 's|encoder|enc|g'"
     parts = re.split(r"(?<!\\)" + re.escape(text[1]), text) if len(text) > 3 and text[0] == "s" else []
     if len(parts) != 4 or parts[0] != "s" or parts[3] not in {"", "g"} or not parts[1]:
@@ -114,13 +108,12 @@ def parse_substitution(text: str) -> tuple[re.Pattern[str], str, int]:
 
 @dataclass(frozen=True, slots=True)
 class NodeMatch:
-    """Two nodes that are the same one.
+    """Two nodes that are the same.
 
     Attributes:
         a, b: their rows.
-        rule: why.
         doubtful: other pairs would have fitted as well.
-        within_a, within_b: the other nodes of a chain that the other run runs as one fused operator.
+        within_a, within_b: the other nodes of a chain that the other run executes as one fused operator.
     """
 
     a: int
@@ -133,12 +126,7 @@ class NodeMatch:
 
 @dataclass(frozen=True)
 class RunMatching:
-    """The nodes of two runs.
-
-    Attributes:
-        matches: pairs, in the order of the first run.
-        only_a, only_b: rows without a partner, in execution order; parts of fused operators are left out.
-    """
+    """The paired nodes of two runs, in the order of the first run; unpaired ones are in execution order."""
 
     matches: tuple[NodeMatch, ...]
     only_a: tuple[int, ...]
@@ -146,22 +134,15 @@ class RunMatching:
 
     @cached_property
     def to_b(self) -> dict[int, int]:
-        """Rows of the second run by those of the first."""
         return {match.a: match.b for match in self.matches}
 
     @cached_property
     def to_a(self) -> dict[int, int]:
-        """Rows of the first run by those of the second."""
         return {match.b: match.a for match in self.matches}
 
 
 class NodesOfRun:
-    """The nodes of one run that may have partners, with what the rules ask of them.
-
-    Attributes:
-        nodes: the node table.
-        rows: those that count, in execution order.
-    """
+    """The nodes of one run that may have partners; ``rows`` are in execution order."""
 
     def __init__(self, nodes: NodeTable, rows: Iterable[int], shapes: ShapesOf, maps: NameMaps | None = None) -> None:
         self.nodes = nodes
@@ -175,38 +156,34 @@ class NodesOfRun:
         self._types: dict[str, str] = {}
 
     def shapes(self, row: int) -> Shapes | None:
-        """Returns the shapes of a node's outputs, sorted by slot; None where they are not known."""
+        """Returns the shapes of a node's outputs, sorted by slot; None where unknown."""
         if row not in self._known:
             self._known[row] = self._shapes(row)
         return self._known[row]
 
     def is_parameter(self, row: int) -> bool:
-        """Tells whether a row is a weight or another parameter."""
         return self._categories[row] in PARAMETERS
 
     @cached_property
     def _categories(self) -> list[Category]:
-        """The category of each row: it is asked for many times for each."""
         return [Category(number) for number in self.nodes.category.tolist()]
 
     def type_of(self, row: int) -> str:
-        """Returns the operator type, spelled as any framework spells it."""
+        """The operator type, spelled the same for all frameworks."""
         found = self.nodes.op_type(row)
         if found not in self._types:
             self._types[found] = plain_type(found)
         return self._types[found]
 
     def backward(self, row: int) -> bool:
-        """Tells whether a node belongs to the backward pass."""
         return self._categories[row] is Category.GRADIENT
 
     def name(self, row: int) -> str:
-        """Returns the name, as the user maps it."""
         name = self.nodes.names[row]
         return self._maps.apply(name) if self._maps is not None else name
 
     def parts(self, row: int) -> tuple[str, ...]:
-        """Returns the name in parts, without what counts calls and what versions spell differently."""
+        """The parts of the name, without call counters and version-specific spelling."""
         name = self.name(row)
         if self.is_parameter(row):
             return tuple(without_wrappers(name).replace("_", ".").split("."))
@@ -214,11 +191,10 @@ class NodesOfRun:
         return tuple(_EXPANDED.sub("", _GRADIENT_SCOPE.sub("Grad_", scope)) for scope in scopes)
 
     def kind(self, row: int) -> tuple[bool, bool]:
-        """Returns whether it is a parameter, and whether it belongs to the backward pass."""
         return self.is_parameter(row), self.backward(row)
 
     def producers(self, row: int) -> frozenset[int]:
-        """Returns the nodes that feed a node; constants and what is not known left out."""
+        """The known nodes that feed a node, without constants."""
         found = self._producers.get(row)
         if found is None:
             category = self.nodes.category_of
@@ -229,22 +205,16 @@ class NodesOfRun:
         return found
 
     def weights(self, row: int) -> frozenset[int]:
-        """Returns the parameters among what feeds a node."""
         return frozenset(each for each in self.producers(row) if self.is_parameter(each))
 
     def consumers(self, row: int) -> list[int]:
-        """Returns the nodes that read a node's outputs."""
         return sorted({node for node, _ in real_consumers(self.nodes, row) if node in self.place})
 
 
 def match_nodes(a: NodesOfRun, b: NodesOfRun, maps: NameMaps | None = None, *, ranks: int = 1) -> RunMatching:
-    """Finds out which nodes of two runs are the same.
+    """Pairs the nodes of two runs.
 
-    Args:
-        a: nodes of the first run.
-        b: of the second.
-        maps: what the user says of names.
-        ranks: how many ranks of one run share the tensors of one rank of the other: then shapes may differ.
+    Shapes of partners may differ if several ``ranks`` of one run share the tensors of one rank of the other.
     """
     return _Matcher(a, b, maps or NameMaps(), ranks).run()
 
@@ -292,7 +262,7 @@ class _Matcher:
         self.within_b.update(match.within_b)
 
     def _contradict(self, a: int, b: int) -> bool:
-        """Tells whether other nodes feed one than the other, as far as that is known."""
+        """Tells whether different nodes feed the two, as far as known."""
         producers = {self.to_b[each] for each in self.a.producers(a) if each in self.to_b}
         other = {each for each in self.b.producers(b) if each in self.to_a}
         weights = {self.to_b[each] for each in self.a.weights(a) if each in self.to_b}
@@ -322,7 +292,7 @@ class _Matcher:
     def _by_key(
         self, rule: Rule, key: Callable[[NodesOfRun, int], Hashable | None], *, parameters: bool = False
     ) -> None:
-        """Pairs the nodes of one key in order, where both runs have as many of them and nothing speaks against it."""
+        """Pairs the nodes of one key in order, if both runs have as many and nothing contradicts."""
         of_b = _grouped(self.b, (row for row in self._left_b() if self.b.is_parameter(row) == parameters), key)
         for each, rows in _grouped(
             self.a, (row for row in self._left_a() if self.a.is_parameter(row) == parameters), key, self.graphs
@@ -337,7 +307,7 @@ class _Matcher:
                 self._add(NodeMatch(a, b, rule))
 
     def _by_suffix(self, *, parameters: bool = False) -> None:
-        """Pairs nodes whose names differ by what stands before: a wrapper around the model, another scope."""
+        """Pairs nodes whose names differ in a prefix, such as a wrapper around the model or another scope."""
         left_a = [row for row in self._left_a() if self.a.is_parameter(row) == parameters]
         left_b = [row for row in self._left_b() if self.b.is_parameter(row) == parameters]
         for old, new in _prefix_changes(self.a, left_a, self.b, left_b, parameters=parameters):
@@ -353,7 +323,7 @@ class _Matcher:
             self._by_key(Rule.SUFFIX, key, parameters=parameters)
 
     def _take_fused(self) -> None:
-        """Pairs operators that one run fuses with the last of the chain that the other runs in their stead."""
+        """Pairs an operator that one run fuses with the last operator of the chain in the other run."""
         for row in self._left_a():
             chain = self._chain(row, self.a, self.b, self.to_b)
             if chain:
@@ -383,7 +353,6 @@ class _Matcher:
         )
 
     def _take_updates(self) -> None:
-        """Pairs the update operators of an optimizer by the parameter that they write."""
         by_weight = {weight: row for row in self._left_b() if (weight := _updated(self.b, row)) is not None}
         for row in self._left_a():
             weight = _updated(self.a, row)
@@ -392,7 +361,6 @@ class _Matcher:
                 self._add(NodeMatch(row, other, Rule.UPDATE))
 
     def _take_gradients(self) -> None:
-        """Pairs what was recorded of the gradients of parameters by the parameter that they belong to."""
         found = [row for row in self.to_b if self.a.is_parameter(row)]
         for row in found:
             names = self.a.nodes.names[row], self.b.nodes.names[self.to_b[row]]
@@ -401,7 +369,7 @@ class _Matcher:
                 self._add(NodeMatch(a, b, Rule.GRADIENT))
 
     def _by_inputs(self) -> None:
-        """Pairs nodes of one type and shape that agreed nodes feed, where only one fits."""
+        """Pairs nodes of one type and shape that paired nodes feed, where only one fits."""
         changed = True
         while changed:
             changed = False
@@ -414,7 +382,7 @@ class _Matcher:
                     changed = True
 
     def _common_consumers(self, row: int, left: set[int]) -> list[int]:
-        """The nodes of the second run that all agreed feeders of a row feed."""
+        """The nodes of the second run that read from the partners of all paired producers of a row."""
         producers = [self.to_b[each] for each in self.a.producers(row) if each in self.to_b]
         if not producers:
             return []
@@ -422,7 +390,7 @@ class _Matcher:
         return [each for each in fits if self._alike(row, each)]
 
     def _rivals(self, a: int, b: int) -> list[int]:
-        """The nodes of the first run that might be the same node of the second."""
+        """The nodes of the first run that also may be a node of the second run."""
         producers = [self.to_a[each] for each in self.b.producers(b) if each in self.to_a]
         fits = set.intersection(*(set(self.a.consumers(each)) for each in producers)) if producers else {a}
         return [each for each in fits if each not in self.to_b and self._alike(each, b)]
@@ -473,7 +441,7 @@ class _Matcher:
         return _rising([pair for pair in single if self._alike(*pair)], self.b.place)
 
     def _score(self, a: int, b: int, *, same_name: bool) -> int:
-        """Returns how well two nodes fit; 0 where they are not the same."""
+        """Returns how well two nodes fit; 0 where they cannot be the same."""
         if not self._alike(a, b):
             return 0
         stacks = self.a.nodes.stack(a), self.b.nodes.stack(b)
@@ -481,7 +449,7 @@ class _Matcher:
         return 8 + 6 * self._agree(a, b) + 2 * same_name + 2 * same_stack
 
     def _is_doubtful(self, a: int, b: int, rows: Sequence[int], others: Sequence[int]) -> bool:
-        """Tells whether others of the gap would have fitted as well, because one run has more of them."""
+        """Tells whether other nodes of the gap would have fitted as well, because one run has more of them."""
         if self._agree(a, b):
             return False
         fits = sum(1 for each in others if self._alike(a, each)), sum(1 for each in rows if self._alike(each, b))
@@ -501,7 +469,7 @@ def _full_key(side: NodesOfRun, row: int) -> Hashable:
 
 
 def _counted_key(side: NodesOfRun, row: int) -> Hashable:
-    """Names without their counters: all calls of a name are paired together, or none of them."""
+    """The name without its counter: all calls of a name are paired together, or none."""
     return side.kind(row), _COUNTER.sub("", side.name(row)), side.type_of(row)
 
 
@@ -516,7 +484,7 @@ def _grouped(
     key: Callable[[NodesOfRun, int], Hashable | None],
     graphs: Mapping[int, int] | None = None,
 ) -> dict[Hashable, list[int]]:
-    """Rows by graph and key; of the first run by the graph that is its in the second."""
+    """Rows by graph and key; with ``graphs``, by the matching graph of the second run."""
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for row in rows:
         of = key(side, row)
@@ -527,7 +495,7 @@ def _grouped(
 
 
 def _matching_graphs(a: NodesOfRun, b: NodesOfRun) -> dict[int, int]:
-    """Returns which graph of the second run each of the first is: the one with most names in common."""
+    """Returns the graph of the second run for each graph of the first: the one with most names in common."""
     keys: list[dict[int, set[Hashable]]] = []
     for side in (a, b):
         of_graph: dict[int, set[Hashable]] = {graph: set() for graph in range(len(side.nodes.graphs))}
@@ -548,9 +516,9 @@ def _matching_graphs(a: NodesOfRun, b: NodesOfRun) -> dict[int, int]:
 def _prefix_changes(
     a: NodesOfRun, left_a: Sequence[int], b: NodesOfRun, left_b: Sequence[int], *, parameters: bool
 ) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Returns what stands before equal ends of names, most frequent first.
+    """Returns the pairs of prefixes before equal ends of names, most frequent first.
 
-    The end of a parameter's name has to name a module, unless one of the names is a whole end of the other.
+    The common end of parameters' names has to name a module, unless it is the whole name in one of the runs.
     """
     ends: dict[Hashable, list[tuple[str, ...]]] = defaultdict(list)
     for row in left_b:
@@ -577,7 +545,7 @@ def _names_module(word: str) -> bool:
 
 
 def renamed_scope(one: Sequence[str], other: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns what stands before the equal end of two names, given in parts."""
+    """Returns what precedes the equal end of two names, given in parts."""
     same = 0
     while same < min(len(one), len(other)) and one[-1 - same] == other[-1 - same]:
         same += 1
@@ -585,7 +553,7 @@ def renamed_scope(one: Sequence[str], other: Sequence[str]) -> tuple[tuple[str, 
 
 
 def _made_before(side: NodesOfRun, rows: Iterable[int]) -> list[int]:
-    """The operators that feed some, and those that feed these: where a chain may begin that reads a weight later."""
+    """The operators up to ``_MOST_BEFORE`` levels before the given rows: a chain may begin before a weight is read."""
     found: list[int] = []
     level = list(rows)
     for _ in range(_MOST_BEFORE):
@@ -600,7 +568,7 @@ def _made_before(side: NodesOfRun, rows: Iterable[int]) -> list[int]:
 
 
 def _chain_of(side: NodesOfRun, start: int, name: str, taken: Mapping[int, int]) -> tuple[int, ...]:
-    """The nodes from one on whose types, one after the other, spell the name of a fused operator."""
+    """The nodes from ``start`` on whose types, joined, spell the name of a fused operator; empty without one."""
     chain, spelled, row = [], "", start
     while row not in taken:
         spelled += side.type_of(row)
@@ -616,7 +584,7 @@ def _chain_of(side: NodesOfRun, start: int, name: str, taken: Mapping[int, int])
 
 
 def _updated(side: NodesOfRun, row: int) -> int | None:
-    """The parameter that an optimizer's update operator writes; None of another node."""
+    """The parameter that an optimizer's update operator writes; None for other nodes."""
     update = update_of(side.nodes.op_type(row))
     if update is None or update.stride or side.is_parameter(row):
         return None
@@ -625,7 +593,7 @@ def _updated(side: NodesOfRun, row: int) -> int | None:
 
 
 def _gaps(matcher: _Matcher, left_a: Sequence[int], left_b: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yields what is left of both runs between nodes that are agreed upon and stand in the same order."""
+    """Yields the unpaired nodes of both runs between paired nodes that have the same order in both."""
     a, b = matcher.a, matcher.b
     agreed = [(row, matcher.to_b[row]) for row in a.rows if row in matcher.to_b and not a.is_parameter(row)]
     anchors = _rising(agreed, b.place)
@@ -642,7 +610,7 @@ def _gaps(matcher: _Matcher, left_a: Sequence[int], left_b: Sequence[int]) -> It
 
 
 def _rising(pairs: Sequence[tuple[int, int]], place: Mapping[int, int]) -> list[tuple[int, int]]:
-    """The longest part of pairs, given in the order of the first run, that is in the order of the second as well."""
+    """The longest subsequence of pairs, in the order of the first run, that is in the order of the second as well."""
     tails: list[int] = []
     last: list[int] = []
     before = [-1] * len(pairs)
@@ -667,7 +635,7 @@ def _traced(
     best: Sequence[Sequence[int]],
     scores: Mapping[tuple[int, int], int],
 ) -> list[tuple[int, int]]:
-    """The pairs of the best alignment; of equal ones that which leaves out the last."""
+    """The pairs of the best alignment; of equal alignments, one that leaves out the last nodes."""
     found = []
     i, j = len(rows), len(others)
     while i and j:
@@ -685,15 +653,10 @@ def _traced(
 def containers(side: NodesOfRun, is_operator: Callable[[int], bool] = lambda _: False) -> dict[int, list[int]]:
     """Returns the modules that other calls run inside of, with those calls.
 
-    The parameters of what runs inside are not among the recorded inputs of such a module: its inputs may agree and its
-    outputs not, and yet nothing is wrong with it.
-
-    A module may be a row of its own scope that has the name of its class, as operators have that of their type. It
-    ends after all that runs inside of it; an operator may stand anywhere.
-
-    Args:
-        side: the nodes.
-        is_operator: tells which rows are known to be calls of an operator.
+    Parameters of inner calls are not among the recorded inputs of a module: its inputs may agree and its outputs differ
+    without a fault. A module may also be a row in its own scope, named after its class, as operators are named after
+    their type. It ends after all inner calls, while an operator may run anywhere. ``is_operator`` tells which rows are
+    known to be operators.
     """
     of_scope: dict[str, list[int]] = defaultdict(list)
     operators = [row for row in side.rows if not side.is_parameter(row)]
@@ -725,7 +688,7 @@ def _has_name_of_type(side: NodesOfRun, row: int) -> bool:
 
 
 def _is_outermost(side: NodesOfRun, row: int, others: Iterable[int]) -> bool:
-    """Tells whether a row, or another call of the same module, runs after all others; backwards also before them."""
+    """Tells whether a row, or a call of its module, runs after all others (backward also: before them)."""
     if side.nodes.order[row] < 0:
         return True
     kind, scope = side.nodes.op_type(row), side.nodes.paths[row].rpartition("/")[0]

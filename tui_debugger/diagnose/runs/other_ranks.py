@@ -1,4 +1,4 @@
-"""What other ranks put into a collective operation: a difference there comes out on every rank that takes part."""
+"""The inputs of other ranks to a collective operation: a difference there shows on all ranks that take part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tui_debugger.graph.table import real_inputs
 from tui_debugger.model import PARAMETERS, ProgressFn, Side
 
 _DEEPEST: Final = 8
-"""The most nodes of which nothing was recorded, one behind the other."""
+"""The longest chain of unrecorded nodes that is followed."""
 
 
 class OtherRanks:
@@ -23,12 +23,7 @@ class OtherRanks:
         self._runs, self._place, self._progress = runs, place, progress
 
     def put_in_alike(self, flow: DataFlow, row: int) -> bool | None:
-        """Tells whether all other ranks put the same into a collective operation in both runs; None: not known.
-
-        Args:
-            flow: of the rank of the first run that the operation is looked at on.
-            row: of the operation.
-        """
+        """Tells whether all other ranks gave the same input in both runs; None: unknown."""
         name, graph = flow.nodes.names[row], flow.nodes.graph_of(row).name
         own, (here, there) = self._place.rank_a, self._runs
         members = flow.nodes.group_ranks.get(row) or tuple(here.ranks())
@@ -54,7 +49,7 @@ class OtherRanks:
         return _all_of([self._is_alike(flows, of, slot, depth) for of, slot in inputs] or [None])
 
     def _is_alike(self, flows: tuple[DataFlow, DataFlow], row: int, slot: int, depth: int) -> bool | None:
-        """Tells whether a tensor of a rank is the same in both runs: by itself, else by what it was made of."""
+        """Tells whether a tensor is the same in both runs: by itself, else by what it was made of."""
         if row < 0:
             return None
         name, graph = flows[0].nodes.names[row], flows[0].nodes.graph_of(row).name
@@ -79,7 +74,7 @@ class OtherRanks:
 
 
 def _all_of(found: Sequence[bool | None]) -> bool | None:
-    """False where one is; else None where one is not known."""
+    """False if any is False, else None if any is None."""
     if False in found:
         return False
     return None if None in found else True

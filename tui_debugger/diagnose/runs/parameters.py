@@ -1,4 +1,4 @@
-"""The parameters of two runs: which are the same, by what that is proven, and which one run has and the other lacks."""
+"""The parameters of two runs: which are the same, which are made of others, and which only one run has."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from tui_debugger.stats.dtypes import name_of
 from tui_debugger.text.tensors import shape_text
 
 _FEW: Final = 3
-"""Names that a sentence lists."""
+"""The most names that a sentence lists."""
 _DIMENSIONS_OF_A_MATRIX: Final = 2
 _MOST_PARTS: Final = 4
-"""Weights that a fused one is made of: q, k and v."""
+"""The most weights in a fused one: q, k and v."""
 _STRAIGHT: Final = "it is square, and not transposed as all other matrices are: nothing tells whether it should be"
 _COUNTED: Final = "it differs, and only one run has others like it: ranks may count their layers from other numbers on"
 _EMBEDDING: Final = re.compile(r"emb|(?:^|[._/])w[tp]e(?:[._/]|$)|position|lm_head", re.IGNORECASE)
 _Renamed = tuple[tuple[str, ...], tuple[str, ...]]
-"""The scope of parameters in both runs, where names differ by it."""
+"""The prefixes of parameters in both runs, where names differ in them."""
 
 
 class ParameterPairs(UnmatchedNodes):
@@ -55,14 +55,14 @@ class ParameterPairs(UnmatchedNodes):
 
     Attributes:
         findings: where differences begin.
-        proven: renamed scopes of which some parameter has the same values in both runs.
-        unproven: rows of the first run of parameters whose pairs nothing but the end of a name speaks for.
-        converted: parameters of one run that others of the other run make.
+        proven: renamed scopes with a parameter of equal values.
+        unproven: rows of the first run of parameters that are paired only by the end of the name.
+        converted: parameters that are made of other parameters.
         others: the last judged steps of other ranks.
-        learned: how weights are cut, of them too.
-        scaled: of each run the weights that are kept beside scales, by their rows.
-        fused: those that have a scale for each of the weights that they are made of, with the scales.
-        scale_texts: how such a weight differs, by rows of the first run.
+        learned: how weights are cut, shared with other ranks.
+        scaled: for each run, weights with scales by row.
+        fused: for each run, weights with a scale for each of their sources, by row.
+        scale_texts: how a scaled or cast weight differs, by row of the first run.
     """
 
     def __init__(self, asked: Asked, before: UnrecordedTensors | None) -> None:
@@ -78,7 +78,7 @@ class ParameterPairs(UnmatchedNodes):
         self.scale_texts: dict[int, str] = {}
 
     def with_proof(self, entries: Sequence[NodePair]) -> list[NodePair]:
-        """Returns the pairs without those of parameters that values prove to be others; the unproven are doubtful."""
+        """Returns the pairs without those that values disprove; unproven pairs become doubtful."""
         found = self._prove_renames(self._with_scales(entries))
         self._look_at_casts(found)
         taken = self._convert(found)
@@ -89,7 +89,7 @@ class ParameterPairs(UnmatchedNodes):
         return found
 
     def _doubt_numbers(self, entries: Sequence[NodePair]) -> None:
-        """Compares no layer that differs where only one run has others like it: a stage may count them from zero."""
+        """Marks layers as not compared that differ, if only one run has similar names: stages may count from zero."""
         names = [{name for rank in files.run.ranks() for name in files.run.nodes(rank).names} for files in self.files]
         others = {parsed(name).template for name in names[0] ^ names[1]}
         for entry in entries:
@@ -102,7 +102,7 @@ class ParameterPairs(UnmatchedNodes):
                 self.distances[key] = not_compared(_COUNTED, found.shapes if found is not None else ())
 
     def _with_scales(self, entries: Sequence[NodePair]) -> list[NodePair]:
-        """Compares weights that are kept beside scales as they are meant; returns the pairs without the scales."""
+        """Compares weights with scales by their meaning; returns the pairs without the scales."""
         scales = self._find_scales(0), self._find_scales(1)
         if not any(scales):
             return list(entries)
@@ -153,7 +153,7 @@ class ParameterPairs(UnmatchedNodes):
                 self.scale_texts[entry.match.a] = "nearly all of it is a cast, and some elements are not"
 
     def _find_scales(self, side: int) -> dict[int, int]:
-        """Finds the scales of weights; returns the rows of the weights by those of the scales."""
+        """Finds the scales of weights; returns rows of weights by rows of scales."""
         names = self.flows[side].nodes.names
         rows = {names[row]: row for row in self.sides[side].rows}
         found: dict[int, int] = {}
@@ -174,18 +174,17 @@ class ParameterPairs(UnmatchedNodes):
         return found
 
     def _values(self, side: int, row: int) -> Array | None:
-        """Returns the values of a parameter; None where they are not in one tensor, or cannot be read."""
         at = self._only_tensor(side, row)
         return self.files[side].array(at) if at is not None else None
 
     def _only_tensor(self, side: int, row: int) -> Located | None:
-        """Returns where the values of a parameter are; None where there are several tensors, or none."""
+        """Returns where the values of a parameter are; None unless there is exactly one tensor."""
         slots = self.flows[side].slots(self.steps[side], row, Side.OUTPUT)
         at = self.flows[side].located(self.steps[side], row, Side.OUTPUT, slots[0]) if len(slots) == 1 else None
         return at if at is not None and at.index >= 0 else None
 
     def _convert(self, entries: Sequence[NodePair]) -> set[int]:
-        """Finds out which parameters without a proven partner make which; returns those whose pairs are given up."""
+        """Finds out which parameters make which; returns rows of pairs that are given up for that."""
         self.learned = next((each.learned for each in self.others), self.learned)
         split = [side for side in (0, 1) if self.files[side].mates]
         if len(split) > 1 or not self._may_convert(split):
@@ -229,7 +228,7 @@ class ParameterPairs(UnmatchedNodes):
     def _may_be_renumbered(
         self, parted: Sequence[int], entries: Sequence[NodePair], others: Collection[int]
     ) -> dict[int, int]:
-        """Returns pairs by name that differ, where the other run has more: a stage, or a run, may count from zero."""
+        """Returns pairs by name that differ, where the other run has more: one may count layers from zero."""
         alone = self.matching.only_a, self.matching.only_b
         more = [bool(self.unproven) or any(map(self.sides[side].is_parameter, alone[side])) for side in (0, 1)]
         if not (more[1 - parted[0]] if len(parted) == 1 else all(more)):
@@ -244,14 +243,7 @@ class ParameterPairs(UnmatchedNodes):
         split: Sequence[int],
         by_name: tuple[Collection[int], Collection[int]],
     ) -> list[WeightConversion]:
-        """Returns which weights make which.
-
-        Args:
-            weights: of each run, by name.
-            rows: of these.
-            split: the runs of which several ranks hold parts.
-            by_name: rows of weights that have a partner unless they are merged with an update.
-        """
+        """Returns the conversions; rows in ``by_name`` have a partner, and count only for merged updates."""
         arrays = [{name: array for name, (_, array) in of.items()} for of in weights]
         found = [*merged_weights(arrays[0], arrays[1], 1), *merged_weights(arrays[1], arrays[0], 0)]
         used = {name for each in found for name in (each.made, *each.sources)}
@@ -275,7 +267,7 @@ class ParameterPairs(UnmatchedNodes):
     def _book(
         self, found: Sequence[WeightConversion], weights: Sequence[Mapping[str, tuple[int, Array]]]
     ) -> tuple[set[int], set[int]]:
-        """Writes down what was found, with the findings; returns the rows of both runs that it explains."""
+        """Records conversions and their findings; returns the explained rows of both runs."""
         used: tuple[set[int], set[int]] = set(), set()
         for each in found:
             row = weights[each.side][each.made][0]
@@ -293,7 +285,6 @@ class ParameterPairs(UnmatchedNodes):
         return used
 
     def _give_up(self, given_up: set[int], entries: Sequence[NodePair]) -> set[int]:
-        """Takes pairs of parameters back, and returns them."""
         for entry in entries:
             for _, one, other in entry.outputs if entry.match.a in given_up else ():
                 self.distances.pop(((one.step, one.index), (other.step, other.index)), None)
@@ -308,7 +299,7 @@ class ParameterPairs(UnmatchedNodes):
         return given_up
 
     def _may_be_merged(self) -> set[int]:
-        """Returns rows of the first run of weights that either run may have merged with the other one's update."""
+        """Returns rows of the first run of weights that may be merged with an update, or be the base of one."""
         tables = [self.flows[side].nodes for side in (0, 1)]
         names = [[tables[side].names[row] for row in self.sides[side].rows] for side in (0, 1)]
         found = {tables[0].find(each.merged) for each in adapters(names[1], names[0])}
@@ -319,7 +310,7 @@ class ParameterPairs(UnmatchedNodes):
     ) -> list[WeightConversion]:
         """Leaves out square matrices that are not transposed while all others are: nothing tells which is right.
 
-        Embeddings, and the head that may be tied to one, keep their layout in all programs.
+        Embeddings and heads are exempt: they keep their layout in all programs.
         """
         squares: dict[str, NodePair] = {}
         for entry in entries:
@@ -342,17 +333,13 @@ class ParameterPairs(UnmatchedNodes):
         return [each for each in found if squares.keys().isdisjoint((each.made, *each.sources))]
 
     def _may_convert(self, split: Sequence[int]) -> bool:
-        """Tells whether weights of one run may make those of the other: both hold wholes, or parts cut alike.
-
-        Args:
-            split: the runs of which several ranks hold parts that are taken together.
-        """
+        """Tells whether weights of one run may make those of the other: both hold wholes, or parts cut alike."""
         whole = [self._holds_wholes(side) for side in (0, 1) if side not in split]
         ranks = [len(files.run.ranks()) for files in self.files]
         return all(whole) or (not split and not any(whole) and ranks[0] == ranks[1])
 
     def _find_ties(self) -> None:
-        """Finds weights that only one run has because they are copies: the other run keeps tied weights once."""
+        """Finds one-sided weights that are copies: the other run keeps tied weights once."""
         for side, alone in enumerate((self.matching.only_a, self.matching.only_b)):
             rows = [row for row in alone if self.sides[side].is_parameter(row) and (side, row) not in self.finished]
             paired = self.matching.to_b if side == 0 else self.matching.to_a
@@ -365,7 +352,6 @@ class ParameterPairs(UnmatchedNodes):
                         break
 
     def _are_tied(self, side: int, row: int, other: int) -> bool:
-        """Tells whether two matrices of a run have the same values, which are not all one."""
         shapes = [self.files[side].shapes(self.steps[side], each) for each in (row, other)]
         if shapes[0] != shapes[1] or not shapes[0] or len(shapes[0][0]) < _DIMENSIONS_OF_A_MATRIX:
             return False
@@ -375,7 +361,7 @@ class ParameterPairs(UnmatchedNodes):
         return bool(np.array_equal(one, two)) and bool((one != one.flat[0]).any())
 
     def _is_foreign(self, found: WeightConversion) -> bool:
-        """Tells whether a parameter has the values of one of another name, though both runs name parameters alike."""
+        """Tells whether a conversion contradicts names, although both runs name parameters alike."""
         if len(found.sources) > 1 or found.turned or not self._named_alike:
             return False
         names = found.made.partition(OF_RANK)[0], found.sources[0]
@@ -383,14 +369,13 @@ class ParameterPairs(UnmatchedNodes):
 
     @property
     def _named_alike(self) -> bool:
-        """Whether some parameter has one name in both runs."""
         return any(
             each.rule in {Rule.NAME, Rule.NORMALISED} and self.sides[0].is_parameter(each.a)
             for each in self.matching.matches
         )
 
     def _weights(self, side: int, rows: Sequence[int]) -> Mapping[str, tuple[int, Array]]:
-        """Returns parameters that can be read, by name: their rows and values; those of several ranks each."""
+        """Returns readable parameters by name, with row and values; those of several ranks separately."""
         found: dict[str, tuple[int, Array]] = {}
         for row in rows:
             name = self.flows[side].nodes.names[row]
@@ -409,13 +394,12 @@ class ParameterPairs(UnmatchedNodes):
         return found
 
     def _small_type(self, side: int, rows: Sequence[int]) -> str:
-        """Returns the type in which some parameters are kept beside scales; empty where none is."""
         kept = {row: each.values for row, each in self.scaled[side].items()}
         kept |= {row: values for row, (values, _) in self.fused[side].items()}
         return next((name_of(kept[row].dtype) for row in rows if row in kept), "")
 
     def _unlike_shapes(self, entry: NodePair) -> Distance | None:
-        """Returns the distance of a parameter that has another shape in the other run; None where it has the same."""
+        """Returns the distance of a parameter whose shapes differ; else None."""
         for _, one, other in entry.outputs:
             found = self.distance(one, other)
             if found is not None and not found.compared and len(set(found.shapes)) > 1:
@@ -423,12 +407,10 @@ class ParameterPairs(UnmatchedNodes):
         return None
 
     def _differs(self, entry: NodePair) -> bool:
-        """Tells whether a parameter of several ranks differs: one of them may count its layers from zero."""
         distances = [found for _, one, other in entry.outputs if (found := self.distance(one, other)) is not None]
         return any(found.compared and found.relative > INTRODUCED * found.unit for found in distances)
 
     def _is_square(self, entry: NodePair) -> bool:
-        """Tells whether a parameter has the same shape when it is transposed."""
         distances = [found for _, one, other in entry.outputs if (found := self.distance(one, other)) is not None]
         return any(len(shape) == 2 and shape[0] == shape[1] for found in distances for shape in found.shapes)
 
@@ -439,10 +421,9 @@ class ParameterPairs(UnmatchedNodes):
         return DiffFinding(kind, self.place, order, a, b, name, other, (keys[0], keys[1]), distance, text=text)
 
     def _prove_renames(self, entries: Sequence[NodePair]) -> list[NodePair]:
-        """Finds out which pairs of parameters nothing but the end of their names speaks for; these become doubtful.
+        """Marks parameters as doubtful that are paired only by the end of their names.
 
-        A renamed scope is proven where values of one of its parameters agree. A parameter that is constant, such as a
-        new bias of zeros, proves nothing.
+        A renamed scope is proven where values of one of its parameters agree; constant parameters prove nothing.
         """
         renamed = {
             entry.match.a: renamed_scope(self.sides[0].parts(entry.match.a), self.sides[1].parts(entry.match.b))
@@ -460,10 +441,7 @@ class ParameterPairs(UnmatchedNodes):
         ]
 
     def _have_telling_values(self, entry: NodePair) -> bool:
-        """Tells whether a parameter has values in both runs that agree and that are not all nearly the same.
-
-        The scales of norms are near one in all layers.
-        """
+        """Tells whether values agree in both runs and vary enough; the scales of norms are near one in all layers."""
         for _, one, other in entry.outputs:
             found = self.distance(one, other)
             if found is None or not found.compared or found.relative > max(NEAR, 3 * found.unit * bool(found.meant)):
@@ -474,7 +452,7 @@ class ParameterPairs(UnmatchedNodes):
         return False
 
     def other_shape(self, entry: NodePair) -> DiffFinding | None:
-        """Returns the difference that a whole parameter of another shape is; None of what may be a part of one."""
+        """Returns the finding for a whole parameter with different shapes; None where it may be a part."""
         rows = entry.match.a, entry.match.b
         if rows[0] in self.unproven or any(map(self._may_be_part, (0, 1), rows)):
             return None
@@ -486,23 +464,23 @@ class ParameterPairs(UnmatchedNodes):
         return self._difference(entry.match.a, entry.match.b, text, found, entry.order)
 
     def _holds_wholes(self, side: int) -> bool:
-        """Tells whether parameters of a run are whole: nothing says that several ranks share them."""
+        """Tells whether nothing indicates that ranks of a run share parameters."""
         files = self.files[side]
         if files.only is not None:
             return not files.mates  # no other rank has these nodes: they are of a stage of their own
         return not files.mates and not files.place and files.rank == 0 and len(files.run.ranks()) == 1
 
     def _may_be_part(self, side: int, row: int) -> bool:
-        """Tells whether a parameter may be a part of one: ranks share them, or the name of its file tells of a rank."""
+        """Tells whether a parameter may be a part, by its run or the name of its file."""
         at = self._only_tensor(side, row)
         spec = self.files[side].spec(at) if at is not None else None
         return not self._holds_wholes(side) or (spec is not None and read_rank(PurePath(spec.path).stem) is not None)
 
     def note_missing(self, one_sided: Sequence[OneSided]) -> None:
-        """Makes parameters that only one run has a difference, where the other run has foreign ones in their stead.
+        """Makes one-sided parameters a finding, where the other run has different ones in their place.
 
-        Both runs name parameters alike: some have one name in both. Where one run has more of them, several may
-        be one of the other run (a fused weight): that is not known.
+        Only if some parameters have the same name in both runs, and both lack equally many: else one may be fused of
+        several.
         """
         alone = [
             [
@@ -525,7 +503,7 @@ class ParameterPairs(UnmatchedNodes):
 
 
 def _tells(array: Array, found: Distance) -> bool:
-    """Tells whether a distance is small beside that of the elements from their mean, or one of rounding."""
+    """Tells whether a distance is small beside the spread of the elements, or explained by rounding."""
     wide = array.astype(np.float64)
     spread = float(np.linalg.norm(wide - wide.mean())) if wide.size else 0.0
     apart = found.relative * float(np.linalg.norm(wide))
@@ -533,7 +511,6 @@ def _tells(array: Array, found: Distance) -> bool:
 
 
 def _listed(alone: Sequence[OneSided]) -> str:
-    """Returns the first names of parameters, and how many there are."""
     names = ", ".join(one.name for one in alone[:_FEW])
     more = f" and {len(alone) - _FEW} more" if len(alone) > _FEW else ""
     return f"{names}{more} {'is' if len(alone) == 1 else 'are'}"

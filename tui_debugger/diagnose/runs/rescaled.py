@@ -1,7 +1,7 @@
-"""The gradients that differ by one factor for all of them, and what that is a finding of.
+"""Gradients that all differ by one factor.
 
-What clips or unscales gradients multiplies all by a number that any of them may have changed: those that do not have
-the factor are where the difference begins. Where all have it, the factor itself is the one finding.
+Clipping or unscaling multiplies all gradients by a number that any of them may have changed: gradients without the
+factor are where the difference begins. Where all have it, the factor is the only finding.
 """
 
 from __future__ import annotations
@@ -18,16 +18,11 @@ from tui_debugger.text.numbers import plural
 
 T = TypeVar("T")
 _MANY: Final = 3
-"""Gradients that have to have one factor before that counts for one of all."""
+"""The fewest gradients that must share a factor."""
 
 
 def without_rescaled(found: Sequence[DiffFinding], runs: tuple[DiagnosedRun, DiagnosedRun]) -> list[DiffFinding]:
-    """Returns the findings of gradients that no factor of all of them explains.
-
-    Args:
-        found: the gradients of parameters that differ at a step, though all that goes into them agrees.
-        runs: both.
-    """
+    """Returns the findings on gradients that no common factor explains."""
     factors = {each.row_a: _factor(each, runs) for each in found} if len(found) >= _MANY else {}
     unit = max((each.distance.unit for each in found if each.distance is not None), default=0.0)
     rescaled, _ = of_one_factor(factors, unit)
@@ -41,12 +36,7 @@ def without_rescaled(found: Sequence[DiffFinding], runs: tuple[DiagnosedRun, Dia
 
 
 def of_one_factor(factors: Mapping[T, float | None], unit: float) -> tuple[set[T], float]:
-    """Returns which gradients have the factor that most of them have, and that; none where most have no such factor.
-
-    Args:
-        factors: by what identifies a gradient; None where no factor explains how it differs.
-        unit: what rounding makes of 1, for the type of the gradients.
-    """
+    """Returns the gradients that have the usual factor, and that factor; an empty set where most do not share one."""
     known = sorted(factor for factor in factors.values() if factor is not None)
     if not known:
         return set(), 1.0
@@ -57,7 +47,6 @@ def of_one_factor(factors: Mapping[T, float | None], unit: float) -> tuple[set[T
 
 
 def _factor(finding: DiffFinding, runs: tuple[DiagnosedRun, DiagnosedRun]) -> float | None:
-    """Returns the factor between both tensors of a finding; None where there is none."""
     if finding.distance is None or None in finding.keys:
         return None
     try:

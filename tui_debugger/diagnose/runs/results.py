@@ -1,4 +1,4 @@
-"""The results of a comparison of two runs: where differences begin, what is known of every node, and what is not."""
+"""The results of a comparison of two runs: where differences begin, and what is known of each node."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import TensorKey
 
 NO_OUTPUT: Final = "no output of it was dumped in both runs"
-"""Why a node was not compared that has nothing to compare."""
+"""The reason that a node without common outputs was not compared."""
 COVERED: Final = "neither run recorded it; all that it is made from and all that is made from it agrees"
-"""Why a node was not compared that needs no comparison."""
+"""The reason that a node needs no comparison."""
 
 
 class NodeJudgement(IntEnum):
-    """The facts that are known of a node at a step."""
+    """What is known of a node at a step."""
 
     NOT_COMPARED = 0
     """None of its outputs could be compared."""
     SAME = 1
     ROUNDING = 2
-    """The tensors differ by no more than rounding explains."""
+    """The tensors differ no more than rounding explains."""
     INHERITED = 3
     """The node passes on a difference of its inputs."""
     UNPROVEN = 4
-    """The output differs by more than its known inputs explain, and not all inputs are known."""
+    """The output differs more than its known inputs explain, but not all inputs are known."""
     INSIDE = 5
-    """A module around other calls: they tell what happened."""
+    """A module: its inner calls tell what happened."""
     INTRODUCED = 6
     """Its inputs agree and its outputs do not."""
 
 
 class DiffKind(IntEnum):
-    """The kinds of findings; the value only counts."""
+    """The kinds of findings; their numbers have no meaning."""
 
     INTRODUCED = 0
     RANDOM = 1
@@ -56,21 +56,19 @@ class DiffKind(IntEnum):
 
     @property
     def word(self) -> str:
-        """For people and for JSON."""
         return self.name.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a comparison: what is compared, and how.
+    """What is compared, and how.
 
     Attributes:
-        maps: what the user says of names.
-        steps, ranks: which of the first run are which of the second; empty: those of one number. A rank that is named
-            several times is compared with all of those together.
-        only_steps, only_ranks: those of the first run that are asked for; None: all.
+        steps, ranks: pairs (first run, second run); empty: equal numbers. A rank in several pairs is compared with all
+            of its partners together.
+        only_steps, only_ranks: of the first run; None: all.
         tolerance: replaces the rule of rounding.
-        dims: what the user says of how ranks share tensors.
+        dims: how ranks share tensors.
     """
 
     maps: NameMaps = field(default_factory=NameMaps)
@@ -83,7 +81,7 @@ class Options:
 
 
 class StepPlace(NamedTuple):
-    """A step of a rank of both runs."""
+    """A step of a rank in both runs."""
 
     rank_a: int
     rank_b: int
@@ -96,19 +94,15 @@ class DiffFinding:
     """A place where a difference begins.
 
     Attributes:
-        kind: what it is.
-        place: where.
         order: position in the execution order of the first run.
         row_a, row_b: the node; -1 where a run has none.
-        name: of the node, or of the parameter.
-        other_name: in the second run, where it is another one.
-        keys: the tensor that differs, in each run; None where it has none.
-        distance: of that tensor.
+        name: of the node or the parameter.
+        other_name: its name in the second run.
+        keys: the tensor that differs, in each run.
         given: distance of the inputs.
         times: error over what is expected.
-        consumer: the node that reads it first, of parameters and inputs.
-        text: what else there is to say, a sentence.
-        side: 0, 1 where one of the runs is known to be wrong; -1 where that is not known.
+        consumer: the first reader of a parameter or input.
+        side: the wrong run, 0 or 1; -1 where unknown.
     """
 
     kind: DiffKind
@@ -132,14 +126,11 @@ class JudgedNode:
     """A node that both runs have, at a step.
 
     Attributes:
-        match: its rows.
-        judgement: what is known of it.
         order: position in the execution order of the first run.
         dx, dy: largest distance of its inputs, and of its outputs.
-        times: error over what is expected: q.
-        worst: the output that differs most; None where nothing was compared.
-        slot: its number.
-        why: what kept it from being compared.
+        times: q, error over what is expected.
+        worst: the distance of the output that differs most, at ``slot``; None where nothing was compared.
+        why: why it was not compared.
     """
 
     match: NodeMatch
@@ -155,15 +146,7 @@ class JudgedNode:
 
 @dataclass(frozen=True, slots=True)
 class OneSided:
-    """A node that only one run has.
-
-    Attributes:
-        side: 0 for the first run, 1 for the second.
-        row: its row there.
-        name: its name.
-        order: position in the execution order.
-        covered: what agrees around it: empty where nothing tells whether it matters.
-    """
+    """A node that only run ``side`` has; ``covered`` tells why it makes no difference, empty where unknown."""
 
     side: int
     row: int
@@ -174,19 +157,17 @@ class OneSided:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """A step of both runs.
+    """The comparison of a step.
 
     Attributes:
-        place: which.
-        judged: nodes that both have, in execution order.
-        one_sided: nodes that only one has.
-        compared: pairs of tensors that were compared, by what.
-        failed: (tensor of the first run, why) of what could not be compared.
-        doubtful: pairs of nodes that may be others: more would have fitted, or no value proves the pair.
-        ranks: of both runs; several of one of them where they share what one rank of the other holds.
-        converted: parameters of one run that others of the other one make, proven by values.
-        joined: tensors that were put together of parts, by how: split, sum, mean, replicated.
-        covered: tensors that neither run recorded, and all around them agrees.
+        judged: nodes that both runs have, in execution order.
+        compared: number of tensor pairs, by how they were compared.
+        failed: (tensor of the first run, why) for tensors that could not be compared.
+        doubtful: pairs that may be wrong: others would have fitted, or no value proves the pair.
+        ranks: of both runs; several of a run where they share what one rank of the other run holds.
+        joined: number of tensors put together from parts, by how: split, sum, mean, replicated.
+        converted: parameters made of other parameters of the other run, proven by values.
+        covered: number of tensors that neither run recorded, but whose neighbours all agree.
     """
 
     place: StepPlace
@@ -203,16 +184,14 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class RunsReport:
-    """Two runs, compared.
+    """The comparison of two runs.
 
     Attributes:
-        runs: both.
-        steps: in order.
         findings: where differences begin, earliest first.
-        doubts: why "same" could not be said.
-        notes: what else to know: steps that were paired by order, ranks left out.
-        asked: steps of ranks that were asked for.
-        cancelled: the comparison was stopped before all of them were compared.
+        doubts: why "same" cannot be said.
+        notes: what else to know, such as steps that were paired by order.
+        asked: number of steps of ranks to compare.
+        cancelled: not all of them were compared.
     """
 
     runs: tuple[DiagnosedRun, DiagnosedRun]
@@ -225,12 +204,11 @@ class RunsReport:
 
     @property
     def headline(self) -> DiffFinding | None:
-        """The first difference that something introduced."""
         return self.findings[0] if self.findings else None
 
     @property
     def exit_code(self) -> int:
-        """0 the same within what is expected, 1 different, 2 cannot judge, 130 interrupted."""
+        """0: the same within what is expected; 1: different; 2: cannot judge; 130: interrupted."""
         if self.cancelled:
             return CancelledError.exit_code
         if self.findings:
@@ -239,7 +217,6 @@ class RunsReport:
 
     @property
     def compared(self) -> dict[ComparedBy, int]:
-        """Pairs of tensors that were compared, by what."""
         total: dict[ComparedBy, int] = defaultdict(int)
         for step in self.steps:
             for how, count in step.compared.items():

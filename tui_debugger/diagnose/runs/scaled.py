@@ -1,7 +1,7 @@
-"""Weights that are kept in one byte an element beside scales: a scale for all, for each row, or for blocks.
+"""Weights kept in one byte an element, with scales for all, for each row, or for blocks.
 
-What such a weight means is its elements times their scales. A healthy copy of a weight is off by the rounding of each
-element, which is known; a wrong scale shows in the elements that share it: they are all off by one factor.
+Such a weight means its elements times their scales. In a healthy copy each element is off by its known rounding; a
+wrong scale moves all elements that share it by one factor.
 """
 
 from __future__ import annotations
@@ -26,23 +26,22 @@ _ENDS: Final = ("_scale_inv", "_scale")
 _BLOCKS: Final = (128, 64, 32, 16, 256, 512)
 """Sizes of blocks that share a scale, usual ones first."""
 OF_ACTIVATIONS: Final = ("input_scale", "input_scale_inv", "output_scale", "k_scale", "v_scale", "activation_scale")
-"""Ends of names of scales that no weight is multiplied by."""
+"""Suffixes of scales that do not belong to weights."""
 _ROUNDINGS: Final = 2.0
-"""Roundings of an element: a weight may have been cast anew with another scale."""
+"""Allowed roundings of an element: a weight may have been cast again with another scale."""
 _FACTOR: Final = 1 / 128
-"""By so much a scale may be off that is kept in bfloat16."""
+"""The relative error of a scale kept in bfloat16."""
 _UNSURE: Final = 3.6
-"""Six deviations of a factor: errors of rounding are spread evenly, their deviation is 0.6 of the largest."""
+"""Six standard deviations of a factor: rounding errors are uniform, with a deviation of 0.6 of the largest."""
 _FEW: Final = 8
-"""Elements of which one may be wrong."""
+"""The fewest elements of which one may be wrong."""
 _NO_CAST: Final = 0.01
-"""The part of elements that may be wrong in what still is a cast of a weight."""
+"""The part of elements that may be wrong in a cast of a weight."""
 _PIECE: Final = 1 << 20
-"""Elements that are looked at together."""
+"""The number of elements that are processed at once."""
 
 
 def scale_names(weight: str) -> Iterator[str]:
-    """Yields how the scale of a weight may be called."""
     for end in _ENDS:
         yield f"{weight}{end}"
     if weight.endswith(".weight"):
@@ -50,18 +49,14 @@ def scale_names(weight: str) -> Iterator[str]:
 
 
 def may_be_scaled(dtype: str) -> bool:
-    """Tells whether elements of a type are kept beside scales."""
     return dtype.startswith("float8") or dtype == "int8"
 
 
 @dataclass(frozen=True)
 class ScaledWeight:
-    """A weight and its scales.
+    """A weight and its scales; each scale belongs to a block of ``values``.
 
-    Attributes:
-        values: the elements.
-        scales: with as many dimensions; each of their elements belongs to a block of ``values``.
-        blocks: the size of a block along each dimension.
+    ``scales`` has as many dimensions as ``values``; ``blocks`` is the size of a block along each dimension.
     """
 
     values: Array
@@ -70,50 +65,43 @@ class ScaledWeight:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the weight."""
         return self.values.shape
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many blocks there are along each dimension."""
         return self.scales.shape
 
     @cached_property
     def smallest(self) -> float:
-        """What rounding may make of an element beside a part of its size, as a part of its scale."""
+        """The absolute rounding error near zero, relative to the scale."""
         if self.values.dtype.kind == "i":
             return 0.5
         values = np.arange(256, dtype=np.uint8).view(self.values.dtype).astype(np.float64)
         return float(values[values > 0].min()) / 2
 
     def rows(self, first: int, last: int) -> tuple[Wide, Wide]:
-        """Returns some rows as they are meant, and how far rounding may have moved each element."""
+        """Returns some rows times their scales, and the largest rounding error of each element."""
         scales = self.scales[np.ix_(*(self._of(axis, first, last) for axis in range(self.values.ndim)))]
         meant = self.values[first:last].astype(np.float64) * scales
         unit = unit_of((name_of(self.values.dtype),)) if self.values.dtype.kind != "i" else 0.0
         return meant, np.maximum(np.abs(meant) * unit, np.abs(scales) * self.smallest)
 
     def whole(self) -> npt.NDArray[np.float32]:
-        """Returns the weight as it is meant."""
         found = np.empty(self.shape, np.float32)
         for first, last in pieces(self.shape):
             found[first:last] = self.rows(first, last)[0]
         return found
 
     def _of(self, axis: int, first: int, last: int) -> npt.NDArray[np.intp]:
-        """Returns the places of the scales of rows, or of all along another dimension."""
         numbers = np.arange(first, last) if axis == 0 else np.arange(self.shape[axis])
         return numbers // self.blocks[axis]
 
 
 @dataclass(frozen=True)
 class Rounded:
-    """Rows as they are meant, which were rounded to a smaller type before: each row for itself.
+    """Rows that were rounded to a smaller type, each row with its own scale; has the interface of ``ScaledWeight``.
 
-    Attributes:
-        values: the elements.
-        unit: the part of an element that rounding may make.
-        least: what rounding may make of any element.
+    ``unit`` is the relative rounding error, ``least`` the absolute one near zero.
     """
 
     values: Array
@@ -122,27 +110,23 @@ class Rounded:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the rows."""
         return self.values.shape
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Each row is a block."""
         return (1, *self.shape[1:])
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many blocks there are along each dimension."""
         return (self.shape[0], *(1 for _ in self.shape[1:]))
 
     def rows(self, first: int, last: int) -> tuple[Wide, Wide]:
-        """Returns what ``ScaledWeight.rows`` does."""
         meant = self.values[first:last].astype(np.float64)
         return meant, np.maximum(np.abs(meant) * self.unit, self.least)
 
 
 def rounded(values: Array, dtype: str) -> Rounded:
-    """Returns rows that were kept in a type of one byte an element."""
+    """Takes rows as rounded to a type of one byte an element."""
     levels = np.arange(256, dtype=np.uint8).view(dtype_of(dtype) or np.uint8).astype(np.float64)
     levels = np.abs(levels[np.isfinite(levels) & (levels != 0)])
     largest = float(np.abs(values.astype(np.float64)).max(initial=0.0))
@@ -151,12 +135,9 @@ def rounded(values: Array, dtype: str) -> Rounded:
 
 
 def cast_apart(a: Array, b: Array) -> Apart | None:
-    """Compares two weights of which one is the other in a smaller type, element by element.
+    """Compares two weights element by element where one is nearly a cast of the other; else returns None.
 
     The norm of a weight hides one wrong element behind the rounding of all others.
-
-    Returns:
-        None where nearly all elements are no such casts, or all of them are.
     """
     units = [unit_of((name_of(each.dtype),)) for each in (a, b)]
     if not a.ndim or not all(units) or units[0] == units[1] or "c" in a.dtype.kind + b.dtype.kind:
@@ -187,9 +168,9 @@ def scaled(values: Array, scales: Array) -> ScaledWeight | None:
 
 
 def _blocks(shape: tuple[int, ...], scales: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Returns how many elements share a scale along each dimension; None where that cannot be told.
+    """Returns the size of blocks along each dimension; None where unknown.
 
-    A vector of fewer scales than rows has one for each part of a fused weight: q may have more rows than k and v.
+    A vector with fewer scales than rows may have one for each part of a fused weight, and q may be larger than k and v.
     """
     if math.prod(scales) == 1:
         return shape
@@ -209,7 +190,7 @@ def _blocks(shape: tuple[int, ...], scales: tuple[int, ...]) -> tuple[int, ...] 
 
 
 def pieces(shape: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yields the first row, and the one behind the last, of pieces of a weight."""
+    """Yields (first, end) of rows to process at once."""
     each = max(_PIECE // max(math.prod(shape[1:]), 1), 1)
     for first in range(0, shape[0], each):
         yield first, min(first + each, shape[0])
@@ -217,19 +198,14 @@ def pieces(shape: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """Two weights, of which one or both are scaled.
-
-    Attributes:
-        distance: of what they mean; its ``unit`` is such that the usual rule holds.
-        text: which scale is wrong; empty where none is known to be.
-    """
+    """The distance of two weights (the usual rule holds for its ``unit``), and which scale is wrong, if known."""
 
     distance: Distance
     text: str
 
 
 def meant_apart(a: Array | ScaledWeight | Rounded, b: Array | ScaledWeight | Rounded) -> Apart:
-    """Compares two weights of one shape as they are meant, at least one of them scaled."""
+    """Compares two weights of one shape, times their scales; at least one has scales."""
     types = tuple(name_of((each.values if isinstance(each, ScaledWeight | Rounded) else each).dtype) for each in (a, b))
     grid = max(
         (each for each in (a, b) if isinstance(each, ScaledWeight | Rounded)), key=lambda each: math.prod(each.counts)
@@ -273,13 +249,7 @@ def _reader(of: Array | ScaledWeight | Rounded) -> Callable[[int, int], tuple[Wi
 
 
 class _ScaleGroups:
-    """Sums over the elements that share a scale.
-
-    Attributes:
-        worst: the largest error of an element over what rounding may make.
-        at, values: the index of that element, and what both have there.
-        odd, differing, square, squares: as of ``Distance``.
-    """
+    """Accumulates sums over the elements that share a scale; ``worst`` is an element's error by its rounding error."""
 
     def __init__(self, blocks: tuple[int, ...], shape: tuple[int, ...]) -> None:
         self.blocks = blocks
@@ -292,7 +262,6 @@ class _ScaleGroups:
         self._sums = np.zeros((5, *shape))
 
     def look(self, first: int, one: tuple[Wide, Wide], other: tuple[Wide, Wide]) -> None:
-        """Adds rows from a number on."""
         (x, x_error), (y, y_error) = one, other
         finite = np.isfinite(x) & np.isfinite(y)
         if not finite.all():
@@ -314,7 +283,6 @@ class _ScaleGroups:
         self.squares = [self.squares[0] + float(np.vdot(x, x)), self.squares[1] + float(np.vdot(y, y))]
 
     def _added(self, first: int, products: Wide) -> Wide:
-        """Returns the sums over blocks."""
         for axis, block in enumerate(self.blocks):
             start = -(first % block) if axis == 0 else 0
             starts = np.maximum(np.arange(start, products.shape[axis], block), 0)

@@ -1,13 +1,11 @@
-"""Parts of one tensor on several ranks, put together before they are compared with the whole that the other run has.
+"""Puts parts of one tensor on several ranks together, before they are compared with the other run's whole.
 
-What parts make is found out from their shapes (see ``layouts``) and proven by what they hold.
+The shapes allow some layouts (see ``layouts``); values prove one of them. A layout is proven where its whole is near
+the other run's and no other layout's is. A proven layout is believed for other tensors of the same shapes, where values
+differ too much to tell. Where nothing is proven the tensor is not compared, which is a doubt.
 
-A layout is proven where the whole that it makes is near the other run's, and no other layout's is. A layout that was
-proven for some tensor is believed for others of the same shapes, where values differ too much to tell. Where nothing is
-proven the tensor is not compared, which is a doubt.
-
-Where both runs have several ranks nobody has the whole: then the layouts of both that make wholes of one shape are held
-against each other. What a recorder says of dimensions and of the places of ranks is used before anything is tried.
+Where both runs have several ranks, the layouts of both that make wholes of one shape are compared with each other.
+Recorded dimensions and places of ranks are used before anything is tried.
 """
 
 from __future__ import annotations
@@ -39,27 +37,23 @@ from tui_debugger.diagnose.runs.layouts import (
 from tui_debugger.stats.dtypes import name_of
 
 NEAR: Final = 0.02
-"""A layout is proven where what it makes is so near the whole: a wrong one is about as far as the whole is large."""
+"""A layout is proven at this distance of its whole; wrong layouts have distances near 1."""
 _CLEARER: Final = 0.2
-"""Or where all others are five times as far."""
+"""Or where all other layouts are five times as far."""
 _ROUNDING: Final = 1e-3
-"""A less likely layout is taken where it leaves so little of what the likely one leaves."""
+"""A less likely layout is taken where its distance is this part of the likely layout's."""
 _MOST: Final = 1 << 22
-"""Elements of larger wholes, of which no more layouts are tried once one fits."""
+"""For larger wholes, no more layouts are tried once one fits."""
 _SAMPLED: Final = 2048
-"""Elements by which layouts of both runs are held against each other first."""
+"""The number of elements by which layouts of both runs are first compared."""
 _MOST_PAIRS: Final = 12
-"""Pairs of layouts that are looked at whole."""
+"""The most pairs of layouts that are compared in full."""
 _MOST_AXES: Final = 3
-"""Axes of the places of ranks in whose order parts are tried."""
+"""The most axes of ranks whose orders are tried."""
 
 
 class Joiner:
-    """Compares wholes with parts, and remembers which layouts were proven.
-
-    Attributes:
-        counts: how many tensors were put together, by ``PartsLayout.word``.
-    """
+    """Compares wholes with parts, and remembers proven layouts; ``counts`` are joined tensors by word."""
 
     def __init__(self, dims: GivenDims, tolerance: Tolerance | None = None) -> None:
         self._dims, self._tolerance = dims, tolerance
@@ -80,15 +74,10 @@ class Joiner:
         weight: bool = False,
         recorded: tuple[RecordedParts, RecordedParts] = (RecordedParts(), RecordedParts()),
     ) -> Distance:
-        """Compares the parts that ranks of both runs have of one tensor.
+        """Compares the parts that ranks of both runs have of one tensor; ``sides`` are arrays by rank.
 
-        Args:
-            sides: the arrays of both runs, by rank.
-            tensor: its name: at all steps it has the same layout.
-            node: the name of its node, for which the user may say the layout.
-            backward: it is a gradient.
-            weight: it is a parameter, of which ranks have copies or slices: nothing adds it up.
-            recorded: what the recorder says of the parts, in both runs.
+        A ``tensor`` (its name) keeps its layout at all steps; the user may give layouts for a ``node``. A ``weight``
+        has copies or slices on ranks, never terms.
         """
         if all(len(each) == 1 for each in sides):
             return distance(sides[0][0], sides[1][0], tolerance=self._tolerance)
@@ -134,7 +123,7 @@ class Joiner:
         both: tuple[str, str],
         of: TensorKind,
     ) -> Distance:
-        """Compares one whole with parts: one of both sides has one array, the other one by rank."""
+        """Compares one array with several parts of the other run."""
         many = 0 if len(sides[0].arrays) > 1 else 1
         whole, parts = sides[1 - many].arrays[0], sides[many].arrays
         known = whole.shape, tuple(part.shape for part in parts)
@@ -166,7 +155,7 @@ class Joiner:
         both: tuple[str, str],
         of: TensorKind,
     ) -> Distance:
-        """Compares parts with parts: of neither side a rank has the whole."""
+        """Compares parts with parts, where no rank of either run has the whole."""
         key = (tensor, tuple(tuple(part.shape for part in side.arrays) for side in sides))
         counts = tuple(len(side.arrays) for side in sides)
         options = list(_options(sides, given, of))
@@ -202,7 +191,7 @@ class Joiner:
         *,
         certain: bool,
     ) -> tuple[_ShardOption, tuple[list[Array], list[Array]]] | None:
-        """Returns the layouts that are proven, or believed, with the wholes; None where that cannot be told."""
+        """Returns the proven or believed layouts with their wholes; None where unknown."""
         made = _Wholes(sides)
         believed = [option for option in options if self._proven_both[key[1], option]]
         found = self._known_of_both(sides, options, key, made, believed)
@@ -242,7 +231,7 @@ class Joiner:
         made: _Wholes,
         believed: Sequence[_ShardOption],
     ) -> tuple[_ShardOption, tuple[list[Array], list[Array]]] | None:
-        """Returns the layouts that were proven at an earlier step, or for other tensors, where these fit exactly."""
+        """Returns layouts that were proven at an earlier step, or for other tensors if they fit exactly."""
         known = self._of_both_sides.get(key)
         if known is not None and known in options and (wholes := made.of(known)) is not None:
             return known, wholes  # another order at a later step is a difference, not another layout
@@ -254,7 +243,7 @@ class Joiner:
         return None
 
     def _keep(self, key: tuple[str, Any], option: _ShardOption, sides: tuple[Parts, Parts]) -> None:
-        """Remembers the layouts of a tensor for later steps, where its values tell that it has no others."""
+        """Remembers the layouts of a tensor for later steps, if its values exclude other layouts."""
         if option.tells(sides):
             self._of_both_sides[key] = option
         elif option.layouts == (PartsLayout(), PartsLayout()) and _tells(sides[0].arrays[0]):
@@ -271,7 +260,7 @@ class Joiner:
         wholes: tuple[list[Array], list[Array]],
         types: tuple[str, str],
     ) -> Distance:
-        """Returns a distance that says which rank it is of, where ranks have copies of one tensor, or of its slices."""
+        """Adds to a distance which rank it comes from, where ranks have copies of a tensor or of its slices."""
         if found.equal or not option.copies or any(layout.flat for layout in option.layouts):
             return found
         spread = [max((self._apart(own[0], each, types).relative for each in own[1:]), default=0.0) for own in wholes]
@@ -296,7 +285,7 @@ class Joiner:
     def _best(
         self, whole: Array, made: dict[PartsLayout, list[Array]], key: tuple[str, Any], of: TensorKind
     ) -> PartsLayout | None:
-        """Returns the layout that is proven, or believed; None where that cannot be told."""
+        """Returns the proven or believed layout; None where unknown."""
         if not whole.size:
             return next(iter(made))
         if key in self._of_tensor and self._of_tensor[key] in made:
@@ -329,7 +318,7 @@ class Joiner:
         return best
 
     def _most_plausible(self, made: dict[PartsLayout, list[Array]], key: tuple[str, Any]) -> PartsLayout | None:
-        """Returns the layout of a tensor that is far from the whole in every one: by its ranks, or by other tensors."""
+        """Returns a layout by other tensors, for a tensor that is far from the whole in all layouts."""
         replicas = made.get(PartsLayout(), ())
         if replicas and (key in self._alike or _are_alike(replicas)):
             return PartsLayout()
@@ -340,7 +329,7 @@ class Joiner:
         return proven[0] if len(proven) == 1 else None
 
     def _of_ranks(self, layout: PartsLayout) -> bool:
-        """Tells whether some tensor was proven to be put together in the order of ranks, and none in another one."""
+        """Tells whether all tensors proven so far are put together in the order of ranks, and some are."""
         plain = {each for (_, each), _ in self._proven.items() if each.axes}
         return layout.axes != () and bool(plain) and all(not each.zigzag and each.groups == 1 for each in plain)
 
@@ -350,10 +339,10 @@ def _are_alike(arrays: Sequence[Array]) -> bool:
 
 
 def _agree(ones: Sequence[Array], others: Sequence[Array], of: TensorKind) -> bool:
-    """Tells whether ranks of one side have copies of what most ranks of the other side have; of a weight, any rank.
+    """Tells whether ranks of one side have copies, and most ranks of the other side (for a weight, any) have the same.
 
-    Then ranks of the other side have copies, too, and those with something else are wrong. One of two ranks proves
-    nothing where ranks have shares of a batch, and one side divides it further by the rounds of a step.
+    Then the other side has copies as well, some of them wrong. One of two ranks proves nothing where ranks have shares
+    of a batch.
     """
     for own, its in ((ones, others), (others, ones)):
         if _are_alike(own) and (of.weight or _tells(own[0])):
@@ -364,18 +353,12 @@ def _agree(ones: Sequence[Array], others: Sequence[Array], of: TensorKind) -> bo
 
 
 def _are_clearer(terms: float, ones: Sequence[Array], others: Sequence[Array]) -> bool:
-    """Tells whether terms are clearly nearer to what the other side has than any copy is.
-
-    Args:
-        terms: how far what they make is from the other side.
-        ones: what the other side has.
-        others: the terms, taken for copies.
-    """
+    """Tells whether a sum of terms (at distance ``terms``) is clearly nearer to the other side than any term."""
     return terms < _CLEARER * min((_far(one, other) for one in ones for other in others), default=math.inf)
 
 
 def _tells(array: Array) -> bool:
-    """Tells whether an array has several values: what is one value all over may be anything."""
+    """Tells whether an array has different values; a constant array proves nothing."""
     return bool(array.size) and not bool(np.all(array == array.reshape(-1)[0]))
 
 
@@ -386,7 +369,7 @@ def _square(part: Array) -> float:
 
 
 def _far(whole: Array, joined: Array) -> float:
-    """Returns how far two arrays of one shape are apart over what is finite in both; 0 where they are the same."""
+    """Returns the relative distance of two arrays over elements that are finite in both."""
     if whole.dtype.kind in "biu" and joined.dtype.kind in "biu":
         return float(np.count_nonzero(whole != joined)) / max(whole.size, 1)
     x, y = (each.astype(np.complex128 if each.dtype.kind == "c" else np.float64) for each in (whole, joined))
@@ -397,7 +380,7 @@ def _far(whole: Array, joined: Array) -> float:
 
 
 def _of_terms(found: Distance, layout: PartsLayout, parts: Sequence[Array]) -> Distance:
-    """Returns a distance of what was summed up, by the size of the terms where that is larger: they may cancel."""
+    """Scales the distance of a sum to the size of its terms, which may cancel."""
     if layout.among is PartRelation.REPLICAS or not math.isfinite(found.relative) or not found.size:
         return found
     terms = math.sqrt(sum(_square(part) for part in parts)) / (len(parts) if layout.among is PartRelation.MEAN else 1)
@@ -409,13 +392,7 @@ def _of_terms(found: Distance, layout: PartsLayout, parts: Sequence[Array]) -> D
 
 @dataclass(frozen=True, slots=True)
 class _ShardOption:
-    """A way in which the parts of both sides may make one whole.
-
-    Attributes:
-        shape: of the whole.
-        layouts: of both sides.
-        orders: in which order the parts of both are taken.
-    """
+    """A way in which the parts of both runs may make a whole of ``shape``; ``orders`` are the orders of the parts."""
 
     shape: tuple[int, ...]
     layouts: tuple[PartsLayout, PartsLayout]
@@ -425,27 +402,25 @@ class _ShardOption:
     def in_order(
         cls, shape: tuple[int, ...], layouts: tuple[PartsLayout, PartsLayout], sides: tuple[Parts, Parts]
     ) -> _ShardOption:
-        """Returns the one that takes the parts of both sides as they come."""
         return cls(shape, layouts, (tuple(range(len(sides[0].arrays))), tuple(range(len(sides[1].arrays)))))
 
     @property
     def copies(self) -> bool:
-        """Tells whether no parts are terms."""
+        """No parts are terms."""
         return all(layout.among is PartRelation.REPLICAS for layout in self.layouts)
 
     @property
     def both_terms(self) -> bool:
-        """Tells whether parts of both sides are terms: what they make is on no rank, and only sums agree."""
+        """Parts of both sides are terms: no rank has the whole, and only sums agree."""
         return all(layout.among is not PartRelation.REPLICAS for layout in self.layouts)
 
     @property
     def words(self) -> str:
-        """One word, for counts."""
         found = {layout.word for layout in self.layouts}
         return next(word for word in ("split", "sum", "mean", "replicated") if word in found)
 
     def tells(self, sides: tuple[Parts, Parts]) -> bool:
-        """Tells whether ranks hold so different values that another layout would have made another whole."""
+        """Tells whether ranks hold different values, so that another layout would make another whole."""
         return any(
             _far(side.arrays[0], each) > NEAR
             for side in sides
@@ -455,7 +430,7 @@ class _ShardOption:
 
     @property
     def unlikely(self) -> int:
-        """A larger number where another one is taken first."""
+        """A sort key, larger for less likely options."""
         terms = sum(layout.among is not PartRelation.REPLICAS for layout in self.layouts)
         odd = sum(layout.zigzag or layout.groups > 1 or layout.factor > 1 for layout in self.layouts)
         return 4 * terms + 2 * odd + any(layout.cut for layout in self.layouts)
@@ -488,7 +463,7 @@ def _options(sides: tuple[Parts, Parts], given: PartsLayout | None, of: TensorKi
 
 
 def _orders(side: Parts) -> list[tuple[int, ...]]:
-    """Returns the orders in which ranks may follow each other: by number, and by their places along each axis."""
+    """Returns possible orders of ranks: by number, and by their places along each axis."""
     count = len(side.arrays)
     found = {tuple(range(count)): None}
     if len(side.places) == count and all(side.places):
@@ -507,7 +482,6 @@ class _Wholes:
         self._samples: dict[tuple[int, tuple[int, ...], PartsLayout, tuple[int, ...]], Array | None] = {}
 
     def of(self, option: _ShardOption) -> tuple[list[Array], list[Array]] | None:
-        """Returns the wholes of both sides; None where parts do not fit."""
         found = []
         for number, side in enumerate(self._sides):
             parts = [side.arrays[at] for at in option.orders[number]]
@@ -518,10 +492,10 @@ class _Wholes:
         return found[0], found[1]
 
     def prove_nothing(self, option: _ShardOption) -> bool:
-        """Tells whether terms may be parts of another kind, though their sums agree.
+        """Tells whether terms may be something else, though their sums agree.
 
-        Terms of one side that are terms of the other one are no terms of a sum that both make, but parts of one whole,
-        maybe in another order. And where one term is the whole, or most are the same, they may be copies, some wrong.
+        If terms of one side are also terms of the other, they are parts of one whole, maybe in another order. If one
+        term is the whole, or most terms are equal, they may be copies, some of them wrong.
         """
         if option.copies:
             return False
@@ -543,7 +517,7 @@ class _Wholes:
     def copies(
         self, options: Sequence[_ShardOption], of: TensorKind
     ) -> tuple[_ShardOption, tuple[list[Array], list[Array]]] | None:
-        """Returns the likeliest layouts by which ranks have copies, some of which differ; None where there are none."""
+        """Returns the likeliest layouts by which ranks have copies, some of which differ; None without one."""
         for option in options:
             some = self._sample(0, option), self._sample(1, option)
             if (
@@ -560,7 +534,7 @@ class _Wholes:
     def nearest(
         self, options: Sequence[_ShardOption]
     ) -> list[tuple[float, _ShardOption, tuple[list[Array], list[Array]]]]:
-        """Returns those that are nearest to each other, by some elements first, with how far their wholes are apart."""
+        """Returns the options with the nearest wholes, chosen by a sample of elements, with their distances."""
         scores: list[tuple[float, _ShardOption]] = []
         for option in options:
             one, other = self._sample(0, option), self._sample(1, option)
@@ -594,7 +568,7 @@ class _Wholes:
 
 
 def _far_apart(ones: Sequence[Array], others: Sequence[Array]) -> float:
-    """Returns how far apart the wholes of both sides are, that of the replicas that differ most."""
+    """Returns the distance of the wholes of both sides, of the replicas that differ most."""
     if not ones[0].size:
         return 0.0
     far = [_far(ones[0], each) for each in others] + [_far(each, others[0]) for each in ones[1:]]

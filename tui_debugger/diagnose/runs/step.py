@@ -1,4 +1,4 @@
-"""A step of a rank of two runs: which nodes are the same, what goes into both, and how far apart all tensors are."""
+"""A step of a rank in both runs: which nodes are the same, their inputs, and the distances of all tensors."""
 
 from __future__ import annotations
 
@@ -48,24 +48,23 @@ from tui_debugger.stats.npy import open_array, read_meta
 from tui_debugger.stats.workers import MeasureWorkers
 
 _BATCH: Final = 1 << 24
-"""Bytes that are handed to a worker at once."""
+"""The number of bytes that a worker gets at once."""
 _TOLD_EVERY: Final = 0.25
-"""Seconds after which progress is reported while workers work."""
+"""Seconds between two progress reports while workers work."""
 KIND: Final = "distances"
-"""Of entries in the index."""
+"""The kind of entries in the index."""
 _VERSION: Final = 1
-"""Of how distances are measured: another one where they come out otherwise."""
+"""Changes whenever distances are measured differently."""
 
 
 class RunTensors:
     """Tensors of one rank of one run.
 
     Attributes:
-        mates: other ranks that hold parts of the same tensors, where one rank of the other run holds all of them.
-        steps: those that are compared.
+        mates: other ranks with parts of the same tensors, where one rank of the other run holds all of them.
         only: names of the nodes that count here; None: all.
-        others: names of nodes that count where another rank is the first one.
-        elsewhere: nodes that were compared with those of other ranks, with how far they are apart.
+        others: names of nodes that count in a group with another first rank.
+        elsewhere: nodes that were compared with those of other ranks, and their distance.
         seen: (step, index) of the tensors that were read as parts.
     """
 
@@ -87,11 +86,10 @@ class RunTensors:
 
     @cached_property
     def place(self) -> Mapping[str, tuple[int, int]]:
-        """The recorded place of the rank along each axis that has several ranks; empty where nobody wrote it."""
+        """The recorded place along each axis with several ranks; empty where not recorded."""
         return {axis: at for axis, at in self.run.parallel_places(self.rank)[0].items() if at[1] > 1}
 
     def spec(self, at: Located) -> ReadSpec | None:
-        """Returns how to read a tensor; None without values."""
         table = self.flow.table(at.step)
         return None if int(table.flags[at.index]) & TensorFlag.STAT_ONLY else table.spec(at.index)
 
@@ -106,7 +104,7 @@ class RunTensors:
             return None
 
     def parts(self, at: Located) -> list[tuple[RunTensors, Located]]:
-        """Returns where a tensor stands on this rank, and on those of its mates that have it."""
+        """Returns where a tensor is on this rank, and on those of its mates that have it; marks it as seen there."""
         found = [(self, at)]
         name, graph = self.flow.nodes.names[at.row], self.flow.nodes.graph_of(at.row).name
         for mate in self.mates:
@@ -120,7 +118,7 @@ class RunTensors:
         return found
 
     def nodes_like(self, nodes: NodeTable, row: int) -> Iterator[tuple[RunTensors, int]]:
-        """Yields a node of this rank, and the same of its mates."""
+        """Yields a node of this rank, and the same node of its mates."""
         yield self, row
         for mate in self.mates:
             there = mate.flow.nodes.find(nodes.names[row], nodes.graph_of(row).name)
@@ -128,7 +126,6 @@ class RunTensors:
                 yield mate, there
 
     def named(self) -> set[str]:
-        """Returns the names of the nodes that have tensors."""
         nodes = self.flow.nodes
         rows: set[int] = set()
         for step in self.steps:
@@ -137,7 +134,7 @@ class RunTensors:
         return {nodes.names[row] for row in rows}
 
     def not_seen(self, lead: RunTensors) -> list[str]:
-        """Returns the nodes that have tensors on this rank, and none on the first one of its group."""
+        """Returns the nodes that have tensors on this rank, but not on the first rank of its group."""
         names, others, only = self.flow.nodes.names, lead.flow.nodes, lead.only
         found: dict[str, None] = {}
         for step in self.steps:
@@ -154,7 +151,7 @@ class RunTensors:
         return list(found)
 
     def statistics(self, at: Located) -> tuple[TensorStats | None, tuple[str, tuple[int, ...]] | None]:
-        """Returns the statistics of a tensor, recorded or measured, and (type, shape); None where not known."""
+        """Returns the recorded or measured statistics of a tensor, and (type, shape)."""
         table = self.flow.table(at.step)
         if int(table.flags[at.index]) & TensorFlag.STAT_ONLY:
             return table.recorded(at.index), table.recorded_meta(at.index)
@@ -168,7 +165,7 @@ class RunTensors:
         return row.stats, (meta.dtype, meta.shape)
 
     def size(self, at: Located) -> float:
-        """Returns the norm of a tensor, over what is finite."""
+        """Returns the norm over finite elements."""
         key = (at.step, at.index)
         if key not in self.sizes:
             array = self.array(at)
@@ -178,7 +175,6 @@ class RunTensors:
         return self.sizes[key]
 
     def shapes(self, step: int, row: int) -> Shapes | None:
-        """Returns the shapes of a node's dumped outputs."""
         table = self.flow.table(step)
         found = []
         for index in table.of_node(row).tolist():
@@ -199,13 +195,13 @@ class RunTensors:
 
 
 class Feed(NamedTuple):
-    """The tensors that go into both nodes of a pair at one input.
+    """The tensors that both nodes of a pair read at one input.
 
     Attributes:
-        slot: its number in the first run.
-        at: where its values stand, in each run; None where they were not dumped.
-        holders: the rows that made them, -1 where that is not known.
-        own: whether both have a file of their own for it.
+        slot: of the first run.
+        at: where the values are, in each run; None where not dumped.
+        holders: the rows that made them, -1 where unknown.
+        own: both nodes have an input file of their own.
     """
 
     slot: int
@@ -218,11 +214,9 @@ class NodePair(NamedTuple):
     """A pair of nodes at a step.
 
     Attributes:
-        match: the nodes.
-        rounds: in which they ran.
-        outputs: slot and place of every output that both have.
-        missing: how many outputs only one of them has.
-        feeds: what goes into both.
+        rounds: of both runs.
+        outputs: slot and places of each output that both have.
+        missing: number of outputs that only one has.
         order: position in the execution order of the first run.
     """
 
@@ -235,19 +229,12 @@ class NodePair(NamedTuple):
 
 
 Noise = Mapping[tuple[int, int, int], Distance]
-"""The distance of tensors of the first run from those of its repeat, by rank, step and place in the table."""
+"""Distances between the first run and its repeat, by rank, step and index in the table."""
 PairKey = tuple[tuple[int, int], tuple[int, int]]
 
 
 class Asked(NamedTuple):
-    """The step that is judged.
-
-    Attributes:
-        files: of both runs.
-        place: the ranks and the steps.
-        options: what the user said.
-        progress: is told how far it is.
-    """
+    """The step to judge: the tensors of both runs, place, options and progress."""
 
     files: tuple[RunTensors, RunTensors]
     place: StepPlace
@@ -256,18 +243,10 @@ class Asked(NamedTuple):
 
 
 class StepTensors:
-    """The tensors of one step of one rank of both runs.
+    """The tensors of one step of one rank in both runs.
 
-    Attributes:
-        files: the tensors of each run.
-        place: which step.
-        flows: what feeds what, in each run.
-        sides: the nodes of each run.
-        matching: which nodes are the same.
-        noise: how far the first run is from its repeat.
-        ranks: how many ranks of one run hold what one of the other does.
-        joiner: puts their parts together.
-        distances: of all pairs of tensors that were compared.
+    ``ranks`` is how many ranks of one run hold what one rank of the other does; ``noise`` is by a repeat of the first
+    run.
     """
 
     def __init__(self, asked: Asked, before: StepTensors | None) -> None:
@@ -314,12 +293,11 @@ class StepTensors:
 
     @cached_property
     def containers(self) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-        """Modules with what runs inside of them, for each run."""
         found = [containers(of, partial(self._is_call, side)) for side, of in enumerate(self.sides)]
         return found[0], found[1]
 
     def _is_call(self, side: int, row: int) -> bool:
-        """Tells whether the recorder says that a node is the call of an operator, and not of a module."""
+        """Tells whether the recorder says that a node is the call of an operator, not of a module."""
         files = self.files[side]
         call = files.run.arguments(files.rank, self.steps[side], row)
         return call is not None and call.parameters is None and (call.aten or call.attributes is not None)
@@ -395,11 +373,11 @@ class StepTensors:
         return made is not None and made.row >= 0 and is_scratch(self.flows[side].nodes.op_type(made.row), made.slot)
 
     def _is_other_input(self, holders: Sequence[int]) -> bool:
-        """Tells whether a parameter of a module stands where the other run has something else."""
+        """Tells whether a parameter of one run stands where the other run has something else."""
         return len({of.is_parameter(row) for of, row in zip(self.sides, holders, strict=True)}) > 1
 
     def _paired_slots(self, own: Sequence[set[int]], held: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-        """Returns which inputs are the same: those of one number, unless the nodes take them in another order."""
+        """Pairs inputs by slot, unless paired producers show that the nodes take them in another order."""
         slots = [sorted(each | set(range(len(rows)))) for each, rows in zip(own, held, strict=True)]
         same = sorted({*slots[0], *slots[1]})
         to_b = self.matching.to_b
@@ -418,7 +396,7 @@ class StepTensors:
         return [*known, *((one, other) for one, other in rest)]
 
     def _feeds_of_chain(self, match: NodeMatch, rounds: tuple[int, int]) -> Iterator[Feed]:
-        """The inputs of a fused operator, by what feeds the chain that the other run has in its stead."""
+        """The inputs of a fused operator, and of the whole chain that the other run has for it."""
         rows = (match.a, *match.within_a), (match.b, *match.within_b)
         inputs: list[dict[int, Located | None]] = []
         for side, chain in enumerate(rows):
@@ -464,7 +442,6 @@ class StepTensors:
                     self.distances[key] = above_noise(self.distances[key], floor)
 
     def _of_parts(self, one: Located, other: Located) -> Distance:
-        """Compares a whole with its parts on several ranks."""
         places = self.files[0].parts(one), self.files[1].parts(other)
         if all(len(each) == 1 for each in places) and all(
             files.spec(at) is None for files, at in zip(self.files, (one, other), strict=True)
@@ -481,7 +458,6 @@ class StepTensors:
         return self.joiner.compare(whole, tensor, name, backward=backward, weight=weight, recorded=recorded)
 
     def _recorded(self, side: int, places: Sequence[tuple[RunTensors, Located]], at: Located) -> RecordedParts:
-        """Returns what the recorder says of the parts of a tensor."""
         if len(places) < 2:
             return RecordedParts()
         told = self.files[side].flow.nodes.placements.get(at.row, "")
@@ -501,7 +477,7 @@ class StepTensors:
         return distance_of_statistics(stats[0], stats[1], (metas[0], metas[1]), (hashes[0], hashes[1]), sums=sums)
 
     def measured(self, one: Located, other: Located) -> Distance:
-        """Returns the distance of two tensors before it is known whether they belong together."""
+        """Measures the distance of two tensors that may not belong together, without keeping it."""
         if self.ranks > 1:
             return self._of_parts(one, other)
         specs = self.files[0].spec(one), self.files[1].spec(other)
@@ -510,7 +486,7 @@ class StepTensors:
         return self._by_statistics(one, other)
 
     def distance(self, one: Located | None, other: Located | None) -> Distance | None:
-        """Returns the distance of two tensors; None where one was not dumped."""
+        """Returns a measured distance; None where one was not dumped."""
         if one is None or other is None or one.index < 0 or other.index < 0:
             return None
         return self.distances.get(((one.step, one.index), (other.step, other.index)))
@@ -523,14 +499,9 @@ def measure(
     progress: ProgressFn = no_progress,
     store: DiskCache | None = None,
 ) -> dict[PairKey, Distance]:
-    """Compares pairs of files, each pair once; other processes help where there is much to read.
+    """Compares pairs of files, with worker processes where there is much to read.
 
-    Args:
-        files: the pairs.
-        tolerance: replaces the rule of rounding.
-        workers: who helps.
-        progress: is called with how far it is.
-        store: remembers what was found of pairs of files, as long as nobody writes to one of them.
+    ``store`` keeps distances until one of the files changes, also those finished before an interruption.
     """
     states = {key: _states(files[key]) for key in files}
     found = recall(store, files, states, tolerance)
@@ -571,12 +542,11 @@ def measure(
 def distances_of_files(
     pairs: Sequence[tuple[ReadSpec, ReadSpec]], tolerance: Tolerance | None = None
 ) -> list[Distance]:
-    """``distance_of_files`` of several pairs, for another process."""
     return [distance_of_files(pair, tolerance) for pair in pairs]
 
 
 _State = tuple[int, int]
-"""Size of a file in bytes, and ``opener.state_of``: 0 where that says nothing later."""
+"""Size of a file in bytes, and ``opener.state_of``: 0 where it cannot tell changes."""
 _Pairs = dict[PairKey, tuple[ReadSpec, ReadSpec]]
 
 
@@ -595,7 +565,7 @@ def _state(spec: ReadSpec) -> _State:
 def _keys_of(
     files: _Pairs, states: Mapping[PairKey, Sequence[_State]], tolerance: Tolerance | None
 ) -> dict[PairKey, bytes]:
-    """Returns what each pair of files is known by in the index, but not where it would not be the same later."""
+    """Returns the index keys of pairs, except for files whose changes would not be noticed."""
     real = cache(os.path.realpath)  # a file itself that is a link to another has another state
     sure = [key for key in files if all(state for _, state in states[key])]
     return {key: _key_of(files[key], states[key], tolerance, real) for key in sure}
@@ -621,7 +591,6 @@ def recall(
     states: Mapping[PairKey, Sequence[_State]],
     tolerance: Tolerance | None,
 ) -> dict[PairKey, Distance]:
-    """Returns what the index knows of pairs of files that nobody wrote to since."""
     if store is None:
         return {}
     known = _keys_of(files, states, tolerance)
@@ -637,7 +606,7 @@ def remember(
     tolerance: Tolerance | None,
     fresh: Mapping[PairKey, Distance],
 ) -> None:
-    """Puts what was found of pairs of files into the index; what could not be compared is tried again."""
+    """Puts new distances into the index; pairs that could not be compared are tried again next time."""
     if store is None:
         return
     compared = {key: files[key] for key, found in fresh.items() if found.compared}

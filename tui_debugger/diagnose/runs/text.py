@@ -1,4 +1,4 @@
-"""The results of a comparison of two runs, in sentences and tables: the same on screen, in commands and in reports."""
+"""The results of a comparison of two runs in sentences and tables, for the screen, commands and reports."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from tui_debugger.text.tables import Column, Cut
 from tui_debugger.text.tensors import index_text, shape_text, stack_text
 
 FEW: Final = 10
-"""Doubts and nodes of one run only that are listed for people."""
+"""The most doubts and one-sided nodes that are listed for people."""
 DESCRIBED: Final = 20
-"""Findings whose values are looked at to tell what kind of difference they have."""
+"""The most findings whose values are read to describe their difference."""
 
 _WHAT: Final = {
     DiffKind.INTRODUCED: "its inputs agree and its output does not",
@@ -48,7 +48,6 @@ _WHAT: Final = {
 
 
 def headline_text(finding: DiffFinding, kind: tuple[str, str]) -> str:
-    """Returns the answer in a sentence."""
     place = finding.place
     rank = f"rank {place.rank_a} " if place.rank_a else ""
     step = f"{rank}step {place.step_a}"
@@ -61,12 +60,10 @@ def headline_text(finding: DiffFinding, kind: tuple[str, str]) -> str:
 
 
 def times_text(times: float) -> str:
-    """Returns error over what is expected."""
     return NONE if not times else "inf" if times == float("inf") else f"{number(float(f'{times:.3g}'))}×"
 
 
 def counts_text(report: RunsReport) -> str:
-    """Returns how many nodes were compared, and with what result."""
     counts = Counter(judged.judgement for step in report.steps for judged in step.judged)
     words = {
         NodeJudgement.SAME: "the same",
@@ -98,7 +95,6 @@ def counts_text(report: RunsReport) -> str:
 
 
 def coverage_text(report: RunsReport) -> str:
-    """Returns what was compared."""
     compared = report.compared
     values, statistics = compared.get(ComparedBy.VALUES, 0), compared.get(ComparedBy.STATISTICS, 0)
     pairs = sorted({(step.place.rank_a, step.place.step_a) for step in report.steps})
@@ -127,7 +123,6 @@ def coverage_text(report: RunsReport) -> str:
 
 
 def verdict_text(report: RunsReport) -> str:
-    """Returns the verdict in a line."""
     if report.cancelled:
         found = plural(len(report.findings), "difference") if report.findings else "no difference"
         return f"interrupted: {len(report.steps)} of {plural(report.asked, 'step')} compared; {found} so far"
@@ -145,7 +140,6 @@ def verdict_text(report: RunsReport) -> str:
 
 
 def options_text(options: Options, repeat: str = "") -> str:
-    """Returns what was asked for beside the two runs, in a line: names that are mapped, tolerances; empty: nothing."""
     words = [f"names by s/{old.pattern}/{new}/" for old, new, _ in options.maps.substitutions]
     words += [f"node {one} is {other}" for one, other in options.maps.pairs.items()]
     words += [f"step {one} is {other}" for one, other in options.steps]
@@ -161,7 +155,7 @@ def options_text(options: Options, repeat: str = "") -> str:
 
 
 def difference_words(report: RunsReport, finding: DiffFinding) -> tuple[str, str]:
-    """Returns what kind of difference a finding has: a word and a sentence."""
+    """Returns the kind of a finding's difference: a word and a sentence; both may be empty."""
     if finding.keys[0] is None or finding.keys[1] is None or finding.distance is None:
         return "", ""
     if (
@@ -183,7 +177,6 @@ def difference_words(report: RunsReport, finding: DiffFinding) -> tuple[str, str
 
 
 def _update_words(report: RunsReport, finding: DiffFinding, now: Sequence[Array], unit: float) -> tuple[str, str]:
-    """Returns what kind of difference there is between the steps that a parameter made."""
     then = []
     for run, key in zip(report.runs, finding.keys, strict=True):
         before = run.before(key) if key is not None else None
@@ -212,13 +205,12 @@ FINDING_COLUMNS: Final = (
 
 
 def values_text(distance: Distance) -> str:
-    """Returns both values where two tensors differ most; whole numbers with all of their digits."""
+    """Both values where two tensors differ most; integers with all digits."""
     one, other = (f"{each:.0f}" if distance.exact else f"{each:.9g}" for each in distance.values or ())
     return f"{one} in A, {other} in B"
 
 
 def headline_lines(report: RunsReport, kinds: Sequence[tuple[str, str]]) -> list[str]:
-    """Returns the first difference: what, by how much, both values, where in the program."""
     finding = report.headline
     if finding is None:
         return []
@@ -240,7 +232,6 @@ def headline_lines(report: RunsReport, kinds: Sequence[tuple[str, str]]) -> list
 
 
 def finding_cells(finding: DiffFinding) -> tuple[str, ...]:
-    """Returns the cells of ``FINDING_COLUMNS``."""
     distance = finding.distance
     return (
         str(finding.place.step_a),
@@ -254,7 +245,6 @@ def finding_cells(finding: DiffFinding) -> tuple[str, ...]:
 
 
 def one_sided_lines(report: RunsReport) -> Iterator[str]:
-    """Yields what only one run has, and what tells whether it matters."""
     for side, name in ((0, "A"), (1, "B")):
         found: dict[str, list[int]] = {}
         covered: dict[str, str] = {}
@@ -281,7 +271,6 @@ ROW_TITLES: Final = (
 
 
 def node_rows(report: RunsReport) -> Iterator[dict[str, Any]]:
-    """Yields a row for every pair of nodes and step."""
     for step in report.steps:
         tables = [run.nodes(rank) for run, rank in zip(report.runs, step.place[:2], strict=True)]
         for judged in step.judged:
@@ -290,7 +279,7 @@ def node_rows(report: RunsReport) -> Iterator[dict[str, Any]]:
 
 
 def node_cells(step: StepReport, judged: JudgedNode, names: tuple[str, str]) -> tuple[Any, ...]:
-    """Returns the cells of ``ROW_TITLES``; ``names`` of the node in both runs."""
+    """Returns the cells of ``ROW_TITLES``; ``names`` are those of both runs."""
     worst = judged.worst or Distance(ComparedBy.NOT)
     values = worst.values or (None, None)
     return (
@@ -316,7 +305,6 @@ def node_cells(step: StepReport, judged: JudgedNode, names: tuple[str, str]) -> 
 
 
 def markdown_lines(report: RunsReport, kinds: Sequence[tuple[str, str]], paths: tuple[str, str]) -> Iterator[str]:
-    """Yields a report in Markdown, for an issue or a chat; ``paths`` as the user knows the runs."""
     yield "# Two runs compared"
     yield ""
     for name, path in zip("AB", paths, strict=True):

@@ -1,4 +1,4 @@
-"""Two node trees in one: what both runs have and what only one has, the worst of each scope, where differences go."""
+"""Both node trees as one: common and one-sided nodes, the worst state of each scope, and where differences go."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from tui_debugger.model import Side, TensorKey
 
 
 class TreeState(IntEnum):
-    """The states of a line of the tree; a scope has the greatest of those below it."""
+    """The state of an entry; a scope has the greatest below it."""
 
     NOTHING = 0
     SAME = 1
     NOT_COMPARED = 2
     ONE_SIDED = 3
-    """Only one run has the node, and it is known to make no difference."""
+    """Only one run has the node, and it makes no difference."""
     ROUNDING = 4
     INHERITED = 5
     INSIDE = 6
@@ -75,12 +75,12 @@ _STATES: Final = {
     NodeJudgement.INTRODUCED: TreeState.INTRODUCED,
 }
 BOTH: Final = 0
-"""Which run has a node: this, 1 for A, 2 for B, or all of them below a scope."""
+"""Which run has a node: both, else 1 for A, 2 for B."""
 _MIXED: Final = 3
 
 
 class Show(IntEnum):
-    """Which lines are shown."""
+    """Which entries are shown."""
 
     FINDINGS = 1
     DIFFERENCES = 2
@@ -90,7 +90,6 @@ class Show(IntEnum):
 
     @property
     def words(self) -> str:
-        """For people."""
         return {
             Show.FINDINGS: "where differences begin",
             Show.DIFFERENCES: "what differs",
@@ -101,12 +100,7 @@ class Show(IntEnum):
 
 
 class TreeHop(NamedTuple):
-    """A node that a difference was passed on to.
-
-    Attributes:
-        row: of the tree.
-        others: how many more the node before passed it on to.
-    """
+    """A node that a difference was passed on to; ``others`` counts further nodes that it went to."""
 
     row: int
     others: int
@@ -117,13 +111,11 @@ class StepTree:
     """A step of both runs as one tree.
 
     Attributes:
-        report: the comparison.
-        step: the step of it.
-        items: what each row of the tree is.
-        tree: the scopes of the first run, with those of the second that it has not.
-        state: of each row.
+        items: the node of each row.
+        tree: the scopes of the first run, with additional ones of the second.
+        state: ``TreeState`` of each row.
         side: which run has each row.
-        notes: what else is known of a row: why it is a doubt, what tells that it makes no difference.
+        notes: by row, why it is a doubt, or why it makes no difference.
     """
 
     report: RunsReport
@@ -136,7 +128,6 @@ class StepTree:
 
     @classmethod
     def of(cls, report: RunsReport, step: StepReport) -> StepTree:
-        """Puts both trees together."""
         tables = report.runs[0].nodes(step.place.rank_a), report.runs[1].nodes(step.place.rank_b)
         items: list[JudgedNode | OneSided] = [*step.judged, *step.one_sided]
         paths = _paths(step, tables)
@@ -155,17 +146,15 @@ class StepTree:
 
     @property
     def place(self) -> StepPlace:
-        """The step of both runs."""
         return self.step.place
 
     @cached_property
     def findings(self) -> tuple[DiffFinding, ...]:
-        """Returns where differences begin at this step."""
         return tuple(each for each in self.report.findings if each.place == self.place)
 
     @cached_property
     def _rows(self) -> tuple[dict[int, int], dict[int, int]]:
-        """The first row of the tree by rows of each run."""
+        """The first row of the tree by node row, for each run."""
         found: tuple[dict[int, int], dict[int, int]] = {}, {}
         for row, item in enumerate(self.items):
             if isinstance(item, OneSided):
@@ -176,7 +165,7 @@ class StepTree:
         return found
 
     def row_of(self, finding: DiffFinding) -> int:
-        """Returns the row that a difference begins at, or that reads it first; -1 where there is none."""
+        """Returns the row where a difference begins, or its first reader; -1 without one."""
         for side, row in enumerate((finding.row_a, finding.row_b)):
             if row in self._rows[side]:
                 return self._rows[side][row]
@@ -184,7 +173,6 @@ class StepTree:
         return self._rows[0].get(reader, -1)
 
     def row_of_node(self, node: int) -> int:
-        """Returns the row of a node of the first run, or -1."""
         return self._rows[0].get(node, -1)
 
     @cached_property
@@ -192,18 +180,16 @@ class StepTree:
         return {self.row_of(finding): finding for finding in reversed(self.findings)}
 
     def finding_at(self, row: int) -> DiffFinding | None:
-        """Returns the finding that begins at a row."""
         return self._finding_of.get(row) if row >= 0 else None
 
     def name(self, row: int) -> str:
-        """Returns the name of the node."""
         item = self.items[row]
         if isinstance(item, OneSided):
             return item.name
         return self.report.runs[0].nodes(self.place.rank_a).names[item.match.a]
 
     def keys(self, row: int, finding: DiffFinding | None = None) -> tuple[TensorKey | None, TensorKey | None]:
-        """Returns what a finding is about, else the output that differs most, in both runs; None where one has none."""
+        """Returns the tensors of a finding, else the output that differs most, in both runs."""
         item = self.items[row]
         if finding is not None and all(finding.keys):
             return finding.keys
@@ -214,7 +200,7 @@ class StepTree:
         return self._output(0, item.match.a, item.slot, nth), self._output(1, item.match.b, item.slot, nth)
 
     def _output(self, side: int, row: int, slot: int | None, nth: int) -> TensorKey | None:
-        """Returns an output (None: the first one) of the ``nth`` run of a node within the step."""
+        """Returns an output (slot None: the first) of the ``nth`` run of a node within the step."""
         flow, step = self.report.runs[side].flow(self.place[side]), self.place[2 + side]
         table = flow.table(step)
         rounds = sorted(set(table.round[table.of_node(row, every=True)].tolist())) or [0]
@@ -228,7 +214,6 @@ class StepTree:
 
     @cached_property
     def states(self) -> UInt8:
-        """The state of every entry: of a scope the greatest below it."""
         found: UInt8 = self._below(self.state, np.maximum)
         return found
 
@@ -250,7 +235,7 @@ class StepTree:
         return joined
 
     def shown(self, show: Show) -> Mask | None:
-        """Returns which entries are shown; None: all."""
+        """Mask over entries; None: all."""
         if show is Show.ALL:
             return None
         rows = {
@@ -262,12 +247,10 @@ class StepTree:
         return self.tree.keep_mask(rows)
 
     def count(self, show: Show) -> int:
-        """Returns how many nodes are shown."""
         mask = self.shown(show)
         return len(self.items) if mask is None else int(np.count_nonzero(mask & (self.tree.row >= 0)))
 
     def judgement_words(self, row: int) -> str:
-        """Returns what is known of a row, with why."""
         item, note = self.items[row], self.notes.get(row, "")
         state = TreeState(int(self.state[row]))
         if state is TreeState.INTRODUCED:
@@ -280,7 +263,7 @@ class StepTree:
     # -- where a difference goes ---------------------------------------------------------------------
 
     def path_from(self, finding: DiffFinding) -> list[TreeHop]:
-        """Returns the nodes that a difference is passed on to: each time to the first that reads it and differs."""
+        """Follows a difference, each time to the first differing reader."""
         nodes = self.report.runs[0].nodes(self.place.rank_a)
         rows, hops = self._rows[0], list[TreeHop]()
         here = finding.row_a
@@ -325,7 +308,7 @@ def _states(step: StepReport, nodes: NodeTable) -> tuple[UInt8, dict[int, str]]:
 
 
 def _paths(step: StepReport, tables: tuple[NodeTable, NodeTable]) -> list[str]:
-    """The path of every row: what only the second run has stands in the scope that the first one has for it."""
+    """The path of each row; nodes of the second run only go into the matching scope of the first."""
     paths = tree_paths(tables[0]), tree_paths(tables[1])
     found = [paths[0][judged.match.a] for judged in step.judged]
     scopes: dict[str, str] = {}
@@ -353,7 +336,7 @@ def _moved(path: str, scopes: Mapping[str, str]) -> str:
 
 
 def _order(step: StepReport, tables: tuple[NodeTable, NodeTable]) -> Int64:
-    """A unique number for every row: in the order of the first run, what it has not behind what is before it."""
+    """A unique number for each row: the first run's order, with one-sided nodes after their predecessors."""
     count, total = len(step.judged), len(step.judged) + len(step.one_sided)
     place = np.arange(total, dtype=np.float64)
     for side in (0, 1):
@@ -376,14 +359,7 @@ def _order(step: StepReport, tables: tuple[NodeTable, NodeTable]) -> Int64:
 
 @dataclass(frozen=True, eq=False)
 class TimesMap:
-    """Error over what is expected, of every node that both runs have, at every step of a rank of each.
-
-    Attributes:
-        places: the steps.
-        nodes: rows of the first run, in execution order.
-        names: of the nodes.
-        times: nodes down, steps across; NaN where nothing was compared.
-    """
+    """Error over what is expected, of shape (node, step), for common nodes; NaN where nothing was compared."""
 
     places: tuple[StepPlace, ...]
     nodes: tuple[int, ...]
@@ -392,7 +368,6 @@ class TimesMap:
 
     @classmethod
     def of(cls, report: RunsReport, ranks: tuple[int, int]) -> TimesMap:
-        """Collects them; as slow as there are nodes and steps."""
         steps = steps_of(report).get(ranks, [])
         table = report.runs[0].nodes(ranks[0])
         rows: dict[int, int] = {}
@@ -410,20 +385,19 @@ class TimesMap:
 
     @property
     def levels(self) -> npt.NDArray[np.float64]:
-        """Returns what a heat map shows: powers of ten above what is expected; 0 up to that."""
+        """log10 of ``times``, at least 0."""
         with np.errstate(divide="ignore"):
             found: npt.NDArray[np.float64] = np.log10(np.maximum(self.times, 1.0))
         return found
 
     def cell_text(self, row: int, column: int) -> str:
-        """Returns what a cell stands for."""
         times, step = float(self.times[row, column]), self.places[column].step_a
         how = "not compared" if np.isnan(times) else f"error ÷ expected {times_text(times)}"
         return f"step {step}  {how}  {self.names[row]}"
 
 
 def steps_of(report: RunsReport) -> dict[tuple[int, int], list[StepReport]]:
-    """Returns the steps of every pair of ranks, in order: a rank may be compared with several, one of each stage."""
+    """Returns the steps by pair of ranks; a rank may be in several pairs, one for each stage."""
     found: dict[tuple[int, int], list[StepReport]] = defaultdict(list)
     for step in report.steps:
         found[step.place.rank_a, step.place.rank_b].append(step)

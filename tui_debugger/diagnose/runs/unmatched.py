@@ -1,4 +1,4 @@
-"""Nodes that only one of two runs has: what tells whether they make a difference, and what they made."""
+"""Nodes that only one run has: whether they make a difference, and what they made."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tui_debugger.text.numbers import and_more
 BLAMED: Final = "a difference begins here"
 """Covers a node that a finding names."""
 _FEW: Final = 3
-"""Names that a sentence lists."""
+"""The most names that a sentence lists."""
 _MOST_FOLLOWERS: Final = 8
-"""Calls of one run only that are looked at behind a node whose outputs differ."""
+"""The most one-sided calls that are looked at after a node whose outputs differ."""
 
 
 class UnmatchedNodes(UnrecordedTensors):
-    """The nodes of a step that have no partner, and those around them.
+    """The nodes of a step that have no partner, and their neighbours.
 
     Attributes:
-        dy_of: how far the outputs of nodes are apart, by rows of the first run, as far as they are judged.
+        dy_of: distance of the outputs of judged nodes, by row of the first run.
         blamed: (side, row) of nodes at which a difference begins.
-        finished: (side, row) of nodes that finish what the other run does in one call, with a sentence.
+        finished: (side, row) of nodes that are explained, with a sentence.
     """
 
     def __init__(self, asked: Asked, before: UnrecordedTensors | None) -> None:
@@ -41,7 +41,6 @@ class UnmatchedNodes(UnrecordedTensors):
         self.finished: dict[tuple[int, int], str] = {}
 
     def one_sided(self, judged: Sequence[JudgedNode]) -> tuple[OneSided, ...]:
-        """Returns the dumped nodes of one run only, with what covers them."""
         passing = [(each.match.a, each.match.b) for each in judged if each.judgement is NodeJudgement.INHERITED]
         alike = {NodeJudgement.SAME, NodeJudgement.ROUNDING, NodeJudgement.INHERITED}
         agreed = [{(each.match.a, each.match.b)[side] for each in judged if each.judgement in alike} for side in (0, 1)]
@@ -60,13 +59,9 @@ class UnmatchedNodes(UnrecordedTensors):
         return tuple(found)
 
     def _covered(self, side: int, row: int, known: tuple[set[int], set[int]], around: Sequence[int]) -> str:
-        """Returns what tells whether a node without a partner makes a difference; empty where nothing does.
+        """Returns why a one-sided node makes no difference; empty where unknown.
 
-        Args:
-            side: the run.
-            row: of the node.
-            known: the nodes that agree or pass a difference on, and those of them that pass one on.
-            around: the modules around the node.
+        ``known`` has the nodes that agree or pass on a difference, and those that pass on. ``around`` has its modules.
         """
         agreed, passing = known
         told = BLAMED if (side, row) in self.blamed else self.finished.get((side, row), "")
@@ -87,7 +82,7 @@ class UnmatchedNodes(UnrecordedTensors):
         return "its output is its input" if self._is_identity(side, row) else ""
 
     def _readers(self, side: int, row: int) -> set[int]:
-        """The nodes with a partner that read what a node made, maybe through others without one."""
+        """The paired nodes that read a node's outputs, maybe through one-sided nodes."""
         partner = self.matching.to_b if side == 0 else self.matching.to_a
         found: set[int] = set()
         waiting, seen = [row], {row}
@@ -113,7 +108,7 @@ class UnmatchedNodes(UnrecordedTensors):
         )
 
     def followers(self, side: int, row: int) -> list[int]:
-        """Returns the calls that only one run has and that run right behind a node."""
+        """Returns the one-sided calls that run directly after a node."""
         rows, place = self.sides[side].rows, self.sides[side].place
         partner = self.matching.to_b if side == 0 else self.matching.to_a
         found: list[int] = []
@@ -126,10 +121,7 @@ class UnmatchedNodes(UnrecordedTensors):
         return found
 
     def region(self, feed: Feed) -> tuple[list[tuple[int, int]], float | None]:
-        """Returns the one-sided nodes (side, row) that made an input, and how far apart what feeds them is.
-
-        None where the runs do not say what feeds them.
-        """
+        """Returns the one-sided nodes (side, row) that made an input, and the distance of their inputs, if known."""
         region: list[tuple[int, int]] = []
         boundary: float | None = None
         waiting = [(side, feed.holders[side]) for side in (0, 1) if feed.holders[side] >= 0]
@@ -152,7 +144,7 @@ class UnmatchedNodes(UnrecordedTensors):
         return region, boundary
 
     def is_one_sided(self, feed: Feed) -> bool:
-        """Tells whether only one run has a node that made an input; parts of several ranks are put together by some."""
+        """Tells whether a one-sided node made an input; never where parts are put together."""
         return self.ranks == 1 and any(
             row >= 0
             and row in self.sides[side].place
@@ -164,7 +156,7 @@ class UnmatchedNodes(UnrecordedTensors):
         )
 
     def read_by(self, side: int, row: int) -> str:
-        """Returns which nodes of both runs a node reads, in a few words; empty where none is known."""
+        """Returns which paired nodes a node reads, in words; empty where unknown."""
         partner = self.matching.to_a if side else self.matching.to_b
         read = [
             self.flows[side].nodes.names[each] for each in sorted(self.sides[side].producers(row)) if each in partner
@@ -172,7 +164,6 @@ class UnmatchedNodes(UnrecordedTensors):
         return f", which reads {and_more(read, _FEW)}" if read else ""
 
     def turned_bad(self, side: int, row: int) -> bool:
-        """Tells whether a node made NaN or infinities of finite inputs."""
         flow, step = self.flows[side], self.steps[side]
         outputs = [
             self._is_bad(side, flow.located(step, row, Side.OUTPUT, each))
@@ -188,7 +179,6 @@ class UnmatchedNodes(UnrecordedTensors):
         return array is not None and array.dtype.kind not in "biu" and not np.isfinite(array.astype(np.float64)).all()
 
     def output_key(self, side: int, row: int) -> TensorKey | None:
-        """Returns the first output of a node in one of the runs; None where none was dumped."""
         slots = self.flows[side].slots(self.steps[side], row, Side.OUTPUT)
         if not slots:
             return None
@@ -196,5 +186,4 @@ class UnmatchedNodes(UnrecordedTensors):
 
 
 def are_same(one: Array, other: Array) -> bool:
-    """Tells whether two arrays have the same bytes, shape and type."""
     return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()

@@ -1,7 +1,7 @@
-"""The tensors of which neither run recorded anything: what proves that they agree, and what they may differ by.
+"""Tensors that neither run recorded: evidence that they agree, and bounds of their distance.
 
-A tensor that both runs made and nobody recorded, such as a view of a weight, is covered where all that it is made from
-and all that is made from it agrees. A state that an optimizer has not made yet is covered by what it makes of it.
+An unrecorded tensor, such as a view of a weight, is covered where its inputs and its readers all agree. A state that an
+optimizer has not made yet is covered by what the optimizer makes of it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,18 @@ from tui_debugger.sources.base import NOT_RECORDED, OtherArgument, TensorFlag
 
 _AGREES: Final = frozenset({NodeJudgement.SAME, NodeJudgement.ROUNDING})
 _KEEPS_VALUES: Final = frozenset({"reshape", "transpose", "expand", "copy", "fill"})
-"""Kinds of operators whose output is their input in another order, or does not depend on any."""
+"""Kinds of operators that only rearrange their input, or do not depend on one."""
 _SAYS_NOTHING: Final = frozenset({"unchanged"})
-"""Arguments of calls that do not tell what they compute: of gradients that a module's output gets."""
+"""Arguments of gradient nodes that do not tell what they compute."""
 _ASKED: Final = 200
-"""Nodes that are looked at to find out whether calls were recorded."""
+"""The number of nodes that are checked for recorded calls."""
 _NOTHING_DIFFERS: Final = Distance(ComparedBy.VALUES)
 
 
 class UnrecordedTensors(StepTensors):
-    """The tensors of a step that neither run recorded.
+    """The tensors of a step that neither run recorded; all rows are those of the first run.
 
-    Attributes:
-        entries_of: the pairs of nodes by rows of the first run, each time that they ran.
-        seen: rows of the first run whose outputs were compared at this step or before, and agreed.
+    ``entries_of`` has a pair of nodes for each time they ran; outputs of ``seen`` agreed at this step or before.
     """
 
     def __init__(self, asked: Asked, before: UnrecordedTensors | None) -> None:
@@ -44,19 +42,13 @@ class UnrecordedTensors(StepTensors):
         self.seen: set[int] = set(before.seen) if before is not None else set()
 
     def note_entries(self, entries: Iterable[NodePair]) -> None:
-        """Remembers the pairs of nodes of the step."""
         for entry in entries:
             self.entries_of.setdefault(entry.match.a, []).append(entry)
 
     # -- what is known of an input -----------------------------------------------------------------
 
     def known(self, feed: Feed, through: frozenset[int] = frozenset()) -> Distance | None:
-        """Returns how far apart an input is, maybe by what it is a view of; None where that is not known.
-
-        Args:
-            feed: the input.
-            through: nodes on the way to it from another input: where some ran several times it may go in circles.
-        """
+        """Returns the distance of an input, or of the tensor that it is a view of; ``through`` stops cycles."""
         found = self.distance(*feed.at)
         if (found is not None and found.compared) or not self._is_bare(feed.at):
             return found
@@ -78,7 +70,7 @@ class UnrecordedTensors(StepTensors):
 
     @cached_property
     def _as_read(self) -> dict[int, Distance]:
-        """How far apart parameters are that any node of the step read, as far as that was recorded."""
+        """The largest recorded distance of each parameter where a node of the step read it."""
         found: dict[int, Distance] = {}
         for entries in self.entries_of.values():
             for feed in (feed for entry in entries for feed in entry.feeds if feed.own):
@@ -90,7 +82,7 @@ class UnrecordedTensors(StepTensors):
         return found
 
     def keeps_values(self, entry: NodePair) -> bool:
-        """Tells whether a node of both runs only moves the values of its input, in the same way."""
+        """Tells whether a node only moves the values of its input, in the same way in both runs."""
         if not self._called_alike(entry.match.a):
             return False
         types = [flow.nodes.op_type(row) for flow, row in zip(self.flows, (entry.match.a, entry.match.b), strict=True)]
@@ -98,7 +90,7 @@ class UnrecordedTensors(StepTensors):
         return types[0] == types[1] and operator is not None and operator.kind in _KEEPS_VALUES
 
     def _called_alike(self, row: int) -> bool:
-        """Tells whether the recorder says that both runs gave the same arguments to an operator."""
+        """Tells whether an operator was recorded with the same arguments in both runs."""
         rows = row, self.matching.to_b[row]
         calls = [
             files.run.arguments(files.rank, step, each)
@@ -109,7 +101,7 @@ class UnrecordedTensors(StepTensors):
         return (calls[0].positional, calls[0].keywords) == (calls[1].positional, calls[1].keywords)
 
     def reads_nothing_known(self, entry: NodePair) -> bool:
-        """Tells whether all that a node reads are constants, and tensors of which the recorder says it lacks them."""
+        """Tells whether a node reads only constants and tensors that the recorder lacks."""
         if any(self.matters(feed) and not self.is_constant(feed) for feed in entry.feeds):
             return False
         files = self.files[0]
@@ -118,22 +110,21 @@ class UnrecordedTensors(StepTensors):
         return any(isinstance(each, OtherArgument) and each.kind == NOT_RECORDED for each in given)
 
     def is_constant(self, feed: Feed) -> bool:
-        """Tells whether an input is a constant in both runs."""
         return all(flow.is_constant(row) for flow, row in zip(self.flows, feed.holders, strict=True))
 
     def matters(self, feed: Feed) -> bool:
-        """Tells whether an input that cannot be compared may explain what comes out."""
+        """Tells whether an input that cannot be compared may explain the output."""
         return any(holder >= 0 or at is not None for holder, at in zip(feed.holders, feed.at, strict=True))
 
     def is_only_bounded(self, feed: Feed, distance: Distance) -> bool:
-        """Tells whether an input may be further apart than its statistics: those of masks are alike."""
+        """Tells whether an input's distance is only a lower bound; statistics of random masks are alike."""
         if distance.how is not ComparedBy.STATISTICS:
             return False
         drawn = feed.holders[0] >= 0 and is_random(self.flows[0].nodes.op_type(feed.holders[0]))
         return drawn or distance.relative > INTRODUCED * distance.unit
 
     def is_composite(self, entry: NodePair) -> bool:
-        """Tells whether a node may stand for several operators: how much these make of a difference is not known."""
+        """Tells whether a node may stand for several operators, so that its effect on a difference is unknown."""
         if not self._calls_are_recorded:
             return False
         files, step = self.files[0], self.steps[0]
@@ -142,13 +133,13 @@ class UnrecordedTensors(StepTensors):
 
     @cached_property
     def _calls_are_recorded(self) -> bool:
-        """Whether the recorder says of any node which operator or module it is a call of."""
+        """The recorder tells of some node which operator or module it calls."""
         files, step = self.files[0], self.steps[0]
         calls = (files.run.arguments(files.rank, step, row) for row in self.sides[0].rows)
         return any(call is not None and (call.aten or call.parameters is not None) for call in islice(calls, _ASKED))
 
     def left_before(self, entry: NodePair) -> set[int]:
-        """Returns the parameters that a node reads and of which only what the step before left was recorded."""
+        """Returns the parameters that a node reads, but of which only the value after the step before was recorded."""
         if self.sides[0].backward(entry.match.a):
             return set()  # the forward pass has shown already what it read
         return {
@@ -162,7 +153,7 @@ class UnrecordedTensors(StepTensors):
     # -- what nobody recorded ----------------------------------------------------------------------
 
     def _is_bare(self, at: tuple[Located | None, Located | None]) -> bool:
-        """Tells whether neither run recorded anything of a tensor but its type and shape, which are the same."""
+        """Tells whether neither run recorded more of a tensor than its type and shape, and these are the same."""
         return all(one is None or one.index < 0 or self._nothing_of(side, one) for side, one in enumerate(at)) and (
             None in at or self.distance(*at) is None or not _unlike(self.distance(*at))
         )
@@ -179,7 +170,7 @@ class UnrecordedTensors(StepTensors):
         return not counted and all(each is None for each in measured) and not files.flow.table(at.step).hashed(at.index)
 
     def covered(self, judged: Sequence[JudgedNode]) -> tuple[set[int], set[int]]:
-        """Returns the rows of the first run that agree, and those that nobody recorded and that are covered."""
+        """Returns the rows of the first run that agree, and the unrecorded ones that are covered."""
         agreed = {each.match.a for each in judged}
         agreed -= {each.match.a for each in judged if each.judgement not in _AGREES}
         self.seen |= agreed
@@ -196,7 +187,7 @@ class UnrecordedTensors(StepTensors):
         return agreed, bare | {row for row in partial if self._fits(row, agreed, bare)}
 
     def _has_bare(self, entry: NodePair) -> bool:
-        """Tells whether nobody recorded the outputs of a node, as far as they do not agree."""
+        """Tells whether all outputs of a node that do not agree are unrecorded."""
         if self.sides[0].is_parameter(entry.match.a) or entry.missing:
             return False
         distances = [(at, self.distance(*at)) for _, *at in entry.outputs]
@@ -206,7 +197,7 @@ class UnrecordedTensors(StepTensors):
         )
 
     def _fits(self, row: int, agreed: set[int], bare: set[int]) -> bool:
-        """Tells whether what a node is made from, and what is made from it, agrees or is covered as well."""
+        """Tells whether the inputs and readers of a node agree or are covered as well."""
         good = agreed | bare
         inputs = all(self.feed_fits(feed, agreed, good) for entry in self.entries_of[row] for feed in entry.feeds)
         if not inputs or not self._writes_what_agrees(row, agreed):
@@ -225,7 +216,7 @@ class UnrecordedTensors(StepTensors):
         return op_type in DRAWN_UPDATES or update_of(op_type) is not None
 
     def feed_fits(self, feed: Feed, agreed: set[int], good: set[int]) -> bool:
-        """Tells whether an input agrees, or is known by what it is made from and by what is made from it."""
+        """Tells whether an input agrees, or is known by its producer."""
         found, row = self.distance(*feed.at), feed.holders[0]
         if found is not None and found.compared:
             return found.relative <= found.unit
@@ -236,7 +227,7 @@ class UnrecordedTensors(StepTensors):
         return row in (agreed if self.sides[0].is_parameter(row) else good)
 
     def _writes_what_agrees(self, row: int, agreed: set[int]) -> bool:
-        """Tells whether the parameters that an update operator writes agree behind it."""
+        """Tells whether the parameters that an update operator writes agree afterwards."""
         op_type = self.flows[0].nodes.op_type(row)
         update, held = update_of(op_type), [each.row for each in self.flows[0].holders(row)]
         if not self._is_update(row):

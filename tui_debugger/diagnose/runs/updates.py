@@ -1,4 +1,4 @@
-"""The parameters that differ: why, by the step before of both runs, and the findings that say so."""
+"""Why parameters differ, by the step before of both runs, and the findings on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ParameterCauses(ParameterPairs):
     Attributes:
         before: the step before of the same rank; None at the first one.
         others: the last judged steps of other ranks.
-        causes: whether what was recorded explains that a parameter differs, by rows of the first run.
+        causes: by row of the first run, whether recorded differences explain that a parameter differs.
         most: the largest distance so far.
     """
 
@@ -41,14 +41,10 @@ class ParameterCauses(ParameterPairs):
         *,
         left: bool = False,
     ) -> None:
-        """Finds out why a parameter differs: it always did, or its update is another one.
+        """Finds out why a parameter differs: it always did, or its update differs.
 
-        Args:
-            row: of the parameter.
-            distance: of its values.
-            entry: the first node that reads it.
-            feed: the input of that.
-            left: what the step before left in it was recorded, and may agree though what is read differs.
+        ``entry`` and ``feed`` are its first reader. ``left``: the value after the step before was recorded, and may
+        agree although the value that is read differs.
         """
         if row in self.causes:
             return
@@ -105,21 +101,15 @@ class ParameterCauses(ParameterPairs):
         return found[0], found[1]
 
     def _with_rank(self, text: str, distance: Distance, at: tuple[Located | None, Located | None]) -> str:
-        """Returns a sentence that says as well which rank is unlike those that have the same."""
         return f"{text} ({self._joined_text(distance, at)})" if distance.unlike[1] >= 0 else text
 
     def explains_parameter(
         self, row: int, now: Distance, beside: Sequence[ParameterCauses]
     ) -> tuple[bool, str, OneSided | None]:
-        """Tells whether what this step did to a parameter explains how far apart it is at the next one.
+        """Tells whether this step explains the distance ``now`` of a parameter at the next step.
 
-        Args:
-            row: of the parameter.
-            now: the distance of its values at the next step.
-            beside: this step of other ranks, which may share their gradients.
-
-        Returns:
-            Whether it does; else a sentence; and the call that one run left out, where there is one.
+        ``beside`` is this step on other ranks, which may share gradients. Else returns a sentence, and the call that
+        one run left out, if any.
         """
         if now.relative <= INTRODUCED * (self.dy_of.get(row, 0.0) + now.unit):
             return True, "", None
@@ -144,7 +134,6 @@ class ParameterCauses(ParameterPairs):
         return False, f"{agrees}: another input, or another update of it", None
 
     def gradient_distance(self, row: int) -> float | None:
-        """Returns how far the gradients of a parameter are apart; None where they were not recorded in both runs."""
         gradient = self.flows[0].nodes.find(gradient_of(self.flows[0].nodes.names[row]))
         return self.dy_of.get(gradient) if gradient >= 0 else None
 
@@ -181,7 +170,7 @@ class ParameterCauses(ParameterPairs):
     # -- findings ---
 
     def _key(self, side: int, at: Located | None, distance: Distance | None) -> TensorKey | None:
-        """Returns the tensor of a side; of replicas on several ranks the one that differs most."""
+        """Returns the tensor of a side; of replicas on several ranks, the one that differs most."""
         if at is None:
             return None
         files = self.files[side]

@@ -1,8 +1,8 @@
 """Reads the logs of PyTorch's DebugMode (``save_logs``): operations, hashes of their tensors, stacks; no values.
 
-The hash that is usual is the L1 norm in float64: it is finite exactly when every element is. Any other hash says
-nothing of values. ``t$5`` is the tensor number 5 of the run: who put it out last feeds whoever takes it. Without such
-numbers equal hashes tell what feeds what. The sign of an Inf is that of what it was made from, where that tells it.
+The usual hash is the L1 norm in float64, which is finite exactly when every element is. Any other hash says nothing of
+values. ``t$5`` is tensor number 5 of the run: an input is fed by the last operation that put this number out. Without
+numbers equal hashes tell the producer. An Inf has the sign of the values that it was made from, where these tell it.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _ELEMENT_TYPES: Final = {
     "f8e5m2fnuz": "float8_e5m2fnuz",
     "f8e8m0fnu": "float8_e8m0fnu",
 }
-"""Short names that are not the kind and the bits."""
+"""Short names that do not consist of kind and bits."""
 _KINDS: Final = {"f": "float", "i": "int", "u": "uint"}
 _MOST_DEPTH: Final = 64
 _MOST_SLOTS: Final = 4096
 _OTHER: Final = "…"
-"""The value of an argument that is neither a tensor nor a number."""
+"""Stands for an argument that is neither a tensor nor a number."""
 _INFINITE: Final = frozenset({"inf", "+inf", "-inf"})
 _OPENING, _CLOSING = "([{", ")]}"
 
@@ -94,16 +94,14 @@ class _LoggedTensor:
 
 
 class _DebugModeReader:
-    """Takes record after record."""
-
     def __init__(self) -> None:
         self.step = LoggedStep()
         self._around: list[tuple[int, str, bool]] = []
-        """The annotations that are open: depth, text, whether it is a module."""
+        """The open annotations: depth, text, whether it is a module."""
         self._made: dict[int, tuple[int, int]] = {}
         self._hashes = Hashes()
         self._numbers: dict[tuple[int, int], LogNumbers | None] = {}
-        """Of outputs, by operation and slot."""
+        """Numbers of outputs, by operation and slot."""
         self._times: dict[str, int] = {}
         self._seen: dict[str, int] = {}
         self._strange = 0
@@ -195,7 +193,7 @@ class _DebugModeReader:
         return found
 
     def _take_kernel(self, record: dict[str, Any]) -> None:
-        """A kernel of Triton: its arguments before and after, by name; it is not known which of them it writes."""
+        """Takes a kernel of Triton: hashes of its arguments before and after; which of them it writes is unknown."""
         operation = self._operation(record, _text(record.get("kernel_name")))
         operation.type = f"triton {operation.type}"
         before, after = _tree(record.get("pre_hashes")), _tree(record.get("post_hashes"))
@@ -222,7 +220,7 @@ def _text(value: object) -> str:
 
 
 def _tree(node: object, depth: int = 0) -> object:
-    """A tagged tree as what it stands for; None for what is none."""
+    """Unpacks a tagged tree; None for an unknown node."""
     if not isinstance(node, dict):
         return node if isinstance(node, int | float) and not isinstance(node, bool) else None
     kind, items = node.get("type"), node.get("items")
@@ -240,7 +238,6 @@ def _tree(node: object, depth: int = 0) -> object:
 
 
 def _leaves(tree: object) -> Iterator[int | float]:
-    """The hashes of a tree; what is no tensor has none."""
     if isinstance(tree, dict):
         for value in tree.values():
             yield from _leaves(value)
@@ -252,7 +249,7 @@ def _leaves(tree: object) -> Iterator[int | float]:
 
 
 def _of_tensors(tree: object, count: int) -> list[int | float | None]:
-    """The hash of each of ``count`` tensors; of several kinds the norm. None where they cannot be told apart."""
+    """The hash of each of ``count`` tensors; of several kinds the norm. None where they cannot be assigned."""
     hashes = list(_leaves(tree))
     each = len(hashes) // count if count else 0
     if not each or each * count != len(hashes):
@@ -262,7 +259,7 @@ def _of_tensors(tree: object, count: int) -> list[int | float | None]:
 
 
 def _numbers(value: object) -> LogNumbers | None:
-    """A norm is a float; a whole number is a checksum, which says nothing of values."""
+    """A float is a norm; an integer is a checksum, which says nothing of values."""
     if not isinstance(value, float) or value < 0:
         return None
     return LogNumbers(l1=value)
@@ -280,7 +277,7 @@ def _element_type(short: str) -> str:
 
 
 def _arguments(text: str) -> list[str]:
-    """The arguments of a call: split at commas that are in no brackets."""
+    """Splits the arguments of a call at commas outside brackets."""
     found, depth, start = list[str](), 0, 0
     for at, letter in enumerate(text):
         if letter in _OPENING:
@@ -301,7 +298,7 @@ def _scalar(text: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _frames(text: str, *, forward: bool = False) -> tuple[Frame, ...]:
-    """A stack as Python prints it, outermost first, as frames, innermost first."""
+    """Frames, innermost first, of a stack as Python prints it."""
     found = [
         Frame(path, int(line), code.strip(), int(line), forward=forward, framework=is_framework(path))
         for path, line, code in _FRAME.findall(text)

@@ -1,7 +1,7 @@
-"""The entries of a log about the tensors of one step: numbers of each, and which operation made it.
+"""The entries of a log about the tensors of one step: the numbers of each, and the operation that made it.
 
-A log says less than a measured tensor: no counts, often no shape. ``LogNumbers.stats`` says as much as
-follows from its numbers and not more; the rest cannot be judged.
+A log says less than a measured tensor: no counts, often no shape. ``LogNumbers.stats`` says only as much as follows
+from the numbers; the rest cannot be judged.
 """
 
 from __future__ import annotations
@@ -15,20 +15,14 @@ from tui_debugger.model import AtLeast, Frame, Side, TensorStats
 from tui_debugger.sources.base import MOST_ROUNDS
 
 MOST_ELEMENTS: Final = 1 << 62
-"""Elements of a tensor: a shape with more is no shape."""
+"""Largest number of elements: a shape with more is invalid."""
 
 
 @dataclass(slots=True)
 class LogNumbers:
-    """The statistics of a tensor that a log has; None is what it does not have, or not exactly enough.
+    """The statistics of a tensor in a log; None: not logged, or not exactly enough.
 
-    Attributes:
-        minimum, maximum, mean, std, l1, l2: of all elements, so that one NaN or Inf shows in them.
-        peak: largest magnitude.
-        nan: how many elements are NaN.
-        tiny: the log has numbers that are 0 to its last decimal: they are not known, but no NaN or Inf is among the
-            values.
-        negative: where only a norm is infinite: what it was made from says that it is -Inf. Else it counts as +Inf.
+    Extremes, mean, std and norms are of all elements, so that one NaN or Inf shows in them.
     """
 
     minimum: float | None = None
@@ -38,19 +32,22 @@ class LogNumbers:
     l1: float | None = None
     l2: float | None = None
     peak: float | None = None
+    """Largest magnitude."""
     nan: int | None = None
+    """Number of NaN elements."""
     tiny: bool = False
+    """Some numbers are 0 to the last decimal: their values are unknown, but there is no NaN or Inf."""
     negative: bool = False
+    """Sign of an Inf that only a norm shows, taken from the inputs; False counts as +Inf."""
 
     @property
     def infinite(self) -> tuple[bool, bool]:
-        """Tells whether +Inf and -Inf are in it."""
+        """Whether +Inf and -Inf are in it."""
         _, pos_inf, neg_inf = self._not_finite(1)
         return pos_inf > 0, neg_inf > 0
 
     @classmethod
     def exact(cls, found: Mapping[str, float]) -> LogNumbers:
-        """Returns what a log says, by the names of these attributes."""
         numbers = cls()
         for name, value in found.items():
             setattr(numbers, name, value)
@@ -58,7 +55,7 @@ class LogNumbers:
 
     @classmethod
     def rounded(cls, found: Mapping[str, float]) -> LogNumbers:
-        """Returns what a log with few decimals says: its zeros are not known."""
+        """Takes the numbers of a log with few decimals: its zeros are unknown."""
         numbers = cls.exact({name: value for name, value in found.items() if value != 0})
         zeros = {name for name, value in found.items() if value == 0}
         both = {"minimum", "maximum"} <= found.keys()
@@ -67,9 +64,9 @@ class LogNumbers:
 
     @property
     def known(self) -> bool:
-        """Tells whether it is known that the values are finite, or that they are not.
+        """Whether it is certain that the values are finite, or that they are not.
 
-        No NaN among them is not enough, and one finite extreme is not: there may be an Inf.
+        A NaN count of zero is not enough, nor is one finite extreme: there may be an Inf.
         """
         if self.tiny or self.nan or any(each is not None for each in (self.mean, self.l1, self.l2, self.peak)):
             return True
@@ -77,11 +74,10 @@ class LogNumbers:
         return len(extremes) == 2 or not all(map(math.isfinite, extremes))
 
     def stats(self, count: int | None) -> TensorStats:
-        """Returns what follows of a tensor with ``count`` elements; None: the count is not known, one stands for all.
+        """Statistics that follow for a tensor with ``count`` elements; None: unknown, one element stands for all.
 
-        Where NaN were counted, and it is not known of how many, there are these, and one for the extremes.
-
-        A NaN or Inf among the numbers counts as one such element, or as all of them where both extremes are that Inf.
+        With an unknown count, counted NaN elements are all there, and one for the extremes. A NaN or Inf among the
+        numbers counts as one such element, or as all of them where both extremes are that Inf.
         """
         size = count if count is not None else max(1, (self.nan or 0) + (_finite(self.minimum) is not None))
         nan, pos_inf, neg_inf = self._not_finite(size)
@@ -96,7 +92,7 @@ class LogNumbers:
             elif one_sign and mean is not None:
                 absolute = abs(mean)
         l2, std = _finite(self.l2), _finite(self.std)
-        # Where it is known how many elements there are, each extreme is one of them.
+        # With a known count, each extreme is an element.
         ends = [each for each in (low, high) if each is not None] if count else []
         return TensorStats(
             count=size,
@@ -116,7 +112,6 @@ class LogNumbers:
         )
 
     def _at_least(self, count: int | None, nan: int, inf: int) -> AtLeast:
-        """The counts that are lower bounds."""
         found = AtLeast.COUNT if count is None else AtLeast.NONE
         if nan and self.nan is None and nan != count:
             found |= AtLeast.NAN
@@ -124,10 +119,10 @@ class LogNumbers:
         return found | AtLeast.INF if hidden or (inf and inf != count) else found
 
     def _not_finite(self, size: int) -> tuple[int, int, int]:
-        """Elements that are NaN, +Inf and -Inf.
+        """Number of NaN, +Inf and -Inf elements.
 
-        A mean is NaN also where Infs of both signs meet, and norms of large numbers are infinite without any: the
-        extremes decide where they are known.
+        A mean is NaN also where Infs of both signs meet, and norms of large finite numbers are infinite: the extremes
+        decide where they are known.
         """
         low, high = self.minimum, self.maximum
         if self.nan:
@@ -160,79 +155,70 @@ def _finite(number: float | None) -> float | None:
 
 @dataclass(slots=True)
 class LogTensor:
-    """One tensor of a step.
-
-    Attributes:
-        side, slot: which input or output of its operation it is.
-        numbers: what is known of its values; None: that cannot be read.
-        dtype: empty where not known.
-        shape: None where not known.
-        file: where its values lie, as (path, place in the file); None where there are none.
-        others: further statistics as they stand, by the names of the log.
-        round: which of several times in its step it is, from 1; 0 where there is one only.
-    """
+    """One tensor of a step, by side and slot of its operation."""
 
     side: Side
     slot: int
     numbers: LogNumbers | None
+    """Statistics; None: unreadable."""
     dtype: str = ""
+    """Empty where unknown."""
     shape: tuple[int, ...] | None = None
+    """None where unknown."""
     file: tuple[str, str] | None = None
+    """(path, place in the file) of its values; None without values."""
     others: dict[str, str] = field(default_factory=dict)
+    """Further statistics, unchanged, by the names of the log."""
     round: int = 0
+    """Which recording of it in the step, from 1; 0 where there is one only."""
 
     @property
     def count(self) -> int | None:
-        """Number of elements; None where not known."""
         return None if self.shape is None else math.prod(self.shape)
 
     def stats(self) -> TensorStats | None:
-        """Returns what is known; None where that is nothing."""
+        """Statistics; None where nothing is known."""
         return self.numbers.stats(self.count) if self.numbers is not None and self.numbers.known else None
 
 
 NO_TRACE: Final = (-2, 0)
-"""An input that looks like any other, such as one that is all NaN: other steps may tell what made it."""
+"""An input whose number fits any tensor, such as one that is all NaN: other steps may tell its producer."""
 
 
 @dataclass(slots=True)
 class LogOperation:
-    """One operation of a step: a node.
-
-    Attributes:
-        name: unique in its step, the same in other steps.
-        path: the same with ``/``, in the tree of modules.
-        type: of operator; ``table.PARAMETER`` for a weight.
-        inputs: what made each input, as (number of the operation in the step, slot); (-1, 0) where it is not known,
-            ``NO_TRACE`` where this step's numbers do not tell; a text is the value of an argument that is no tensor.
-        tensors: its inputs and outputs.
-        stack: innermost frame first.
-        inferred: inputs in ``inputs`` that were found by equal hashes.
-        flows: whether the log says what feeds operations at all.
-        partial: it may be made of more than its recorded inputs, such as weights.
-    """
+    """One operation of a step: a node."""
 
     name: str
+    """Unique in its step, the same in other steps."""
     path: str
+    """The name with ``/``, in the tree of modules."""
     type: str
+    """Operator type; ``table.PARAMETER`` for a weight."""
     inputs: list[tuple[int, int] | str] = field(default_factory=list)
+    """Producer of each input, as (number of the operation in the step, slot); (-1, 0) where unknown, ``NO_TRACE`` where
+    this step's numbers do not tell; a text is the value of an argument that is no tensor.
+    """
     tensors: list[LogTensor] = field(default_factory=list)
     stack: tuple[Frame, ...] = ()
     inferred: int = 0
+    """Number of ``inputs`` that were found by equal hashes."""
     flows: bool = True
+    """Whether the log tells producers of inputs at all."""
     partial: bool = False
+    """Whether the operation may read more than its recorded inputs, such as weights."""
 
 
 @dataclass(slots=True)
 class LoggedStep:
-    """The operations of one step in the order in which they ran, and what of its log could not be read."""
+    """The operations of one step in the order in which they ran, and problems of its log."""
 
     operations: list[LogOperation] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
 def shape_of(text: str) -> tuple[int, ...] | None:
-    """``4, 8, 32`` as a shape; None when it is none."""
+    """Parses ``4, 8, 32``; None for anything else."""
     words = [word.strip() for word in text.split(",")] if text.strip() else []
     words = words[:-1] if words and not words[-1] else words
     if len(words) > 64 or not all(word.isdecimal() and len(word) < 20 for word in words):
@@ -242,7 +228,7 @@ def shape_of(text: str) -> tuple[int, ...] | None:
 
 
 def sign_from(numbers: LogNumbers | None, sources: Sequence[LogNumbers | None]) -> None:
-    """Takes the sign of an Inf of which only a norm tells from the tensors that it was made from, where that is one."""
+    """Gives an Inf that only a norm shows the sign of the Infs in its sources, if they have one sign."""
     if numbers is not None:
         signs = [each.infinite for each in sources if each is not None]
         numbers.negative = any(down for _, down in signs) and not any(up for up, _ in signs)
@@ -255,9 +241,9 @@ def unique(name: str, seen: dict[str, int]) -> str:
 
 
 class Hashes:
-    """The outputs of a step by their hashes, for inputs of which it is not known what made them.
+    """The outputs of a step by their hashes, for inputs of unknown producers.
 
-    An input with the hash of an output before it is most likely that output, or a view of it.
+    An input with the hash of an earlier output is most likely that output, or a view of it.
     """
 
     def __init__(self) -> None:
@@ -268,7 +254,7 @@ class Hashes:
         self._last[value] = operation, slot
 
     def find(self, value: object) -> tuple[int, int]:
-        """The output with this hash; (-1, 0) where there is none. Zeros are like any other zeros, NaN like any NaN."""
+        """The output with this hash; (-1, 0) without one, and for zeros and NaN, which are all alike."""
         try:
             number = float(str(value))
             if number == 0 or math.isnan(number):
@@ -285,7 +271,7 @@ def scope(module: str, leaf: str, *, backward: bool = False) -> str:
 
 
 def number_rounds(operations: Sequence[LogOperation]) -> None:
-    """Numbers tensors of one place in the order in which they stand, where there are several: micro-batches."""
+    """Numbers repeated tensors of one place, such as those of micro-batches, in their order."""
     for operation in operations:
         places: dict[tuple[Side, int], list[LogTensor]] = {}
         for entry in operation.tensors:

@@ -1,4 +1,4 @@
-"""Tells of which steps and ranks the logs of a run are, by names of files and directories."""
+"""Finds steps and ranks of the logs of a run, by names of files and directories."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MONITOR_FILE: Final = re.compile(
     r"(module|weight_grad|optimizer|param|cc|actv|actv_grad|grad_unreduced|grad_reduced|exp_avg|exp_avg_sq"
     r"|param_origin|param_updated)_(?:step)?(\d{1,12})-(\d{1,12})\.csv"
 )
-"""The names of msprobe's monitor: what a file holds, and its first and last step."""
+"""Names of msprobe's monitor: content of the file, its first and its last step."""
 TE_STATISTICS: Final = "nvdlfw_inspect_statistics_logs"
 _TE_MESSAGES: Final = "nvdlfw_inspect_logs"
 _TE_TENSORS: Final = "tensor_dumps"
@@ -28,51 +28,42 @@ _TE_TENSORS: Final = "tensor_dumps"
 
 @dataclass(slots=True)
 class LogLayout(directories.DumpLayout[str]):
-    """The logs of a run; ``units`` are logs of one step, where there are such.
-
-    Attributes:
-        logs: the logs of a rank, oldest first, where one holds many steps.
-        messages: the log of messages of a rank.
-        tensors: the directory with dumped tensors, by rank and step.
-    """
+    """The logs of a run; ``units`` are logs of one step, where there are such."""
 
     logs: dict[int, list[str]] = field(default_factory=dict)
+    """Logs of a rank, oldest first, where each holds many steps."""
     messages: dict[int, str] = field(default_factory=dict)
     tensors: dict[int, dict[int, str]] = field(default_factory=dict)
+    """The directory with dumped tensors, by rank and step."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogKind:
-    """One kind of log.
-
-    Attributes:
-        name: for people.
-        module: reads it, below this package.
-        looked_for, shows: see ``registry.Reader``.
-        logs: returns the names of the logs in a directory.
-        folder: the directory that logs lie in, below that of the run; empty: in that itself.
-        rank_of: finds the rank in a name; None: as names of directories tell it.
-        damaged: returns the names in a directory of what should be logs, and is damaged so that it is known by its name
-            only; given whether the directory is that of a step.
-        whole: a log is that of a rank with all its steps, not of one step.
-        edges: it tells what feeds what.
-        ranks: returns the logs of each rank of the run in a directory, and what people have to know; given the one log
-            or directory that was asked for. None: as names of files tell it.
-        rank_folder: what the directory of a rank is called, where logs lie in such.
-    """
+    """One kind of log."""
 
     name: str
     module: str
+    """Name of the module of this package that reads it."""
     looked_for: str
     logs: Callable[[str], list[str]]
+    """Returns the names of the logs in a directory."""
     shows: Shows
     folder: str = ""
+    """Directory of the logs below the run's; empty: the run's own."""
     rank_of: re.Pattern[str] | None = None
+    """Finds the rank in a file name; None: as names of directories tell it."""
     damaged: Callable[[str, bool], list[str]] | None = None
+    """Returns names in a directory of damaged logs, known by name only; its flag: the directory is of a step."""
     whole: bool = False
+    """Whether a log holds all steps of a rank, not one step."""
     edges: bool = True
+    """Whether the log tells producers of inputs."""
     ranks: Callable[[str, str], tuple[dict[int, list[str]], list[str]]] | None = None
+    """Returns the logs of each rank of the run in a directory, and notices; given the one log or directory that was
+    asked for. None: as names of files tell it.
+    """
     rank_folder: re.Pattern[str] | None = None
+    """Pattern of the directory of a rank, where logs lie in such."""
 
     def held(self, directory: str) -> tuple[str, list[str]]:
         """The directory at or right below another one that holds logs, and their names."""
@@ -83,31 +74,26 @@ class LogKind:
         return directory, found
 
     def steps(self, directory: str, most: int | None = None) -> Iterator[tuple[int, str]]:
-        """Directories that are called after a step, with the step; ``most``: see ``directories.names_in``."""
+        """Step and path of directories that are named after a step only; ``most``: see ``directories.names_in``."""
         if not self.whole:
             for name in directories_in(directory, most):
                 if is_step(name):
                     yield parse_name(name).step or 0, f"{directory}/{name}"
 
     def is_run(self, directory: str) -> bool:
-        """Tells whether logs of a run lie here, or below directories called after steps."""
         return bool(self.held(directory)[1]) or any(
             self.held(path)[1] for _, path in self.steps(directory, MOST_ENTRIES)
         )
 
 
 def is_step(name: str) -> bool:
-    """Tells whether a directory is called after a step, and after nothing else."""
+    """Whether a directory is named after a step, and after nothing else."""
     says = parse_name(name)
     return says.step is not None and not says.rest
 
 
 def read_layout(kind: LogKind, root: str, only: str = "") -> LogLayout:
-    """Lists the logs of a run; ``only``: this one alone.
-
-    Raises:
-        NotADumpError: several logs are of the same step and rank.
-    """
+    """Lists the logs of a run, or the one log ``only``; raises NotADumpError for several logs of one step and rank."""
     layout = LogLayout(root)
     if kind.ranks is not None:
         logs, layout.notices = kind.ranks(root, only)

@@ -1,8 +1,8 @@
-"""Reads what msprobe's monitor writes: CSV files of a rank with statistics of tensors by step, V1 and V2.
+"""Reads the files of msprobe's monitor, V1 and V2: CSV files of a rank with statistics of tensors by step.
 
-A row is a tensor of a step. V2 has one file for each kind of tensor and a ``scope``; V1 has one for each scope, rounds
-numbers to six decimals, and writes a row of ``nan`` where there was no tensor. A row that repeats in its step is the
-next micro-batch.
+A row is a tensor of a step. V2 has a file for each kind of tensor, and a ``scope`` column; V1 has a file for each
+scope, rounds numbers to six decimals, and writes a row of ``nan`` where there was no tensor. A row that repeats in its
+step is the next micro-batch.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _SCOPES: Final = {
     "param_origin": "param_origin",
     "param_updated": "param_updated",
 }
-"""The names of V1 for the scopes of V2."""
+"""By scope in V2 or V1, the scope in V1."""
 _ORDER: Final = {
     scope: number
     for number, scope in enumerate(
@@ -74,40 +74,27 @@ _ORDER: Final = {
         )
     )
 }
-"""The order of scopes in a step."""
 
 
 @dataclass(frozen=True, slots=True)
 class MonitorRow:
-    """One tensor of a step as a recorder names it.
-
-    Attributes:
-        target: its name: of a parameter, a communication, or of a module with ``.input`` or ``.output``.
-        scope: as V1 calls it, one of ``_SCOPES``.
-        stage: of a virtual pipeline; -1 or 0 where there is one only.
-        numbers: None: they cannot be read.
-        dtype, shape, texts: see ``entries.LogTensor``.
-    """
+    """One tensor of a step as a recorder names it."""
 
     target: str
+    """Name of a parameter or a communication, or of a module with ``.input`` or ``.output``."""
     scope: str
+    """A value of ``_SCOPES``."""
     stage: int
+    """Number in a virtual pipeline; -1 or 0 where there is one only."""
     numbers: LogNumbers | None
+    """Statistics; None: unreadable."""
     dtype: str
     shape: tuple[int, ...] | None
     texts: dict[str, str]
 
 
 def read(paths: Sequence[str], rank: int) -> dict[int, LoggedStep]:  # noqa: ARG001 - all of them are of the rank
-    """Returns the steps of one rank.
-
-    Args:
-        paths: its files.
-        rank: its number.
-
-    Raises:
-        OSError: none of them can be read.
-    """
+    """Returns the steps of one rank from its files; raises OSError when none of them can be read."""
     rows: dict[int, list[MonitorRow]] = {}
     problems = list[str]()
     failed: OSError | None = None
@@ -155,8 +142,8 @@ def step_of(rows: Sequence[MonitorRow], problems: Sequence[str], *, updated: boo
 def _join(operations: Sequence[LogOperation], *, updated: bool) -> None:
     """Adds the edges that names tell, behind the inputs that were recorded.
 
-    A module computes with the weights that the step begins with. Where they were not recorded so, or nothing tells
-    which modules have weights, it may be made of more than is known.
+    A module computes with the weights from the beginning of the step. Where these were not recorded, or nothing tells
+    which modules have weights, the module is ``partial``.
     """
     rows = {operation.name: row for row, operation in enumerate(operations)}
     made_of: dict[int, list[int]] = {}
@@ -166,7 +153,7 @@ def _join(operations: Sequence[LogOperation], *, updated: bool) -> None:
         back = _GRADIENTS if name.startswith(_GRADIENTS) else ""
         if operation.type in {"activation", "gradient"}:
             module = name.removeprefix(back)
-            # A gradient is made of what the forward had, too.
+            # A gradient also depends on values of the forward.
             known = None if back or weights is None else weights.get(module, [])
             begins = [rows.get(f"{each}/param_origin", rows.get(each, -1) if updated else -1) for each in known or ()]
             operation.partial = known is None or -1 in begins
@@ -200,14 +187,14 @@ def _join(operations: Sequence[LogOperation], *, updated: bool) -> None:
             continue
         operation = operations[row]
         recorded = max((each.slot + 1 for each in operation.tensors if each.side is Side.INPUT), default=0)
-        fed = operation.type in {"activation", "gradient"}  # whether or not what feeds it was recorded
+        fed = operation.type in {"activation", "gradient"}  # has an input, recorded or not
         operation.inputs = [(-1, 0)] * min(max(recorded, fed), _MOST_SLOTS)
         operation.inputs += [(maker, 0) for maker in makers[-_MOST_SLOTS:]]
         operation.inferred, operation.flows = len(makers), True
 
 
 def _weights_of(operations: Sequence[LogOperation]) -> dict[str, list[str]] | None:
-    """The weights of each module, as far as they, their gradients or their optimizer state tell; None: nothing does."""
+    """Weights of each module, by their own rows or those of their gradients or optimizer state; None without any."""
     found: dict[str, list[str]] = {}
     for operation in operations:
         if operation.type in {"activation", "gradient"} or operation.path.startswith("Communication/"):
@@ -223,7 +210,6 @@ def _weights_of(operations: Sequence[LogOperation]) -> dict[str, list[str]] | No
 
 
 def _place(row: MonitorRow, *, updated: bool) -> tuple[LogOperation, Side, int]:
-    """The node of a tensor, and which of its inputs or outputs it is."""
     prefix = f"vpp{row.stage}." if row.stage > 0 else ""
     name = prefix + row.target
     side, slot = Side.OUTPUT, 0
@@ -232,7 +218,7 @@ def _place(row: MonitorRow, *, updated: bool) -> tuple[LogOperation, Side, int]:
         module, kind = (prefix + (match[1] or _ROOT), match[2]) if match is not None else (name, "output")
         slot = int(match[3] or 0) if match is not None else 0
         backward = row.scope == "actv_grad"
-        if match is not None and (kind == "input") != backward:  # the gradient of an input is what a backward puts out
+        if match is not None and (kind == "input") != backward:  # a backward puts out the gradient of an input
             side = Side.INPUT
         parent, _, leaf = module.rpartition(".")
         path = scope(parent, leaf, backward=backward)
@@ -324,7 +310,7 @@ def _numbers(texts: Mapping[str, str], *, rounded: bool) -> LogNumbers | None:
 
 
 def numbers_of(found: Mapping[str, float], *, rounded: bool) -> LogNumbers | None:
-    """The statistics by their names in ``STATISTICS``; ``rounded``: zeros are not known. None: they make no sense."""
+    """Numbers by their names in ``STATISTICS``; ``rounded``: zeros are unknown. None: they make no sense."""
     counted = found.get("nans")
     if counted is not None and (not math.isfinite(counted) or counted < 0):
         return None

@@ -1,7 +1,7 @@
 """Recognises logs with statistics or hashes of tensors, kind by kind, and opens them.
 
-Light: it is imported before the first frame. Names say what a log is, except for DebugMode's: programs call them what
-they like, so the first bytes of a few ``.json`` files are looked at.
+Imported before the first frame. Names tell the kind of a log, except for DebugMode's, which programs name as they like:
+the first bytes of a few ``.json`` files are read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _LEVELS_UP: Final = 3
 _HEADS: Final = 16
-"""The .json files of a directory whose first bytes are looked at."""
+"""Number of .json files of a directory whose first bytes are read first."""
 _HEAD_BYTES: Final = 256
 _DEBUG_MODE: Final = re.compile(rb'\s*\{\s*"format"\s*:\s*"torch\.utils\._debug_mode\.DebugMode\.logs"')
 _TORCHTITAN: Final = re.compile(r"rank_(\d{1,9})_activations\.log")
@@ -59,7 +59,7 @@ def _is_debug_mode(path: str) -> bool:
 
 
 def _damaged_logs(directory: str, of_step: bool) -> list[str]:
-    """Returns the names of files that are no JSON, and that their names, or that of their directory, say to be logs."""
+    """Names of files that are no JSON, but logs by their own name or that of their directory."""
     names = (name for name in names_in(directory, None) if name.endswith(".json"))
     mine = (name for name in names if of_step or is_step(name.removesuffix(".json")))
     return sorted(name for name in mine if not _head(f"{directory}/{name}").lstrip().startswith((b"{", b"[")))
@@ -150,7 +150,7 @@ TE_LOGS: Final = LogKind(
 
 
 def _monitor_logs(directory: str) -> list[str]:
-    """The directories of ranks that hold what msprobe's monitor wrote."""
+    """The directories of ranks that hold files of msprobe's monitor."""
     places = [name for name in directories_in(directory) if _MONITOR_RANK.fullmatch(name)]
     return sorted(name for name in places if any(map(MONITOR_FILE.fullmatch, names_in(f"{directory}/{name}"))))
 
@@ -158,8 +158,7 @@ def _monitor_logs(directory: str) -> list[str]:
 def _monitor_ranks(root: str, only: str) -> tuple[dict[int, list[str]], list[str]]:
     """The files of each rank, the oldest first.
 
-    Raises:
-        NotADumpError: several directories are of one rank, and none of them was asked for.
+    Raises NotADumpError when several directories are of one rank, and none of them was asked for.
     """
     found: dict[int, list[str]] = {}
     names = _monitor_logs(root)
@@ -191,11 +190,7 @@ def _rank_of_monitor(name: str) -> int:
 
 
 def _trend_ranks(root: str, only: str) -> tuple[dict[int, list[str]], list[str]]:
-    """The one database, of every rank in it.
-
-    Raises:
-        NotADumpError: there are several, or it cannot be read.
-    """
+    """The one database, for every rank in it; raises NotADumpError for several, or an unreadable one."""
     from tui_debugger.sources.logs.trend_db import ranks_of  # needs SQLite
 
     names = _named(_TREND)(root)
@@ -272,7 +267,6 @@ class LogReader:
         self.shows = kind.shows
 
     def recognises(self, path: Path) -> Recognised | None:
-        """Returns where the run is; nothing else has these names, or begins with these bytes."""
         found = find_dump(path, self._around, self._kind.is_run)
         if found is None or found.refusal is not None:
             return found
@@ -283,18 +277,16 @@ class LogReader:
         return found
 
     def is_dump(self, directory: Path) -> bool:
-        """Tells whether logs lie in it, or in the directories of steps below it."""
         return self._kind.is_run(os.fspath(directory))
 
     def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:  # noqa: ARG002
-        """Opens the run at, around or below a path."""
         from tui_debugger.sources.logs.source import LogSource  # needs NumPy
 
         root = root_of(find_dump(path, self._around, self._kind.is_run), path)
         return LogSource(self._kind, root, path, notices, only=self._only(path))
 
     def _only(self, path: Path) -> str:
-        """The path itself where it is a log, and its name says of no step: nothing beside it belongs to it."""
+        """The path itself where it is a log whose name tells no step: no log beside it belongs to the run."""
         here = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
         kind = self._kind
         if kind.ranks is not None:

@@ -1,6 +1,6 @@
 """Logs with statistics of tensors as a Source: steps are read when they are asked for.
 
-Operations of all steps of a rank are rows of one node table. An edge on which steps disagree is none: it is not known.
+Operations of all steps of a rank are rows of one node table. An edge on which steps disagree becomes unknown.
 """
 
 from __future__ import annotations
@@ -40,19 +40,17 @@ GRAPH: Final = "log"
 
 
 class LogStepTable(StatisticsTable):
-    """The tensors of one step. See ``base.TensorTable``."""
+    """The tensors of one step of a log."""
 
     def __init__(self, places: TensorPlaces, entries: Sequence[LogTensor], state: FileState) -> None:
         super().__init__(places, np.zeros(len(entries), np.int64))
         self._entries, self._state = entries, state
 
     def spec(self, index: int) -> ReadSpec:
-        """Tells how to read the values."""
         path, member = self._entries[index].file or ("", "")
         return ReadSpec(path, "pt", member=member)
 
     def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
-        """``spec`` of several rows, as columns."""
         paths, numbers, kind = list[bytes](), dict[ReadSpec, int](), np.zeros(len(indices), np.int32)
         for at, index in enumerate(indices.tolist()):
             spec = self.spec(index)
@@ -62,38 +60,34 @@ class LogStepTable(StatisticsTable):
 
     @property
     def digest(self) -> bytes:
-        """Names the logs as they were when they were read, and what each row is of."""
+        """Identifies the logs as they were when they were read, and the place of each row."""
         hasher = blake2b(repr(self._state).encode("utf-8", "surrogateescape"), digest_size=16)
         for column in (self.node, self.side, self.slot, self.round):
             hasher.update(np.ascontiguousarray(column).data)
         return hasher.digest() if len(self) else b""
 
     def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
-        """Sizes and modification times of the files with values."""
         sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
         at = np.flatnonzero((self.flags[indices] & int(TensorFlag.STAT_ONLY)) == 0)
         sizes[at], times[at] = file_states(os.fsencode(self.spec(index).path) for index in indices[at].tolist())
         return sizes, times
 
     def recorded(self, index: int) -> TensorStats | None:
-        """The statistics that follow from the log."""
         return self._entries[index].stats()
 
     hashes_are_sums = True
 
     def hashed(self, index: int) -> int:
-        """Returns what a log has of an input whose shape it does not say: its norm, which its tool calls a hash."""
+        """The norm of an input without a logged shape, which the recorder calls a hash."""
         entry = self._entries[index]
         norm = entry.numbers.l1 if entry.numbers is not None and entry.shape is None else None
         return 0 if norm is None else hash(f"l1 {norm!r}") or 1
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
-        """(dtype, shape) as logged; None where the log does not say."""
         entry = self._entries[index]
         return None if entry.shape is None else (entry.dtype, entry.shape)
 
     def rows_as_text(self, nodes: NodeTable) -> Iterator[dict[str, str]]:
-        """Returns what was logged, by the titles that statistic files have."""
         for index, entry in enumerate(self._entries):
             if entry.numbers is None:
                 continue
@@ -115,8 +109,6 @@ class LogStepTable(StatisticsTable):
 
 
 class _LogNodes(InferredNodes):
-    """The nodes of one rank while steps add to them."""
-
     def __init__(self) -> None:
         super().__init__(GRAPH)
         self._inputs: list[list[tuple[int, int]]] = []
@@ -124,7 +116,7 @@ class _LogNodes(InferredNodes):
         self._flags: list[NodeFlag] = []
 
     def add(self, step: LoggedStep) -> list[int]:
-        """Appends the nodes that are new; returns the row of each operation of a step."""
+        """Adds the nodes that are new; returns the row of each operation of a step."""
         before = len(self.names)
         rows = [self._row(each) for each in step.operations]
         self.place(rows, before)
@@ -174,7 +166,7 @@ class _LogNodes(InferredNodes):
 
 
 def _agreed(one: Sequence[tuple[int, int]], other: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Returns what two steps say together of the inputs of an operation; unknown where they differ."""
+    """The inputs of an operation on which two steps agree; unknown where they differ."""
     for said, silent in ((one, other), (other, one)):
         if silent and all(made == NO_TRACE for made in silent):
             return [*said, *silent[len(said) :]]
@@ -187,29 +179,19 @@ def _agreed(one: Sequence[tuple[int, int]], other: Sequence[tuple[int, int]]) ->
 
 @dataclass(slots=True)
 class _Read:
-    """The content of one log, or of all logs of a rank: its state before, the steps, what was wrong."""
-
     state: FileState
     steps: Mapping[int, LoggedStep] = field(default_factory=dict)
     parts: list[UnreadablePart] = field(default_factory=list)
 
 
 class LogSource(GraphlessSource[str, _LogNodes]):
-    """See ``base.Source``. Logs are read when they are asked for: one of all steps to know these."""
+    """A ``base.Source`` of one kind of log. A log that holds all steps is read to list these."""
 
     graph = GRAPH
     _layout: LogLayout
 
     def __init__(self, kind: LogKind, root: Path, given: Path, notices: Sequence[str] = (), *, only: str = "") -> None:
-        """Lists the logs.
-
-        Args:
-            kind: of log.
-            root: the directory of the run.
-            given: the path as the user wrote it.
-            notices: what people have to know besides.
-            only: the one log that was asked for; empty: all.
-        """
+        """``only`` is the one log that was asked for; empty: all."""
         self._kind, self._only = kind, only
         reader = import_module(f"tui_debugger.sources.logs.{kind.module}")
         self._read_log: Callable[..., Any] = reader.read
@@ -222,13 +204,12 @@ class LogSource(GraphlessSource[str, _LogNodes]):
 
     @property
     def shows(self) -> Shows:
-        """Returns what this log shows: values only where files of tensors lie beside it."""
+        """The abilities of this log: values only where files of tensors lie beside it."""
         shows = self._kind.shows
         without = shows.values is Has.SOME and not self._layout.tensors
         return replace(shows, values=Has.NO) if without else shows
 
     def ranks(self) -> Sequence[int]:
-        """Ranks, ascending."""
         return list(self._layout.logs or self._layout.units)
 
     def steps(self, rank: int) -> Sequence[int]:
@@ -239,7 +220,6 @@ class LogSource(GraphlessSource[str, _LogNodes]):
             return sorted(self._log(rank, -1).steps) if rank in self._layout.logs else []
 
     def unreadable(self) -> Sequence[UnreadablePart]:
-        """Returns what could not be read of the logs that were looked at."""
         with self._lock:
             return tuple(sorted({*self._layout.parts, *(part for log in self._logs.values() for part in log.parts)}))
 
@@ -256,7 +236,6 @@ class LogSource(GraphlessSource[str, _LogNodes]):
         return self.ranks() if self._kind.edges else ()
 
     def places(self) -> Iterator[tuple[int | None, int | None, str]]:
-        """See ``base.AccountingSource``."""
         for rank, paths in self._layout.logs.items():
             yield from ((rank, None, path) for path in paths)
         for steps_of_rank in (self._layout.units, self._layout.tensors):
@@ -272,7 +251,7 @@ class LogSource(GraphlessSource[str, _LogNodes]):
         except NotADumpError:
             if not hasattr(self, "_layout"):
                 raise
-            layout = self._layout  # a second log of a step appeared: what was opened stays
+            layout = self._layout  # a second log of a step appeared: the old layout stays
         for at, log in list(self._logs.items()):
             if _state(self._kind, layout, *at) != log.state:
                 del self._logs[at]
@@ -284,7 +263,7 @@ class LogSource(GraphlessSource[str, _LogNodes]):
     # -- reading -------------------------------------------------------------------------------------
 
     def _log(self, rank: int, step: int) -> _Read:
-        """The log of a step, or the logs of a rank (step -1)."""
+        """Reads the log of a step, or the logs of a rank (step -1), once."""
         known = self._logs.get((rank, step))
         if known is not None:
             return known
@@ -335,7 +314,7 @@ class LogSource(GraphlessSource[str, _LogNodes]):
 
 
 def _state(kind: LogKind, layout: LogLayout, rank: int, step: int) -> FileState:
-    """Tells how the files look that a log (of step -1: the logs of a rank) is read from."""
+    """State of the files of a step's log (step -1: of the logs of a rank)."""
     if kind.whole:
         others = [layout.messages[rank]] if rank in layout.messages else []
         return state_of_files((*layout.logs.get(rank, ()), *others, *layout.tensors.get(rank, {}).values()))

@@ -1,7 +1,7 @@
 """Reads the statistics that Transformer Engine logs through nvdlfw-inspect: a line a statistic, layer and iteration.
 
-Numbers have four decimals: one that is written 0.0000 is anything within ±5e-5, so it is not known, and nothing is
-called zero for it. There are no shapes and no data flow; the log of messages tells in which order layers ran.
+Numbers have four decimals: 0.0000 is anything within ±5e-5, so it is unknown, and never taken for zero. There are no
+shapes and no data flow; the log of messages tells the order in which layers ran.
 """
 
 from __future__ import annotations
@@ -47,15 +47,10 @@ _NOT_FILE: Final = re.compile(r'[./\\:*?"<>| ]')
 
 
 def read(paths: list[str], messages: str = "", tensors: dict[int, str] | None = None) -> dict[int, LoggedStep]:
-    """Returns the steps of one rank.
+    """Returns the steps of one rank; raises OSError when a log cannot be read.
 
-    Args:
-        paths: its logs with statistics, the oldest first; of two lines for one number the last one counts.
-        messages: its log with messages, or another rank's; empty: none.
-        tensors: directories with dumped tensors by step.
-
-    Raises:
-        OSError: one cannot be read.
+    ``paths``: logs with statistics, the oldest first; of two lines for one number the last one counts. ``messages``:
+    log of messages of this or another rank, or empty. ``tensors``: directories with dumped tensors by step.
     """
     lines: dict[int, dict[tuple[str, str], dict[str, str]]] = {}
     layers: dict[str, None] = {}
@@ -83,7 +78,7 @@ def read(paths: list[str], messages: str = "", tensors: dict[int, str] | None = 
 
 
 def _ran(messages: str) -> tuple[list[str], str]:
-    """Returns the layers in the order in which they ran, as messages tell, and what is wrong with these."""
+    """Layers in the order in which they ran, by the messages, and problems of the messages."""
     ran: dict[str, None] = {}
     lines = broken = 0
     try:
@@ -111,7 +106,7 @@ def _step(numbers: dict[tuple[str, str], dict[str, str]], order: list[str], dire
     for (
         name,
         file,
-    ) in files.items():  # a layer of which there are no statistics: its name cannot be told from the file's
+    ) in files.items():  # a layer without statistics: its name cannot be told from the file's
         layer, _, tensor = name.removesuffix(".pt").rpartition("_")
         step.operations.append(_operation(layer or "?", tensor, {}, file))
     return step
@@ -149,15 +144,15 @@ def _operation(layer: str, tensor: str, found: dict[str, str], file: str) -> Log
 
 
 def _dumped(file: str) -> dict[str, str]:
-    """Returns where the tensors of a file lie, by their names in it: in high precision, and as they were quantized.
+    """Places of the tensors of a file by their names in it: in high precision, and quantized.
 
-    A quantized tensor is an object of Transformer Engine; it counts as one tensor, although it is made of several.
+    A quantized tensor is an object of Transformer Engine; it counts as one tensor, although it consists of several.
     """
-    from tui_debugger.stats.torch_file import read_tree  # not where there are none
+    from tui_debugger.stats.torch_file import read_tree  # only for such files
 
     try:
         places = [place for place in read_tree(file).members if place]
-    except UnreadableTensorError:  # which says why when its values are read
+    except UnreadableTensorError:  # reading the values will say why
         return {_WHOLE: f"/{_WHOLE}"}
     found: dict[str, str] = {}
     for place in places:

@@ -1,7 +1,7 @@
-"""Reads torchtitan's numerics log (``dump_numerics``): statistics of each operation, what fed it, its source line.
+"""Reads torchtitan's numerics log (``dump_numerics``): statistics of each operation, its producers, its source line.
 
-A block is an operation in the order of dispatch. ``Output hash`` is the L1 norm, in float64. Inputs have only that, and
-where the tool captured what made them the name of that block; of others an equal hash tells it.
+A block is an operation in the order of dispatch. ``Output hash`` is the L1 norm in float64. Inputs have only that, and
+the name of the producer's block where the tool captured it; otherwise an equal hash tells the producer.
 """
 
 from __future__ import annotations
@@ -41,11 +41,7 @@ _MOST_SLOTS: Final = 4096
 
 
 def read(path: str) -> LoggedStep:
-    """Returns the operations of a log.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Returns the operations of a log; raises OSError when it cannot be read."""
     step, blocks, total, foreign = LoggedStep(), list[tuple[str, dict[str, str]]](), -1, 0
     for raw in read_lines(path):
         line = raw.decode("utf-8", "replace").rstrip()
@@ -69,13 +65,11 @@ def read(path: str) -> LoggedStep:
 
 
 class _OperationBlocks:
-    """Makes operations of blocks."""
-
     def __init__(self, step: LoggedStep) -> None:
         self._step = step
         self._hashes = Hashes()
         self._numbers: dict[str, int] = {}
-        """The operation by the name that later blocks call it."""
+        """The number of the operation by the name that later blocks use."""
         self._outputs: list[list[str]] = []
         """The hashes of the outputs of each operation."""
 
@@ -115,14 +109,13 @@ class _OperationBlocks:
                 operation.inferred += found[0] >= 0
             operation.inputs.append(found)
             if made >= 0 and value in self._outputs[made]:
-                continue  # it is what stands there
+                continue  # it is the recorded output
             if value:
                 entry = LogTensor(Side.INPUT, slot, _hashed(value))
                 sign_from(entry.numbers, [self._made(*found)])
                 operation.tensors.append(entry)
 
     def _made(self, operation: int, slot: int) -> LogNumbers | None:
-        """The numbers of an output of an operation before."""
         if operation < 0:
             return None
         tensors = self._step.operations[operation].tensors
@@ -175,7 +168,7 @@ def _words(text: str) -> list[str]:
 
 
 def _stack(text: str) -> tuple[Frame, ...]:
-    """A location is the end of a path, and a line; the line itself is not in the log."""
+    """A location is the end of a path and a line number; the text of the line is not in the log."""
     path, _, line = text.rpartition(":")
     if not path or not line.isdecimal() or len(line) > 9:
         return ()

@@ -1,6 +1,6 @@
 """Reads msprobe's trend databases (``msprobe data2db``): statistics of a dump or a monitor of all ranks, in SQLite.
 
-NaN is stored as NULL, an Inf as ±1000000001, and what is beyond ±1e9 as ±1e9. The columns of statistics differ between
+NaN is stored as NULL, an Inf as ±1000000001, and numbers beyond ±1e9 as ±1e9. The columns of statistics differ between
 databases: they are found by name. The database is opened read-only, and only plain tables of it are read.
 """
 
@@ -48,7 +48,7 @@ _FROM_MONITOR: Final = (
 _INF: Final = 1e9 + 1
 _CLAMPED: Final = 1e9
 _MOST: Final = 1 << 40
-"""Of steps, ranks and calls: a larger number is none."""
+"""Limit of steps, ranks and calls: a larger number is invalid."""
 _MOST_RANKS: Final = 100_000
 _DUMP_METRICS: Final = ("forward", "recompute", "backward", "parameters_grad")
 _SIDE: Final = re.compile(r"(.+)\.(input|output|parameters|kwargs)\.(.+)", re.DOTALL)
@@ -56,11 +56,7 @@ _SLOT: Final = re.compile(r"\d{1,4}")
 
 
 def ranks_of(path: str) -> tuple[list[int], list[str]]:
-    """Returns the ranks in a database, and what people have to know of it.
-
-    Raises:
-        OSError, ValueError: it cannot be read; the text says why.
-    """
+    """Returns the ranks in a database, and notices about it; raises OSError or ValueError when it cannot be read."""
     with _opened(path) as database:
         found, last = list[int](), -1
         while len(found) < _MOST_RANKS:
@@ -75,11 +71,7 @@ def ranks_of(path: str) -> tuple[list[int], list[str]]:
 
 
 def read(paths: Sequence[str], rank: int) -> dict[int, LoggedStep]:
-    """Returns the steps of one rank.
-
-    Raises:
-        OSError, ValueError: the database cannot be read; the text says why.
-    """
+    """Returns the steps of one rank; raises OSError or ValueError when the database cannot be read."""
     steps: dict[int, list[tuple[int, MonitorRow, int]]] = {}
     clamped: dict[int, int] = {}
     problems = list[str]()
@@ -138,11 +130,7 @@ def read(paths: Sequence[str], rank: int) -> dict[int, LoggedStep]:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[sqlite3.Connection]:
-    """A database, read-only.
-
-    Raises:
-        OSError, ValueError: it cannot be read.
-    """
+    """Opens a database read-only; raises OSError or ValueError when it cannot be read."""
     if opener.is_mounted(path):
         raise ValueError("a database cannot be read in a tar or at a URL: unpack or copy it")
     descriptor, _ = open_regular(path)
@@ -163,7 +151,7 @@ def _opened(path: str) -> Iterator[sqlite3.Connection]:
 
 
 def _check_plain(database: sqlite3.Connection, table: str) -> None:
-    """Raises ValueError where a table is none, or computes what it holds."""
+    """Raises ValueError unless the name is a table without computed columns."""
     rows = database.execute("SELECT type, sql FROM sqlite_master WHERE name = ?", (table,)).fetchall()
     if len(rows) != 1 or rows[0][0] != "table" or not str(rows[0][1]).upper().startswith("CREATE TABLE"):
         raise ValueError(f"no table {table}")
@@ -205,7 +193,7 @@ def _numbers(values: dict[str, object], *, dump: bool) -> tuple[LogNumbers | Non
 
 
 def _dump_step(rows: Sequence[tuple[int, MonitorRow, int]], problems: Sequence[str]) -> LoggedStep:
-    """The calls of a step: forward in the order of the database, backward in the other one."""
+    """The calls of a step: forward in the order of the database, backward in reverse."""
     operations: dict[str, LogOperation] = {}
     last: dict[str, tuple[int, int]] = {}
     for target, row, call in rows:
@@ -224,7 +212,7 @@ def _dump_step(rows: Sequence[tuple[int, MonitorRow, int]], problems: Sequence[s
 
 
 def _call(row: MonitorRow, call: int) -> tuple[LogOperation, Side, int]:
-    """The call of a tensor, its side and slot; slot -1: the next one."""
+    """The call of a tensor, its side and slot; slot -1: the next free one."""
     prefix = f"vpp{row.stage}." if row.stage > 0 else ""
     match = _SIDE.fullmatch(row.target)
     name, kind, rest = (match[1], match[2], match[3]) if match is not None else (row.target, "output", "0")
@@ -241,7 +229,7 @@ def _call(row: MonitorRow, call: int) -> tuple[LogOperation, Side, int]:
         return LogOperation(f"{weight}/grad", scope(weight, "grad", backward=True), "grad"), Side.OUTPUT, 0
     numbered = f"{path}.{call}"
     backward = row.scope == "backward"
-    # The gradient of an input is what a backward puts out.
+    # A backward puts out the gradient of an input.
     side = Side.INPUT if (kind in {"input", "kwargs"}) != backward else Side.OUTPUT
     before = "Gradients/" if backward else "Recomputed/" if row.scope == "recompute" else ""
     leaf = name.rpartition(".")[2]
@@ -250,7 +238,7 @@ def _call(row: MonitorRow, call: int) -> tuple[LogOperation, Side, int]:
 
 
 def _infer(operations: Sequence[LogOperation]) -> None:
-    """Joins inputs with the last output before them that has equal statistics."""
+    """Joins inputs with the last earlier output that has equal statistics."""
     made = Hashes()
     for number, operation in enumerate(operations):
         count = max((each.slot + 1 for each in operation.tensors if each.side is Side.INPUT), default=0)
@@ -268,11 +256,11 @@ def _infer(operations: Sequence[LogOperation]) -> None:
             for entry in operation.tensors
             if entry.side is Side.OUTPUT and any(entry.others.values())
         }
-        for source in sorted(modules - {(-1, 0)}):  # a module puts out what the last call inside it did
+        for source in sorted(modules - {(-1, 0)}):  # a module puts out the output of the last call inside it
             inputs.append(source)
             operation.inferred += 1
         if operation.type == "grad" or operation.name.startswith("Gradients/"):
-            inputs.append((-1, 0))  # the values of the forward that it was made from, which the database does not name
+            inputs.append((-1, 0))  # values of the forward, which the database does not name
         operation.inputs = inputs
         for entry in operation.tensors:
             if entry.side is Side.OUTPUT and entry.round < 2 and operation.type != PARAMETER:

@@ -1,7 +1,7 @@
-"""Finds what Megatron-LM saves with ``--save-activations-interval`` and its like, by names; nothing is read.
+"""Finds tensors that Megatron-LM saves with ``--save-activations-interval`` and its like, by names.
 
-``activations/iter_0000003/mp_rank_00.pth``; the same for ``dgrads``, ``wgrads`` and ``params``. Behind the number of
-the rank among tensor-parallel ones stand those among pipeline stages and experts, where there are several.
+``activations/iter_0000003/mp_rank_00.pth``, and the same for ``dgrads``, ``wgrads`` and ``params``. The tensor-parallel
+rank is followed by the numbers of the pipeline stage and of the experts, where there are several.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ KINDS: Final = (ACTIVATIONS, DGRADS, WGRADS, PARAMS)
 TOKENS: Final = "tokens_per_expert"
 ITERATION: Final = re.compile(r"iter_(\d{7,18})")
 FILE: Final = ".pth"
-"""The end of the name of a file of a rank: ``mp_rank_01_001.pth``."""
+"""The suffix of the file of a rank: ``mp_rank_01_001.pth``."""
 _LEVELS_UP: Final = 3
 
 
 def _holds(directory: str) -> bool:
-    """Tells whether a kind with an iteration with a file lies in a directory."""
+    """Whether a file of a kind and an iteration lies below a directory."""
     return any(
         file.endswith(FILE) and megatron_numbers(file.removesuffix(FILE))
         for kind in KINDS
@@ -40,7 +40,7 @@ def _holds(directory: str) -> bool:
 
 
 def _around(start: Path) -> Path | None:
-    """Returns the dump that a directory is, or that it lies in: below what is called after a kind."""
+    """The dump that a directory is, or in whose directory of a kind it lies."""
     if _holds(os.fspath(start)):
         return start
     for place in list(start.parents)[: _LEVELS_UP - 1]:

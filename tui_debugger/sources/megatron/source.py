@@ -1,8 +1,8 @@
-"""Files that Megatron-LM saves of an iteration as Source: activations, their gradients, gradients of weights, weights.
+"""Files that Megatron-LM saves of an iteration as a Source: activations, weights, and gradients of both.
 
-A file holds a dictionary for each chunk of the model: ``decoder.layers.0.mlp.linear_fc1/input0`` of activations and
-their gradients, names of parameters of the others. Of activations and their gradients only the last micro-batch is
-there, and only linear modules were recorded.
+A file holds a dictionary for each chunk of the model, with keys ``decoder.layers.0.mlp.linear_fc1/input0`` for
+activations and their gradients, else names of parameters. Of activations and their gradients only the last micro-batch
+was saved, and only linear modules were recorded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tui_debugger.text.numbers import first_of, plural
 _SIDED: Final = re.compile(r"(input|output)(\d{1,4})")
 _FIRST_CHUNK: Final = "model_chunk0"
 _LINES: Final = ".jsonl"
-"""The end of the name of a file of what experts got: ``rank0.jsonl``."""
+"""The suffix of the token counts of experts: ``rank0.jsonl``."""
 _LAST_MICRO_BATCH: Final = (
     "of activations and their gradients there is only the last micro-batch of an iteration, weight gradients are of "
     "all: what went wrong in an earlier one shows in weight gradients alone"
@@ -58,7 +58,6 @@ class MegatronSource(TorchDumpSource):
     layout = "Megatron-LM"
 
     def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
-        """See ``TorchDumpSource``."""
         self._values: dict[str, str] = {}
         self._notes: dict[int, RunNotes] = {}
         self._numbers: dict[int, _Rank] = {}
@@ -102,7 +101,7 @@ class MegatronSource(TorchDumpSource):
             yield "no tensors, and not judged: " + first_of(told, _TOLD)
 
     def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
-        """The place that the names of the files of a rank say; two numbers do not say what the second one is."""
+        """By the names of the rank's files; empty for two numbers, whose second axis is unknown."""
         with self._lock:
             numbers = self._numbers.get(rank, ())
             if len(numbers) == 2 or len({len(each) for each in self._numbers.values()}) != 1:
@@ -134,7 +133,7 @@ class MegatronSource(TorchDumpSource):
         return listing
 
     def _note_values(self, value: dict[Any, Any]) -> None:
-        """Notes what is no tensor, such as the number of tokens of each expert."""
+        """Notes entries that are no tensors, such as the number of tokens of each expert."""
         for chunk in value.values():
             for key, each in chunk.items() if type(chunk) is dict else ():
                 if type(each) in (int, float, bool, str, type(None)):
@@ -170,14 +169,14 @@ class MegatronSource(TorchDumpSource):
 
 
 def _rank_numbers(found: Iterable[_Rank]) -> dict[_Rank, int]:
-    """Returns the number of each rank: that of its file, or its place among all where a file has several numbers."""
+    """The rank of each file: its number, or its place in order where files have several numbers."""
     ordered = sorted(found)
     plain = all(len(each) == 1 for each in ordered)
     return {each: each[0] if plain else place for place, each in enumerate(ordered)}
 
 
 def _rank_notices(ranks: dict[_Rank, int]) -> list[str]:
-    """Tells what the numbers in names are, as far as that is certain."""
+    """Explains the numbers in names, as far as that is certain."""
     longest = max((len(each) for each in ranks), default=0)
     if longest <= 1:
         return ["ranks are numbers of tensor-parallel ranks, of the first data-parallel one"]
@@ -196,12 +195,12 @@ def _key(place: Place) -> str:
 
 
 def _chunk(place: Place) -> str:
-    """Returns what is put before names of all chunks of the model but the first."""
+    """The prefix of names in all chunks of the model but the first."""
     return f"{place[0]}." if len(place) > 1 and place[0] != _FIRST_CHUNK else ""
 
 
 def _modules(places: Sequence[Place], value: Any, path: str, backward: bool) -> list[TorchDumpTensor]:
-    """Returns inputs and outputs of modules in the order of the file; keyword arguments follow the other inputs."""
+    """Inputs and outputs of modules in the order of the file; keyword arguments follow the other inputs."""
     split = [_split(place) for place in places]
     outer = modules_around(module for module, _ in split)
     numbered: dict[str, int] = {}
@@ -226,21 +225,21 @@ def _modules(places: Sequence[Place], value: Any, path: str, backward: bool) -> 
 
 
 def _split(place: Place) -> tuple[str, str]:
-    """Returns the module, and what its input or output is called."""
+    """The module, and the label of its input or output."""
     module, slash, label = str(place[1] if len(place) > 1 else place[0] if place else "").rpartition("/")
     rest = "".join(f".{each}" for each in place[2:])
     return (_chunk(place) + module, label + rest) if slash else (_chunk(place) + label + rest, "output0")
 
 
 def _labels(value: Any) -> list[tuple[str, str]]:
-    """Returns ``_split`` of all keys, those without tensors included."""
+    """``_split`` of all keys, also of keys without tensors."""
     if type(value) is not dict:
         return []
     return [_split((chunk, key)) for chunk, keys in value.items() if type(keys) is dict for key in keys]
 
 
 def _tokens_of(line: bytes) -> tuple[int, dict[str, str]] | None:
-    """Returns the iteration and the tokens of the experts of a layer, micro-batch by micro-batch."""
+    """The iteration, and the tokens of the experts of a layer by micro-batch; None for any other line."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,23 +1,22 @@
 """Assigns groups of files to nodes by their contents and time stamps.
 
-The contents of files are small numbers: equal numbers, equal bytes. Nets are the places where one tensor was written to
-disk more than once: the output file of an operator and the input files of everything that reads it hold the same bytes.
-Such a set of places is a net, each place a pin (row, side, slot). A parameter has several values within one step, so
-its pins fall into several nets:
+Contents of files are small numbers: equal numbers mean equal bytes. A net is a set of pins (row, side, slot) at which
+one tensor was written to disk: the output file of an operator, and the input files of all operators that read it. A
+parameter has several values within a step, so its pins fall into several nets:
 
-* Its own file is written at the end of the step. It equals what every reader saw when nothing updates it, and
-  what the operator that updates it in place saw (inputs of in-place operators are written after the kernel).
-* Readers behind Loads of one memory state (the second input of Load) saw one value, usually the previous step's.
+- Its own file is written at the end of the step. It equals the values of all readers when nothing updates it, and the
+  input of the operator that updates it in place (inputs of in-place operators are written after the kernel).
+- Readers behind Loads of one memory state (the second input of Load) saw one value, usually of the previous step.
 
-``TimeBounds`` holds timestamps against the graph: nothing runs before what it waits for.
+``TimeBounds`` compares timestamps with the graph: no operator runs before those it waits for.
 
-Variables are nodes. The nodes of one ``Pool`` share a stock of choices; a choice is one *content* (the bytes of all
-files of a group) and exists as often as there are groups with that content, so groups that differ in nothing do not
-multiply the search. ``VariableNet`` constraints say that several variables hold equal bytes at certain places.
+Variables are nodes. The nodes of a ``Pool`` share a stock of choices; a choice is one *content* (the bytes of all files
+of a group) and exists as often as groups have it, so that equal groups do not multiply the search. A ``VariableNet``
+says that several variables hold equal bytes at certain places.
 
-Propagation (arc consistency over nets, counting over pools) narrows the choices; what it leaves is
-searched: a choice stays possible only when a complete assignment with it exists. The cost of the search is
-bounded; what the budget does not reach stays possible, which errs on the side of doubt.
+Propagation (arc consistency over nets, counting over pools) narrows the choices; the rest is searched: a choice stays
+possible only when a complete assignment with it exists. The search has a budget; choices that it does not reach stay
+possible, which errs on the side of doubt.
 """
 
 from __future__ import annotations
@@ -41,33 +40,30 @@ UNKNOWN = -1
 """Number of a file that cannot be read."""
 
 WHOLE = 1 << 18
-"""Up to this many bytes a tensor is read whole, bigger ones are sampled first."""
+"""Largest size in bytes of tensors that are read whole; larger ones are sampled first."""
 SAMPLES, SAMPLE = 16, 1 << 12
-"""Blocks of a sample, spread evenly, and bytes of one block."""
+"""Number of blocks of a sample, spread evenly, and bytes of one block."""
 
 
 class Digest(NamedTuple):
-    """The contents of one file.
-
-    Attributes:
-        text: digest of the values' bytes, or of samples of them.
-        size: bytes of the values; negative for a file that holds no array, whoever reads it.
-        whole: whether all of them are in the digest.
-    """
+    """The contents of one file."""
 
     text: bytes
+    """Digest of the bytes of the values, or of samples of them."""
     size: int
+    """Bytes of the values; negative for a file that never holds an array."""
     whole: bool
+    """The digest covers all values."""
 
 
 NO_ARRAY = Digest(bytes(16), -1, whole=True)
 
 
 class DigestStore(Protocol):
-    """Digests that someone remembers."""
+    """Digests that are remembered."""
 
     def get(self, index: int, whole: bool) -> Digest | None:
-        """The digest of a file, of all its values when ``whole``, else as ``ContentNumbers`` would take it."""
+        """The digest of all values of a file when ``whole``, else the one that ``ContentNumbers`` would compute."""
 
     def put(self, index: int, digest: Digest) -> None:
         """Takes the digest of a file that was read."""
@@ -80,10 +76,9 @@ class ContentNumbers:
     """
 
     def __init__(self, load: Load, *, whole: bool = False, known: DigestStore | None = None) -> None:
-        """``load`` gives the array of a file; UnreadableTensorError makes its value unknown.
+        """``load`` returns the array of a file; an UnreadableTensorError makes its number ``UNKNOWN``.
 
-        With ``whole`` nothing is sampled. What is ``known`` is not read. Numbers of different objects have nothing to
-        do with each other.
+        With ``whole`` nothing is sampled; files in ``known`` are not read. Numbers of different objects are unrelated.
         """
         self._load, self._whole, self._known = load, whole, known
         self._number: dict[int, int] = {}
@@ -91,14 +86,13 @@ class ContentNumbers:
         self._sampled: dict[int, int] = {}
 
     def of(self, index: int) -> int:
-        """Number of a file's contents, UNKNOWN when it cannot be read."""
         number = self._number.get(index)
         if number is None:
             number = self._number[index] = self._number_of(index)
         return number
 
     def sampled(self, index: int) -> int:
-        """Bytes of a file whose number stands for a sample, so that others with it may still differ; else 0."""
+        """Bytes of a file whose number is of a sample, so that files with this number may still differ; else 0."""
         return self._sampled.get(index, 0)
 
     def _number_of(self, index: int) -> int:
@@ -137,29 +131,26 @@ IN, OUT = 0, 1
 Pin = tuple[int, int, int]
 """(node row, side, slot)."""
 _DIRECT, _INITIAL = -1, -2
-"""In place of the row of a memory state: read without Load, through a Load that names no state."""
+"""In place of a memory state's row: read without Load, and through a Load without a state."""
 _MAX_HOPS = 10_000
 
 
 @dataclass(frozen=True)
 class NetFlow:
-    """The nets of a table.
-
-    Attributes:
-        nets: sets of pins that hold equal bytes, each with two pins or more.
-        of_row: indices of the nets that touch a row.
-        effects: rows of operators that the graph orders by memory states, as it does all that write in place.
-        slots: number of input files that a row can have.
-    """
+    """The nets of a table."""
 
     nets: list[tuple[Pin, ...]]
+    """Each has two pins or more."""
     of_row: Mapping[int, list[int]]
+    """Indices of the nets that touch a row."""
     effects: frozenset[int]
+    """Rows of operators with a memory state among their inputs, as all have that write in place."""
     slots: Mapping[int, int]
+    """Number of input files that a row can have."""
 
 
 def build_flow(table: NodeTable) -> NetFlow:
-    """All nets of a table. Use as ``table.memo(build_flow)``."""
+    """Builds all nets of a table. Use as ``table.memo(build_flow)``."""
     states = _memory_states(table)
     effects = frozenset(row for row in range(len(table)) if any(source in states for source, _ in table.inputs(row)))
     nets: dict[tuple[int, int], list[Pin]] = defaultdict(list)
@@ -185,7 +176,7 @@ def build_flow(table: NodeTable) -> NetFlow:
 
 
 def _memory_states(table: NodeTable) -> set[int]:
-    """Rows that stand for a state of memory: UpdateState and the constant that the first one starts from."""
+    """Rows that stand for a state of memory: UpdateState, and the constant that the first one starts from."""
     states: set[int] = set()
     for row in range(len(table)):
         op_type = table.op_type(row).lower()
@@ -214,7 +205,7 @@ def _parameter_nets(
 
 
 def _memory(table: NodeTable, row: int, parameter: int) -> int:
-    """Row of the memory state in which an operator reads a parameter; _DIRECT when it takes it without Load."""
+    """Row of the memory state in which an operator reads a parameter; ``_DIRECT`` without Load."""
     for source, _ in table.inputs(row):
         memory = _DIRECT
         for _ in range(_MAX_HOPS):
@@ -248,14 +239,14 @@ _MAX_PASSES = 16  # rows come nearly in execution order, so two passes do, but f
 
 
 class TimeBounds:
-    """Between which timestamps each operator must have run.
+    """Bounds of the timestamp of each operator.
 
-    An operator waits for its inputs and, through its memory state, for what came before it in that memory. Operators
-    without a timestamp and nodes that only route values pass on what they wait for themselves.
+    An operator waits for its inputs and, through its memory state, for earlier operators on that memory. Operators
+    without a timestamp, and nodes that only route values, pass on their own bounds.
     """
 
     def __init__(self, table: NodeTable, times: Mapping[int, Sequence[int]]) -> None:
-        """``times`` are the timestamps that each operator may have, by row, ascending.
+        """``times`` are the possible timestamps of each operator by row, ascending.
 
         Parameters must not be in it: they are written when the step ends.
         """
@@ -267,7 +258,7 @@ class TimeBounds:
         self._high = self._spread([-_LATEST] * len(table), backward, self._latest)
 
     def _spread(self, bound: list[int], links: list[tuple[int, int]], own: Callable[[int, int], int]) -> list[int]:
-        """Raises the bound of every target to the own time of its sources, until nothing moves."""
+        """Raises the bound of every target to the own time of its sources, until nothing changes."""
         for _ in range(_MAX_PASSES):
             changed = False
             for source, target in links:
@@ -290,69 +281,60 @@ class TimeBounds:
         return -times[at] if at >= 0 else negative_high
 
     def fits(self, row: int, timestamp: int) -> bool:
-        """Tells whether a row may have run at a time; an unknown time (0) fits."""
+        """Whether a row may have run at a time; an unknown time (0) fits."""
         return not timestamp or self._low[row] < timestamp < -self._high[row]
 
 
 def ranks(order: Mapping[int, int]) -> dict[int, int]:
-    """Position of each key when sorted by its value: compares execution order with timestamps."""
+    """Position of each key when sorted by value, to compare execution order with timestamps."""
     return {key: place for place, key in enumerate(sorted(order, key=lambda key: (order[key], key)))}
 
 
 Domains = MutableMapping[int, Mask]
-"""The values that each variable may still take."""
+"""The choices that each variable may still take."""
 
 BUDGET = 30_000
-"""Net and pool checks that the search of one problem may cost: about a second."""
+"""Number of net and pool checks that the search of one problem may cost: about a second."""
 LARGEST = 300
-"""Variables of a component that is searched; larger ones stay open."""
+"""Largest number of variables of a component that is searched; larger components stay open."""
 LARGEST_FREE = 24
-"""The same where no net ties the variables: counting alone nearly always leaves only what is possible."""
+"""The same where no net ties the variables: there counting alone nearly always leaves only possible choices."""
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Variables ``first`` to ``first + size - 1`` that share a stock of choices.
-
-    Attributes:
-        stock: how often each choice exists; sums to ``size``.
-        domains: what each variable may take, bool[size, choices].
-        ranking: choices of a variable (by its place in the pool), best first.
-    """
+    """Variables ``first`` to ``first + size - 1``, which share a stock of choices."""
 
     first: int
     size: int
     stock: Int64
+    """How often each choice exists; sums to ``size``."""
     domains: Mask
+    """Bool[size, choices]: the choices that each variable may take."""
     ranking: Callable[[int], list[int]]
+    """Returns the choices of a variable (by its place in the pool), best first."""
 
 
 @dataclass(frozen=True)
 class VariableNet:
-    """Variables that hold equal numbers.
-
-    Attributes:
-        pins: (variable, number of each of its choices at this place); UNKNOWN fits everything.
-        known: numbers that settled nodes hold at the other pins; None when there is none.
-    """
+    """Variables that hold equal numbers."""
 
     pins: tuple[tuple[int, Int64], ...]
+    """(variable, number of each of its choices at this place); ``UNKNOWN`` fits everything."""
     known: frozenset[int] | None
+    """Numbers that settled nodes hold at the other pins; None without any."""
 
 
 @dataclass(frozen=True, slots=True)
 class _NumberedNet:
-    """A net with its numbers replaced by small ones, so that sets of them are masks.
-
-    Attributes:
-        pins: as in Net; UNKNOWN indexes the last element of a mask, which is always True.
-        known: mask of what the settled pins allow.
-        narrows: whether ``known`` excludes anything.
-    """
+    """A net whose numbers are replaced by small ones, so that sets of them are masks."""
 
     pins: tuple[tuple[int, Int64], ...]
+    """See ``VariableNet``; ``UNKNOWN`` (-1) indexes the last element of a mask, which is always True."""
     known: Mask
+    """Mask of the numbers that the settled pins allow."""
     narrows: bool
+    """``known`` excludes a number."""
 
     @classmethod
     def of(cls, net: VariableNet) -> _NumberedNet:
@@ -370,21 +352,17 @@ class _NumberedNet:
 
 @dataclass
 class Solution:
-    """The result of the search.
-
-    Attributes:
-        chosen: choice of each variable.
-        possible: choices of each variable that some complete assignment has.
-        strained: variables with a pin that fits no assignment: a value that contradicts the graph.
-    """
+    """The result of the search."""
 
     chosen: Int64
     possible: list[Mask]
+    """Choices of each variable that some complete assignment has."""
     strained: set[int] = field(default_factory=set)
+    """Variables with a pin that fits no assignment: their values contradict the graph."""
 
 
 class _Trial(dict[int, Mask]):
-    """Domains that were changed; the others are those of the problem, which may have a hundred thousand."""
+    """The changed domains; all others are the problem's, which may have a hundred thousand."""
 
     __slots__ = ("_others",)
 
@@ -396,7 +374,7 @@ class _Trial(dict[int, Mask]):
         return self._others[variable]
 
     def trial(self) -> _Trial:
-        """To be changed without changing this one."""
+        """A copy that can be changed without changing this one."""
         return _Trial(self._others, self)
 
 
@@ -415,7 +393,6 @@ class Solver:
         self._wires = [_NumberedNet.of(net) for net in nets]
 
     def solve(self) -> Solution:
-        """Propagates, then searches what stays open, component by component."""
         domains: Domains = dict(enumerate(mask.copy() for pool in self._pools for mask in pool.domains))
         self._propagate(domains, range(len(self._nets)), range(len(self._pools)), relax=True)
         self._budget = BUDGET
@@ -432,7 +409,7 @@ class Solver:
     # --- propagation -------------------------------------------------------------------------------------------
 
     def _propagate(self, domains: Domains, nets: Iterable[int], pools: Iterable[int], *, relax: bool = False) -> bool:
-        """Narrows ``domains`` in place. False: no assignment is left (never with ``relax``, which drops evidence)."""
+        """Narrows ``domains`` in place. False: no assignment is left; ``relax`` drops evidence instead."""
         net_queue, pool_queue = deque(nets), dict.fromkeys(pools)
         queued = set(net_queue)
         while net_queue or pool_queue:
@@ -456,7 +433,7 @@ class Solver:
         return True
 
     def _tighten(self, index: int, domains: Domains, *, relax: bool) -> list[int] | None:
-        """Makes one net consistent; the variables that lost choices, None when nothing fits."""
+        """Makes one net consistent; returns the variables that lost choices, None when nothing fits."""
         self._budget -= 1
         wires = self._wires[index]
         allowed = wires.known
@@ -489,7 +466,7 @@ class Solver:
         return changed
 
     def _count(self, index: int, domains: Domains) -> list[int] | None:
-        """Compares demand with stock; the variables that lost choices, None when it cannot work out."""
+        """Compares demand with stock; returns the variables that lost choices, None when they cannot match."""
         self._budget -= 1
         pool = self._pools[index]
         span = range(pool.first, pool.first + pool.size)
@@ -509,7 +486,7 @@ class Solver:
                 takers = np.flatnonzero(matrix[:, columns].any(axis=1))
                 taking = columns[matrix[np.ix_(takers, columns)].argmax(axis=1)]
                 matrix[takers] = False
-                matrix[takers, taking] = True  # one that two choices claim starves the other: seen in the next turn
+                matrix[takers, taking] = True  # a choice that two others claim starves the other: seen in the next turn
             else:
                 break
         changed = np.flatnonzero(matrix.sum(axis=1) < before)
@@ -518,7 +495,7 @@ class Solver:
         return [span[row] for row in changed.tolist()]
 
     def _give_up(self, index: int, domains: Domains) -> list[int]:
-        """A pool whose evidence contradicts itself: everything is possible, and nothing follows from it."""
+        """Frees a pool whose evidence contradicts itself: all its choices are possible, and its pins are ignored."""
         pool = self._pools[index]
         span = range(pool.first, pool.first + pool.size)
         for variable in span:
@@ -558,7 +535,7 @@ class Solver:
         return list(components.values())
 
     def _tied(self, component: list[int], domains: Domains) -> bool:
-        """Tells whether a net makes the choice of one variable depend on another's."""
+        """Whether a net makes the choice of one variable depend on another's."""
         members = set(component)
         for index in {net for variable in component for net in self._nets_of[variable]}:
             pins = [pin for pin in self._wires[index].pins if pin[0] in members]
@@ -567,13 +544,13 @@ class Solver:
         return False
 
     def _free(self, component: list[int], domains: Domains) -> bool:
-        """Tells whether each variable may take any choice of the others, whatever those take."""
+        """Whether the variables share one domain and one pool, and no net ties them."""
         first = domains[component[0]]
         alike = all(np.array_equal(domains[variable], first) for variable in component[1:])
         return alike and len({self._pool_of[v] for v in component}) == 1 and not self._tied(component, domains)
 
     def _search_component(self, domains: Domains, component: list[int], possible: list[Mask]) -> None:
-        """Finds which choices of a component some complete assignment has, within the budget."""
+        """Finds the choices of a component that some complete assignment has, within the budget."""
         if self._free(component, domains):
             return
         if len(component) > (LARGEST if self._tied(component, domains) else LARGEST_FREE):
@@ -595,7 +572,7 @@ class Solver:
                     continue
                 for member in component:
                     proven[member] |= found[member]
-            if not proven[variable].any():  # no assignment at all: nothing that was derived on the way counts
+            if not proven[variable].any():  # no assignment at all: choices excluded on the way come back
                 self._strained.update(component)
                 for member in component:
                     possible[member] = domains[member] = before[member]
@@ -604,7 +581,7 @@ class Solver:
             possible[variable] = proven[variable]
 
     def _attempt(self, domains: Domains, component: list[int], fixed: tuple[int, int] | None) -> Domains | None:
-        """One complete assignment of a component (depth first, fewest choices first), None when there is none."""
+        """A complete assignment of a component (depth first, fewest choices first); None when there is none."""
         trial = domains.trial() if isinstance(domains, _Trial) else _Trial(domains, {})
         touched: list[int] = []
         if fixed is not None:
@@ -630,7 +607,7 @@ class Solver:
         return [choice for choice in pool.ranking(variable - pool.first) if mask[choice]]
 
     def _choose(self, chosen: Int64, possible: list[Mask]) -> None:
-        """Settles what stays open: a consistent assignment by preference, or at least one that fits the stock."""
+        """Chooses for open variables: a consistent assignment by preference, or at least one that fits the stock."""
         open_variables = [variable for variable, mask in enumerate(possible) if mask.sum() != 1]
         if not open_variables:
             return
@@ -638,7 +615,7 @@ class Solver:
         domains = dict(enumerate(mask if mask.any() else np.ones_like(mask) for mask in possible))
         for component in self._components(domains):
             if len(component) > LARGEST or self._free(component, domains):
-                continue  # any choice that the stock allows is as good: by preference
+                continue  # any choice in stock is as good: by preference
             found = self._attempt(domains, component, None)
             for variable in component:
                 if found is not None:
@@ -648,7 +625,7 @@ class Solver:
 
 
 def _fill(pool: Pool, chosen: Int64, possible: list[Mask]) -> None:
-    """Gives what is left of a pool's stock to its variables without a choice, by preference."""
+    """Gives the rest of a pool's stock to its variables without a choice, by preference."""
     left = pool.stock.copy()
     waiting = []
     for variable in range(pool.first, pool.first + pool.size):

@@ -35,7 +35,7 @@ from tui_debugger.sources.mindspore.layout import (
 from tui_debugger.sources.rank_names import rank_of_folder
 
 TIME: Final = re.compile(r"\d{14}")
-"""When training began."""
+"""The beginning of the training."""
 _STEP: Final = re.compile(r"(?:step_?)?(\d{1,9})")
 _STEP_BELOW: Final = re.compile(r"step_?(\d{1,9})")
 _DUMPED: Final = re.compile(r"[0-9a-f]+|.+\.(?:npy|csv)|.+\.\d+\.\d{13,}(?:\.\d+)*")
@@ -43,27 +43,23 @@ _DUMPED: Final = re.compile(r"[0-9a-f]+|.+\.(?:npy|csv)|.+\.\d+\.\d{13,}(?:\.\d+
 _OF_DEVICE: Final = re.compile(
     r".+(?:\.\d+){1,2}\.\d{13,}(?:\.\d+)*(?:\.(?:input|output)\..+|\.csv)?|statistic\.csv|mapping\.csv|Opdebug\..+"
 )
-"""Names of files that tell a tree of devices from any directory that is called after a time."""
+"""Names of files that tell a tree of devices from any directory that is named like a time."""
 _OFFLINE: Final = "dump_data/npu"
 OPERATORS: Final = "operators"
 """The net of files that lie in the directory of a device."""
 _LEVELS: Final = 3
-"""Directories below that of a device: MODEL/ID/ITERATION."""
+"""Number of levels below the directory of a device: MODEL/ID/ITERATION."""
 _MOST: Final = 200
 _FEW: Final = 8
 
 
 class _Leaf(NamedTuple):
-    """A directory with files of a device.
-
-    Attributes:
-        step: its number, where a directory above tells.
-        below: the names of the directories from that of the device on.
-        path: the directory.
-    """
+    """A directory with files of a device."""
 
     step: int | None
+    """Its number, where a directory above tells."""
     below: tuple[str, ...]
+    """Names of the directories below the device's."""
     path: Path
 
     @property
@@ -73,7 +69,7 @@ class _Leaf(NamedTuple):
 
 
 def find_tree(start: Path) -> list[Path]:
-    """Returns the trees at, around or up to two levels below a directory; several only where they lie below."""
+    """The trees at, around or up to two levels below a directory; several only where they lie below."""
     for place in (start, *list(start.parents)[: _LEVELS + 2]):
         if TIME.fullmatch(place.name) and _has_devices(place):
             top = _top_of(place.parent)
@@ -86,17 +82,17 @@ def find_tree(start: Path) -> list[Path]:
 
 
 def _names_below(directory: str) -> Iterator[str]:
-    """Yields the names of directories that may lead to a tree; msit has two directories above its devices."""
+    """Names of directories that may lead to a tree; msit has two directories above its devices."""
     return (_OFFLINE if name == _OFFLINE.partition("/")[0] else name for name in directories_in(directory))
 
 
 def holds_tree(directory: Path) -> bool:
-    """Tells whether a directory has ``TIME/DEVICE``, perhaps below directories of steps and ranks, or operators."""
+    """Whether a directory has ``TIME/DEVICE``, perhaps below directories of steps and ranks, or operators."""
     return _first_time(directory) is not None or _holds_operators(directory)
 
 
 def _holds_operators(directory: Path) -> bool:
-    """Tells whether a directory has ``DEVICE/OPERATOR`` with a file that a device wrote."""
+    """Whether a directory has ``DEVICE/OPERATOR`` with a file that a device wrote."""
     return any(
         _has_files(directory / device / operator, 0)
         for device in islice(directories_in(directory), _MOST)
@@ -111,7 +107,7 @@ def _first_time(directory: Path) -> Path | None:
 
 
 def _times(directory: Path, above: list[str]) -> Iterator[Path]:
-    """Yields directories of times, at most one level of steps and one of ranks below a directory."""
+    """Yields directories of times, below at most one level of steps and one of ranks."""
     for name in islice(directories_in(directory), _MOST):
         if TIME.fullmatch(name):
             yield directory / name
@@ -122,18 +118,17 @@ def _times(directory: Path, above: list[str]) -> Iterator[Path]:
 
 
 def _level(name: str) -> str | None:
-    """Tells whether a directory is that of a ``step`` or of a ``rank``."""
     return "step" if _STEP.fullmatch(name) else "rank" if rank_of_folder(name) is not None else None
 
 
 def _has_devices(time: Path) -> bool:
-    """Tells whether a directory of a time has one of a device, or of a step, with a file that a device wrote."""
+    """Whether a directory of a time has one of a device, or of a step, with a file that a device wrote."""
     names = (name for name in islice(directories_in(time), _MOST) if is_digits(name) or _STEP_BELOW.fullmatch(name))
     return any(_has_files(time / name, _LEVELS) for name in islice(names, _FEW))
 
 
 def _has_files(directory: Path, levels: int) -> bool:
-    """Tells whether a device wrote one of the first files at and below a directory."""
+    """Whether a device wrote one of the first files at and below a directory."""
     if any(map(_OF_DEVICE.fullmatch, islice(names_in(directory), _MOST))):
         return True
     return levels > 0 and any(
@@ -142,7 +137,7 @@ def _has_files(directory: Path, levels: int) -> bool:
 
 
 def _top_of(place: Path) -> Path:
-    """Returns the directory above those of a step and of a rank."""
+    """The directory above the directories of a step and a rank."""
     above: list[str] = []
     while (level := _level(place.name)) is not None and level not in above:
         above.append(level)
@@ -151,7 +146,7 @@ def _top_of(place: Path) -> Path:
 
 
 def list_devices(root: Path) -> Ranks:
-    """The devices of a tree, each as a rank of its own; all in the one tree."""
+    """The devices of a tree, each as a rank; all with the directory of the tree."""
     reader = DirectoryReader(root, None)
     found = {rank for rank, _, _ in _each_device(reader, root)}
     parts = tuple(sorted(reader.parts, key=lambda part: part.where))
@@ -159,10 +154,10 @@ def list_devices(root: Path) -> Ranks:
 
 
 def read_device_layout(root: Path, device: int) -> RankLayout:
-    """Returns what one device wrote: a root graph for each model, a step for each at which it ran.
+    """The layout of one device: a root graph for each model, with the steps at which it ran.
 
-    Where operators lie in the directory of the device, models hold operators of the same program: all are one graph.
-    A second time or iteration within a step is said to be left out: which of them came first is not known.
+    Where operators lie in the directory of the device, models hold operators of the same program: all are one graph. A
+    second time or iteration within a step is reported as unread: which came first is not known.
     """
     reader = DirectoryReader(root, device)
     leaves: list[_Leaf] = []
@@ -213,7 +208,7 @@ def _each_device(
 
 
 def _leaves(reader: DirectoryReader, path: Path, step: int | None, below: tuple[str, ...]) -> Iterator[_Leaf]:
-    """Yields the directories with files at and below that of a device. One without any directory counts as such."""
+    """Yields the directories with files at and below a device's; also directories without any in them."""
     if len(below) == _LEVELS or (len(below) == _LEVELS - 1 and is_number(below[0])):
         yield _Leaf(step, below, path)  # it may hold a million files
         return

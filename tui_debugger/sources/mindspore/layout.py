@@ -1,4 +1,4 @@
-"""Says what the directories of a dump hold: ranks, graphs, steps; by names only.
+"""The directories of a dump by names only: ranks, graphs, steps.
 
 Step directories can hold a million files, so nothing here lists one.
 """
@@ -35,45 +35,33 @@ NEVER: Stamp = (-1, -1, -1, -1)
 
 @dataclass(frozen=True)
 class GraphDirectory:
-    """``NET/GRAPH`` of a rank: the data of one root graph.
-
-    Attributes:
-        net: net name.
-        root_graph: number of the root graph; its sub-graphs share the directory.
-        path: the directory.
-        steps: step directories by step number; what lies in the place of one, and cannot be listed, is there too.
-        constants: the directory of constants, or None.
-        is_around: other graphs may lie in its steps.
-    """
+    """``NET/GRAPH`` of a rank: the data of one root graph."""
 
     net: str
     root_graph: int
+    """Number of the root graph; its sub-graphs share the directory."""
     path: Path
     steps: dict[int, Path]
+    """Step directories by step number, also entries in their place that cannot be listed."""
     constants: Path | None = None
     is_around: bool = False
+    """Other graphs may lie in its steps."""
 
     @cached_property
     def ascending(self) -> list[int]:
-        """The numbers of its steps, ascending."""
         return sorted(self.steps)
 
 
 @dataclass(frozen=True)
 class RankLayout:
-    """All graph directories of a rank, sorted by net and root graph.
-
-    Attributes:
-        path: the rank's directory.
-        graphs: the graph directories.
-        parts: what cannot be listed of nets, graphs and steps, as far as that shows without listing a step.
-        auxiliary: which of ``AUXILIARY`` it has.
-    """
+    """All graph directories of a rank, sorted by net and root graph."""
 
     path: Path
     graphs: tuple[GraphDirectory, ...] = ()
     parts: tuple[UnreadablePart, ...] = ()
+    """Unreadable nets, graphs and steps, as far as that shows without listing a step."""
     auxiliary: frozenset[str] = frozenset()
+    """Which of ``AUXILIARY`` it has."""
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
@@ -81,21 +69,16 @@ class RankLayout:
         return tuple(sorted({step for graph in self.graphs for step in graph.steps}))
 
     def graphs_at(self, step: int) -> list[GraphDirectory]:
-        """Graph directories that hold a step."""
         return [graph for graph in self.graphs if step in graph.steps]
 
     def dumped(self, root_graph: int) -> set[int]:
-        """Steps dumped for a root graph."""
         return {step for graph in self.graphs if graph.root_graph == root_graph for step in graph.steps}
 
 
 def read_layout(rank: Path, number: int | None = None, nets: Collection[str] = ()) -> RankLayout:
-    """Lists the nets, graphs and steps of a rank; what cannot be listed is a part of its own.
+    """Lists the nets, graphs and steps of a rank.
 
-    Args:
-        rank: the directory.
-        number: the number of the rank.
-        nets: names of nets that the dump is known to have: a file of that name is in the place of one.
+    ``nets`` are known net names of the dump: a file of that name stands in the place of a net.
     """
     found = DirectoryReader(rank.parent, number)
     graphs: list[GraphDirectory] = []
@@ -113,12 +96,11 @@ def read_layout(rank: Path, number: int | None = None, nets: Collection[str] = (
 
 
 def relative(path: Path, root: Path) -> str:
-    """The path below a directory, as people read it."""
     return os.path.relpath(path, root)
 
 
 def stamp(path: Path | str) -> Stamp:
-    """Returns what changes when entries appear in a directory (or a file is rewritten)."""
+    """What changes when entries appear in a directory, or a file is rewritten."""
     try:
         status = opener.stat(path)
     except (OSError, ValueError):
@@ -145,14 +127,14 @@ def _read_graph(found: DirectoryReader, net: str, path: Path) -> GraphDirectory:
 
 
 class DirectoryReader:
-    """Lists directories, and notes what cannot be listed."""
+    """Lists directories, and notes those that cannot be listed."""
 
     def __init__(self, root: Path, rank: int | None) -> None:
         self.parts: list[UnreadablePart] = []
         self._root, self._rank = root, rank
 
     def entries(self, path: Path, *, numbers: bool = False) -> list[os.DirEntry[str]]:
-        """Returns what lies in a directory of ``numbers`` or of names; ``3`` comes before ``03``."""
+        """Entries of a directory of ``numbers`` or of names; ``3`` comes before ``03``."""
         found: list[os.DirEntry[str]] = []
         try:
             with opener.scandir(path) as entries:
@@ -170,10 +152,7 @@ class DirectoryReader:
     def inside(
         self, path: Path, named: re.Pattern[str] | None = None, *, numbers: bool = False
     ) -> tuple[list[Path], bool]:
-        """Returns the directories in a directory, and whether it has a file of such a name.
-
-        Other files tell about the run (acl_dump_0.json). ``numbers`` as of ``entries``.
-        """
+        """The directories in a directory, and whether it has a file with a ``named`` name."""
         has_file = False
         found: list[os.DirEntry[str]] = []
         try:
@@ -189,7 +168,7 @@ class DirectoryReader:
         return [path / each.name for each in directories if self.directory(each, path / each.name)], has_file
 
     def directory(self, entry: os.DirEntry[str], path: Path, step: int | None = None) -> bool:
-        """Tells whether an entry is a directory that may be listed; if not, that is noted."""
+        """Whether an entry is a directory that may be listed; otherwise notes it as unreadable."""
         if not is_directory(entry):
             self.miss(path, None, step)
         elif not opener.may_list(path):
@@ -199,7 +178,6 @@ class DirectoryReader:
         return False
 
     def miss(self, path: Path, error: OSError | None, step: int | None = None) -> None:
-        """Notes what cannot be looked at."""
         self._note(path, why_not(path, error), step)
 
     def _note(self, path: Path, why: str, step: int | None = None) -> None:
@@ -209,11 +187,11 @@ class DirectoryReader:
 
 
 def _may_be_net(entry: os.DirEntry[str], nets: Collection[str]) -> bool:
-    """Tells whether an entry of a rank is a net's directory, or in the place of one; other files are none of ours."""
+    """Whether an entry of a rank is a net's directory, or in the place of one."""
     name = entry.name
     if name in nets:
         return True
-    # A link that leads nowhere and whose name starts with a dot is the lock of an editor.
+    # A dangling link whose name starts with a dot is the lock of an editor.
     return name not in AUXILIARY and not name.startswith(".") and not opener.isfile(entry.path)
 
 
@@ -221,12 +199,11 @@ _DIGITS = 9
 
 
 def is_number(name: str) -> bool:
-    """Tells whether a name is a number that is not too long to be one of a step, a graph or a rank."""
+    """Whether a name is a number that is not too long for a step, a graph or a rank."""
     return is_digits(name) and len(name) <= _DIGITS
 
 
 def is_digits(name: str) -> bool:
-    """Tells whether a name has digits only."""
     return name.isascii() and name.isdigit()
 
 
@@ -234,29 +211,26 @@ RANK = re.compile(r"rank_(\d{1,9})")
 _TOO_LONG = re.compile(r"rank_\d+")
 _NEARLY = re.compile("rank", re.IGNORECASE)
 RANK_MARKS = (".dump_metadata", "graphs", "execution_order")
-"""Entries of which any makes a ``rank_N`` directory a rank of a dump; a net directory does as well."""
+"""Any of these entries makes a ``rank_N`` directory a rank of a dump; a net directory does as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunLocation:
-    """The place of a run, and the part of it that was named.
-
-    Attributes:
-        root: the directory that holds the ``rank_N`` directories.
-        given: the path as the user wrote it.
-        inside: the part of the given path below ``root``, empty when it was not inside.
-        rank, step: what the given path points into, None when it does not say.
-        beside: the path lies next to the ranks, not in one.
-        by_device: ``root`` is a tree of devices in place of ranks: see ``device_tree``.
-    """
+    """The place of a run, and the part of it that was named."""
 
     root: Path
+    """Directory that holds the ``rank_N`` directories."""
     given: Path
+    """The path as the user wrote it."""
     inside: str = ""
+    """The part of the given path below ``root``, empty when it is not inside."""
     rank: int | None = None
+    """``rank`` and ``step`` that the given path points into; None when it does not tell."""
     step: int | None = None
     beside: bool = False
+    """The path lies next to the ranks, not in one."""
     by_device: bool = False
+    """``root`` is a tree of devices in place of ranks: see ``device_tree``."""
 
 
 SHOWS: Final = Shows(
@@ -280,21 +254,17 @@ SHOWS: Final = Shows(
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The ranks of a dump.
-
-    Attributes:
-        directories: by number, ascending.
-        nets: names of the directories in them that may be nets.
-        parts: what looks like a rank, and cannot be listed or is called otherwise.
-    """
+    """The ranks of a dump."""
 
     directories: dict[int, Path]
+    """By number, ascending."""
     nets: frozenset[str]
+    """Names of the directories in them that may be nets."""
     parts: tuple[UnreadablePart, ...]
+    """Entries that look like a rank, and cannot be listed or have another name."""
 
 
 def list_ranks(root: Path) -> Ranks:
-    """The ``rank_N`` directories of a dump."""
     parts: list[UnreadablePart] = []
     found: dict[int, Path] = {}
     holds: dict[int, set[str]] = {}
@@ -342,7 +312,7 @@ def _is_visible(name: str) -> bool:
 
 
 def _holds_numbers(path: Path) -> bool:
-    """Tells whether something in a directory has graphs, or cannot be looked at."""
+    """Whether a directory has graphs, or cannot be looked at."""
     if opener.isfile(path):
         return False
     try:
@@ -353,7 +323,7 @@ def _holds_numbers(path: Path) -> bool:
 
 
 def is_rank(directory: Path) -> bool:
-    """Tells whether a ``rank_N`` directory looks like part of a dump; one without metadata counts."""
+    """Whether a ``rank_N`` directory looks like part of a dump; one without metadata counts."""
     if any(opener.isdir(directory / mark) for mark in RANK_MARKS):
         return True
     return any(

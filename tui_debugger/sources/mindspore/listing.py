@@ -1,8 +1,8 @@
-"""The files of one (rank, step) as columns, before it is known which nodes they hang on.
+"""The files of one (rank, step) as columns, before their nodes are known.
 
-One ``scandir`` per directory and about two microseconds per name; what stays is a handful of arrays, and one entry per
-distinct ``type.name``. ``Files`` makes names, paths and states from the columns; ``StepRuns`` tells the runs of a step
-apart.
+There is one ``scandir`` per directory and about two microseconds per name; kept are a handful of arrays, and an entry
+per distinct ``type.name``. ``Files`` makes names, paths and states from the columns; ``StepRuns`` tells the runs of a
+step apart.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tui_debugger.text.numbers import plural
 
 
 class IrregularNames:
-    """The few names that are kept whole: those from ``mapping.csv`` and those with zeros before a timestamp."""
+    """The few names that are kept whole: those from ``mapping.csv``, and those with zeros before a timestamp."""
 
     __slots__ = ("at", "names")
 
@@ -54,7 +54,7 @@ class IrregularNames:
 
     @classmethod
     def sorted(cls, at: Int64, names: Names) -> IrregularNames:
-        """From numbers in any order."""
+        """Sorts numbers in any order."""
         if not len(at):
             return NO_IRREGULAR_NAMES
         if (at[1:] > at[:-1]).all():
@@ -63,7 +63,6 @@ class IrregularNames:
         return cls(at[by], Names.of([names[number] for number in by.tolist()]))
 
     def __len__(self) -> int:
-        """Number of them."""
         return len(self.at)
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
@@ -71,12 +70,12 @@ class IrregularNames:
         return ((at, self.names[number]) for number, at in enumerate(self.at.tolist()))
 
     def find(self, index: int) -> bytes | None:
-        """The name of a file; None when it is no such name."""
+        """The name of a file; None for a file without such a name."""
         place = int(np.searchsorted(self.at, index)) if len(self.at) else 0
         return self.names[place] if place < len(self.at) and self.at[place] == index else None
 
     def among(self, indices: Integers) -> list[tuple[int, bytes]]:
-        """(position in ``indices``, name) of those that are asked for."""
+        """(position in ``indices``, name) of the files that have such a name."""
         if not len(self.at):
             return []
         place = np.minimum(np.searchsorted(self.at, indices), len(self.at) - 1)
@@ -86,33 +85,28 @@ class IrregularNames:
 
 NO_IRREGULAR_NAMES = IrregularNames(np.zeros(0, np.int64), Names.of([]))
 _BATCH = 1 << 14
-"""The number of names that are made at once: those of a step with a million files would take 200 MB."""
+"""Number of names that are made at once: all names of a step with a million files would take 200 MB."""
 NO_FILE = -1
-"""In place of an ending: there is no file, only a row of statistics."""
+"""In place of an ending: a row of statistics without a file."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """Files as numbers of a table of known names.
-
-    Attributes:
-        prefix, device, ending, timestamp: parts of the names; an ending may be ``NO_FILE``.
-        directory: index into ``directories``.
-        directories: as ``os.fsencode`` bytes.
-        odd: names that the parts do not spell.
-    """
+    """Files as numbers of a table of known names."""
 
     known_names: KnownNames = field(repr=False)
     prefix: Int32
     device: Int32
     ending: Int32
+    """Index into the endings, or ``NO_FILE``."""
     timestamp: Int64
     directory: Int16
     directories: tuple[bytes, ...]
+    """As ``os.fsencode`` bytes; ``directory`` indexes into them."""
     odd: IrregularNames = NO_IRREGULAR_NAMES
+    """Names that the parts do not spell."""
 
     def __len__(self) -> int:
-        """Number of files."""
         return len(self.prefix)
 
     def path(self, index: int) -> str:
@@ -126,18 +120,16 @@ class Files:
         return os.fsdecode(head + prefix + device + b"%d" % int(self.timestamp[index]) + ending)
 
     def spec(self, index: int) -> ReadSpec:
-        """Tells how to read the values of a file."""
         return replace(self.known_names.kinds[int(self.ending[index])], path=self.path(index))
 
     def paths(self, indices: Integers) -> list[bytes]:
-        """Paths of files."""
         heads = [directory + b"/" for directory in self.directories]
         if len(heads) == 1:
             return [heads[0] + name for name in self._names(indices)]
         return [heads[d] + name for d, name in zip(self.directory[indices].tolist(), self._names(indices), strict=True)]
 
     def states(self, indices: Integers) -> States:
-        """Sizes and modification times as they are now; -1, 0 without a file."""
+        """Sizes and ``opener.state_of`` as they are now; -1, 0 without a file."""
         sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
         real = np.flatnonzero(self.ending[indices] != NO_FILE)
         numbers = self.directory[indices[real]]
@@ -159,38 +151,32 @@ class Files:
 
 
 class RunBlock(NamedTuple):
-    """The operators or the parameters of one run: what stands together in a table.
-
-    Attributes:
-        root: number of the graph's directory.
-        run: which run of the step, from 1.
-        parameters: whether these are its parameters.
-    """
+    """The operators, or the parameters, of one run, which stand together in a table."""
 
     root: int
+    """Number of the graph's directory."""
     run: int
+    """Which run of the step, from 1."""
     parameters: bool
+    """Whether it holds the parameters of the run, not its operators."""
 
 
 @dataclass(frozen=True, eq=False)
 class StepRuns:
-    """The runs of a step's files, and of its recorded rows behind them, as time stamps tell.
-
-    Attributes:
-        run: the run of its graph within the step that wrote each, from 1; None where every directory holds one run.
-        round: see ``base.TensorTable``; None where every tensor was written once.
-        spans: by number of the graph's directory, when each of its runs was written, oldest first.
-        blocks: in the order in which they were written. A run's parameters come behind its operators.
-    """
+    """The runs of a step's files, followed by its recorded rows, by timestamps."""
 
     run: UInt16 | None
+    """The run of its graph within the step that wrote each, from 1; None where every directory holds one run."""
     round: UInt16 | None
+    """See ``base.TensorTable``; None where every tensor was written once."""
     spans: Mapping[int, tuple[Span, ...]]
+    """By number of the graph's directory, the times of its runs, oldest first."""
     blocks: tuple[RunBlock, ...]
+    """In the order of writing; parameters of a run after its operators."""
 
 
 def runs_of_step(listing: MindSporeStepListing) -> StepRuns:
-    """Tells the runs of a step apart: see ``run_order``. Constants are no part of any run."""
+    """Tells the runs of a step apart: see ``run_order``. Constants belong to no run."""
     columns = _FileColumns(listing)
     if columns.repeated():
         run, rounds, spans = columns.divided()
@@ -200,9 +186,9 @@ def runs_of_step(listing: MindSporeStepListing) -> StepRuns:
 
 
 def in_order(spans: Mapping[int, Sequence[Span]]) -> tuple[RunBlock, ...]:
-    """The blocks of a step by the time at which they were written; within one graph operators, parameters, next run.
+    """The blocks of a step by time of writing; within one graph operators, parameters, next run.
 
-    A graph whose times are not known comes where its number is.
+    A graph without known times is placed by its number.
     """
     placed: list[tuple[int, int, int, RunBlock]] = []
     for root, runs in sorted(spans.items()):
@@ -249,7 +235,6 @@ class _FileColumns:
         return self.time[rows], self.operator[rows]
 
     def repeated(self) -> bool:
-        """Tells whether any tensor was written several times."""
         return _repeated.of(
             *(self.prefix, self.side, self.slot, self._files, *self.roots, *self.roots.values()), make=self._is_repeated
         )
@@ -294,7 +279,7 @@ _IN_DEVICE_ORDER = "tensors that stay as the device held them, padding included:
 _UNCONVERTED = "files that the recorder left as the device held them: they are put in order where their sizes agree"
 _EMPTY = "files of devices without any tensor"
 NOT_IGNORED = frozenset({_VANISHED, _CLOSED, _IN_DEVICE_ORDER, _UNCONVERTED})
-"""Complaints about what could not be looked at, or is read nevertheless; all others are about what was left out."""
+"""Complaints about entries that could not be looked at, or are read nevertheless; others are about ignored entries."""
 _PROGRESS_EVERY = 4096
 _SOME = b"*"
 """Stands for the name of several files."""
@@ -308,73 +293,58 @@ Place = tuple[GraphDirectory, Path, bool]
 
 @dataclass(frozen=True)
 class RecordedRows:
-    """One ``statistic.csv``.
-
-    Attributes:
-        rows: its rows.
-        prefix: of each its number in the table of known names.
-        distinct: these numbers, ascending.
-        path: where it lies.
-    """
+    """One ``statistic.csv``."""
 
     rows: Statistics
     prefix: Int32
+    """Number of each row's prefix in the table of known names."""
     distinct: Int32
+    """The distinct prefixes, ascending."""
     path: bytes
 
 
 @dataclass(frozen=True, eq=False)
 class DirectoryContents:
-    """The contents of one directory; duplicates are still there.
-
-    Attributes:
-        directory: as ``os.fsencode`` bytes.
-        place: number of its kind in the known_names.
-        pattern: names of tensor files but for their timestamps.
-        timestamp: of the files, in the pattern's order.
-        odd: names that pattern and timestamps do not spell.
-        statistics: the rows of ``statistic.csv``.
-        complaints: how often what was ignored, for notices.
-        entries: entries in the directory, of any kind.
-        missing: (name, empty for the directory itself and ``*`` for several files; why) of what may hold tensors and
-            could not be looked at.
-        overflows: names of records of overflows.
-        damaged: names of files of several tensors whose header cannot be read: each stands for one tensor.
-        others: names of entries that are no part of the layout: the inventory looks at them.
-    """
+    """The contents of one directory, with duplicates."""
 
     directory: bytes
+    """As ``os.fsencode`` bytes."""
     place: int
+    """Index into ``KnownNames.places``."""
     pattern: DirectoryNames
+    """Names of tensor files but for their timestamps."""
     timestamp: Int64
+    """Timestamps of the files, in the pattern's order."""
     odd: IrregularNames = NO_IRREGULAR_NAMES
+    """Names that pattern and timestamps do not spell."""
     statistics: Statistics | None = None
     complaints: dict[str, int] = field(default_factory=dict)
+    """By kind, how many entries were ignored."""
     entries: int = 0
+    """Number of entries of any kind."""
     missing: tuple[tuple[bytes, str], ...] = ()
+    """(name, why) of entries that may hold tensors and could not be looked at; the name is empty for the directory
+    itself, and ``*`` for several files.
+    """
     overflows: tuple[bytes, ...] = ()
+    """Names of records of overflows."""
     damaged: tuple[bytes, ...] = ()
+    """Names of files of several tensors whose header cannot be read: each stands for one tensor."""
     others: tuple[bytes, ...] = ()
+    """Names of entries that are no part of the layout: the inventory looks at them."""
 
 
 class MindSporeStepListing:
-    """The directories of one step together.
-
-    Attributes:
-        known_names: what the numbers of the parts mean.
-        parts: one per directory; file numbers count through all of them.
-    """
+    """The directories of one step together; file numbers count through all ``parts``."""
 
     def __init__(self, known_names: KnownNames, parts: Sequence[DirectoryContents]) -> None:
         self.known_names, self.parts = known_names, tuple(parts)
 
     def __len__(self) -> int:
-        """Number of files."""
         return sum(len(part.timestamp) for part in self.parts)
 
     @cached_property
     def files(self) -> Files:
-        """All files."""
         parts = self.parts
         starts = np.cumsum([0, *(len(part.timestamp) for part in parts)])
         odd = [(part.odd, start) for part, start in zip(parts, starts.tolist(), strict=False) if len(part.odd)]
@@ -394,17 +364,14 @@ class MindSporeStepListing:
 
     @cached_property
     def side(self) -> UInt8:
-        """Side of every file."""
         return self.known_names.sides()[self.files.ending]
 
     @cached_property
     def slot(self) -> Int16:
-        """Slot of every file."""
         return self.known_names.slots()[self.files.ending]
 
     @cached_property
     def statistics(self) -> tuple[RecordedRows, ...]:
-        """One entry per ``statistic.csv``."""
         if all(part.statistics is None for part in self.parts):
             return ()
         known = {number for part in self.parts for number in part.pattern.prefixes.tolist()}
@@ -413,7 +380,7 @@ class MindSporeStepListing:
         for part in self.parts:
             if part.statistics is not None:
                 place = self.known_names.place(self.known_names.places[part.place][0], constants=False)
-                # Without files beside it the numbers follow from the names: every step of a rank has them.
+                # Without files beside it the numbers follow from the names, which are equal in every step of a rank.
                 kept, key = self.known_names.recorded, (place, part.statistics.prefixes)
                 ids = kept.get(key) if alone else None
                 if ids is None and alone and not _any_path(part.statistics.prefixes):
@@ -430,7 +397,6 @@ class MindSporeStepListing:
 
     @cached_property
     def runs(self) -> StepRuns:
-        """The run that wrote each file."""
         return runs_of_step(self)
 
     @cached_property
@@ -441,7 +407,6 @@ class MindSporeStepListing:
 
     @property
     def entries(self) -> int:
-        """Entries in the directories, of any kind."""
         return sum(part.entries for part in self.parts)
 
     def _recorded(self, place: int, text: bytes, known: set[int]) -> int:
@@ -458,12 +423,12 @@ class MindSporeStepListing:
 
 @lru_cache(maxsize=1)
 def _any_path(names: tuple[bytes, ...]) -> bool:
-    """Tells whether a name is a path; the steps and ranks of a run have the same."""
+    """Whether a name is a path; the steps and ranks of a run have the same names."""
     return any(b"/" in name for name in names)
 
 
 ReadStatistics = Callable[[Path, ProgressFn], Statistics]
-"""Returns what a ``statistic.csv`` holds."""
+"""Returns the rows of a ``statistic.csv``."""
 
 
 def list_directory(
@@ -473,18 +438,7 @@ def list_directory(
     done: tuple[int, int] = (0, 0),
     read: ReadStatistics = read_statistics,
 ) -> DirectoryContents:
-    """Lists one directory.
-
-    Args:
-        known_names: takes the names.
-        place: the directory.
-        progress: told how far it is.
-        done: the entries before it and the expected ones, for the progress bar.
-        read: reads its statistics.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """Lists one directory. ``done``: the entries before it and the expected ones, for the progress bar."""
     return _Collector(known_names, place, progress, done, read).part()
 
 
@@ -522,7 +476,6 @@ class _Collector:
         """Rows of tensors in files of several, and whether their values can be read."""
 
     def part(self) -> DirectoryContents:
-        """Reads the directory."""
         parts_of, place = self._known_names.parts, self._place
         prefixes, devices, endings = self._prefix.append, self._device.append, self._ending.append
         timestamps = self._timestamp.append
@@ -546,12 +499,7 @@ class _Collector:
         return self._sorted()
 
     def _take_device_file(self, name: bytes, original: bytes) -> bool:
-        """Takes the tensors of a file that a device wrote, or its record of an overflow; False: it is neither.
-
-        Args:
-            name: as it is on disk.
-            original: the name before it was shortened.
-        """
+        """Takes the tensors of a file that a device wrote, or its record of an overflow; False for any other file."""
         if is_record(original):
             self._overflows.append(name)
             return True
@@ -587,10 +535,10 @@ class _Collector:
         return [(tensor.side, tensor.slot, is_readable(tensor)) for tensor in given]
 
     def _converted_beside(self) -> Int64:
-        """Rows of tensors that lie here twice: as a device wrote them, and as a tool converted them.
+        """Rows of tensors that lie here twice, as a device wrote them and converted by a tool: the ones to drop.
 
-        A tool that left the order of the device's elements left the padding, too: the device's own file is read in
-        place of what it made. In all other cases its file is the one that is read.
+        A tool that left the order of the device's elements left the padding, too: then the device's file is read
+        instead. In all other cases the converted file is read.
         """
         known, mine = self._known_names, self._of_devices
         sides, slots = known.sides(), known.slots()
@@ -620,7 +568,6 @@ class _Collector:
             self._odd_names.append(name)
 
     def _sorted(self) -> DirectoryContents:
-        """The rows in the order of patterns."""
         prefix, device, ending = (_column(each, np.int32) for each in (self._prefix, self._device, self._ending))
         timestamp = _column(self._timestamp, np.int64)
         self._count_unconverted(ending)
@@ -657,7 +604,7 @@ class _Collector:
             self._complain(_UNCONVERTED, int(np.array(of_device)[ending].sum()))
 
     def _not_understood(self) -> Iterator[tuple[bytes, str]]:
-        """Files of tensors whose nodes are not known."""
+        """Reports files of tensors with unknown nodes."""
         count = self._complaints.get(_NONSENSE, 0)
         if count:
             yield _SOME, f"{plural(count, 'file')} whose name makes no sense"
@@ -670,7 +617,6 @@ class _Collector:
         return IrregularNames.sorted(at[kept], Names.of([self._odd_names[number] for number in kept]))
 
     def _listed(self) -> Iterator[tuple[bytes, bool]]:
-        """(name, whether it is a file) of the entries."""
         text = f"listing {self._path.parent.name}/{self._path.name}"
         self._progress(Progress(self._before, self._expected, text))
         try:
@@ -686,11 +632,9 @@ class _Collector:
             self._missing.append((b"", why_not(self._path, error)))
 
     def _original(self, name: bytes) -> bytes:
-        """Returns the name that a file had before it was shortened: see ``original_name``."""
         return original_name(self._names(), name) if is_short(name) else name
 
     def _names(self) -> dict[bytes, bytes]:
-        """The names in ``mapping.csv``."""
         if self._mapping is None:
             self._mapping = {}
             try:
@@ -705,7 +649,7 @@ class _Collector:
         return self._mapping
 
     def _ignore(self, name: bytes, regular: bool) -> None:
-        """Notes a name that is no tensor file; the statistic file is read on the way."""
+        """Notes a name that is no tensor file; reads the statistic file."""
         if not regular:
             self._complain("directories where files should be", not self._graph.is_around)
             if name.endswith(SUFFIX) or name in _SILENT:
@@ -735,7 +679,7 @@ class _Collector:
                 self._missing.append((name, f"no row in {MAPPING} says whose tensors these are"))
 
     def _take_statistics(self, name: bytes) -> bool:
-        """Takes the statistics of one run of an operator; False: there are none in a file."""
+        """Takes the statistics of one run of an operator; False when a file has none."""
         fields = split_device_name(name.removesuffix(_TABLE))
         operator = (fields.prefix, fields.timestamp) if fields is not None else (b"Unknown." + name, 0)
         try:
@@ -748,7 +692,6 @@ class _Collector:
         return taken
 
     def _recorded(self) -> Statistics | None:
-        """The rows of all files of statistics."""
         found = self._statistics
         if not self._of_operators.count:
             return found
@@ -766,7 +709,7 @@ class _Collector:
         self._missing.append((name, why_not(os.fsencode(self._path) + b"/" + name, error, wanted=wanted)))
 
     def _broken(self, name: str, lines: int) -> None:
-        """Notes lines that make no sense: the tensors that they tell of are not known."""
+        """Notes lines that make no sense: their tensors are unknown."""
         self._complain(f"broken lines in {name}", lines)
         if lines:
             self._missing.append((name.encode(), plural(lines, "broken line")))
@@ -780,17 +723,15 @@ def _column(values: array[int], dtype: type[np.generic]) -> npt.NDArray[Any]:
 
 
 def _joined(columns: Sequence[npt.NDArray[Any]], dtype: type[np.generic]) -> npt.NDArray[Any]:
-    """The columns behind each other; a single one as it is."""
     return columns[0] if len(columns) == 1 else np.concatenate([np.zeros(0, dtype), *columns])
 
 
 def _kind(name: bytes) -> str:
-    """Returns what an entry that is no tensor file is called in a notice."""
     return _NONSENSE if name.endswith(SUFFIX) else "other files"
 
 
 def _is_file(entry: os.DirEntry[bytes]) -> bool:
-    """Tells whether an entry is not a directory; a dangling link is a file that cannot be read."""
+    """Whether an entry is not a directory; a dangling link is a file that cannot be read."""
     try:
         return not entry.is_dir()
     except OSError:

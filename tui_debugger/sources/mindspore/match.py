@@ -1,17 +1,17 @@
 """Matches dump files with the nodes of the graph.
 
-Names say which nodes a group of files may belong to. Each generation spells an operator differently (see ``names``).
-Scope-less names and names with ``--`` say exactly which node they mean. Names of 2.7 to 2.10 do not: ``/`` became
-``_``, and inside one scope and operator type the ``-opN`` numbers of files and graph can be permuted or shifted
-against each other. So all nodes of one scope and type are ``Candidates`` for all groups of that scope and type.
+Names tell the possible nodes of a group of files. Each generation spells an operator differently (see ``names``).
+Scope-less names and names with ``--`` tell the node exactly. Names of 2.7 to 2.10 do not: ``/`` became ``_``, and
+inside one scope and operator type the ``-opN`` numbers of files and graph can be permuted or shifted. So all nodes of
+one scope and type are ``Candidates`` for all groups of that scope and type.
 
 Where names leave a choice, data flow decides: the bytes of an input file equal the bytes of its producer's output file
-(``data_flow``, ``assign``). What data flow leaves open is decided by timestamps, as far as a consumer cannot have run
-before its producer. What is still open then keeps a consistent choice by name and order, and is marked uncertain.
+(``assign``). Then timestamps decide, as far as a consumer cannot have run before its producer. Groups that are still
+open get a consistent choice by name and order, and are marked uncertain.
 
 One step may not tell everything: gradients of a dead layer are all zero, after a NaN everything is NaN. Groups whose
-bytes are all alike are interchangeable at that step, which is no doubt but no knowledge either;
-``GroupMatch.open`` names them, and ``match_names`` with ``earlier`` decides them by another step.
+bytes are all alike are interchangeable at that step, which is neither doubt nor knowledge: ``GroupMatch.open`` names
+them, and ``match_names`` with ``earlier`` decides them by another step.
 """
 
 from __future__ import annotations
@@ -60,27 +60,24 @@ def flatten(name: str) -> str:
 
 
 def stem(name: str) -> str:
-    """A flattened name without its number: what is the same for all operators of one scope and type."""
+    """A flattened name without its number: equal for all operators of one scope and type."""
     return _NUMBER.sub("", flatten(name))
 
 
 @dataclass(slots=True)
 class Candidates:
-    """Nodes and file groups that belong to each other, pair by pair not yet known.
-
-    Attributes:
-        rows: candidate node rows, each takes at most one group.
-        groups: indices of file groups, each goes to at most one row.
-        named: the row whose name a group's name spells exactly, by group index.
-    """
+    """Nodes and file groups that belong together, but not yet pair by pair."""
 
     rows: Rows
+    """Candidate node rows, each takes at most one group."""
     groups: list[int] = field(default_factory=list)
+    """Indices of file groups, each goes to at most one row."""
     named: dict[int, int] = field(default_factory=dict)
+    """By group, the row whose name the group's name spells exactly."""
 
     @property
     def settled(self) -> bool:
-        """Tells whether names alone decide: one node, one group, spelled alike."""
+        """Whether names alone decide: one node, one group, spelled alike."""
         return len(self.rows) == 1 == len(self.groups) and self.named.get(self.groups[0]) == self.rows[0]
 
 
@@ -96,7 +93,6 @@ class _Spelled(Generic[Spelling]):
                 self._all.setdefault(spelling, [first]).append(row)
 
     def get(self, spelling: Spelling) -> Rows:
-        """The rows, in the order given."""
         rows = self._all.get(spelling)
         if rows is not None:
             return tuple(rows)
@@ -105,16 +101,16 @@ class _Spelled(Generic[Spelling]):
 
 
 _KERNEL: Final = re.compile(r"aclnn(?:Inplace)?([A-Za-z0-9]+?)(?:V\d+)?(?:_.*)?", re.DOTALL)
-"""A kernel of the vendor's operator library, which says of its operator the type alone: ``aclnnMatmul_0_L0``."""
+"""A kernel of the vendor's operator library, whose name tells only the type of its operator: ``aclnnMatmul_0_L0``."""
 _MOST_ALIKE: Final = 256
-"""Nodes of one type above which such a name says too little."""
+"""Largest number of nodes of one type for which such a name is used."""
 
 
 class NameIndex:
-    """Nodes of one root graph by every spelling their files can have. An index is made when a name asks for it."""
+    """Nodes of one root graph by every spelling that their files can have; indexes are made on demand."""
 
     def __init__(self, table: NodeTable, root: int | None) -> None:
-        """Indexes the rows of the graphs under ``root`` (all graphs for None, or when none has that root)."""
+        """Indexes the graphs under ``root``; all graphs for None, or when no graph has that root."""
         self._type_of: list[int] = table.type_id.tolist()
         self._types = table.types
         self._folded = [name.lower() for name in table.types]
@@ -146,7 +142,6 @@ class NameIndex:
         return "", ()
 
     def flattened(self, op_name: str) -> Rows:
-        """Rows whose name is this one as 2.7 to 2.10 spell it."""
         return self._flat.get(flatten(op_name))
 
     @cached_property
@@ -185,7 +180,7 @@ class NameIndex:
 
 
 def _rows(table: NodeTable, root: int | None) -> list[int]:
-    """Rows that can have files; of a parameter that several graphs share, the first (root graphs come first)."""
+    """Rows that can have files; of a parameter in several graphs the first one, root graphs before others."""
     known = {info.root_id for info in table.graphs}
     wanted = [root is None or root not in known or info.root_id == root for info in table.graphs]
     first = [not info.is_root for info in table.graphs]
@@ -204,11 +199,9 @@ def _rows(table: NodeTable, root: int | None) -> list[int]:
 
 
 def by_names(index: NameIndex, keys: Sequence[Key]) -> tuple[dict[int, int], list[Candidates]]:
-    """Returns what file names say of ``keys`` ((op_type, op_name) per group).
+    """The group of each row that names alone decide, and the candidates of the other groups.
 
-    Returns:
-        The group of each row that names alone decide, and the sets of candidates of the others. Names the
-        graph does not know are in neither.
+    ``keys`` are (op_type, op_name) per group. Names that the graph does not know are in neither.
     """
     settled: dict[int, int] = {}
     found: dict[str, Candidates] = {}
@@ -247,10 +240,9 @@ class GroupFacts:
     files: Files
     timestamp: int
     allowed: frozenset[int] | None = None
-    """Rows that remain from earlier evidence; None for all candidates."""
+    """Rows that remain from earlier evidence; None: all candidates."""
 
     def allowed_in(self, rows: Sequence[int]) -> frozenset[int]:
-        """Rows that remain of a set of candidates's."""
         return frozenset(rows) if self.allowed is None else self.allowed
 
     def last(self, side: int) -> int:
@@ -272,11 +264,7 @@ def number_at(files: Files, side: int, slot: int, values: ContentNumbers, *, in_
 class CandidatePool:
     """One set of candidates as a pool.
 
-    Attributes:
-        candidates: the rows and groups.
-        first, size: variables: one per row in the order of ``candidates.rows``, then one per group too many (no node).
-        holders: groups of each choice; the choice without groups means: no files.
-        choice_of: choice of each group.
+    It has a variable per row in the order of ``candidates.rows``, then one per surplus group (no node).
     """
 
     def __init__(self, candidates: Candidates, first: int, facts: Sequence[GroupFacts], values: ContentNumbers) -> None:
@@ -287,6 +275,7 @@ class CandidatePool:
         for group in candidates.groups:
             choices.setdefault((self._content(group), facts[group].allowed), []).append(group)
         self.holders = list(choices.values())
+        """Groups of each choice; the choice without groups means: no files."""
         alike: dict[object, int] = {}
         self._alike = [alike.setdefault(self._content(groups[0]), len(alike)) for groups in self.holders]
         stock = [len(groups) for groups in self.holders]
@@ -296,6 +285,7 @@ class CandidatePool:
             self._alike.append(-1)
             stock.append(self._missing)
         self.choice_of = {group: choice for choice, groups in enumerate(self.holders) for group in groups}
+        """Choice of each group."""
         self._stock = np.array(stock, np.int64)
         self._numbers: dict[tuple[int, int, bool], Int64] = {}
 
@@ -308,11 +298,11 @@ class CandidatePool:
         return tuple(content)
 
     def decided(self, possible: Mask) -> bool:
-        """Tells whether all choices that are possible hold the same bytes."""
+        """Whether all possible choices hold the same bytes."""
         return len({self._alike[choice] for choice in np.flatnonzero(possible)}) == 1
 
     def numbers(self, side: int, slot: int, *, in_place: bool) -> Int64:
-        """Returns what each choice holds at a place."""
+        """The number of each choice at a place."""
         key = side, slot, in_place
         if key not in self._numbers:
             found = [
@@ -325,13 +315,7 @@ class CandidatePool:
         return self._numbers[key]
 
     def pool(self, flow: NetFlow, outputs: Sequence[int], order: Sequence[int]) -> Pool:
-        """The pool for the solver.
-
-        Args:
-            flow: for the number of inputs of a row.
-            outputs: number of output slots by row, 0 when unknown.
-            order: position in execution order by row.
-        """
+        """The pool for the solver. ``outputs`` by row is the number of output slots, 0 when unknown."""
         rows = self.candidates.rows
         slots = {
             IN: np.array([flow.slots.get(row, 0) for row in rows]),
@@ -352,7 +336,7 @@ class CandidatePool:
         return Pool(self.first, self.size, self._stock, domains, self._ranking(order))
 
     def _ranking(self, order: Sequence[int]) -> Callable[[int], list[int]]:
-        """Choices by row, best first: the name it spells, then the same place in time as in execution order."""
+        """Choices by row, best first: the named one, then by distance between order in time and in the graph."""
         rows, groups = self.candidates.rows, self.candidates.groups
         row_rank = ranks({row: order[row] for row in rows})
         group_rank = ranks({group: self._facts[group].timestamp for group in groups})
@@ -385,59 +369,50 @@ class CandidatePool:
 NOWHERE = -1
 """Row of a group that belongs to no node of the graph."""
 READ_AGAIN = 1 << 30
-"""Tensors that samples do not tell apart are read whole up to this many bytes together; more are in doubt."""
+"""Total bytes up to which tensors that samples do not tell apart are read whole; with more, they stay in doubt."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """All files of one name in one step and one root graph.
-
-    Attributes:
-        op_type, op_name: as in the file name, undecodable bytes as surrogates.
-        files: (side, slot, index) of each file; ``index`` is what ``load`` takes. One file per side and slot.
-        timestamp: of the group's first file; 0 when unknown.
-    """
+    """All files of one name in one step and one root graph."""
 
     op_type: str
     op_name: str
+    """``op_type`` and ``op_name`` are spelled as in the file name, undecodable bytes as surrogates."""
     files: tuple[tuple[int, int, int], ...]
+    """(side, slot, index) of each file; ``load`` takes the index. One file per side and slot."""
     timestamp: int = 0
+    """Timestamp of the group's first file; 0 when unknown."""
 
     @property
     def key(self) -> Key:
-        """The key of the group in every step."""
         return self.op_type, self.op_name
 
 
 @dataclass(frozen=True)
 class GroupMatch:
-    """The nodes that the groups of one call belong to.
-
-    Attributes:
-        keys: (op_type, op_name) per group.
-        node: node row per group, NOWHERE (-1) when the graph has no node for it.
-        uncertain: whether other nodes are as consistent and the files differ, or the values contradict the graph.
-        open: rows that a group could still be exchanged with, for groups that are uncertain or whose bytes equal
-            another's at this step. Another step can decide them (``match_names`` with ``earlier``).
-    """
+    """The nodes that the groups of one call belong to."""
 
     keys: tuple[Key, ...]
+    """(op_type, op_name) per group."""
     node: npt.NDArray[np.int32]
+    """Node row per group, ``NOWHERE`` when the graph has no node for it."""
     uncertain: npt.NDArray[np.bool_]
+    """Other nodes are as consistent and the files differ, or the values contradict the graph."""
     open: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Rows that a group could be exchanged with, for groups that are uncertain or whose bytes equal another's at this
+    step. Another step can decide them (``match_names`` with ``earlier``).
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ContentReading:
-    """The way in which contents of files are learned.
-
-    Attributes:
-        load: returns the array of a file by index; UnreadableTensorError makes it evidence for nothing.
-        known: digests of files that need not be read; takes those of files that were.
-    """
+    """How the contents of files are read."""
 
     load: Load
+    """Returns the array of a file by index; a file with an UnreadableTensorError is no evidence."""
     known: DigestStore | None = None
+    """Digests of files that need not be read; takes those of files that were."""
 
 
 def match_names(
@@ -451,16 +426,10 @@ def match_names(
 ) -> GroupMatch:
     """Decides which node each group of files belongs to.
 
-    Reads files only where names leave a choice, and of big ones a sample first.
-
-    Args:
-        table: nodes, with edges.
-        keys: the groups of one step and one root graph: there may be hundreds of thousands.
-        groups: makes the groups, in the order of ``keys``; called only if names leave a choice.
-        reading: the way in which contents of files are learned.
-        root: id of that root graph; None for all graphs of the table.
-        earlier: what another step of the same root graph gave: its decided groups stay, its open ones are
-            decided among what it left possible.
+    Reads files only where names leave a choice, and of big ones a sample first. ``groups`` makes the groups in the
+    order of ``keys``, only if needed: there may be hundreds of thousands. ``root`` is the id of their root graph; None:
+    all graphs. ``earlier``: the match of another step; its decided groups stay, its open ones keep only the rows that
+    it left.
     """
     settled, candidate_sets = by_names(NameIndex(table, root), keys)
     if not candidate_sets:
@@ -509,11 +478,10 @@ class _GroupMatching:
         self._strained: set[int] = set()
 
     def settle(self, groups: Mapping[int, int]) -> None:
-        """Takes groups by row that names alone decide."""
         self._settled.update(groups)
 
     def enter(self, candidates: Candidates) -> None:
-        """Takes a set of candidates: what names or an earlier step decide is settled at once."""
+        """Takes a set of candidates; settles those that names or an earlier step decide."""
         rows = dict.fromkeys(candidates.rows)
         waiting = []
         for group in candidates.groups:
@@ -543,11 +511,10 @@ class _GroupMatching:
             self._round(flow, values)
         if self._candidate_sets and self._filter_by_time():
             self._round(flow, values)
-        if self._sampled_bytes(values):  # alike by samples only
+        if self._sampled_bytes(values):  # equal by samples only
             self._doubted.update(group for candidates in self._candidate_sets for group in candidates.groups)
 
     def result(self) -> GroupMatch:
-        """Returns what came out."""
         match = _result(self._keys, self._settled, self._proposed)
         match.uncertain[list(self._doubted)] = True
         match.uncertain[:] |= np.isin(match.node, list(self._strained)) & (match.node != NOWHERE)
@@ -558,12 +525,12 @@ class _GroupMatching:
         return replace(match, open=self._open)
 
     def _sampled_bytes(self, values: ContentNumbers) -> int:
-        """Bytes of what is open and known by samples only."""
+        """Bytes of files of open groups that are known by samples only."""
         groups = (group for candidates in self._candidate_sets for group in candidates.groups)
         return sum(values.sampled(index) for group in groups for index in self._facts[group].files.values())
 
     def _filter_by_time(self) -> bool:
-        """Drops rows whose producers ran later, or consumers earlier, than a group; whether that dropped any."""
+        """Drops rows whose producers ran later, or consumers earlier, than a group; returns whether it dropped any."""
         times = {
             row: [self._facts[group].timestamp]
             for row, group in self._settled.items()
@@ -632,7 +599,7 @@ class _GroupMatching:
         return nets
 
     def _take(self, choices: CandidatePool, solution: Solution) -> Candidates:
-        """Settles what the solution decides about one set of candidates; what is left of it."""
+        """Settles the decided groups of one set of candidates; returns the rest."""
         candidates = choices.candidates
         variables = range(choices.first, choices.first + choices.size)
         row_of = dict(zip(variables, candidates.rows, strict=False))  # further variables mean: no node
@@ -663,7 +630,7 @@ class _GroupMatching:
 
 
 class _EarlierStep:
-    """The knowledge of an earlier step, by name."""
+    """The results of an earlier step, by name."""
 
     def __init__(self, match: GroupMatch | None) -> None:
         self._rows: dict[Key, tuple[int, ...]] = {}
@@ -677,7 +644,6 @@ class _EarlierStep:
 
     @property
     def doubts(self) -> bool:
-        """Tells whether any name was uncertain."""
         return bool(self._doubted)
 
     def rows(self, key: Key) -> tuple[int, ...]:
@@ -685,5 +651,4 @@ class _EarlierStep:
         return self._rows.get(key, ())
 
     def doubted(self, key: Key) -> bool:
-        """Tells whether the name was uncertain."""
         return key in self._doubted

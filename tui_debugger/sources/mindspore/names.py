@@ -2,8 +2,8 @@
 
 ``{op_type}.{op_name}.{task}.{stream}.{timestamp}.{input|output}.{slot}.{format}[.{dtype}].npy``
 
-Operator names and the names of parameters contain dots, so only the ends are fixed: the type before the
-first dot, and six or seven fields before the suffix. All generations share this frame:
+Operator and parameter names contain dots, so only the ends are fixed: the type before the first dot, and six or seven
+fields before the suffix. All generations share this frame:
 
 ========== ======================================================= ===========
 MindSpore  ``op_name``                                             ``dtype``
@@ -14,19 +14,15 @@ MindSpore  ``op_name``                                             ``dtype``
 2.7 – 2.10 full name with ``/`` (and a parameter's ``.``) as ``_`` ``Float32``
 ========== ======================================================= ===========
 
-What an Ascend device dumps asynchronously has the head of such a name alone, ``{op_type}.{op_name}.{task}.{stream}.
-{timestamp}``: one file holds all inputs and outputs of one run of an operator. Old devices write no stream. A device
-that divides an operator among threads adds four numbers, ``.{task_type}.{context}.{thread}.{device}``, to the name of
-each thread's file: they belong to no name, so that the operator has one name over threads and steps. Tools convert such
-files to ``{head}.{input|output}.{slot}.npy``, without a format.
+An Ascend device that dumps asynchronously writes one file with all inputs and outputs of an operator run, and the name
+ends after the timestamp (old devices: without stream). A device that divides an operator among threads appends
+``.{task_type}.{context}.{thread}.{device}`` for each thread's file; these numbers are no part of the operator's name.
+Tools convert such files to ``{head}.{input|output}.{slot}.npy``, without a format.
 
-The parts that the file names of one rank are made of, each kept once.
-
-A name is ``prefix + device + timestamp + ending``, for example ``Add.Add-op1`` ``.0.0.`` ``1700000000000000``
-``.output.0.DefaultFormat.npy``. A rank has as many prefixes as nodes, and a few dozen devices and endings; only
-timestamps differ from file to file and from step to step. So a file is three small numbers and a timestamp, and the
-numbers of a whole directory are a ``DirectoryNames`` that the steps of a run share. A tensor in a file of several has
-an ending of its own, ``:output.0``, which is no part of that file's name.
+A name is ``prefix + device + timestamp + ending``: ``Add.Add-op1``, ``.0.0.``, ``1700000000000000``,
+``.output.0.DefaultFormat.npy``. A rank has as many prefixes as nodes, and a few dozen devices and endings, each kept
+once. So a file is three small numbers and a timestamp, and the numbers of a directory are a ``DirectoryNames`` that the
+steps of a run share. A tensor in a file of several has an ending (``:output.0``) that is no part of the file's name.
 """
 
 from __future__ import annotations
@@ -53,14 +49,14 @@ from tui_debugger.stats.dtypes import canonical_name
 
 SUFFIX = b".npy"
 SIDES = {b"input": 0, b"output": 1}
-"""The side token of a file name and the value of ``model.Side`` that it stands for."""
+"""Value of ``model.Side`` by the side token of a file name."""
 MAX_SLOT = 2**15 - 1
 MAX_TIMESTAMP = 2**63 - 1
 
 UNKNOWN: Final = b"%d" % NO_NUMBER
 """The stream of a file whose name has none."""
 _TIMES: Final = range(15, 18)
-"""Digits of a time in a name without a stream."""
+"""Number of digits of a time in a name without a stream."""
 
 MEMBER = b":"
 """The start of an ending that names a tensor in a file of several."""
@@ -71,48 +67,40 @@ Fields = tuple[bytes, bytes, bytes, int, int, int, bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class ParsedFileName:
-    """The fields of a tensor file's name.
-
-    Attributes:
-        op_type: operator type, ``Parameter`` for weights, inputs and constants.
-        op_name: as in the file name, in whichever generation's spelling. Invalid UTF-8 survives as surrogates.
-        task, stream: numbers of the device, 0 on CPU and GPU; 0 where the token is no number.
-        timestamp: microseconds since the epoch.
-        side, slot: which input or output.
-        format: ``DefaultFormat`` or a device format.
-        dtype: logical element type in lower case (``bfloat16``), empty when the name states none; an
-            unknown token is kept in lower case.
-    """
+    """The fields of a tensor file's name."""
 
     op_type: str
+    """Operator type, ``Parameter`` for weights, inputs and constants."""
     op_name: str
+    """As spelled in the file name. Invalid UTF-8 survives as surrogates."""
     task: int
     stream: int
+    """``task`` and ``stream`` are 0 on CPU and GPU, and where the token is no number."""
     timestamp: int
+    """Microseconds since the epoch."""
     side: Side
     slot: int
     format: str
+    """``DefaultFormat`` or a device format."""
     dtype: str = ""
+    """Logical element type in lower case (``bfloat16``), empty when the name states none; an unknown token is kept in
+    lower case.
+    """
 
 
 def decode(name: bytes) -> str:
-    """Bytes of a name as text; bytes that are no UTF-8 survive a round trip as surrogates."""
+    """Decodes a name; bytes that are no UTF-8 survive a round trip as surrogates."""
     return name.decode("utf-8", "surrogateescape")
 
 
 def logical_dtype(token: str | bytes, unknown: str | None = None) -> str:
-    """Element type that a token of any generation names: ``Float32`` is ``float32``.
-
-    Args:
-        token: as written.
-        unknown: what to return for an unknown token; the token in lower case by default.
-    """
+    """Element type of a token of any generation: ``Float32`` is ``float32``; ``unknown`` replaces unknown ones."""
     text = decode(token) if isinstance(token, bytes) else token
     return canonical_name(text) or (text.lower() if unknown is None else unknown)
 
 
 def split_name(name: bytes) -> Fields | None:
-    """The fields of a name as cheaply as possible (about a microsecond); None when it is no tensor file's name."""
+    """The fields of a tensor file's name, else None; must be fast (about a microsecond)."""
     parts = name[:-4].rsplit(b".", 7) if name.endswith(SUFFIX) else ()
     if len(parts) < 6:
         return None
@@ -151,31 +139,28 @@ _VALUES: Final = re.compile(rb"(.+)\.(?:input|output)\.[0-9]{1,5}(?:\.[^/]*)?", 
 
 
 def names_values(name: bytes) -> bool:
-    """Tells whether a name is that of one tensor of a device's file, in whatever form a tool wrote its values."""
+    """Whether a name is that of one tensor of a device's file, in any form that a tool wrote."""
     found = _VALUES.fullmatch(name)
     return found is not None and split_device_name(found[1]) is not None
 
 
 class DeviceName(NamedTuple):
-    """The parts of the name of a file that a device wrote.
-
-    Attributes:
-        prefix: ``type.name``.
-        task, stream: as written; ``UNKNOWN`` for a stream that is not.
-        timestamp: microseconds since the epoch.
-        context, thread: of the part of an operator that is divided, else ``NO_NUMBER``.
-    """
+    """The parts of the name of a file that a device wrote."""
 
     prefix: bytes
+    """``type.name``."""
     task: bytes
     stream: bytes
+    """``task`` and ``stream`` as written; ``UNKNOWN`` for a missing stream."""
     timestamp: int
+    """Microseconds since the epoch."""
     context: int = NO_NUMBER
     thread: int = NO_NUMBER
+    """``context`` and ``thread`` of the part of a divided operator, else ``NO_NUMBER``."""
 
 
 def split_device_name(name: bytes) -> DeviceName | None:
-    """The parts of the name of a file that a device wrote; None when it is no such file's name."""
+    """Splits the name of a file that a device wrote; None for any other name."""
     parts = name.split(b".")
     digits = 0
     while digits < len(parts) - 2 and parts[-digits - 1].isdigit():
@@ -196,7 +181,7 @@ def split_device_name(name: bytes) -> DeviceName | None:
 
 
 def is_later_slice(name: DeviceName | None) -> bool:
-    """Tells whether a file is of another thread than the first of those that share a run of an operator."""
+    """Whether a file is of a later one of the threads that share a run of an operator."""
     return name is not None and name.thread not in (0, NO_NUMBER)
 
 
@@ -207,11 +192,7 @@ def split_prefix(prefix: bytes) -> tuple[str, str]:
 
 
 def parse_name(name: bytes | str) -> ParsedFileName | None:
-    """Parses a file name of any generation; None when it is not the name of a tensor file.
-
-    Args:
-        name: bare file name (no directory), as bytes or as text decoded with surrogates.
-    """
+    """Parses a file name of any generation (text with surrogates); None when it is no tensor file's."""
     raw = name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name
     fields = split_name(raw)
     if fields is None:
@@ -228,12 +209,7 @@ def _number(token: bytes) -> int:
 
 
 def generation(op_name: str, dtype_token: str) -> str:
-    """MindSpore versions that write a name like this one, for people; empty when it fits several.
-
-    Args:
-        op_name: operator name as in the file name.
-        dtype_token: the token as written (``Float32``), empty when there is none.
-    """
+    """MindSpore versions that write such a name, for people; empty when several do."""
     if "--" in op_name:
         return "2.4 to 2.6" if dtype_token else "2.3"
     if dtype_token[:1].isupper():
@@ -242,7 +218,7 @@ def generation(op_name: str, dtype_token: str) -> str:
 
 
 Prefix = tuple[int, bool, bytes]
-"""(root graph, whether from the constants directory, ``type.name``): what names a node on disk."""
+"""(root graph, whether from the constants directory, ``type.name``): identifies a node on disk."""
 
 _ZERO = ord("0")
 _OF_DEVICE = frozenset(fmt.encode() for fmt in DEVICE_FORMATS)
@@ -252,14 +228,15 @@ _ANY_FILE = _ANY_PREFIX + b".0.0.0"
 
 
 Parts = tuple[int, int, int, int, bool]
-"""A name as numbers: prefix, device, ending, timestamp, and whether the name can be put together again of these: it has
-a stream, no numbers of a thread, no zeros before the timestamp. A plain tuple: one is made for every file."""
+"""A name as numbers: prefix, device, ending, timestamp; and whether they spell the whole name: it has a stream, no
+numbers of a thread, no zeros before the timestamp. A plain tuple, because one is made for every file.
+"""
 
 
 class DirectoryNames:
     """The names of a directory's files but for their timestamps: three columns, sorted by prefix and ending.
 
-    Patterns of one known_names that are equal are the same object.
+    Equal patterns of one table of known names are the same object.
     """
 
     __slots__ = ("__dict__", "__weakref__", "device", "ending", "prefix")
@@ -270,12 +247,10 @@ class DirectoryNames:
             column.flags.writeable = False
 
     def __len__(self) -> int:
-        """Number of files."""
         return len(self.prefix)
 
     @cached_property
     def prefixes(self) -> Int32:
-        """The distinct prefixes, ascending."""
         if not len(self.prefix):
             return self.prefix
         first = np.ones(len(self.prefix), np.bool_)
@@ -284,7 +259,7 @@ class DirectoryNames:
 
 
 class _Numbered(NamedTuple):
-    """The names of a ``statistic.csv`` of a rank without any others, and their numbers."""
+    """The names of the only ``statistic.csv`` of a rank, and their numbers."""
 
     texts: tuple[bytes, ...]
     prefixes: list[bytes]
@@ -304,26 +279,23 @@ def _are_operators(prefixes: Sequence[bytes]) -> npt.NDArray[np.bool_]:
 
 
 class KnownNames:
-    """Numbers for the parts of names. Only grows; not thread-safe: its owner locks.
-
-    Attributes:
-        places: (root graph, whether constants) of directories; every prefix belongs to one.
-        prefixes: ``type.name`` texts by number.
-        devices: ``.task.stream.`` by number.
-        endings: ``.side.slot.format[.dtype].npy`` or ``:side.slot`` by number.
-        tails: what a file's name has of each ending: nothing of one that names a tensor in it.
-        kinds: how values are read by ending, without the path.
-        dtypes: distinct dtype tokens as written, in the order in which they came; ``b""`` for none.
-    """
+    """Numbers for the parts of names. Only grows; not thread-safe: its owner locks."""
 
     def __init__(self) -> None:
         self.places: list[tuple[int, bool]] = []
+        """(root graph, whether constants) of directories; every prefix belongs to one."""
         self.prefixes: list[bytes] = []
+        """``type.name`` texts by number."""
         self.devices: list[bytes] = []
+        """``.task.stream.`` by number."""
         self.endings: list[bytes] = []
+        """``.side.slot.format[.dtype].npy`` or ``:side.slot`` by number."""
         self.tails: list[bytes] = []
+        """The part of each ending in the file name: empty where the ending names a tensor in a file."""
         self.kinds: list[ReadSpec] = []
+        """How values are read by ending, without the path."""
         self.dtypes: dict[bytes, None] = {}
+        """Distinct dtype tokens as written, in the order in which they came; ``b""`` for none."""
         self._place_of: list[int] = []
         self._fields: list[tuple[int, int]] = []
         self._prefix_numbers: list[dict[bytes, int]] = []
@@ -331,15 +303,15 @@ class KnownNames:
         self._ending_numbers: dict[bytes, int] = {}
         self._inputs: dict[bytes, int] = {}
         self._outputs: dict[bytes, int] = {}
-        """Numbers of endings by what follows ``.input.`` and ``.output.``."""
+        """Numbers of endings by the text after ``.input.``, and after ``.output.``."""
         self._patterns: WeakValueDictionary[bytes, DirectoryNames] = WeakValueDictionary()
         self._columns = (np.zeros(0, np.uint8), np.zeros(0, np.int16))
         self._lent = False
-        """Others have the same prefixes and numbers: they are copied before one is added."""
+        """Another rank shares the prefixes and their numbers: copy them before one is added."""
         self._place_column = np.zeros(0, np.int32)
         self._operator_column = np.zeros(0, np.bool_)
         self.recorded: dict[tuple[int, tuple[bytes, ...]], npt.NDArray[np.int32]] = {}
-        """By kind of directory and the names in a ``statistic.csv``, their numbers; see ``Listing.statistics``."""
+        """Numbers by kind of directory and names of a ``statistic.csv``; see ``MindSporeStepListing.statistics``."""
 
     def operators(self) -> npt.NDArray[np.bool_]:
         """By prefix, whether it names an operator: else a parameter or a constant."""
@@ -351,14 +323,13 @@ class KnownNames:
         return self._operator_column
 
     def place(self, root: int, constants: bool) -> int:
-        """Number of a kind of directory."""
         if (root, constants) not in self.places:
             self.places.append((root, constants))
             self._prefix_numbers.append({})
         return self.places.index((root, constants))
 
     def parts(self, place: int, name: bytes) -> Parts | None:
-        """A tensor file's name as numbers, new parts entered; None when it is no such name. About a microsecond."""
+        """A tensor file's name as numbers, new parts entered; None for any other name. Takes about a microsecond."""
         left, mark, right = name.rpartition(b".output.")
         ending = self._outputs.get(right) if mark else None
         if ending is None:
@@ -386,13 +357,12 @@ class KnownNames:
         return number
 
     def _own(self) -> None:
-        """Makes the prefixes its own before one is added."""
+        """Copies the shared prefixes before one is added."""
         if self._lent:
             self.prefixes, self._lent = self.prefixes.copy(), False
             self._prefix_numbers = [numbers.copy() for numbers in self._prefix_numbers]
 
     def prefix_numbers(self, place: int, texts: tuple[bytes, ...]) -> npt.NDArray[np.int32]:
-        """Numbers of several prefixes, entered where they are new."""
         numbers, first = self._prefix_numbers[place], not self.prefixes
         latest = next(iter(_latest), None) if first else None
         if latest is not None and latest.texts == texts:
@@ -417,7 +387,6 @@ class KnownNames:
         return self._prefix_numbers[place].get(text, -1)
 
     def device_number(self, text: bytes) -> int:
-        """Number of ``.task.stream.``, entered when it is new."""
         number = self._device_numbers.setdefault(text, len(self.devices))
         if number == len(self.devices):
             self.devices.append(text)
@@ -437,7 +406,7 @@ class KnownNames:
         return self.ending_number(MEMBER + member_name(side, slot).encode())
 
     def keeps_device_order(self, ending: int) -> bool:
-        """Tells whether the elements of a ``.npy`` file stand as a device held them, or no format says how."""
+        """Whether the elements of a ``.npy`` file stand as a device held them, or no format tells their order."""
         fields = split_name(_ANY_FILE + self.endings[ending])
         return fields is not None and (not fields[6] or fields[6] in _OF_DEVICE)
 
@@ -464,20 +433,16 @@ class KnownNames:
         return number
 
     def prefix(self, number: int) -> Prefix:
-        """(root graph, whether constants, text) of a prefix."""
         root, constants = self.places[self._place_of[number]]
         return root, constants, self.prefixes[number]
 
     def sides(self) -> UInt8:
-        """Side by ending."""
         return self._ending_columns()[0]
 
     def slots(self) -> Int16:
-        """Slot by ending."""
         return self._ending_columns()[1]
 
     def places_of(self) -> Int32:
-        """Index into ``places`` by prefix."""
         if len(self._place_column) < len(self._place_of):
             self._place_column = np.array(self._place_of, np.int32)
         return self._place_column
@@ -494,7 +459,7 @@ class KnownNames:
         return found
 
     def _parts(self, place: int, name: bytes) -> Parts | None:
-        """``parts`` for a name with something new."""
+        """``parts`` for a name with a new part."""
         fields = split_name(name)
         if fields is None:
             return None

@@ -1,13 +1,10 @@
-"""The node table of one rank, and the row that every name on disk belongs to.
+"""The node table of one rank, and the node row of every name on disk.
 
-The store keeps two things, and trusts nothing in either:
+The store keeps two things and trusts neither:
 
-* Digests of tensor files, one payload per directory: a row per file that was read, valid as long as the file has the
-  same size and modification time.
-* Matches, under a digest of all that they follow from but the contents of files: the nodes, the names, what another
-  step had decided. The payload says which files were read and how they looked; it holds while they look the same.
-
-The nodes come from the graph and execution-order files, and from names that no graph knows.
+- Digests of tensor files, one payload per directory: a row per file, valid while its size and time are unchanged.
+- Matches, found by a digest of all their input but the contents of files. The payload says which files were read and
+  how they looked; it is valid while they look the same.
 """
 
 from __future__ import annotations
@@ -56,24 +53,20 @@ from tui_debugger.stats.npy import open_array
 
 @dataclass(frozen=True, eq=False)
 class FileGroups:
-    """All files of one root graph, of duplicates the latest, by prefix.
-
-    Attributes:
-        root: number of the root graph.
-        prefixes: numbers of the prefixes, ascending; one group each.
-        texts: ``type.name`` of each group.
-        ends: end of each group in the columns below.
-        side, slot, timestamp, file: of the files, ``file`` is the number in the listing.
-    """
+    """The files of one root graph, grouped by prefix; of duplicates the latest."""
 
     root: int
     prefixes: Int32
+    """Numbers of the prefixes, ascending; one group each."""
     texts: list[bytes]
+    """``type.name`` of each group."""
     ends: Int64
+    """End of each group in the columns below."""
     side: UInt8
     slot: Int16
     timestamp: Int64
     file: Int64
+    """Number of the file in the listing."""
 
     @property
     def digest(self) -> bytes:
@@ -85,11 +78,9 @@ class FileGroups:
 
     @cached_property
     def keys(self) -> tuple[tuple[str, str], ...]:
-        """(operator type, operator name) of each group."""
         return tuple([split_prefix(text) for text in self.texts])
 
     def file_groups(self) -> list[FileGroup]:
-        """One object per group."""
         sides, slots = self.side.tolist(), self.slot.tolist()
         stamps, files = self.timestamp.tolist(), self.file.tolist()
         found, start = [], 0
@@ -102,7 +93,7 @@ class FileGroups:
 
 
 def groups_of(listing: MindSporeStepListing) -> dict[int, FileGroups]:
-    """The groups of a listing by root graph; names with rows of statistics alone are groups without files."""
+    """The groups of a listing by root graph; a name that only has rows of statistics is a group without files."""
     files, known_names, prefixes = listing.files, listing.known_names, listing.prefixes
     kept = latest(tensor_keys(files.prefix, listing.side, listing.slot), files.timestamp)
     places = known_names.places_of()[prefixes]
@@ -134,14 +125,14 @@ _VERSION: Final = 2
 _ROW: Final = np.dtype(
     [("name", "V16"), ("size", "<i8"), ("identity", "<i8"), ("bytes", "<i8"), ("whole", "?"), ("digest", "V16")]
 )
-"""Digest of the file's name, how the file looked, bytes of its values, whether all of them are in the digest."""
+"""Digest of the file's name; size and state of the file; bytes of its values; whether the digest covers all of them."""
 
 _Row = tuple[int, int, int, bytes]
-"""(size, ``opener.state_of`` of the file, bytes of the values, digest)."""
+"""(size, ``opener.state_of``, bytes of the values, digest) of a file."""
 
 
 class ContentDigests:
-    """The store's knowledge of the contents of one listing's files. For one call of the matcher."""
+    """The store's digests of one listing's files. For one call of the matcher."""
 
     def __init__(self, store: DiskCache, files: Files) -> None:
         self._store, self._files = store, files
@@ -151,7 +142,7 @@ class ContentDigests:
         self._file_states: dict[int, tuple[bytes, int, int]] = {}
 
     def get(self, index: int, whole: bool) -> Digest | None:
-        """The digest of a file (of its samples, unless it is small or ``whole`` is asked) that looks as it did."""
+        """Returns the digest of an unchanged file: of its samples, unless the file is small or ``whole``."""
         rows = self._directory(int(self._files.directory[index]))
         name, size, identity = self._file_state(index)
         for kind in (whole, True):
@@ -162,7 +153,6 @@ class ContentDigests:
         return None
 
     def put(self, index: int, digest: Digest) -> None:
-        """Takes the digest of a file that was just read."""
         self._known.add(index)
         name, size, identity = self._file_state(index)
         if size >= 0 and identity:
@@ -171,9 +161,9 @@ class ContentDigests:
             self._fresh.add(number)
 
     def read(self) -> tuple[Int64, Int64, Int64] | None:
-        """Numbers of the files that were asked for, their sizes and ``opener.state_of`` before they were read.
+        """Numbers, sizes and ``opener.state_of`` of the files that were asked for, as they were before they were read.
 
-        None when the system refused to read one of them, or one may change without looking different.
+        None when a file could not be read, or may change without looking different.
         """
         looks = [(index, size, identity) for index, (_, size, identity) in self._file_states.items()]
         columns = np.array(looks, np.int64).reshape(-1, 3)
@@ -182,7 +172,6 @@ class ContentDigests:
         return columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].copy()
 
     def keep(self) -> None:
-        """Writes what is new."""
         for number in self._fresh:
             rows = [(name, *row[:3], kind, row[3]) for (name, kind), row in self._rows[number].items()]
             column = np.array(rows, _ROW)
@@ -211,7 +200,7 @@ class ContentDigests:
         if number not in self._rows:
             payload = self._store.get(CONTENTS_KIND, self._key(number))
             rows = _unpack_contents(payload) if payload is not None else None
-            # A directory into which run after run is dumped does not drag the files of all of them along.
+            # Where run after run is dumped into one directory, the digests of older files are dropped.
             self._rows[number] = _by_name(rows) if rows is not None and len(rows) <= 4 * len(self._files) else {}
         return self._rows[number]
 
@@ -241,21 +230,19 @@ def _by_name(rows: npt.NDArray[Any]) -> dict[tuple[bytes, bool], _Row]:
 
 MATCH_KIND: Final = "match"
 _RULES: Final = b"1"
-"""Part of every key: whoever changes what ``match`` (or what it is made of) decides changes this, too."""
+"""Part of every key: change it whenever ``match``, or anything it is made of, decides differently."""
 _MATCH_HEAD: Final = struct.Struct("<4s4x4q")
-"""Magic, then groups, open groups, rows that these may have, files that were read."""
+"""Magic; then numbers of groups, of open groups, of candidate rows of open groups, and of files that were read."""
 _MATCH_MAGIC: Final = b"tdbM"
 
 
 class MatchCache:
-    """The store's knowledge of matches."""
+    """The matches in the store; ``nodes`` are the nodes of the graph files."""
 
     def __init__(self, store: DiskCache, nodes: NodeTable) -> None:
-        """``nodes`` are those of the graph files."""
         self._store, self._nodes = store, nodes
 
     def key(self, groups: FileGroups, earlier: GroupMatch | None) -> bytes:
-        """Returns what a match of these groups is found by."""
         hasher = blake2b(self._nodes.memo(_digest), digest_size=16)
         hasher.update(groups.digest + (b"" if earlier is None else _pack(earlier, _NO_FILES)))
         if earlier is not None:
@@ -263,7 +250,7 @@ class MatchCache:
         return hasher.digest()
 
     def recall(self, key: bytes, groups: FileGroups, files: Files) -> GroupMatch | None:
-        """The match, when all files that were read for it look as they did."""
+        """Returns the match when all files that were read for it look as they did."""
         payload = self._store.get(MATCH_KIND, key)
         found = _unpack_match(payload, groups, len(self._nodes)) if payload is not None else None
         if found is None:
@@ -276,19 +263,18 @@ class MatchCache:
         return match if same else None
 
     def keep(self, key: bytes, match: GroupMatch, contents: ContentDigests) -> None:
-        """Remembers a match, unless a file was unreadable or so young that it may change and look the same."""
+        """Remembers a match, unless a file was unreadable, or so young that it may change and look the same."""
         read = contents.read()
         if read is not None:
             self._store.put(MATCH_KIND, key, _pack(match, read))
 
 
 _Read = tuple[Int64, Int64, Int64]
-"""Numbers, sizes and modification times of files."""
+"""Numbers, sizes and ``opener.state_of`` of files."""
 _NO_FILES: Final[_Read] = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def _digest(nodes: NodeTable) -> bytes:
-    """All of a node table that a match follows from."""
     hasher = blake2b(_RULES, digest_size=16)
     graphs = [(info.root_id, info.is_root) for info in nodes.graphs]
     texts = (*nodes.names, *nodes.types, repr(graphs), repr(sorted(nodes.file_names.items())))
@@ -315,7 +301,6 @@ def _pack(match: GroupMatch, read: _Read) -> bytes:
 
 
 def _unpack_match(payload: bytes, groups: FileGroups, nodes: int) -> tuple[GroupMatch, _Read] | None:
-    """The match of these groups; None when the payload makes no sense."""
     if len(payload) < _MATCH_HEAD.size:
         return None
     magic, count, members, rows, files = _MATCH_HEAD.unpack_from(payload)
@@ -350,65 +335,48 @@ ORDER_DIRECTORY = "execution_order"
 ORDER_FILE = re.compile(r"ms_execution_order_graph_(\d{1,9})\.csv")
 
 Signature = tuple[tuple[str, Stamp], ...]
-"""(name, how it looks) of every graph file: changes when one arrives, is rewritten, or may be read now."""
+"""(name, stamp) of every graph and order file: changes when a file arrives, is rewritten, or becomes readable."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraphFiles:
-    """The contents of the graph and order files of a rank.
-
-    Attributes:
-        graphs: by number of the file; broken ones are left out.
-        orders: full names in execution order by root graph number.
-        notices: what is missing or broken.
-        parts: the files that are broken or cannot be read.
-    """
+    """The contents of the graph and order files of a rank."""
 
     graphs: tuple[ParsedGraph, ...] = ()
+    """By number of the file; broken ones are left out."""
     orders: Mapping[int | str, tuple[str, ...]] | None = None
+    """Full names in execution order by root graph number."""
     notices: tuple[str, ...] = ()
     parts: tuple[UnreadablePart, ...] = ()
 
 
 def graph_paths(rank: Path) -> list[Path]:
-    """Graph files of a rank by number; empty when there are none."""
     return _numbered(rank / DIRECTORY, FILE)
 
 
 def may_have_graph(rank: Path) -> bool:
-    """Tells whether a rank has graph files, or may have some that cannot be listed."""
+    """Whether a rank has graph files, or a directory of graphs that cannot be listed."""
     return bool(graph_paths(rank)) or any(part.where.endswith(f"/{DIRECTORY}") for part in unreadable_directories(rank))
 
 
 def graph_signature(rank: Path) -> Signature:
-    """Returns what changes when a graph or order file of a rank arrives or is rewritten."""
     paths = graph_paths(rank) + _numbered(rank / ORDER_DIRECTORY, ORDER_FILE)
     return tuple((path.name, looks) for path in paths if (looks := stamp(path)) != NEVER)
 
 
 def paths_of(rank: Path, signature: Signature) -> list[Path]:
-    """Returns the graph files of a signature; nothing is listed again."""
+    """Returns the graph files of a signature without listing the directory again."""
     return [rank / DIRECTORY / name for name, _ in signature if FILE.fullmatch(name)]
 
 
 def broken_graph(path: Path, problem: BadGraphError) -> UnreadablePart:
-    """Returns the part of the run that a graph file is which cannot be read."""
     cause = problem.__cause__
     why = why_not(path, cause, wanted="a file") if isinstance(cause, OSError) else problem.what
     return UnreadablePart(f"{path.parent.parent.name}/{DIRECTORY}/{path.name}", why, graph=True)
 
 
 def read_graphs(rank: Path, progress: ProgressFn = no_progress, seen: Collection[str] = ()) -> GraphFiles:
-    """Reads the graph and order files of a rank; broken ones become notices.
-
-    Args:
-        rank: the directory.
-        progress: told of every file.
-        seen: see ``unreadable_directories``.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
+    """Reads the graph and order files of a rank; broken ones become notices."""
     notices: list[str] = []
     parts: list[UnreadablePart] = []
     graphs: list[ParsedGraph] = []
@@ -441,12 +409,7 @@ def read_graphs(rank: Path, progress: ProgressFn = no_progress, seen: Collection
 
 
 def unreadable_directories(rank: Path, seen: Collection[str] = ()) -> list[UnreadablePart]:
-    """The directories of graphs and orders that a rank has and that cannot be listed.
-
-    Args:
-        rank: the directory.
-        seen: names that were listed in it earlier: what is gone now was there, and it is not known what it said.
-    """
+    """The directories of graphs and orders that a rank has, or had (``seen``), and that cannot be listed."""
     parts = []
     listed = {*seen, *names_of(rank)}
     for name in (DIRECTORY, ORDER_DIRECTORY):
@@ -465,11 +428,7 @@ def _numbered(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
 
 
 def names_of(directory: Path) -> list[str]:
-    """Returns the names in a directory, none where there is no such directory.
-
-    A file that the system refuses once is asked for again, lest a graph be taken for missing; one refused again is in
-    the ``unreadable_directories``.
-    """
+    """Names in a directory, none without it; asked again if refused, lest a graph be taken for missing."""
     for _ in range(2):
         try:
             return opener.listdir(directory)
@@ -490,7 +449,7 @@ _NEVER = NOWHERE - 1
 
 
 class EarlierMatches:
-    """The results of matches by prefix; of several about one name the last counts."""
+    """The results of matches by prefix; a later result about a name replaces an earlier one."""
 
     def __init__(self) -> None:
         self._row = np.zeros(0, np.int32)
@@ -499,15 +458,13 @@ class EarlierMatches:
 
     @property
     def open(self) -> bool:
-        """Tells whether another step could decide more."""
         return any(self._open.values())
 
     def open_in(self, root: int) -> bool:
-        """Tells whether another step could decide more about a root graph."""
         return bool(self._open.get(root))
 
     def earlier(self, groups: FileGroups) -> GroupMatch | None:
-        """Returns what is decided about some groups, as the matcher takes it; None when nothing is."""
+        """Returns the decisions about some groups as input of the matcher; None without any."""
         self._grow(groups)
         known = np.flatnonzero(self._row[groups.prefixes] != _NEVER)
         if not len(known):
@@ -523,7 +480,6 @@ class EarlierMatches:
         )
 
     def take(self, groups: FileGroups, match: GroupMatch) -> None:
-        """Takes a result."""
         self._grow(groups)
         self._row[groups.prefixes], self._doubtful[groups.prefixes] = match.node, match.uncertain
         numbers, left_open = groups.prefixes.tolist(), self._open.setdefault(groups.root, {})
@@ -539,7 +495,7 @@ class EarlierMatches:
 
 
 Rows = tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]
-"""Node row and doubt by prefix of the table of known names."""
+"""Node row and doubt, both indexed by prefix number of the table of known names."""
 _UNKNOWN = -1
 _PROGRESS_EVERY = 64
 
@@ -548,61 +504,44 @@ class NodeMap:
     """Node table of a rank with the row of every name seen so far. Not thread-safe: its owner locks.
 
     A name keeps its row in every step of a run. Rows are only ever appended.
-
-    Attributes:
-        table: the nodes.
-        version: another number when rows or doubts may have changed.
     """
 
     def __init__(self, files: GraphFiles, store: DiskCache | None = None, roots: frozenset[int] | None = None) -> None:
-        """Builds the table of the graph files; without any, it starts empty.
-
-        Args:
-            files: what was read.
-            store: knows contents of files.
-            roots: numbers of the graphs that training starts; None when only the graphs say.
-        """
+        """``roots``: numbers of the graphs that training starts; None when only the graphs say."""
         self._store, self._roots = store, roots
         # Most ranks of a large run have no graph of their own.
         self._graph = build_table(files.graphs, files.orders, roots) if files.graphs else _without_nodes()
         self._sequence: list[int] = []
         self.table: NodeTable = self._graph
         self.version = 0
+        """Changes whenever rows or doubts may have changed."""
         self._row = np.zeros(0, np.int32)
         self._doubtful = np.zeros(0, np.bool_)
         self._decided = EarlierMatches()
 
     @property
     def has_graph(self) -> bool:
-        """Tells whether any node comes from a graph."""
         return len(self._graph) > 0
 
     @property
     def open(self) -> bool:
-        """Tells whether another step could decide what the steps matched so far left open."""
+        """Whether another step could decide matches that the steps so far left open."""
         return self._decided.open
 
     @property
     def uncertain(self) -> int:
-        """Number of names whose node stayed open."""
         return int(self._doubtful.sum())
 
     def name_roots(self, roots: frozenset[int] | None) -> None:
-        """Takes what is known now of which graphs training starts."""
         self._roots, same = roots, self.table is self._graph
         self._graph = with_roots(self._graph, roots)
         self.table = self._graph if same else with_roots(self.table, roots)
 
     def in_order(self, graphs: Iterable[int]) -> bool:
-        """Tells whether it is known when these graphs run."""
         return set(self._sequence).issuperset(graphs)
 
     def put_in_order(self, sequence: Sequence[int]) -> None:
-        """Puts the operators of graphs behind each other in the order in which these ran.
-
-        Args:
-            sequence: numbers of the graphs' directories.
-        """
+        """Orders the operators of graphs as the graphs ran; ``sequence``: numbers of the graphs' directories."""
         if list(sequence) != self._sequence:
             self._sequence = list(sequence)
             self.version += 1
@@ -610,11 +549,7 @@ class NodeMap:
                 self.table = order_graphs(self.table, sequence)
 
     def settle(self, listing: MindSporeStepListing, progress: ProgressFn = no_progress) -> None:
-        """Uses another step to decide what stayed open; only before rows are handed out.
-
-        Raises:
-            CancelledError: from ``progress``; nothing is decided then.
-        """
+        """Uses another step to decide open matches (none on CancelledError); only before rows are handed out."""
         wanted = [groups for groups in groups_of(listing).values() if self._decided.open_in(groups.root)]
         self._grow(len(listing.known_names.prefixes))
         matches = [self._look_up(groups, listing.files, progress) for groups in wanted]
@@ -625,8 +560,7 @@ class NodeMap:
     def resolve(self, listing: MindSporeStepListing, progress: ProgressFn = no_progress) -> Rows:
         """Rows of a listing's names; unknown names are matched, or appended as nodes of their own.
 
-        Raises:
-            CancelledError: from ``progress``; nothing is decided then.
+        A CancelledError from ``progress`` leaves nothing decided.
         """
         prefixes = listing.prefixes
         self._grow(len(listing.known_names.prefixes))
@@ -642,15 +576,14 @@ class NodeMap:
             self._doubtful = np.append(self._doubtful, np.zeros(more, np.bool_))
 
     def _enter(self, unknown: Int32, listing: MindSporeStepListing, progress: ProgressFn) -> None:
-        """Finds rows for new names."""
         first = not (self._row != _UNKNOWN).any()
         if self.has_graph:
             fresh = [(groups, np.isin(groups.prefixes, unknown)) for groups in groups_of(listing).values()]
-            # All groups of the step take part: the known ones are the evidence for the new ones.
+            # All groups of the step take part: groups with known rows are the evidence for new ones.
             wanted = [(groups, new) for groups, new in fresh if new.any()]
             matches = [self._look_up(groups, listing.files, progress) for groups, _ in wanted]
             for (groups, new), match in zip(wanted, matches, strict=True):
-                # A row that an earlier step gave away stays with the name that has it.
+                # A row that an earlier step assigned stays with its name.
                 self._take(groups, match, new & (match.node >= 0) & ~np.isin(match.node, self._row))
         stamps = _first_timestamps(listing)
         outside = unknown[self._row[unknown] == _UNKNOWN]
@@ -665,13 +598,11 @@ class NodeMap:
         self._flag()
 
     def _take(self, groups: FileGroups, match: GroupMatch, mine: Mask) -> None:
-        """Gives rows to the marked ones of some groups."""
         self._row[groups.prefixes[mine]] = match.node[mine]
         self._doubtful[groups.prefixes[mine]] = match.uncertain[mine]
         self._decided.take(groups, match)
 
     def _look_up(self, groups: FileGroups, files: Files, progress: ProgressFn) -> GroupMatch:
-        """The match, from the store when nothing that it follows from has changed."""
         earlier, load = self._decided.earlier(groups), _Loading(files, progress)
         if self._store is None:
             return self._match(groups, earlier, ContentReading(load))
@@ -714,11 +645,11 @@ class NodeMap:
         self.table = with_roots(longer, self._roots)
 
     def _flag(self) -> None:
-        """Marks the rows whose files are in doubt, and frees what only matching needs."""
+        """Marks the rows whose files are in doubt, and frees caches that only matching needs."""
         self.version += 1
         if not self.open:
             same = self.table is self._graph
-            self._graph = replace(self._graph)  # without what was computed for the one before
+            self._graph = replace(self._graph)  # a copy without the cached properties
             self.table = self._graph if same else self.table
         flags = self.table.flags & np.uint8(255 - int(NodeFlag.UNCERTAIN))
         flags[self._row[self._doubtful]] |= int(NodeFlag.UNCERTAIN)
@@ -734,7 +665,7 @@ _NO_NODES: Final = build_table(())
 
 
 class _Appended(NamedTuple):
-    """Names without any graph (texts, numbers of places, places), and the table that was made of them."""
+    """Names without any graph (texts, numbers of places, places), and the table made of them."""
 
     named: tuple[list[bytes], list[int], list[tuple[int, bool]]]
     outputs: list[int]
@@ -743,14 +674,14 @@ class _Appended(NamedTuple):
 
 
 _latest: list[_Appended] = []
-"""Of the rank that was read last: the ranks of a run have the same names, which are made once then."""
+"""Of the rank that was read last: ranks of a run have the same names, so that their table is made once."""
 
 
 _orders: Final = LastResult[Int32]()
 
 
 def _reordered(table: NodeTable, rows: Int32, stamps: Int64) -> NodeTable:
-    """``reorder_rows``; only the order of the stamps matters, and what that follows from is alike on all ranks."""
+    """``reorder_rows``, cached: it depends on the order of the stamps only, and ranks of a run agree in that."""
     by = np.argsort(stamps, kind="stable")
     later = np.append(False, np.diff(stamps[by]) > 0)
     order = _orders.of(
@@ -761,8 +692,6 @@ def _reordered(table: NodeTable, rows: Int32, stamps: Int64) -> NodeTable:
 
 
 class _Loading:
-    """Reads files for the matcher, and says how many it were."""
-
     def __init__(self, files: Files, progress: ProgressFn) -> None:
         self._files, self._progress, self._done = files, progress, 0
 
@@ -774,7 +703,7 @@ class _Loading:
 
 
 def _first_timestamps(listing: MindSporeStepListing) -> Int64:
-    """Timestamp of the first file or statistic row of every name, in the order of ``listing.prefixes``."""
+    """Timestamp of the first file or statistic row of each of ``listing.prefixes``; 0 without."""
     never = np.iinfo(np.int64).max
     first = np.full(len(listing.prefixes), never)
     np.minimum.at(first, np.searchsorted(listing.prefixes, listing.files.prefix), listing.files.timestamp)
@@ -785,7 +714,7 @@ def _first_timestamps(listing: MindSporeStepListing) -> Int64:
 
 
 def _output_slots(listing: MindSporeStepListing) -> Int64:
-    """Number of output slots seen, files and statistic rows together, in the order of ``listing.prefixes``."""
+    """Number of output slots of each of ``listing.prefixes``."""
     slots = np.zeros(len(listing.prefixes), np.int64)
     columns = [(listing.files.prefix, listing.side, listing.slot)]
     columns += [(entry.prefix, entry.rows.side, entry.rows.slot) for entry in listing.statistics]
@@ -797,10 +726,10 @@ def _output_slots(listing: MindSporeStepListing) -> Int64:
 
 
 def _file_node(prefix: Prefix, graph: str, outputs: int) -> FileNode:
-    """A node that no graph knows, named and placed as well as its file name allows.
+    """A node that no graph knows. ``--`` in its name stands for ``/``.
 
-    ``--`` names give the full name back. Names without a scope, and names of 2.7 to 2.10 whose ``_`` cannot be
-    told from a scope's, are shown below their operator type.
+    Names without a scope, and names of 2.7 to 2.10 whose ``_`` may or may not separate scopes, are shown below their
+    operator type.
     """
     root, constant, name = prefix
     op_type, op_name = split_prefix(name)
@@ -813,7 +742,7 @@ def _file_node(prefix: Prefix, graph: str, outputs: int) -> FileNode:
 
 
 def _unique(nodes: Iterable[FileNode]) -> Iterator[FileNode]:
-    """Gives nodes of one name and different types different ids."""
+    """Gives nodes of one name and different types different names."""
     seen: dict[str, dict[str, str]] = defaultdict(dict)
     for node in nodes:
         first = seen[node.graph].setdefault(node.name, node.op_type)

@@ -1,6 +1,6 @@
 """Dumps of MindSpore 1.1 and 1.2: ``NET/[device_0/]iteration_3/Default--MatMul-op4_output_0_shape_2_3_Float32_ND.bin``.
 
-The name of a file says everything about it; in it are the values alone. Devices are ranks. Names only are looked at.
+The file name describes the tensor completely; the file holds values only. Devices are ranks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOST_DIRECTORIES: Final = 2_000
 
 
 def parse_file_name(_: Sequence[str], name: str) -> NamedFile | None:
-    """Returns what the name of a file says; None where it is no tensor's."""
+    """Parses a file name; None where it is no tensor's."""
     from tui_debugger.model import ReadSpec, Side  # not for the first frame, which recognises the dump
     from tui_debugger.sources.tensor_files.listing import NamedFile
 
@@ -62,7 +62,6 @@ def parse_file_name(_: Sequence[str], name: str) -> NamedFile | None:
 
 
 def read_layout(root: Path) -> Layout:
-    """Lists the devices and iterations of a net."""
     from tui_debugger.model import UnreadablePart
     from tui_debugger.sources.tensor_files.layout import Layout, Unit
 
@@ -136,7 +135,7 @@ def _net_of(directory: Path) -> Path:
 
 
 def _is_net(directory: Path) -> bool:
-    """Tells whether a directory has iterations, or devices that have some."""
+    """Whether a directory has iterations, or devices with iterations."""
     for name in names_in(directory):
         here = directory / name
         inside = (here / inner for inner in names_in(here)) if _DEVICE.fullmatch(name) else (here,)
@@ -171,18 +170,16 @@ class OldTreeReader:
     )
 
     def recognises(self, path: Path) -> Recognised | None:
-        """Returns where the net is; several nets are refused."""
         nets = find_nets(path)
         if len(nets) > 1:
             return Recognised(path, Sureness.SURE, SeveralDumpsError(path, nets))
         return Recognised(nets[0], Sureness.SURE) if nets else None
 
     def is_dump(self, directory: Path) -> bool:
-        """Tells whether iterations, or devices, lie in it."""
         return _is_net(directory)
 
     def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:  # noqa: ARG002
-        """Opens the dump at, around or below a path; listing names costs too little to remember it."""
+        """Opens the dump at, around or below a path. ``store`` is unused: listing names is cheap."""
         from tui_debugger.sources.tensor_files.listing import FileTree  # needs NumPy
         from tui_debugger.sources.tensor_files.source import TensorFilesSource
 

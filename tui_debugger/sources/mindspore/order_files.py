@@ -1,7 +1,7 @@
-"""Reads the files that say in which order operators and runs ran, and tells what is wrong with one that is damaged.
+"""Reads the execution order of operators and of runs, and describes the damage of such a file.
 
-The recorder ends every line, and begins a list of operators with a header: a file that has neither was cut, or holds
-something else.
+The recorder ends every line, and begins a list of operators with a header: a file with neither was cut, or is another
+file.
 """
 
 from __future__ import annotations
@@ -17,37 +17,24 @@ _STEP_DIGITS: Final = 9
 
 
 class OperatorOrder(NamedTuple):
-    """The full names of operators in the order in which they ran.
-
-    Attributes:
-        names: as far as they can be read.
-        damage: in a few words; empty where there is none.
-    """
+    """The full names of operators in the order in which they ran, as far as readable; ``damage`` in a few words."""
 
     names: tuple[str, ...]
     damage: str
 
 
 class StepsThatRan(NamedTuple):
-    """The steps at which a graph ran, in their order.
-
-    Attributes:
-        steps: as far as they can be read.
-        broken: the number of lines that are no steps.
-        damage: in a few words; empty where there is none.
-    """
+    """The steps at which a graph ran, in their order."""
 
     steps: tuple[int, ...]
     broken: int
+    """Number of lines that are no steps."""
     damage: str
+    """In a few words; empty without damage."""
 
 
 def read_order(path: Path) -> OperatorOrder:
-    """Reads ``ms_execution_order_graph_N.csv``: a header, then a name on each line.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Reads ``ms_execution_order_graph_N.csv``, a header, then a name on each line; raises OSError."""
     lines = list(text_lines(path))
     texts = [text.strip().rstrip(",") for text, whole in lines if whole]
     names = tuple([text for text in texts if text and not text.startswith(HEADER)])
@@ -55,11 +42,7 @@ def read_order(path: Path) -> OperatorOrder:
 
 
 def read_steps(path: Path) -> StepsThatRan:
-    """Reads ``ms_global_execution_order_graph_N.csv``: a step on each line, no header.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Reads ``ms_global_execution_order_graph_N.csv``, a step on each line, no header; raises OSError."""
     lines = [(text.strip().rstrip(","), whole) for text, whole in text_lines(path)]
     steps = tuple([int(text) for text, _ in lines if _is_step(text)])
     broken = sum(1 for text, _ in lines if text and not _is_step(text))

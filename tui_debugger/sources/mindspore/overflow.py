@@ -1,8 +1,8 @@
 """Records of an Ascend device about operators that overflowed: ``Opdebug`` files, binary or JSON.
 
-A record says on which task and stream it happened. The operator is the one of the same step whose files bear these two
-numbers in their names: see ``tensors``. There are two layouts. The old one has three blocks, each with a status of its
-own. The new one begins with a magic number, and tells of one unit of the device.
+A record tells task and stream; the operator is the one of the same step with these numbers in its file names: see
+``tensors``. The old layout has three blocks, each with its own status. The new one begins with a magic number, and
+tells of one unit of the device.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DIRECTORY: Final = "debug_files"
 PREFIX: Final = b"Opdebug."
 _JSON: Final = b".json"
 _BLOCKS: Final = (("DHA Atomic Add", 0, 512), ("L2 Atomic Add", 128, 768), ("AI Core", 256, 1024))
-"""Name of each block of the old layout, where it tells who it was, and where its status begins, in bytes."""
+"""Of each block of the old layout: name, and offsets in bytes of its numbers and of its status."""
 _SIZE: Final = 2048
 """Bytes of a record of the old layout."""
 _CORE: Final = "AI Core"
@@ -45,7 +45,7 @@ _UNITS: Final = {
     "AICPU": ("AI CPU", (*_PLACE, "cpu_id", "thread_id", "status")),
     "SDMA": ("SDMA", (*_PLACE, "thread_id", "src_addr", "dst_addr", "channel_id", "status")),
 }
-"""The units that records of the new layout tell of, in the order of their numbers, and the numbers of each."""
+"""The units in records of the new layout, in the order of their numbers, and the numbers of each."""
 _STATUS_WORDS: Final = 4
 """Words of status that a core has from version 1 on."""
 _VERSIONS: Final = (0, 1)
@@ -53,26 +53,19 @@ _VERSIONS: Final = (0, 1)
 
 @dataclass(frozen=True, slots=True)
 class OverflowFiles:
-    """The records of one step.
-
-    Attributes:
-        records: by the path of the file that holds them.
-        missing: (path, why) of files that cannot be read.
-    """
+    """The records of one step, by the path of their file."""
 
     records: Mapping[bytes, tuple[OverflowRecord, ...]]
     missing: tuple[tuple[bytes, str], ...] = ()
+    """(path, why) of files that cannot be read."""
 
     def __bool__(self) -> bool:
-        """Tells whether there is any file."""
+        """Whether there is any file."""
         return bool(self.records or self.missing)
 
 
 def list_records(directory: str) -> tuple[list[bytes], list[tuple[bytes, str]]]:
-    """Returns paths of the records in a directory, and (path, why) where it cannot be listed.
-
-    There are none where there is no directory: most dumps have none, and that is told for every step of them.
-    """
+    """Paths of the records in a directory, and (path, why) where it cannot be listed."""
     path = os.fsencode(directory)
     try:
         opener.stat(path)
@@ -84,12 +77,10 @@ def list_records(directory: str) -> tuple[list[bytes], list[tuple[bytes, str]]]:
 
 
 def is_record(name: bytes) -> bool:
-    """Tells whether a file of a dump is a record of an overflow."""
     return name.startswith(PREFIX)
 
 
 def read_records(paths: Iterable[bytes]) -> OverflowFiles:
-    """Reads the records of some files."""
     records: dict[bytes, tuple[OverflowRecord, ...]] = {}
     missing: list[tuple[bytes, str]] = []
     for path in paths:
@@ -102,7 +93,7 @@ def read_records(paths: Iterable[bytes]) -> OverflowFiles:
 
 
 def _read(path: bytes) -> tuple[OverflowRecord, ...] | str:
-    """The blocks of a record that report an overflow; or why there is none."""
+    """The blocks of a record that report an overflow; or the reason why there is none."""
     try:
         found = _from_json(path) if path.endswith(_JSON) else _from_payload(path)
     except OSError as error:
@@ -159,11 +150,7 @@ def _words(payload: bytes, start: int, count: int) -> list[int]:
 
 
 def _unit(kind: str, version: int, valid: int) -> tuple[str, tuple[str, ...], int]:
-    """Returns the name of a unit, the numbers that its records have, and the words of its status.
-
-    Raises:
-        ValueError: the layout of such a record is not known.
-    """
+    """The name of a unit, the numbers in its records, and the words of its status; ValueError for an unknown layout."""
     if kind not in _UNITS:
         raise ValueError(f"tells of the unknown unit {kind!r}")
     if version not in _VERSIONS:
@@ -210,12 +197,9 @@ def _object(content: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _record(unit: str, numbers: Mapping[str, Any]) -> OverflowRecord:
-    """Makes a record of its numbers by name.
+    """Makes a record of its numbers by name, or raises ValueError for one that is no number.
 
-    A task or stream that is missing is not known, and a missing status reports nothing.
-
-    Raises:
-        ValueError: one of them is no number.
+    A missing task or stream is unknown, and a missing status reports nothing.
     """
     status = numbers.get("status", 0)
     words = status if isinstance(status, list) else [status]

@@ -1,9 +1,8 @@
 """One rank of a MindSpore dump: its run history, steps, nodes and tensors, read on demand and kept.
 
-A graph runs the same operators in every step. A run that was killed, a disk that was full and a copy that was cut leave
-a step without some of its files, and every file that is there can be read: such a step would be clean. So a step is
-compared with the two nearest ones of its graph, earlier ones first. A tensor is lacking where both have it: an operator
-behind a condition, or an optimizer that runs in every fourth step, is not missed in the steps between.
+A killed run, a full disk or a cut copy leave a step without some of its files, while each remaining file can be read.
+So a step is compared with the two nearest steps of its graph, earlier ones first. A tensor is missing where both have
+it: an operator behind a condition, or an optimizer that runs in every fourth step, is not missed in the steps between.
 """
 
 from __future__ import annotations
@@ -82,22 +81,17 @@ FILE = re.compile(r"ms_global_execution_order_graph_(\d{1,9})\.csv")
 
 @dataclass(frozen=True)
 class History:
-    """The steps at which every root graph ran, as the history files of one rank tell.
-
-    Attributes:
-        lines: steps by root graph, as they stand in its file. A second run into the same directory repeats lines, and
-            rank 0's file can hold the lines of all ranks: see ``run_order`` for what they mean.
-        notices: broken lines, unreadable files.
-        parts: the files that cannot be read.
-    """
+    """The steps at which every root graph ran, by the history files of one rank."""
 
     lines: Mapping[int, Sequence[int]]
+    """Steps by root graph, as they stand in its file. A second run into the same directory repeats lines, and rank 0's
+    file can hold the lines of all ranks: ``run_order`` interprets them.
+    """
     notices: tuple[str, ...] = ()
     parts: tuple[UnreadablePart, ...] = ()
 
     @cached_property
     def steps(self) -> Mapping[int, frozenset[int]]:
-        """Set of steps by root graph."""
         return {root: frozenset(lines) for root, lines in self.lines.items()}
 
 
@@ -124,19 +118,16 @@ def read_history(rank: Path) -> History:
 
 
 def history_signature(rank: Path) -> tuple[tuple[str, Stamp], ...]:
-    """Returns what changes when a history file appears or grows."""
     return tuple((path.name, stamp(path)) for _, path in _files(rank))
 
 
 def _files(rank: Path) -> list[tuple[int, Path]]:
-    """(root graph, path) of the history files."""
     folder = rank / ORDER_DIRECTORY
     found = [(FILE.fullmatch(name), folder / name) for name in names_of(folder)]
     return sorted((int(match[1]), path) for match, path in found if match)
 
 
 def check_history(history: History, layout: RankLayout) -> list[str]:
-    """Notices about a history that is missing or contradicts the dumped steps."""
     notices: list[str] = []
     name = layout.path.name
     mains = root_graphs(history, layout)
@@ -161,8 +152,8 @@ def check_history(history: History, layout: RankLayout) -> list[str]:
 def root_graphs(history: History, layout: RankLayout) -> frozenset[int] | None:
     """Numbers of the graphs that training starts, as far as a rank tells; None when it does not.
 
-    Only those have a history file. A graph that has none is called by others (control flow), unless it ran at a step at
-    which none of those did: then its history is missing.
+    Only such graphs have a history file. A graph without one is called by others (control flow), unless it ran at a
+    step at which no graph with a history ran: then its history is missing.
     """
     if not history.lines:
         return None
@@ -172,13 +163,7 @@ def root_graphs(history: History, layout: RankLayout) -> frozenset[int] | None:
 
 
 def graph_runs(order: RunOrder, times: RunTimes, names: Mapping[int, str]) -> tuple[GraphRun, ...]:
-    """Every run in the order in which they ran.
-
-    Args:
-        order: the order.
-        times: may know more exactly when runs began.
-        names: graph name by number of its directory; MindSpore's own naming where it is missing.
-    """
+    """Every run in the order in which they ran; ``names``: by number of a graph's directory."""
     turn_of = turns([run.step for run in order.runs])
     return tuple(
         GraphRun(
@@ -195,15 +180,15 @@ def graph_runs(order: RunOrder, times: RunTimes, names: Mapping[int, str]) -> tu
 
 
 _MATCH_STEPS = 4
-"""The number of steps that may be read to decide which files belong to which node."""
+"""Number of steps that may be read to match files with nodes."""
 _WATCHED_STEPS = 4
 _WATCHED_DIRECTORIES = 16
-"""The number of step directories that are watched: those of the newest steps, where graphs have many."""
+"""Number of step directories that are watched; the newest ones where graphs have more."""
 _MOST_ROWS = 4_000_000
-"""The rows of tensor tables that are kept per rank: 200 MB, a fifth of that when the steps hold the same files."""
+"""Number of rows of tensor tables that are kept per rank: 200 MB, a fifth of that when steps hold the same files."""
 
 _Alike = tuple[tuple[DirectoryNames, ...], tuple[RunBlock, ...]]
-"""The things that steps have in common that are arranged alike."""
+"""Steps with equal names and equal blocks of runs share an ``Arrangement``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +204,7 @@ class RankChanges:
 class RankRun:
     """Everything about one rank, read on demand and kept. Safe to call from any thread.
 
-    Long work (node table, listings) holds one lock of the rank; what is quick never waits for it.
+    Long work (node table, listings) holds one lock of the rank; quick calls never wait for it.
     """
 
     def __init__(
@@ -238,17 +223,9 @@ class RankRun:
     ) -> None:
         """Reads the names of nets, graphs and steps, and the history files.
 
-        Args:
-            number: rank number.
-            path: its directory.
-            lender: finds the directory of another rank whose graph this one may use, or None.
-            right_mean: recorded means can be believed (MindSpore 2.4 and newer).
-            store: remembers listings.
-            nets: what nets of the dump are called, as far as others know.
-            tells_overflow: the training was told to record operators that overflow.
-            steps_alike: every step of a graph was to have the same tensors.
-            by_device: ``path`` is the tree of all devices: see ``device_tree``.
-            statistics: reads statistic files, those of other ranks as well.
+        ``lender`` finds the directory of another rank whose graph this one may use. ``right_mean``: recorded means can
+        be believed (2.4 and newer). ``steps_alike``: training was told to dump the same tensors in every step of a
+        graph. ``by_device``: ``path`` is the tree of all devices. ``statistics`` reads the files of other ranks, too.
         """
         self.number = number
         self.path = path
@@ -296,22 +273,19 @@ class RankRun:
 
     @property
     def nets(self) -> tuple[str, ...]:
-        """Net names that have data."""
         return tuple(dict.fromkeys(graph.net for graph in self._layout.graphs))
 
     def places(self) -> Iterator[tuple[str, int, int | None, str]]:
-        """Yields the net, the root graph, the step and the path of what holds tensors; None: all steps of the graph."""
+        """Yields net, root graph, step and path of directories that hold tensors; step None: the graph's directory."""
         for graph in self._layout.graphs:
             yield graph.net, graph.root_graph, None, os.fspath(graph.path)
             yield from ((graph.net, graph.root_graph, step, os.fspath(path)) for step, path in graph.steps.items())
 
     @property
     def generation(self) -> str:
-        """MindSpore versions that write such file names; empty when they do not say."""
         return self._listings.generation
 
     def notices(self) -> list[str]:
-        """Returns what is missing, broken or ignored, one sentence each."""
         notices = [*self._history.notices, *self._history_notices(), *self._graph_notices]
         notices += [self._notes_notice] if self._notes_notice else []
         trainings = len(self._order().begins)
@@ -334,7 +308,7 @@ class RankRun:
         return notices
 
     def _history_notices(self) -> list[str]:
-        """Returns what ``check_history`` says. It lists directories: only when history or layout were read again."""
+        """Checks again only when history or layout were read again, because the check lists directories."""
         seen, found = self._checked_history
         if seen is None or seen[0] is not self._history or seen[1] is not self._layout:
             seen = self._history, self._layout
@@ -343,7 +317,6 @@ class RankRun:
         return found
 
     def unreadable(self) -> list[UnreadablePart]:
-        """The parts that could not be listed or read: of the layout, of listed steps, of graphs that were read."""
         root = self.path.parent
         listed = [
             UnreadablePart(relative(path, root), why, self.number, step) for path, why, step in self._listings.missing()
@@ -355,7 +328,7 @@ class RankRun:
         return [*found.values(), *(replace(part, rank=self.number) for part in graphs.values())]
 
     def step_directories(self) -> Iterator[tuple[int | None, str]]:
-        """Yields step and path of directories of tensors and of records of overflows; step None: constants, graphs."""
+        """Yields step and path of directories of tensors and of overflow records; step None: constants and graphs."""
         yield from ((None, os.fspath(path)) for path in graph_paths(self.path))
         for graph in self._layout.graphs:
             yield from ((step, os.fspath(path)) for step, path in graph.steps.items())
@@ -369,14 +342,10 @@ class RankRun:
 
     @property
     def listed_steps(self) -> Collection[int]:
-        """The steps that were listed."""
         return self._listings.steps
 
     def step_entries(self) -> Iterator[StepEntries]:
-        """Yields entries of listed steps that are no part of the layout; records of overflows are claimed.
-
-        The first is the directory of the rank, without its steps.
-        """
+        """Yields the rank's directory, then entries of listed steps that are no part of the layout."""
         yield StepEntries(self.number, None, (os.fspath(self._layout.path),), self._step_paths)
         for path, step in self._listings.others():
             yield StepEntries(self.number, step, (path,), self._step_paths)
@@ -384,7 +353,6 @@ class RankRun:
             yield StepEntries(self.number, step, (self._overflow_directory(step),), records.copy)
 
     def steps(self) -> Sequence[int]:
-        """Dumped steps in the order of their first runs."""
         return self._order().steps
 
     def history(self) -> Sequence[GraphRun]:
@@ -393,16 +361,14 @@ class RankRun:
         return graph_runs(self._order(), self._times, directory_names(graphs))
 
     def previous_run(self, root_graph: int, step: int, round: int = 0) -> tuple[int, int] | None:  # noqa: A002
-        """See ``base.Source.previous_run``."""
         return self._order().previous(root_graph, step, round)
 
     def nodes(self, progress: ProgressFn = no_progress) -> NodeTable:
-        """The node table; the first call reads the graph and matches the files of some steps."""
-        self.notes()  # here, where one may wait for it
+        self.notes()  # here, where the caller expects to wait
         return self._map(progress).table
 
     def tensors(self, step: int, progress: ProgressFn = no_progress) -> MindSporeStepTable:
-        """The tensor table of a step; the first call lists its directories. May make the node table longer."""
+        """Returns the tensor table of a step; the first call lists its directories. May append to the node table."""
         table = self._tables.get(step)
         if table is not None and step in self._incomplete:
             return table
@@ -422,23 +388,20 @@ class RankRun:
             return self._tables[step]
 
     def graph_files(self) -> Sequence[Path]:
-        """The graph files that the nodes come from: this rank's own, or those of the rank that lends them."""
         if self._nodes is None:
             return graph_paths(self._find_graphs()[0])
         return paths_of(self._graph_source, self._signature)
 
     def miss_graph(self, path: Path, problem: BadGraphError) -> None:
-        """Notes that a graph file cannot be read any more."""
         self._graph_parts = tuple(dict.fromkeys((*self._graph_parts, broken_graph(path, problem))))
 
     def notes(self) -> RunNotes:
-        """The notes that our own recorders write beside the steps, as they were when they were read last."""
+        """Notes that our own recorders wrote beside the steps, as of the last read."""
         if self._notes is None:
             self._look_at_notes()
         return self._notes or NO_NOTES
 
     def _look_at_notes(self) -> None:
-        """Reads them, again when the file is another one."""
         path = self.path / NOTES_FILE
         state = stamp(path)
         if self._notes is not None and state == self._notes_state:
@@ -456,7 +419,6 @@ class RankRun:
             self._notes_notice = f"{plural(wrong, 'line')} of {NOTES_FILE} of rank {self.number} without a note"
 
     def statistic_files(self, step: int) -> Sequence[Path]:
-        """The statistic files of a step."""
         paths = (graph.steps[step] / STATISTICS for graph in self._layout.graphs_at(step))
         return [path for path in paths if stamp(path) != NEVER]
 
@@ -495,7 +457,7 @@ class RankRun:
             return RankChanges(fresh, tuple(sorted(grown & (before | after))), new_nodes or rebuilt, rebuilt)
 
     def watch_paths(self) -> list[Path]:
-        """Directories in which something new shows: the levels above the steps, the newest and the listed steps."""
+        """Directories in which changes show: the levels above the steps, the newest and the listed steps."""
         layout = self._layout
         paths = [self.path, self.path / "graphs", self.path / "execution_order"]
         found: list[tuple[int, Path]] = []
@@ -515,11 +477,10 @@ class RankRun:
 
     @property
     def has_values(self) -> bool | None:
-        """Tells whether values of tensors were dumped, by what was listed; None where nothing was."""
+        """Whether values of tensors were dumped, by the listed steps; None before any was listed."""
         return self._has_values
 
     def _keep(self, step: int, table: MindSporeStepTable) -> None:
-        """Keeps a table; the oldest ones give way when all together would fill the memory."""
         valued = bool(((table.flags & int(TensorFlag.STAT_ONLY)) == 0).any())
         self._has_values = bool(self._has_values) or valued if len(table) else self._has_values
         self._tables[step] = table
@@ -543,7 +504,6 @@ class RankRun:
             return self._nodes
 
     def _read_nodes(self, progress: ProgressFn) -> NodeMap:
-        """Reads the graph, then finds the nodes of the files of each root graph's first step."""
         files = self._read_graphs(progress)
         nodes = NodeMap(files, self._store, self._roots())
         nodes.put_in_order(self._order().graphs)
@@ -559,7 +519,6 @@ class RankRun:
         return nodes
 
     def _roots(self) -> frozenset[int] | None:
-        """Numbers of the graphs that training starts: as this rank tells, else the one that lends graphs."""
         roots = root_graphs(self._history, self._layout)
         lender = self._lender(self) if roots is None else None
         return root_graphs(read_history(lender), self._layout) if lender is not None else roots
@@ -586,7 +545,7 @@ class RankRun:
         return source, graph_signature(source)
 
     def _outdated_nodes(self, grown: set[int], new_steps: bool) -> bool:
-        """Tells whether a graph arrived, or nodes were matched with a step that was only half there."""
+        """Whether a graph arrived, or nodes were matched with a step that was only half written."""
         if self._find_graphs() != (self._graph_source, self._signature):
             return True
         if not self._provisional:
@@ -595,18 +554,16 @@ class RankRun:
         return new_steps and self._half_matched
 
     def _listing(self, step: int, progress: ProgressFn) -> MindSporeStepListing:
-        """The listing of a step, kept until its tensors are asked for."""
         return self._listings.listing(step, self._places(step), progress)
 
     def _find_lacking(self, step: int, progress: ProgressFn) -> Sequence[UnreadablePart]:
-        """Tells what the steps beside a step have and the step lacks."""
         found = []
         for graph in self._layout.graphs_at(step):
             others = nearest(graph.ascending, step)
             passed = [other for other in others if other < step and self._contents.of(other) is None]
             mine = self._contents_of(step, graph, progress)
             beside = {other: self._contents_of(other, graph, progress) for other in others}
-            for other in passed:  # nobody is expected to ask for it; those behind the step may come next
+            for other in passed:  # unlikely to be asked for, unlike the steps behind this one
                 self._listings.drop(other)
             theirs = {other: held for other, held in beside.items() if held is not None}
             if mine is None or len(theirs) < COMPARED_WITH:
@@ -627,7 +584,6 @@ class RankRun:
     def _table(
         self, nodes: NodeMap, step: int, listing: MindSporeStepListing, progress: ProgressFn
     ) -> MindSporeStepTable:
-        """The table of a listing; steps with the same names share what they can."""
         self._times.learn(step, listing.runs.spans)
         if not nodes.in_order(listing.runs.spans):
             nodes.put_in_order(self._order().graphs)
@@ -648,22 +604,14 @@ class RankRun:
         return table
 
     def _said_of_rank(self) -> SaidOfRank:
-        """What a training said that the dump was saved of."""
         if self._said is None:
-            self._said, path = SaidOfRank(), self.path / SAID_FILE
-            why = ""
-            try:
-                self._said = SaidOfRank.read(path) if stamp(path) != NEVER else self._said
-                why = f"{plural(self._said.wrong, 'line')} without sense" if self._said.wrong else ""
-            except OSError as error:
-                why = why_not(path, error, wanted="a file")
-            lost = [UnreadablePart(*each, unrecorded=True) for each in self._said.not_recorded]
+            self._said, why = SaidOfRank.looked_at(self.path / SAID_FILE)
             damage = [UnreadablePart(f"{self.path.name}/{SAID_FILE}", why, graph=True)] if why else []
-            self._said_parts = (*lost, *damage)
+            self._said_parts = (*self._said.doubts, *damage)
         return self._said
 
     def _overflows(self, step: int, listing: MindSporeStepListing) -> dict[Writing, tuple[OverflowRecord, ...]] | None:
-        """Returns what the device recorded of a step, by operator; None: it would record nothing."""
+        """Device records of a step by operator run; None where overflows are not recorded."""
         directory = self._overflow_directory(step)
         self._overflow_looks[step] = stamp(directory)
         paths, closed = list_records(directory)
@@ -698,51 +646,41 @@ class RankRun:
 
 
 def _what_became(text: str) -> str:
-    """Tells what became of something that a notice names: what could not be looked at was not left out on purpose."""
     return "" if text in NOT_IGNORED else " ignored"
 
 
 COMPARED_WITH: Final = 2
-"""The number of steps that a step is compared with."""
+"""Number of steps that a step is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepContents:
-    """The tensors in the directory of a graph's step.
-
-    Attributes:
-        files: names of the tensor files.
-        recorded: keys of the rows of ``statistic.csv``, ascending; None where there is no such file.
-    """
+    """The tensors in the directory of a graph's step."""
 
     files: DirectoryNames
     recorded: Int64 | None
+    """Keys of the rows of ``statistic.csv``, ascending; None without the file."""
 
 
 class ContentsOfSteps:
-    """Keeps what was in the directories of the steps that were listed; equal contents are kept once."""
+    """The contents of the directories of listed steps; equal contents are kept once."""
 
     def __init__(self) -> None:
-        """Knows no step."""
         self._recorded: dict[bytes, Int64] = {}
         self._different: dict[tuple[tuple[int, int], ...], tuple[StepContents | None, ...]] = {}
         self._of: dict[int, tuple[StepContents | None, ...]] = {}
 
     def of(self, step: int) -> tuple[StepContents | None, ...] | None:
-        """Returns what a step's directories have, in the order of its listing; None where it was not listed.
-
-        Of a directory that cannot be looked at it has None: that is said without this.
-        """
+        """Contents of a step's directories in the order of its listing; None where not listed, or not readable."""
         return self._of.get(step)
 
     def learn(self, step: int, listing: MindSporeStepListing) -> tuple[StepContents | None, ...]:
-        """Takes in the listing of a step, and returns what ``of`` does from now on."""
         rows = {each.path.rpartition(b"/")[0]: each for each in listing.statistics}
         found = tuple(
             None if part.missing else StepContents(part.pattern, self._keys(rows.get(part.directory)))
             for part in listing.parts
         )
-        # Patterns and keys that are equal are one object each, which lives as long as the contents that have it.
+        # Equal patterns and keys are one object each, which lives as long as the contents that have it.
         key = tuple((0, 0) if each is None else (id(each.files), id(each.recorded)) for each in found)
         self._of[step] = self._different.setdefault(key, found)
         return self._of[step]
@@ -754,30 +692,23 @@ class ContentsOfSteps:
         return self._recorded.setdefault(unique.tobytes(), unique)
 
     def forget(self, step: int) -> None:
-        """Makes a step one that was never listed."""
         self._of.pop(step, None)
 
 
 def nearest(steps: Sequence[int], step: int) -> list[int]:
-    """Returns the steps that one is compared with: the two before it, else the nearest; ``steps`` ascend."""
+    """Returns the steps to compare with: the two before ``step``, else the nearest; ``steps`` ascend."""
     at = bisect_left(steps, step)
     first = min(max(at - COMPARED_WITH, 0), max(len(steps) - COMPARED_WITH - 1, 0))
     return [each for each in steps[first : first + COMPARED_WITH + 1] if each != step]
 
 
 def lacking(known: KnownNames, mine: StepContents, others: Mapping[int, StepContents]) -> str:
-    """Returns what a step lacks that all others have, as words; empty where that is nothing.
-
-    Args:
-        known: what the numbers of the names mean.
-        mine: what the step has.
-        others: by step.
-    """
+    """Names the tensors that a step lacks and all ``others`` (by step) have; empty if none."""
     kept = [each.recorded for each in others.values()]
     if mine.recorded is not None and all(each is not None for each in kept):
         have: Int64 = mine.recorded
         theirs = [each for each in kept if each is not None]
-    else:  # statistics of some steps only: those of the others are in their files
+    else:  # statistics in some steps only: compare the tensor files
         if mine.recorded is not None or any(each.files is mine.files for each in others.values()):
             return ""
         have, theirs = _keys(known, mine.files), [_keys(known, each.files) for each in others.values()]

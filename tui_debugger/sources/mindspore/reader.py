@@ -43,8 +43,7 @@ LOOKED_FOR = (
 def find_dump(path: Path) -> RunLocation:
     """Finds the one run at, above (inside) or up to two levels below a path.
 
-    Raises:
-        NotADumpError: nothing recognisable, several runs, or another layout.
+    Raises NotADumpError for nothing recognisable, several runs, or another layout.
     """
     found = _find(path)
     if found is None:
@@ -59,7 +58,7 @@ def find_dump(path: Path) -> RunLocation:
 
 
 def _find(path: Path) -> RunLocation | Recognised | None:
-    """Returns where the run is; why there is none to be opened, where it looks like one; else None."""
+    """The place of the run; or a refusal where it looks like one; else None."""
     if not opener.exists(path):
         return None
     # Symbolic links may lead into a dump or may be parts of one: try the path as written, then as resolved.
@@ -85,7 +84,7 @@ def _find(path: Path) -> RunLocation | Recognised | None:
 
 
 def _refused(start: Path, path: Path) -> Recognised | None:
-    """Returns why there is no run that can be opened, where there is something that looks like one; else None."""
+    """A refusal where something looks like a run that cannot be opened; else None."""
     closed = list_ranks(start).parts
     if closed:
         unlisted = NotADumpError(
@@ -113,7 +112,7 @@ class MindSporeReader:
     shows = SHOWS
 
     def recognises(self, path: Path) -> Recognised | None:
-        """Returns where the dump is; dumps of old or other tools are refused, unless another reader takes them."""
+        """Finds the dump; dumps of old or other tools are refused, unless another reader takes them."""
         found = _find(path)
         if isinstance(found, RunLocation):
             why = "" if found.by_device else _mark_of(found.root)
@@ -121,15 +120,10 @@ class MindSporeReader:
         return found
 
     def is_dump(self, directory: Path) -> bool:
-        """Tells whether one of the entries is a rank, or leads to devices."""
         return _is_root(directory) or holds_tree(directory)
 
     def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:
-        """Opens the dump at, around or below a path.
-
-        Raises:
-            NotADumpError: see ``find_dump``.
-        """
+        """Opens the dump at, around or below a path; raises NotADumpError as ``find_dump``."""
         from tui_debugger.sources.mindspore.source import MindSporeSource  # needs NumPy
 
         return MindSporeSource(find_dump(path), store, notices)
@@ -139,7 +133,7 @@ READER: Final = MindSporeReader()
 
 
 def _mark_of(root: Path) -> str:
-    """Returns the first name that tells of a dump: ``rank_0/.dump_metadata``, or a rank with numbered graphs."""
+    """The first name that tells of a dump: ``rank_0/.dump_metadata``, or a rank with numbered graphs."""
     for name in sorted(directories_in(root)):
         if RANK.fullmatch(name) and is_rank(root / name):
             marks = (mark for mark in RANK_MARKS if opener.isdir(root / name / mark))
@@ -196,7 +190,7 @@ _MSPROBE = "an msprobe dump"
 
 
 def _foreign(start: Path) -> str:
-    """The name of a layout that this reader does not open: at the path, around it, just below; empty when unknown."""
+    """A layout that this reader does not open, at the path, around it, or just below; empty when unknown."""
     for place in (start, *list(start.parents)[:_LEVELS_UP]):
         if re.fullmatch(r"iteration_\d+", place.name):
             return _OLD

@@ -1,29 +1,28 @@
 """The runs of a rank: which of them wrote a file, and in which order they ran.
 
 A directory may hold several runs of one step: MindSpore 2.10 writes two runs of one number into one directory, a loop
-writes the tensors of its graph once a round, and a whole training may be written over another. Only time stamps tell
-the runs apart:
+writes the tensors of its graph once a round, and a training may be written over another. Only time stamps tell the runs
+apart:
 
-* A directory holds as many runs as more than half of its operators' tensors were written times. A file that was copied
-  by hand, or a run that was cut off early, does not make a run.
-* A run begins where, among the tensors that every run wrote, the next writings begin. What lies between the last of
-  these writings and the first of the next belongs to the run before when parameters follow it (they are written when a
-  run ends), else the widest pause decides.
-* A writing belongs to the run in whose time it lies. Where that gives two writings of one tensor to one run, and where
-  the directory holds one run but a tensor was written several times, its writings are numbered by time alone.
-* Time 0 means that the time is not known: such a writing is the oldest. Stamps more than a day away from the middle of
-  their run say nothing about when that run began.
+- The number of runs in a directory is the number of times that more than half of its operators' tensors were written.
+  A file copied by hand, or a run that was cut off early, makes no run.
+- A run begins where, among the tensors that every run wrote, the next writings begin. Files between the last of these
+  writings and the first of the next belong to the earlier run when parameters follow them (they are written when a run
+  ends), else the widest pause decides.
+- A writing belongs to the run in whose time it lies. If a run then has two writings of one tensor, or the directory
+  holds one run but several writings of a tensor, the tensor's writings are numbered by time alone.
+- Time 0 means unknown: such a writing is the oldest. Stamps more than a day from the middle of their run do not count
+  for its beginning.
 
-Time stamps also decide in which order the runs ran: MindSpore 2.10 numbers the runs of each root graph in its own way
-(``2,1,4,3``), and the graphs of a step run in any order. What else is known counts where time stamps make no sense:
+Time stamps also order the runs: MindSpore 2.10 numbers the runs of each root graph in its own way (``2,1,4,3``), and
+the graphs of a step run in any order. Other facts count where time stamps make no sense:
 
-* A graph whose history file names its dumped steps in ascending order ran in that order: clocks that step back, and
-  files that were copied by hand, do not turn its runs around. The longest series of runs whose stamps ascend is
-  believed; the runs between take the time of the one before.
-* Otherwise the history file only says which runs there were: it can hold the lines of several ranks.
-* Runs without a known time (0), and those at the same time, come by step number; so do runs that were not dumped.
-* Two trainings into one directory: the graph that ran first came back to its first step after other steps, and so did
-  every other graph. Nothing that ran in one training is the previous run of anything in another.
+- A graph whose history file names its dumped steps in ascending order ran in that order, also if clocks step back or
+  files were copied. The longest series of runs with ascending stamps is believed; runs between take the time before.
+- Otherwise the history file only tells which runs there were: it can hold the lines of several ranks.
+- Runs without a known time (0), at the same time, or not dumped come by step number.
+- Two trainings into one directory: the graph that ran first came back to its first step after other steps, and so did
+  every other graph. A run of one training is never the previous run of another's.
 """
 
 from __future__ import annotations
@@ -45,16 +44,13 @@ DAY = 24 * 3600 * 10**6
 
 
 class Span(NamedTuple):
-    """The time in which a run's operators were written: microseconds since the epoch; 0, 0 when no time is known.
-
-    Attributes:
-        began, ended: first and last stamp of operators; of parameters where there is nothing else.
-        parameters: first stamp of parameters, 0 without.
-    """
+    """The time in which a run's operators were written: microseconds since the epoch; 0, 0 when unknown."""
 
     began: int
+    """Stamp of the first operator; of the first parameter where there is nothing else."""
     ended: int
     parameters: int = 0
+    """First stamp of parameters, 0 without."""
 
 
 NO_SPAN = Span(0, 0)
@@ -63,10 +59,7 @@ NO_SPAN = Span(0, 0)
 def begins(key: Int64, time: Int64, operator: Mask) -> Int64:
     """The times at which the second and every later run of a directory began, ascending; empty: it holds one run.
 
-    Args:
-        key: what tensor a writing is of.
-        time: of each writing.
-        operator: whether it is an operator's; where none is, parameters count.
+    ``key`` identifies the tensor of each writing. Only writings of operators count, unless there are none.
     """
     counted = operator if operator.any() else np.ones(len(key), np.bool_)
     keys, times = key[counted], time[counted]
@@ -84,7 +77,7 @@ def begins(key: Int64, time: Int64, operator: Mask) -> Int64:
 
 
 def _begin(before: Int64, after: Int64, stamps: Int64, ends: Int64) -> int:
-    """Tells where a run begins, given the sorted times of the same tensors in the run before and in it."""
+    """The beginning of a run, given the sorted times of the same tensors in the run before and in it."""
     low, high = int(before[-1]), int(after[0])
     if low >= high:  # files were lost or added: the time that is right for most
         tried = np.unique(np.append(before, after))
@@ -102,16 +95,10 @@ def runs_at(time: Int64, begins: Int64) -> UInt16:
 
 
 def numbered(key: Int64, time: Int64, run: UInt16, several: Mask, recorded: Mask) -> UInt16:
-    """The round of every writing: its run, or its number among the writings of its tensor; 0 where it is the only one.
+    """The round of every writing: its run, or its number among the writings of its tensor; 0 for the only one.
 
-    Files and recorded rows of one tensor are numbered from the newest, so that the newest belong together.
-
-    Args:
-        key: what tensor a writing is of.
-        time: of each writing.
-        run: in whose time it lies.
-        several: whether its directory holds several runs.
-        recorded: whether it is a row of recorded statistics, not a file.
+    Files and ``recorded`` rows of one tensor are numbered from the newest, so that the newest belong together.
+    ``several``: the directory of the writing holds several runs.
     """
     by = np.lexsort((time, recorded, key))
     keys, rows = key[by], recorded[by]
@@ -133,7 +120,6 @@ def numbered(key: Int64, time: Int64, run: UInt16, several: Mask, recorded: Mask
 
 
 def span(time: Int64, operator: Mask) -> Span:
-    """The time in which one run was written."""
     operators, parameters = _sane(time[operator]), _sane(time[~operator])
     if not len(operators):
         operators = parameters
@@ -153,24 +139,21 @@ def _sane(time: Int64) -> Int64:
 
 
 Spans = Mapping[int, Sequence[Span]]
-"""Of the runs of each dumped step of a graph."""
+"""By dumped step of a graph, the spans of its runs."""
 
 
 class OrderedRun(NamedTuple):
-    """One run of a graph.
-
-    Attributes:
-        step, root: number of the step, and of the graph's directory.
-        round: which run of the step, from 1; 0 when there is one.
-        began: first stamp of its operators, 0 when unknown.
-        dumped: whether it has a directory.
-    """
+    """One run of a graph."""
 
     step: int
     root: int
+    """Number of the graph's directory."""
     round: int
+    """Which run of the step, from 1; 0 when there is one."""
     began: int
+    """First stamp of its operators, 0 when unknown."""
     dumped: bool
+    """Whether it has a directory."""
 
 
 class _PlacedRun(NamedTuple):
@@ -182,29 +165,24 @@ class _PlacedRun(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RunOrder:
-    """The runs of a rank in the order in which they ran.
-
-    Attributes:
-        runs: all of them.
-        begins: numbers of the runs that a training begins with, the first one's 0 first.
-    """
+    """The runs of a rank in the order in which they ran."""
 
     runs: tuple[OrderedRun, ...]
     begins: tuple[int, ...] = (0,)
+    """Indices of the runs that begin a training; the first is 0."""
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
-        """Dumped steps in the order of their first runs."""
         return tuple(dict.fromkeys(run.step for run in self.runs if run.dumped))
 
     @cached_property
     def places(self) -> dict[tuple[int, int], int]:
-        """Number of the newest run of every dumped step of a graph."""
+        """Index of the newest run of every dumped step of a graph."""
         return {(run.root, run.step): number for number, run in enumerate(self.runs) if run.dumped}
 
     @cached_property
     def graphs(self) -> tuple[int, ...]:
-        """Numbers of the graphs' directories, as they ran: one that runs at some steps only, behind what it follows."""
+        """Numbers of the graphs' directories, as they ran; a graph of some steps only stands behind its predecessor."""
         found: list[int] = []
         step, ran = -1, set[int]()
         for run in self.runs:
@@ -219,10 +197,10 @@ class RunOrder:
         return tuple(found)
 
     def previous(self, root: int, step: int, round: int) -> tuple[int, int] | None:  # noqa: A002 - see TensorKey
-        """(step, round) of the dumped run of a graph before the one that is named: see ``Source.previous_run``.
+        """(step, round) of the dumped run of a graph before the named one: see ``Source.previous_run``.
 
-        Of a step that is not dumped: the newest run of a smaller step number. A round that is no run of its own, but
-        the writing of a tensor that one run wrote several times, follows the writing before.
+        For a step that is not dumped: the newest run of a smaller step number. A round that is no run, but one of
+        several writings of a tensor in a run, follows the writing before.
         """
         mine = self._rounds.get((root, step))
         if mine is None:
@@ -234,7 +212,6 @@ class RunOrder:
 
     @cached_property
     def _rounds(self) -> dict[tuple[int, int], list[int]]:
-        """Rounds of every dumped step of a graph."""
         found: dict[tuple[int, int], list[int]] = {}
         for run in self.runs:
             if run.dumped:
@@ -256,7 +233,7 @@ class RunOrder:
 
     @cached_property
     def _newest(self) -> dict[int, tuple[list[int], list[int]]]:
-        """By graph: dumped steps, ascending, and for each the number of the newest run of it or a smaller one."""
+        """By graph: dumped steps, ascending, and for each the index of the newest run of it or a smaller one."""
         places: dict[int, dict[int, int]] = {}
         for number, run in enumerate(self.runs):
             if run.dumped:
@@ -280,12 +257,7 @@ class RunOrder:
 
 
 def run_order(dumped: Mapping[int, Spans], history: Mapping[int, Sequence[int]]) -> RunOrder:
-    """Puts runs in order.
-
-    Args:
-        dumped: what is dumped of each graph, and when it was written.
-        history: the lines of each graph's history file.
-    """
+    """Puts runs in order. ``dumped``: spans of each graph; ``history``: lines of each graph's history file."""
     in_graph = {root: _in_graph(root, spans, history.get(root, ())) for root, spans in dumped.items()}
     timed = sorted((each.run.step, each.time) for sequence in in_graph.values() for each in sequence if each.time)
     sequences = []
@@ -298,7 +270,7 @@ def run_order(dumped: Mapping[int, Spans], history: Mapping[int, Sequence[int]])
 
 
 def is_ascending(lines: Sequence[int], steps: set[int]) -> bool:
-    """Tells whether a history file names these steps, all of them, in ascending order."""
+    """Whether a history file names all of these steps in ascending order."""
     named = [line for line in lines if line in steps]
     return set(named) == steps and named == sorted(named)
 
@@ -323,7 +295,7 @@ def _in_graph(root: int, spans: Spans, lines: Sequence[int]) -> list[_PlacedRun]
 
 
 class _TimedRuns:
-    """Sorts runs by time; one without a time stands behind those of the graph's step before."""
+    """Sort key by time; a run without a time stands behind the previous step of its graph."""
 
     def __init__(self, runs: Sequence[OrderedRun]) -> None:
         self._time: dict[OrderedRun, int] = {}
@@ -357,7 +329,7 @@ def _ascending(times: Sequence[int]) -> list[int]:
 
 
 class _Clock:
-    """The time at which a step ran, as far as those with numbers up to its own tell."""
+    """The time at which a step ran, by the times of steps with numbers up to its own."""
 
     def __init__(self, timed: Sequence[tuple[int, int]]) -> None:
         """``timed`` are (step, time) of the dumped runs of all graphs, ascending."""
@@ -372,7 +344,7 @@ class _Clock:
 
 
 def _with_missing(root: int, sequence: list[_PlacedRun], missing: Sequence[int], clock: _Clock) -> list[_PlacedRun]:
-    """The runs of a graph with those that were not dumped: behind every run of a smaller step."""
+    """Adds the runs that were not dumped to those of a graph: behind every run of a smaller step."""
     timeless = not any(each.time for each in sequence)
     placed = [each._replace(time=clock(each.run.step)) for each in sequence] if timeless else sequence
     by_step = sorted((each.run.step, number) for number, each in enumerate(placed))
@@ -395,7 +367,6 @@ def _with_missing(root: int, sequence: list[_PlacedRun], missing: Sequence[int],
 
 
 def _trainings(runs: Sequence[OrderedRun], history: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
-    """Numbers of the runs that a training begins with."""
     dumped = [(number, run) for number, run in enumerate(runs) if run.dumped]
     if not any(run.round > 1 for _, run in dumped):
         return (0,)
@@ -416,7 +387,7 @@ def _trainings(runs: Sequence[OrderedRun], history: Mapping[int, Sequence[int]])
 
 
 def _alike(dumped: Sequence[tuple[int, OrderedRun]], begins: Sequence[int]) -> bool:
-    """Tells whether every graph began each training in which it ran with the same step."""
+    """Whether every graph began each training in which it ran with the same step."""
     first: dict[int, int] = {}
     seen: set[tuple[int, int]] = set()
     for number, run in dumped:
@@ -429,6 +400,6 @@ def _alike(dumped: Sequence[tuple[int, OrderedRun]], begins: Sequence[int]) -> b
 
 
 def _repeats(lines: Sequence[int], times: int) -> bool:
-    """Tells whether the lines are the same ones over and over again, so many times."""
+    """Whether the lines are one sequence repeated ``times`` times."""
     length, rest = divmod(len(lines), times)
     return times > 1 and bool(length) and not rest and all(lines[at] == lines[at % length] for at in range(len(lines)))

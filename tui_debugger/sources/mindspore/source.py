@@ -52,32 +52,25 @@ _RECORDING = (1, 2, 3)
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The facts in a rank's metadata; empty strings where it does not.
-
-    Attributes:
-        net: net name.
-        version: MindSpore version, for example ``2.10.0``.
-        device: ``CPU``, ``GPU`` or ``Ascend``.
-        iteration: the steps that were asked for, for example ``0|5-8`` or ``all``.
-        saved: ``tensor``, ``statistic`` or ``full``.
-        program: framework and version of a training that tdbg itself wrote the dump of.
-        ranks: how many ranks the training had; 0 where nothing tells.
-        tells_overflow: the device was told to record operators that overflow, in a mode in which it does.
-        steps_alike: every step of a graph was to have the same tensors: not only operators that overflowed were dumped,
-            and no program that records what it likes wrote them.
-        notices: what is missing or broken.
-        parts: the files that are there and cannot be read.
-    """
+    """The facts in a rank's metadata; empty strings where unknown."""
 
     net: str = ""
     version: str = ""
     device: str = ""
     iteration: str = ""
+    """The steps that were asked for, for example ``0|5-8`` or ``all``."""
     saved: str = ""
+    """``tensor``, ``statistic`` or ``full``."""
     program: str = ""
+    """Framework and version of a training whose dump tdbg itself wrote."""
     ranks: int = 0
+    """Number of ranks of the training; 0 where unknown."""
     tells_overflow: bool = False
+    """The device was told to record operators that overflow, in a mode in which it does."""
     steps_alike: bool = True
+    """Every step of a graph should have the same tensors: not only overflowed operators were dumped, and no program
+    chose the tensors.
+    """
     notices: tuple[str, ...] = ()
     parts: tuple[UnreadablePart, ...] = ()
 
@@ -95,7 +88,7 @@ def read_metadata(rank: Path) -> Metadata:
     config = _read(directory / "config.json", listed, notices, parts)
     common, synchronous = (_object(settings, name) for name in ("common_dump_settings", "e2e_dump_settings"))
     version, program = _text(config.get("ms_version")), _text(config.get("program"))
-    # From 2.3 on the host judges: it dumps operators whose values are not finite, and nothing is recorded.
+    # From 2.3 on the host decides: it dumps operators whose values are not finite, and records nothing.
     records = common.get("op_debug_mode") in _RECORDING and bool(version) and not at_least(version, 2, 3)
     return Metadata(
         net=_text(common.get("net_name")),
@@ -113,7 +106,7 @@ def read_metadata(rank: Path) -> Metadata:
 
 
 def at_least(version: str, major: int, minor: int) -> bool:
-    """Tells whether a version text is at least major.minor; an unknown version is not."""
+    """Whether a version text is at least major.minor; an unknown version is not."""
     parts = version.split(".")
     if len(parts) < 2 or not (parts[0].isdigit() and parts[1].isdigit()):
         return False
@@ -121,7 +114,6 @@ def at_least(version: str, major: int, minor: int) -> bool:
 
 
 def _listed(directory: Path, parts: list[UnreadablePart]) -> Collection[str]:
-    """The names in a rank or in its directory of metadata."""
     try:
         return opener.listdir(directory)
     except OSError as error:
@@ -187,7 +179,6 @@ class MindSporeSource:
 
     @property
     def info(self) -> RunInfo:
-        """The facts about the run; notices grow while more is read."""
         metadata = self._metadata
         with self._lock:
             ranks = [self._ranks[number] for number in sorted(self._ranks)]
@@ -211,7 +202,7 @@ class MindSporeSource:
 
     @property
     def shows(self) -> Shows:
-        """Returns what this dump shows: no values if its configuration, or what was listed, has statistics only."""
+        """The abilities of this dump: no values if its configuration, or the listed steps, have statistics only."""
         with self._lock:
             listed = [rank.has_values for rank in self._ranks.values()]
         known = [each for each in listed if each is not None]
@@ -220,7 +211,6 @@ class MindSporeSource:
 
     @property
     def capabilities(self) -> Capability:
-        """A dump may grow; a graph when any rank has one."""
         if self._may_have_graph is None:
             self._may_have_graph = any(may_have_graph(path) for path in self._directories.values())
         graph = self._may_have_graph
@@ -249,7 +239,7 @@ class MindSporeSource:
         graphs = {each[1] for each in held if each[0] == net and graph in {None, each[1]}}
         if not graphs:  # graphs and metadata are about the whole rank
             here = f"{found.root}/{parts[0]}"
-        if graphs == {each[1] for each in held} or not graphs:  # of that rank there is nothing else
+        if graphs == {each[1] for each in held} or not graphs:  # the rank has nothing else
             places = [RunPart(found.rank, found.step)]
         else:
             places = [RunPart(found.rank, found.step, each) for each in sorted(graphs)]
@@ -266,15 +256,12 @@ class MindSporeSource:
                 yield RunPart(rank, step, graph if several else None), path
 
     def ranks(self) -> Sequence[int]:
-        """Ranks, ascending."""
         return list(self._directories)
 
     def steps(self, rank: int) -> Sequence[int]:
-        """Dumped steps of a rank over all its graphs, in the order of their first runs: see ``run_order``."""
         return self._rank(rank).steps()
 
     def history(self, rank: int) -> Sequence[GraphRun]:
-        """The runs of a rank in the order in which they ran."""
         return self._rank(rank).history()
 
     def previous_run(
@@ -284,11 +271,9 @@ class MindSporeSource:
         step: int,
         round: int = 0,  # noqa: A002 - see base.Source
     ) -> tuple[int, int] | None:
-        """The dumped run of a graph before the one that is named."""
         return self._rank(rank).previous_run(root_graph, step, round)
 
     def unreadable(self) -> Sequence[UnreadablePart]:
-        """The parts that could not be listed: of ranks that were looked at; of graphs whose nodes were read."""
         with self._lock:
             parts = [*self._listed.parts, *self._metadata.parts]
             ranks = [rank for number, rank in self._ranks.items() if number in self._directories]
@@ -297,7 +282,7 @@ class MindSporeSource:
         return tuple(sorted(set(parts), key=lambda part: (part.where, part.why)))
 
     def places(self) -> Iterator[tuple[int | None, int | None, str]]:
-        """See ``base.AccountingSource``. A rank that nobody looked at is one place, and its layout is not read."""
+        """See ``base.AccountingSource``. A rank that was not looked at is one place, and its layout is not read."""
         with self._lock:
             ranks = dict(self._ranks)
         for number, path in self._directories.items():
@@ -308,22 +293,18 @@ class MindSporeSource:
 
     @property
     def listed(self) -> int:
-        """See ``base.AccountingSource``."""
         with self._lock:
             return sum(len(rank.listed_steps) for rank in self._ranks.values())
 
     def step_entries(self) -> Iterator[StepEntries]:
-        """See ``base.AccountingSource``."""
         with self._lock:
             ranks = list(self._ranks.values())
         return chain.from_iterable(rank.step_entries() for rank in ranks)
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
-        """Node table of a rank."""
         return self._rank(rank).nodes(progress)
 
     def tensors(self, rank: int, step: int, progress: ProgressFn = no_progress) -> TensorTable:
-        """Tensor table of a step."""
         return self._rank(rank).tensors(step, progress)
 
     def graphs(self, rank: int) -> Sequence[ParsedGraph]:
@@ -344,7 +325,7 @@ class MindSporeSource:
         row: int,
         round: int = 0,  # noqa: A002, ARG002 - as above
     ) -> CallArguments | None:
-        """Returns what the graph says: inputs in order, constants by their value; the same in every step."""
+        """Arguments by the graph: inputs in order, constants by their value; the same in every step."""
         nodes = self.nodes(rank)
         if not 0 <= row < len(nodes) or not len(nodes.in_node):
             return None
@@ -371,16 +352,13 @@ class MindSporeSource:
         return known[1]
 
     def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
-        """The rows of the statistic files of a step."""
         files = self._rank(rank).statistic_files(step)
         return chain.from_iterable(map(read_rows, files)) if files else None
 
     def notes(self, rank: int) -> RunNotes:
-        """The notes of a rank."""
         return self._rank(rank).notes()
 
     def written_by(self, spec: ReadSpec) -> Writer | None:
-        """Returns what the name of a tensor's file says: see ``names``."""
         name = os.path.basename(spec.path)  # noqa: PTH119 - keeps surrogates, and is quick
         parsed = parse_name(name)
         if parsed is None:
@@ -414,14 +392,13 @@ class MindSporeSource:
         return Changes(tuple(new_steps), tuple(grown), new_nodes, new_ranks, tuple(rebuilt))
 
     def watch_paths(self) -> Sequence[Path]:
-        """Directories in which something new shows."""
         with self._lock:
             ranks = list(self._ranks.values())
         paths = [self._found.root, *(path for rank in ranks for path in rank.watch_paths())]
         return list(dict.fromkeys(paths))  # devices share a tree
 
     def close(self) -> None:
-        """Forgets what was read; nothing is open between calls."""
+        """Forgets the ranks; nothing is open between calls."""
         with self._lock:
             self._ranks.clear()
 
@@ -458,13 +435,13 @@ class MindSporeSource:
         return None
 
     def _with_graph(self) -> tuple[int, ...]:
-        """The ranks that have a graph. All directories are listed for that: once, until something is new."""
+        """The ranks that have a graph; lists all their directories, once until ``refresh``."""
         if self._graph_ranks is None:
             self._graph_ranks = tuple(number for number, path in self._directories.items() if graph_paths(path))
         return self._graph_ranks
 
     def _nets(self) -> Collection[str]:
-        """Returns what the nets of this dump are called, as far as the metadata and the names in any rank tell."""
+        """Net names of this dump, by the metadata and the names in any rank."""
         return {*self._listed.nets, self._metadata.net} - {""}
 
     def _read_metadata(self) -> Metadata:
@@ -491,7 +468,6 @@ class MindSporeSource:
 
 
 def graph_arguments(nodes: NodeTable, row: int, attributes: Iterable[tuple[str, str]]) -> CallArguments:
-    """Returns the arguments of an operator."""
     positional: list[Argument] = []
     for slot, (holder, _) in enumerate(real_inputs(nodes, row)):
         if holder >= 0 and nodes.orders_only(holder):
@@ -503,7 +479,7 @@ def graph_arguments(nodes: NodeTable, row: int, attributes: Iterable[tuple[str, 
 
 
 def recorded_call(text: str) -> CallArguments | None:
-    """Returns what our own client wrote of a call; None where it did not say anything."""
+    """The arguments of a call that our own client recorded; None without a record."""
     try:
         said = json.loads(_value(text)) if text else {}  # type: ignore[arg-type]  # another type is an error as well
     except (ValueError, TypeError, RecursionError):
@@ -533,7 +509,7 @@ def _said(value: object) -> Argument:
 
 
 def _value(text: str) -> Argument:
-    """A constant or attribute by its text; long ones are cut, and stay text."""
+    """A constant or attribute by its text; a text that was cut stays text."""
     lowered = text.lower()
     if lowered in {"inf", "-inf", "nan"}:
         return float(lowered)

@@ -1,9 +1,8 @@
 """``statistic.csv``: statistics that the training process computed, beside the values or instead of them.
 
-Two generations of headers (1.6 – 2.2: twenty fixed columns; 2.3 and newer: the configured categories in the
-configured order, rows with an extra trailing comma), and those of msprobe and of devices, which call some columns
-otherwise. Columns are found by their title, so all are one reader. A device writes a file for each operator: its name
-says which.
+MindSpore has two generations: 1.6 – 2.2 write twenty fixed columns; 2.3 and newer write the configured categories in
+the configured order, and rows with an extra trailing comma. msprobe and devices give some columns other titles. One
+reader finds the columns of all by title. A device writes a file for each operator, named after it.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ _COUNTS = (
 )
 _NUMBERS = _VALUES + _COUNTS
 _OTHER_TITLES: Final = {"input/output": "io", "index": "slot", "l2norm": "l2norm value"}
-"""Titles that msprobe and devices give to columns."""
+"""Titles of msprobe and of devices, and the usual ones."""
 _OF_OPERATOR: Final = re.compile(r"input/output\s*,\s*index\s*,.*", re.IGNORECASE)
-"""The titles in the file of an operator."""
+"""The header in the file of an operator."""
 _IDENTITY = ("op type", "op name", "timestamp", "io", "slot")
 _ROLES: Final[Mapping[str, int]] = {
     **dict.fromkeys(("op type", "op name"), csv_columns.NAME),
@@ -58,14 +57,14 @@ _ROLES: Final[Mapping[str, int]] = {
 _FIRST_COUNT = len(_VALUES)
 _FIXED_COLUMNS = 20
 _WRONG_MEAN_FROM = 20_000
-"""Elements from which ``Avg Value`` of MindSpore 1.6 to 2.3 is that of the first part of a tensor alone."""
+"""Number of elements from which ``Avg Value`` of MindSpore 1.6 to 2.3 covers only the first part of a tensor."""
 
 _AT_ONCE = 1 << 28
 """Bytes up to which a file is read at once."""
 _BATCH = 1 << 20
-"""Bytes of the lines that are taken apart together: their cells stay in the caches of a processor."""
+"""Bytes of the lines that are split together: their cells stay in the caches of a processor."""
 _KERNEL_BATCH = 1 << 24
-"""The same where no cell becomes an object."""
+"""The same for the kernel, which makes no object per cell."""
 _CUT_OUT = "\x01"
 """Stands for a quoted cell while the others are split at their commas."""
 
@@ -74,49 +73,45 @@ _SAW_NAN, _SAW_POS_INF, _SAW_NEG_INF = 1, 2, 4
 
 @dataclass(frozen=True)
 class Statistics:
-    """The rows of one or several statistic files as columns.
-
-    Attributes:
-        prefixes: ``type.name`` as bytes, the first part of a tensor file's name; ``prefix`` indexes into it.
-        prefix, side, slot, timestamp: which tensor.
-        numbers: 11 columns: max, min, avg, l2norm, then the counts; NaN where not recorded or not finite. One in which
-            all rows are the same takes the room of a number.
-        seen: bits of non-finite values among the extremes (1 NaN, 2 +Inf, 4 -Inf).
-        fixed: rows of the older generation.
-        dtypes, shapes: distinct values; ``dtype`` and ``shape`` index into them.
-        broken: lines that could not be understood, or are missing behind a header.
-    """
+    """The rows of one or several statistic files as columns."""
 
     prefixes: tuple[bytes, ...]
+    """``type.name`` as bytes, the first part of a tensor file's name; ``prefix`` indexes into it."""
     prefix: npt.NDArray[np.int32]
     side: npt.NDArray[np.uint8]
     slot: npt.NDArray[np.int16]
     timestamp: npt.NDArray[np.int64]
     numbers: tuple[npt.NDArray[np.float64], ...]
+    """11 columns: max, min, avg, l2norm, then the counts; NaN where not recorded or not finite. A column of equal
+    numbers is broadcast from one.
+    """
     seen: npt.NDArray[np.uint8]
+    """Bits of non-finite values among the extremes (1 NaN, 2 +Inf, 4 -Inf)."""
     fixed: npt.NDArray[np.bool_]
+    """Rows of the older generation."""
     dtypes: tuple[str, ...]
+    """Distinct values; ``dtype`` indexes into them."""
     dtype: npt.NDArray[np.int16]
     shapes: tuple[tuple[int, ...], ...]
+    """Distinct values; ``shape`` indexes into them."""
     shape: npt.NDArray[np.int32]
     broken: int = 0
+    """Number of lines that made no sense, or are missing after a header."""
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self.prefix)
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes, without what others have, too."""
+        """Bytes of memory, without columns that are shared with other files."""
         columns: list[npt.NDArray[Any]] = [*self.numbers, self.timestamp, self.seen]
         return sum(column.nbytes for column in columns if column.strides != (0,))
 
     def meta(self, row: int) -> tuple[str, tuple[int, ...]]:
-        """(element type, shape) of a row."""
         return self.dtypes[int(self.dtype[row])], self.shapes[int(self.shape[row])]
 
     def doubtful_mean(self, row: int, *, right_mean: bool = False) -> float | None:
-        """Returns a recorded mean that ``stats`` does not believe, else None; ``right_mean`` as there."""
+        """Returns a recorded mean that ``stats`` does not believe, else None; ``right_mean``: see ``stats``."""
         count = _count(self.numbers[_FIRST_COUNT][row])
         size = math.prod(self.shapes[int(self.shape[row])]) if count is None else count
         return _finite(self.numbers[2][row]) if self._is_doubtful(row, size, right_mean=right_mean) else None
@@ -125,14 +120,10 @@ class Statistics:
         return count >= _WRONG_MEAN_FROM and (bool(self.fixed[row]) or not right_mean)
 
     def stats(self, row: int, *, right_mean: bool = False) -> TensorStats:
-        """A row as TensorStats: what was not recorded is 0 or None.
+        """A row as TensorStats; fields that were not recorded are 0 or None.
 
-        NaN and Inf among the recorded extremes count as one such element where no count was recorded, so
-        that a bad tensor is known to be bad.
-
-        Args:
-            row: row number.
-            right_mean: the mean can be believed whatever the size (MindSpore 2.4 and newer).
+        NaN and Inf among the recorded extremes count as one such element where no count was recorded. ``right_mean``:
+        the mean can be believed whatever the size (MindSpore 2.4 and newer).
         """
         maximum, minimum, mean, norm = (_finite(column[row]) for column in self.numbers[:_FIRST_COUNT])
         counts = [_count(column[row]) for column in self.numbers[_FIRST_COUNT:]]
@@ -172,11 +163,7 @@ class Statistics:
         )
 
     def columns(self, rows: Int64, *, right_mean: bool = False) -> RecordedColumns:
-        """``stats`` and ``meta`` of several rows; see there.
-
-        Returns:
-            the columns; not right for rows with counts that a float64 cannot hold exactly.
-        """
+        """``stats`` and ``meta`` of several rows; not right for counts that a float64 cannot hold exactly."""
         numbers, seen = np.stack([column[rows] for column in self.numbers], axis=1), self.seen[rows]
         values = np.where(np.isfinite(numbers), numbers, np.nan)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -226,13 +213,10 @@ _INEXACT = 1 << 53
 
 
 def _at_least(seen: int, uncounted: Sequence[bool], *, told: bool) -> AtLeast:
-    """The counts that are lower bounds: an extreme, a mean or a norm tells of NaN or Inf that nobody counted.
+    """Counts that are lower bounds: an extreme, a mean or a norm shows NaN or Inf that was not counted.
 
-    Args:
-        seen: what they tell of.
-        uncounted: whether NaN, -Inf and +Inf were not counted.
-        told: they would tell: a norm that is finite, or extremes of all elements (2.4 and newer). Extremes of finite
-            elements do not.
+    ``seen`` has the bits of the shown values. ``told``: the row would show any NaN or Inf, by a finite norm or by
+    extremes over all elements (2.4 and newer); extremes over finite elements do not show them.
     """
     nan, neg_inf, pos_inf = uncounted
     found = AtLeast.NAN if nan and (seen & _SAW_NAN or not told) else AtLeast.NONE
@@ -242,11 +226,7 @@ def _at_least(seen: int, uncounted: Sequence[bool], *, told: bool) -> AtLeast:
 
 
 def read_statistics(path: Path, progress: ProgressFn = no_progress) -> Statistics:
-    """Reads a statistic file; lines that make no sense are counted and skipped.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Reads a statistic file or raises OSError; lines that make no sense are counted and skipped."""
     try:
         content = read_regular(path, _AT_ONCE)
     except FileTooLargeError:
@@ -265,7 +245,7 @@ def read_statistics(path: Path, progress: ProgressFn = no_progress) -> Statistic
 
 
 def read_line_by_line(path: Path, progress: ProgressFn = no_progress) -> Statistics:
-    """Does as ``read_statistics``, which does so with files that are too large or too odd to be read as columns."""
+    """``read_statistics`` of files that are too large or too odd to be read as columns."""
     rows = _StatisticRows()
     for number, line in enumerate(read_lines(path, cut=True, ends=True)):
         rows.add(line.decode("utf-8", "surrogateescape").strip(), whole=line.endswith(b"\n"))
@@ -275,27 +255,16 @@ def read_line_by_line(path: Path, progress: ProgressFn = no_progress) -> Statist
 
 
 class OperatorFiles:
-    """Takes in the files of statistics that a device writes, one for each run of an operator.
-
-    Attributes:
-        count: the number of files.
-    """
+    """Takes in the files of statistics that a device writes, one for each run of an operator."""
 
     def __init__(self) -> None:
-        """No file."""
         self.count = 0
         self._rows = _StatisticRows()
 
     def take(self, path: Path, prefix: bytes, timestamp: int) -> bool:
-        """Takes in a file; False: it holds no statistics of an operator.
+        """Takes in a file or raises OSError; returns False when it holds no statistics of an operator.
 
-        Args:
-            path: the file.
-            prefix: ``type.name`` of the operator.
-            timestamp: when it ran, in microseconds since the epoch.
-
-        Raises:
-            OSError: the file cannot be read.
+        ``prefix`` is ``type.name`` of the operator, ``timestamp`` when it ran, in microseconds since the epoch.
         """
         op_type, _, op_name = prefix.decode("utf-8", "surrogateescape").partition(".")
         head = ""
@@ -312,15 +281,13 @@ class OperatorFiles:
         return bool(head)
 
     def statistics(self) -> Statistics:
-        """Returns the rows of all files."""
         return self._rows.columns()
 
 
 def read_rows(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of a ``statistic.csv`` as text by column title; lines without a tensor's name are left out.
+    """Yields rows as text by column title, without rows that name no tensor; nothing if the file cannot be read.
 
-    A second run appends its rows, and its header where a new process wrote it: that header counts from there on.
-    Empty if the file cannot be read.
+    A second run appends its rows, with a new header where a new process wrote it: that header counts from there on.
     """
     titles: list[str] = []
     try:
@@ -356,22 +323,18 @@ class _RowBlock(NamedTuple):
 
 
 class _Named(NamedTuple):
-    """The names in the first lines of a file, and what was made of them.
-
-    Attributes:
-        names: ``type.name``, a line each.
-        prefixes: the distinct ones.
-        numbers: of each line.
-    """
+    """The names in the first lines of a file, and the numbers made of them."""
 
     names: bytes
+    """``type.name``, a line each."""
     prefixes: tuple[bytes, ...]
     numbers: npt.NDArray[np.int32]
+    """By line, index into ``prefixes``."""
 
 
 _latest_names: list[_Named] = []
 _latest_block: list[_RowBlock] = []
-"""Of the file that was read last: the steps and ranks of a run have the same names, slots, shapes, kept once then."""
+"""Of the file that was read last: steps and ranks of a run share names, slots and shapes, which are then kept once."""
 
 
 class _StatisticRows:
@@ -387,7 +350,7 @@ class _StatisticRows:
         self._sides: dict[str, int | None] = {}
         self._shape_texts: dict[str, int] = {}
         self._dtype_texts: dict[str, int] = {}
-        """The results of texts that come again."""
+        """Numbers of texts, sides and shapes by text, because texts come again."""
         self._prefixes: dict[bytes, int] = {}
         self._dtypes: dict[str, int] = {}
         self._shapes: dict[tuple[int, ...], int] = {}
@@ -397,16 +360,13 @@ class _StatisticRows:
         self._fixed: list[bool] = []
         self._numbers: list[list[float]] = []
         self._blocks: list[_RowBlock] = []
-        """The rows before those."""
+        """Finished blocks; their rows come before the rows in ``_ids``, ``_fixed`` and ``_numbers``."""
         self._broken = 0
         self._ends_early = True
-        """No line followed the last header: who wrote it was stopped."""
+        """No line followed the last header: its writer was stopped."""
 
     def add_lines(self, content: bytes) -> int:
-        """Takes whole lines, as ``add`` does one by one, and returns their number.
-
-        Lines that are all alike, as a recorder writes them, are taken as columns: twelve times as fast.
-        """
+        """Takes whole lines, as columns where they are all alike: twelve times as fast as one by one."""
         lines = content.count(b"\n")
         first, _, others = content.partition(b"\n")
         if first[:7].lower() == b"op type":
@@ -427,7 +387,7 @@ class _StatisticRows:
         self.add(text, whole=len(line) <= LINE_LIMIT)
 
     def _alike(self, content: bytes, lines: int) -> _RowBlock | None:
-        """The rows of lines that all have as many cells, none of them odd; None where one is."""
+        """The rows of lines with equally many cells, none of them odd; else None."""
         found = self._taken_by_kernel(content, lines) if available() else None
         return found if found is not None else self._taken_apart(content)
 
@@ -512,11 +472,10 @@ class _StatisticRows:
         )
 
     def _is_fixed(self, cells: int) -> bool:
-        """Tells the older generation by the number of cells in a line."""
         return self._width == _FIXED_COLUMNS and "l2norm value" not in self._header and cells == self._width
 
     def _prefix_numbers(self, names: bytes) -> npt.NDArray[np.int32] | None:
-        """Numbers of the prefixes of some rows, new ones entered; None where one is a title."""
+        """Numbers of the prefixes of some rows, new ones entered; None where a row is a header."""
         first = not self._prefixes
         latest = next(iter(_latest_names), None) if first else None
         if latest is not None and latest.names == names:
@@ -536,7 +495,6 @@ class _StatisticRows:
         return numbers
 
     def _flush(self) -> None:
-        """Makes columns of the rows that were taken one by one."""
         if self._ids:
             prefix, side, slot, timestamp, dtype, shape = np.array(self._ids, np.int64).T
             self._blocks.append(
@@ -581,7 +539,6 @@ class _StatisticRows:
         self._numbered = tuple(header.get(title, -1) for title in _NUMBERS)
 
     def _row(self, fields: list[str]) -> bool:
-        """Takes a row; False when it makes no sense."""
         header, width = self._header, self._width
         if len(fields) < width or not self._identity or (len(fields) > width and any(fields[width:])):
             return False
@@ -643,7 +600,7 @@ class _StatisticRows:
         numbers = block.numbers
         unknown = numbers == _UNKNOWN
         nans = np.isnan(numbers[:, :_FIRST_COUNT])
-        # Before 2.4 NaN gets into the mean and the norm, and not into the extremes.
+        # Before 2.4 a NaN reaches the mean and the norm, but not the extremes.
         said = np.where(unknown[:, :_FIRST_COUNT], np.nan, numbers[:, :_FIRST_COUNT])
         by_mean = nans[:, 2] & mean_tells_nan(said[:, 0], said[:, 1], said[:, 3])
         saw_nan = nans[:, :2].any(axis=1) | nans[:, 3] | by_mean
@@ -684,22 +641,18 @@ _NO_ROWS: Final = _RowBlock(
 
 
 def _column(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """A copy of a column; of one number where all are the same bits."""
+    """A copy of a column; broadcast from one number where all bits are equal."""
     bits = numbers.view(np.int64)
     same = len(bits) > 0 and bool((bits == bits[0]).all())
     return np.broadcast_to(numbers[0], numbers.shape) if same else numbers.copy()
 
 
 def _in_file(header: Mapping[str, int], *titles: str) -> list[str]:
-    """The titles that there are, as they stand."""
     return sorted((title for title in titles if title in header), key=header.__getitem__)
 
 
 def _fields(line: str) -> list[str]:
-    """The cells of a line; raises csv.Error where there are none.
-
-    A single quoted cell, as shapes are, is cut out by hand: a reader for each line takes three times as long.
-    """
+    """The cells of a line; raises csv.Error without any. A lone quoted cell is cut out by hand: thrice as fast."""
     if '"' not in line:
         return line.split(",")
     parts = line.split('"')
@@ -712,12 +665,9 @@ def _fields(line: str) -> list[str]:
 
 
 def _columns(content: bytes, quoted: int) -> list[list[str]] | None:
-    """The cells of whole lines by column; None unless all have as many, and nothing but one column is ever quoted.
+    """The cells of whole lines by column; None unless all lines have as many, and only column ``quoted`` has quotes.
 
-    Args:
-        content: lines with their ends. Where any has other than printable ASCII characters, or a blank at either end,
-            there are no columns: what it means is for who reads lines one by one.
-        quoted: the column whose cells may be quoted; -1 without.
+    Lines with anything but printable ASCII, or with blanks at either end, are not split: see ``_StatisticRows.add``.
     """
     if not _is_plain(content):
         return None
@@ -742,7 +692,7 @@ def _columns(content: bytes, quoted: int) -> list[list[str]] | None:
 
 
 def _is_plain(content: bytes) -> bool:
-    """Tells whether lines are printable ASCII, of no extraordinary length, and without blanks at their ends."""
+    """Whether lines are printable ASCII, no longer than ``LINE_LIMIT``, and without blanks at their ends."""
     codes = np.frombuffer(content, np.uint8)
     ends = np.flatnonzero(codes == _LINE_END)
     if np.count_nonzero(codes < _BLANK) != len(ends) or codes.max() >= _NOT_ASCII:
@@ -760,7 +710,6 @@ def _stripped(cells: list[str]) -> list[str]:
 
 
 def _looked_up(numbers: Mapping[str, int], cells: list[str]) -> npt.NDArray[np.int64]:
-    """The number of every cell."""
     if len(numbers) == 1:
         return np.full(len(cells), numbers[cells[0]], np.int64)
     return np.fromiter(map(numbers.__getitem__, cells), np.int64, len(cells))

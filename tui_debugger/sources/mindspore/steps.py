@@ -1,14 +1,11 @@
 """The listings of one rank's steps, and the times at which the runs in a step's directory were written.
 
-Listings are made when asked for, kept while they are true, and recalled from earlier sessions.
+The store keeps listings of earlier sessions in two kinds of payloads and trusts neither. ``names``: a pattern (see
+``names.KnownNames``) with its texts, found by the digest of its content, so that the steps of a run share one.
+``listing``: the stamps of a directory, the digest of its pattern and its timestamps, found by its path.
 
-The store holds two kinds of payloads. ``names`` are patterns (see ``names.KnownNames``) with their texts, found by the
-digest of their content, so that the steps of a run share one. ``listing`` is the rest of one directory, found by its
-path: how it looked when it was listed, the digest of its pattern, and its timestamps. Nothing in a payload is trusted.
-
-Opening a dump asks for the order of its runs, and a dump may have thousands of directories with thousands of files. So
-each is looked at briefly. A directory that turns out to be small is known whole then. Of a big one some time stamps are
-known, which is enough to tell when it ran; where it may hold several runs, it is read to its end.
+A dump may have thousands of directories with thousands of files, and the order of runs needs times from each. So only
+some names are read first: all of a small directory, of a big one enough to tell when it ran.
 """
 
 from __future__ import annotations
@@ -76,39 +73,38 @@ from tui_debugger.sources.named_files import MAPPING, is_short, original_name, r
 KIND: Final = "listing"
 KIND_NAMES: Final = "names"
 WORTHWHILE: Final = 200
-"""Entries from which a directory is worth remembering."""
+"""Number of entries from which a directory is worth remembering."""
 _KEPT = 4
-"""The number of patterns that are kept unpacked: the steps of a run follow one another."""
+"""Number of patterns that are kept unpacked: the steps of a run follow one another."""
 
 _VERSION: Final = 5
 _STAMPS: Final = 3
 _HEAD: Final = struct.Struct(f"<4sB3x16s{4 * _STAMPS}q7q")
-"""Magic, version, key of the pattern, stamps, then entries, files, odd names and their bytes, bytes of complaints and
-of names of other entries, and whether there is a ``statistic.csv``."""
+"""Magic, version, key of the pattern, stamps; then numbers of entries, files and odd names, bytes of odd names,
+complaints and names of other entries, and whether there is a ``statistic.csv``.
+"""
 _MAGIC: Final = b"tdbL"
 _NAMES_HEAD: Final = struct.Struct("<4sB3x7q")
-"""Magic, version, files, and number and bytes of prefixes, devices, endings."""
+"""Magic, version, files; then number and bytes of prefixes, devices, endings."""
 _NAMES_MAGIC: Final = b"tdbN"
 _BLANK: Final = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
 class _UnpackedNames:
-    """A pattern from the store, and where its files stood before they were sorted for these names (None: there)."""
+    """A pattern from the store."""
 
     pattern: DirectoryNames
     by: Int64 | None
+    """Sorts columns in the stored order into the pattern's order; None: they agree."""
 
 
 _MOST_KEPT: Final = 1 << 27
-"""Bytes of statistics that are kept until they are taken: of many ranks more would be read than fits in memory."""
+"""Limit in bytes of statistics that are kept until ``take``: all of many ranks do not fit in memory."""
 
 
 class StatisticFiles:
-    """Reads the statistic files of a run: one that was looked at to put runs in order is not read again to list it.
-
-    Safe to call from any thread.
-    """
+    """Reads the statistic files of a run; a file read for the order of runs is kept for its listing. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -116,11 +112,7 @@ class StatisticFiles:
         self._size = 0
 
     def look(self, path: Path) -> Statistics:
-        """Reads a file, and keeps what it holds until it is taken, others need the room, or the file looks different.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
+        """Reads a file or raises OSError; keeps the rows until ``take``, or until others need the room."""
         before = stamp(path)
         read = read_statistics(path)
         if stamp(path) == before and not young((before,)):
@@ -133,12 +125,7 @@ class StatisticFiles:
         return read
 
     def take(self, path: Path, progress: ProgressFn) -> Statistics:
-        """Returns what a file holds, and keeps it no longer.
-
-        Raises:
-            OSError: the file cannot be read.
-            CancelledError: from ``progress``.
-        """
+        """Returns the rows of a file, and keeps them no longer; raises OSError when it cannot be read."""
         with self._lock:
             kept = self._remove(path)
         return kept[1] if kept is not None and kept[0] == stamp(path) else read_statistics(path, progress)
@@ -150,7 +137,7 @@ class StatisticFiles:
 
 
 class ListingCache:
-    """The store's knowledge of directories. Not thread-safe: its owner locks."""
+    """Listings in the store. Not thread-safe: its owner locks."""
 
     def __init__(self, store: DiskCache, known_names: KnownNames, statistics: StatisticFiles) -> None:
         self._store, self._known_names, self._statistics = store, known_names, statistics
@@ -161,11 +148,7 @@ class ListingCache:
     def recall(
         self, path: Path, place: int, stamps: tuple[Stamp, ...], progress: ProgressFn
     ) -> DirectoryContents | None:
-        """The listing of a directory that looks as it did; its ``statistic.csv`` is read anew.
-
-        Raises:
-            CancelledError: from ``progress``.
-        """
+        """Returns the listing of a directory whose stamps are unchanged; its ``statistic.csv`` is read anew."""
         payload = self._store.get(KIND, self._key(path))
         if payload is None or len(payload) < _HEAD.size:
             return None
@@ -201,8 +184,8 @@ class ListingCache:
         )
 
     def keep(self, path: Path, stamps: tuple[Stamp, ...], part: DirectoryContents) -> None:
-        """Remembers a directory that looked like this before it was listed and still does."""
-        # What cannot be looked at is looked at anew every time; records of overflows are few, and are read then.
+        """Remembers a directory that looks the same now as before it was listed."""
+        # An incomplete listing is made again every time, and so is one with the few records of overflows.
         if part.entries < WORTHWHILE or part.missing or part.damaged or part.overflows:
             return
         key = self._keys.get(part.pattern)
@@ -224,7 +207,7 @@ class ListingCache:
         self._store.put(KIND, self._key(path), b"".join([head, *blobs, *odd, complaints, others]))
 
     def _key(self, path: Path) -> bytes:
-        """Returns the key of a directory, whatever links lead there: steps lie beside each other."""
+        """Key of a directory's real path; parents are resolved once, since steps lie beside each other."""
         parent, name = os.path.split(os.fsencode(path))
         if parent not in self._real_parents:
             self._real_parents[parent] = os.path.realpath(parent)
@@ -252,7 +235,6 @@ def _column(payload: bytes, start: int, count: int, dtype: str) -> npt.NDArray[A
 
 
 def _sound(timestamp: Int64, odd_at: Int64, odd_ends: Int64, names: bytes) -> bool:
-    """Tells whether the columns of a listing can be what was written."""
     if len(timestamp) and timestamp.min() < 0:
         return False
     if not len(odd_at):
@@ -272,7 +254,6 @@ def _complaints(payload: bytes) -> dict[str, int]:
 
 
 def _pack_names(known_names: KnownNames, pattern: DirectoryNames) -> bytes:
-    """A pattern with its texts, numbered from 0 in the order of the table of known names."""
     blobs: list[bytes] = []
     columns: list[bytes] = []
     counts: list[int] = []
@@ -289,7 +270,6 @@ def _pack_names(known_names: KnownNames, pattern: DirectoryNames) -> bytes:
 
 
 def _unpack_names(known_names: KnownNames, place: int, payload: bytes) -> _UnpackedNames | None:
-    """A pattern in this table of known names; None when the payload makes no sense."""
     if len(payload) < _NAMES_HEAD.size:
         return None
     magic, version, files, *counts = _NAMES_HEAD.unpack_from(payload)
@@ -317,7 +297,7 @@ def _unpack_names(known_names: KnownNames, place: int, payload: bytes) -> _Unpac
 
 
 def _in_order(known_names: KnownNames, prefix: Int32, device: Int32, ending: Int32) -> _UnpackedNames:
-    """The pattern of these columns, sorted if it has to be: the known names may stand in another order."""
+    """Makes a pattern; sorts its columns where the known names stand in another order than when stored."""
     by: Int64 | None = None
     keys = (prefix.astype(np.int64) << 32) | ending
     if (keys[1:] < keys[:-1]).any():
@@ -338,44 +318,35 @@ def _device(known_names: KnownNames, text: bytes) -> int:
 
 
 YOUNG_NS = 5 * 10**9
-"""A directory changed more recently than this may change again within one tick of its clock."""
+"""Age below which a directory may change again within one tick of its clock."""
 Stamps = tuple[Stamp, ...]
 _GUESSES = 1000
-"""The number of names that are looked at to guess the version that wrote them."""
+"""Number of names that are looked at to guess the version that wrote them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _DirectoryState:
-    """The state of a step's directories when they were listed.
-
-    Attributes:
-        stamps: of the directories and of the files in them that are appended to.
-        entries: how many entries they had.
-        settled: no change can have escaped the stamps.
-        damaged: files whose header could not be read: one may be written to its end.
-    """
+    """The state of a step's directories when they were listed."""
 
     stamps: Stamps
+    """Stamps of the directories, and of the files in them that are appended to."""
     entries: int
     settled: bool
+    """Whether no change can have escaped the stamps."""
     damaged: tuple[tuple[Path, Stamp], ...] = ()
+    """Files whose header could not be read: they may still be being written."""
 
 
 class StepListings:
-    """Lists steps and remembers how their directories looked. Not thread-safe: its owner locks.
-
-    Attributes:
-        known_names: what the numbers in all listings mean.
-        generation: MindSpore versions that write such names; empty when they do not say.
-        complaints: how often what was ignored, by directory.
-    """
+    """Lists steps and remembers how their directories looked. Not thread-safe: its owner locks."""
 
     def __init__(self, store: DiskCache | None = None, statistics: StatisticFiles | None = None) -> None:
-        """Nothing is listed; ``store`` remembers listings of earlier sessions, ``statistics`` what was just read."""
         self._store = store
         self._statistics = statistics if statistics is not None else StatisticFiles()
         self.generation = ""
+        """MindSpore versions that write such names; empty when the names do not tell."""
         self.complaints: dict[bytes, dict[str, int]] = {}
+        """By directory, how often each kind of entry was ignored."""
         self._states: dict[int, _DirectoryState] = {}
         self._kept: dict[int, MindSporeStepListing] = {}
         self._constants: dict[Path, tuple[Stamps, DirectoryContents]] = {}
@@ -385,53 +356,45 @@ class StepListings:
 
     @property
     def steps(self) -> Collection[int]:
-        """The steps that were listed."""
         return self._states.keys()
 
     def listing(self, step: int, places: Sequence[Place], progress: ProgressFn) -> MindSporeStepListing:
-        """The listing of a step, kept until it is dropped.
-
-        Raises:
-            CancelledError: from ``progress``.
-        """
+        """Returns the listing of a step, kept until ``drop``."""
         if step not in self._kept:
             self._kept[step] = self._list(step, places, progress)
         return self._kept[step]
 
     def drop(self, step: int) -> None:
-        """Frees a listing; whether the step changed stays known."""
+        """Frees a listing; ``changed`` still works."""
         self._kept.pop(step, None)
 
     def forget(self, step: int) -> None:
-        """Makes a step one that was never listed."""
         self._kept.pop(step, None)
         self._states.pop(step, None)
         self._missing.pop(step, None)
         self._others.pop(step, None)
 
     def forget_all(self) -> None:
-        """Makes all steps ones that were never listed."""
         self._kept.clear()
         self._states.clear()
         self._most_entries = 0
         self._missing.clear()
         self._others.clear()
-        self._constants.clear()  # their numbers are those of the table of known names before
+        self._constants.clear()  # the numbers in it refer to the old table of known names
         self.known_names = KnownNames()
         self._remembered = (
             ListingCache(self._store, self.known_names, self._statistics) if self._store is not None else None
         )
 
     def missing(self) -> list[tuple[Path, str, int | None]]:
-        """(path, why, step or None for constants) of what could not be looked at in the steps that were listed."""
+        """(path, reason, step or None for constants) of entries that could not be looked at in the listed steps."""
         return [each for found in list(self._missing.values()) for each in found]
 
     def others(self) -> Iterator[tuple[str, int | None]]:
-        """Yields paths of entries that are no part of the layout, and their steps; None for constants."""
+        """Yields path and step (None for constants) of entries that are no part of the layout."""
         return chain.from_iterable(list(self._others.values()))
 
     def changed(self, step: int, places: Sequence[Place]) -> bool:
-        """Tells whether the directories of a listed step look different now."""
         state = self._states[step]
         if _stamps(places) != state.stamps or any(stamp(path) != look for path, look in state.damaged):
             return True
@@ -475,7 +438,6 @@ class StepListings:
         return listing
 
     def _part(self, place: Place, stamps: Stamps, progress: ProgressFn, done: tuple[int, int]) -> DirectoryContents:
-        """One directory: as it was listed before when it looks the same, else listed now."""
         shared = self._constants.get(place[1])
         if shared is not None and shared[0] == stamps and not young(stamps):  # the same constants in every step
             return shared[1]
@@ -500,18 +462,18 @@ class StepListings:
 
 
 def _nothing(place: Place, part: DirectoryContents) -> tuple[tuple[bytes, str], ...]:
-    """A step's directory without a tensor: a copy without its files, or one that is about to be written."""
+    """Reports a step's directory without a tensor: a copy without its files, or one about to be written."""
     held = len(part.timestamp) or part.overflows or (part.statistics is not None and len(part.statistics))
     return () if place[2] or held else ((b"", "no tensor in it"),)
 
 
 def place_stamps(path: Path) -> Stamps:
-    """Returns what changes when the listing of a directory would."""
+    """Returns stamps that change when the listing of a directory would."""
     return stamp(path), stamp(f"{path}/{STATISTICS}"), stamp(f"{path}/{MAPPING}")
 
 
 def young(stamps: Iterable[Stamp]) -> bool:
-    """Tells whether another change may look the same: after one so recent, or where nothing keeps times."""
+    """Whether a further change may leave the stamps equal: the last one is too recent, or nothing keeps times."""
     now = time.time_ns()
     there = (each for each in stamps if each != NEVER)
     return any(abs(now - each[0]) < YOUNG_NS or opener.made_up(each[0], each[1]) for each in there)
@@ -530,7 +492,6 @@ def _count(path: Path) -> int:
 
 
 def _generation(listing: MindSporeStepListing) -> str:
-    """The versions that write such names, from the first names that tell."""
     known_names = listing.known_names
     tokens = (token for token in known_names.dtypes if token)
     token = decode(next(tokens, b""))
@@ -545,7 +506,7 @@ def _generation_of(prefixes: tuple[bytes, ...], token: str) -> str:
 
 
 GLANCE: Final = 32
-"""The number of names that are looked at first."""
+"""Number of names that are looked at first."""
 
 _PARAMETER: Final = b"Parameter."
 
@@ -554,32 +515,22 @@ Key = tuple[bytes, bytes, bytes]
 
 
 class DirectoryTimes(NamedTuple):
-    """The result of a look at a directory.
-
-    Attributes:
-        spans: of its runs, oldest first; of a big directory only as far as it was seen.
-        whole: whether all of it was seen.
-        stamps: of the directory and its statistics, before it was looked at.
-    """
+    """The result of a look at a directory."""
 
     spans: tuple[Span, ...]
+    """Runs, oldest first; of a big directory only as far as its names were read."""
     whole: bool
+    """Whether all of its names were read."""
     stamps: tuple[Stamp, Stamp]
+    """Stamps of the directory and its statistics, before the look."""
 
 
 def stamps_of(path: Path) -> tuple[Stamp, Stamp]:
-    """Returns what changes when a first look would."""
     return stamp(path), stamp(path / STATISTICS)
 
 
 def read_times(path: Path, *, whole: bool = False, statistics: StatisticFiles | None = None) -> DirectoryTimes:
-    """Looks at some names of a directory, or at all; one that cannot be listed holds one run of unknown time.
-
-    Args:
-        path: the directory.
-        whole: at all names.
-        statistics: keeps the statistics that are read on the way.
-    """
+    """Reads some names of a directory, or its ``whole``; one that cannot be listed has one run of unknown time."""
     stamps = stamps_of(path)
     names, complete = _names(path, None if whole else GLANCE)
     seen = _parsed(path, names)
@@ -593,7 +544,6 @@ def read_times(path: Path, *, whole: bool = False, statistics: StatisticFiles | 
 
 
 def _names(path: Path, most: int | None) -> tuple[list[bytes], bool]:
-    """Names of a directory, and whether these are all."""
     try:
         with opener.scandir(os.fsencode(path)) as entries:
             names = [entry.name for entry in islice(entries, most)]
@@ -603,7 +553,6 @@ def _names(path: Path, most: int | None) -> tuple[list[bytes], bool]:
 
 
 def _parsed(path: Path, names: list[bytes]) -> list[tuple[Key, int]]:
-    """(tensor, time) of the names of tensor files."""
     found, others = [], []
     for name in names:
         parsed = _parts(name)
@@ -619,7 +568,6 @@ def _parsed(path: Path, names: list[bytes]) -> list[tuple[Key, int]]:
 
 
 def _mapping(path: Path) -> dict[bytes, bytes]:
-    """Original names by name on disk; none where they cannot be read: whoever lists the directory says so."""
     try:
         return read_mapping(path / MAPPING)[0]
     except OSError:
@@ -627,12 +575,12 @@ def _mapping(path: Path) -> dict[bytes, bytes]:
 
 
 def _parts(name: bytes) -> tuple[Key, int] | None:
-    """(tensor, time) of a name; None when it is no tensor file's. Half a microsecond: thousands are looked at."""
+    """(tensor, time) of a tensor file's name, else None. Must be fast (0.5 µs): called for thousands of names."""
     if not name.endswith(SUFFIX):
         whole = split_device_name(name.removesuffix(b".csv")) if not is_record(name) else None
         if whole is None:
             return None
-        slice_of = b"%d" % whole.thread if is_later_slice(whole) else b""  # of one run, and not of a later one
+        slice_of = b"%d" % whole.thread if is_later_slice(whole) else b""  # slices of a run are different tensors
         return (whole.prefix, MEMBER, slice_of), whole.timestamp
     side = b".output."
     left, mark, right = name.rpartition(side)
@@ -651,7 +599,6 @@ def _parts(name: bytes) -> tuple[Key, int] | None:
 
 
 def _spans(seen: list[tuple[Key, int]]) -> tuple[Span, ...]:
-    """The runs among some writings."""
     if not seen:
         return (NO_SPAN,)
     numbers: dict[Key, int] = {}
@@ -681,7 +628,6 @@ def _divided(key: Int64, time: Int64, operator: Mask) -> tuple[Span, ...]:
 
 
 def _recorded(path: Path, statistics: StatisticFiles) -> tuple[Span, ...]:
-    """The runs that a ``statistic.csv`` tells of."""
     try:
         rows = statistics.look(path)
     except OSError:
@@ -699,12 +645,12 @@ def _recorded(path: Path, statistics: StatisticFiles) -> tuple[Span, ...]:
 
 
 _written_once: Final = LastResult[bool]()
-"""Whether a file names every tensor once: it holds one run then."""
+"""Whether a file names every tensor once, and so holds one run."""
 
 
 @lru_cache(maxsize=1)
 def _operators(prefixes: tuple[bytes, ...]) -> Mask:
-    """Tells which names are operators'; the steps and ranks of a run have the same."""
+    """Mask of the names of operators; the steps and ranks of a run have the same names."""
     return np.array([not text.startswith(_PARAMETER) for text in prefixes] or [False], np.bool_)
 
 
@@ -713,15 +659,13 @@ _Place = tuple[int, int]
 
 
 class RunTimes:
-    """Looks briefly at the directories of a rank, and takes exact times from those who list one.
+    """Looks briefly at the directories of a rank, and takes exact times from listings. Thread-safe.
 
     A directory is read to its end where it may hold several runs: a tensor was seen twice, the history repeats the
-    step, or it was written while another one was. Nothing is looked at where the order is certain without: one graph
-    whose history names every dumped step once, ascending. Safe to call from any thread.
+    step, or another directory was written during the same time.
     """
 
     def __init__(self, statistics: StatisticFiles | None = None) -> None:
-        """Nothing is looked at; ``statistics`` keeps those that are read on the way."""
         self._statistics = statistics
         self._lock = threading.RLock()
         self._times: dict[Path, DirectoryTimes] = {}
@@ -733,7 +677,6 @@ class RunTimes:
         self._began: dict[_Place, int] = {}
 
     def order(self, layout: RankLayout, history: Mapping[int, Sequence[int]]) -> RunOrder:
-        """The order of the runs, as long as nothing says otherwise the same object."""
         with self._lock:
             if self._order is None:
                 self._certain = _is_certain(layout, history)
@@ -745,11 +688,10 @@ class RunTimes:
             return self._order
 
     def began(self, root: int, step: int) -> int:
-        """Tells when the only run of a step began, where a listing told more exactly than the order knows; else 0."""
+        """When the only run of a step began, where a listing knows this more exactly than the order; else 0."""
         return self._began.get((root, step), 0)
 
     def learn(self, step: int, spans: Mapping[int, tuple[Span, ...]]) -> None:
-        """Takes what the listing of a step says about its runs."""
         with self._lock:
             for root, exact in spans.items():
                 self._exact[root, step] = exact
@@ -762,20 +704,19 @@ class RunTimes:
                     self._order = None
 
     def forget(self, steps: Iterable[int]) -> None:
-        """Forgets what the listings of some steps said."""
         with self._lock:
             gone = set(steps)
             self._exact = {place: spans for place, spans in self._exact.items() if place[1] not in gone}
             self.look_again()
 
     def look_again(self) -> None:
-        """Directories that look different now are looked at again when the order is asked for."""
+        """Makes the next ``order`` look again at directories whose stamps changed."""
         with self._lock:
             self._fresh.clear()
             self._order = None
 
     def _stays(self, root: int, step: int, exact: Span) -> bool:
-        """Tells whether a run that began earlier than was seen, or when nobody knew, still stands where it stood."""
+        """Whether a run keeps its place in the order when its listing tells an earlier, or the first known, start."""
         if self._certain:
             return True
         order = self._order
@@ -802,7 +743,7 @@ class RunTimes:
         return place not in self._exact and not self._times[path].whole
 
     def _crossing(self, layout: RankLayout) -> set[_Place]:
-        """Directories of which one was written while the other was."""
+        """Directories whose runs overlap in time with a run of another directory."""
         known = [
             (each.began, each.ended, (root, step))
             for root, steps in self._spans(layout).items()
@@ -820,7 +761,7 @@ class RunTimes:
         return found
 
     def _spans(self, layout: RankLayout) -> dict[int, dict[int, Sequence[Span]]]:
-        """The runs of every step of every graph, as far as they are known; of several nets those that tell most."""
+        """Known runs of every step of every graph; where several nets have the step, the net that tells most."""
         found: dict[int, dict[int, Sequence[Span]]] = {}
         for (root, step), path in _places(layout):
             seen = self._times.get(path)
@@ -831,7 +772,7 @@ class RunTimes:
 
 
 def _is_certain(layout: RankLayout, history: Mapping[int, Sequence[int]]) -> bool:
-    """Tells whether the order of the runs is known without a look at any directory."""
+    """Whether the history alone gives the order: one graph, each dumped step named once, ascending."""
     if len(layout.graphs) != 1 or len(history) != 1:
         return False
     graph = layout.graphs[0]

@@ -1,8 +1,8 @@
-"""The TensorTable of one (rank, step): a listing, resolved to node rows, in the order in which it was written.
+"""The TensorTable of one (rank, step): a listing, resolved to node rows, in the order of writing.
 
 Rows stand in blocks: the operators of one run of one graph, the parameters of one run (MindSpore writes them when the
-run of their root graph ends), constants last. Blocks come by time, see ``listing.StepRuns``; in a block nodes come in
-execution order.
+run of their root graph ends), constants last. Blocks are ordered by time, see ``listing.StepRuns``; in a block nodes
+come in execution order.
 """
 
 from __future__ import annotations
@@ -48,32 +48,27 @@ _OPERATOR, _PARAMETER, _CONSTANT = 0, 1, 2
 _KINDS = {PARAMETER: _PARAMETER, CONSTANT: _CONSTANT}
 
 Writing = tuple[int, int]
-"""Who wrote a file: numbers of the prefix and of the device in the table of known names."""
+"""The writer of a file: numbers of the prefix and of the device in the table of known names."""
 
 
 @dataclass(frozen=True, eq=False)
 class Arrangement:
-    """The files of a listing that are the rows of its table, in their order.
-
-    Attributes:
-        known_names: what the numbers mean.
-        places: the rows.
-        file: number of each row's file in the listing, -1 for a row of statistics alone.
-        stat: number of each row's statistics, -1 without; None when no row has any.
-        prefix, device, ending, directory: of each row.
-        timeless: no timestamp had a say but in the order of the blocks, so that another step with the same names and
-            blocks is arranged alike.
-    """
+    """The files of a listing that are the rows of its table, in their order."""
 
     known_names: KnownNames
     places: TensorPlaces
     file: Int32
+    """Number of each row's file in the listing, -1 for a row of statistics alone."""
     stat: Int32 | None
+    """Number of each row's statistics, -1 without; None when no row has any."""
     prefix: Int32
     device: Int32
     ending: Int32
     directory: Int16
     timeless: bool
+    """Timestamps decided only the order of the blocks, so that another step with the same names and blocks has the same
+    arrangement.
+    """
 
     @cached_property
     def names_digest(self) -> bytes:
@@ -93,7 +88,7 @@ class Arrangement:
             joined = b"\n".join(words[number] for number in by_text)
             hasher.update(b"%d %d " % (len(words), len(joined)) + joined)
             hasher.update(rank[numbers].data)
-        # Rows without a file have no ending that tells side and slot.
+        # The ending tells neither side nor slot of rows without a file.
         for each in (places.side, places.slot, np.ascontiguousarray(self.directory)):
             hasher.update(each.data)
         if places.repeated:
@@ -105,7 +100,7 @@ _of_statistics: Final = LastResult[Arrangement]()
 
 
 class MindSporeStepTable(SortedTensorTable):
-    """Tensors of one step. See ``base.TensorTable``."""
+    """The tensors of one step of MindSpore."""
 
     def __init__(
         self,
@@ -115,7 +110,7 @@ class MindSporeStepTable(SortedTensorTable):
         right_mean: bool,
         overflows: Mapping[Writing, tuple[OverflowRecord, ...]] | None = None,
     ) -> None:
-        """``files`` by row, ``overflows`` by who wrote; made by ``step_table``."""
+        """Made by ``step_table``: ``files`` by row, ``overflows`` by writer."""
         super().__init__(arrangement.places, files.timestamp)
         self.tells_overflow = overflows is not None
         self._overflows = overflows or {}
@@ -126,7 +121,7 @@ class MindSporeStepTable(SortedTensorTable):
         self._stat_starts = np.cumsum([0, *(len(entry.rows) for entry in statistics)])
 
     def spec(self, index: int) -> ReadSpec:
-        """Tells how to read the values; for a STAT_ONLY row the path of its statistic file, which is no tensor."""
+        """For a STAT_ONLY row the path of its statistic file, which is no tensor."""
         files = self._files
         ending = int(files.ending[index])
         if ending == NO_FILE:
@@ -135,7 +130,6 @@ class MindSporeStepTable(SortedTensorTable):
         return files.spec(index)
 
     def specs(self, indices: Integers) -> ReadSpecs:
-        """``spec`` of several rows, as columns."""
         files, known_names = self._files, self._files.known_names
         if not len(indices):
             return ReadSpecs([], (), np.zeros(0, np.int32))
@@ -170,16 +164,14 @@ class MindSporeStepTable(SortedTensorTable):
         return hasher.digest()
 
     def file_states(self, indices: Integers) -> tuple[Int64, Int64]:
-        """Sizes and modification times of the files as they are now."""
         return self._files.states(indices)
 
     def recorded(self, index: int) -> TensorStats | None:
-        """Statistics from ``statistic.csv``, else None."""
         at = self._recorded_at(index)
         return self._statistics[at[0]].rows.stats(at[1], right_mean=self._right_mean) if at else None
 
     def recorded_columns(self, indices: Integers) -> RecordedColumns | None:
-        """Statistics, element types and shapes from the only ``statistic.csv``; None where there are several."""
+        """None where there are several ``statistic.csv``."""
         stat = self.arrangement.stat
         if stat is None or len(self._statistics) != 1 or not len(self._statistics[0].rows):
             return None
@@ -188,17 +180,15 @@ class MindSporeStepTable(SortedTensorTable):
         return found._replace(right=found.right & (rows >= 0))
 
     def doubtful_mean(self, index: int) -> float | None:
-        """``Avg Value`` from ``statistic.csv`` where it may be that of a part of the tensor, else None."""
+        """``Avg Value`` from ``statistic.csv`` where it may cover a part of the tensor only, else None."""
         at = self._recorded_at(index)
         return self._statistics[at[0]].rows.doubtful_mean(at[1], right_mean=self._right_mean) if at else None
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
-        """(dtype, shape) from ``statistic.csv``, else None."""
         at = self._recorded_at(index)
         return self._statistics[at[0]].rows.meta(at[1]) if at else None
 
     def overflows(self, index: int) -> Sequence[OverflowRecord]:
-        """Returns what the device recorded of the operator that wrote a row."""
         marked = int(self.flags[index]) & TensorFlag.OVERFLOWED
         files = self._files
         return self._overflows.get((int(files.prefix[index]), int(files.device[index])), ()) if marked else ()
@@ -251,13 +241,13 @@ def step_table(
     """Joins files and statistic rows of a step.
 
     Args:
-        listing: what the directories hold.
+        listing: contents of the directories.
         node_of: node row by prefix, -1 for a prefix to leave out.
         doubtful: by prefix, whether it is uncertain that the files are that node's.
-        nodes: the node table the rows belong to.
+        nodes: node table of the rows.
         right_mean: recorded means can be believed (MindSpore 2.4 and newer).
         like: the timeless arrangement of a step with the same patterns, blocks and nodes.
-        overflows: what the device recorded, by operator; None: it would record nothing.
+        overflows: records of the device, by operator; None: overflows are not recorded.
     """
     arrangement = like if like is not None else _arrange(listing, node_of, doubtful, nodes)
     if overflows:
@@ -283,14 +273,10 @@ def step_table(
 
 
 def overflowed_operator(listing: MindSporeStepListing, record: OverflowRecord, path: bytes) -> Writing | None:
-    """Returns the operator that a record is about: the first that ran under its numbers, in its directory or below.
+    """The operator of a record: the first that ran under its numbers, in its directory or below.
 
-    None where that operator is not known: it was not dumped, or the numbers are not those of one operator.
-
-    Args:
-        listing: what the directories of the step hold.
-        record: what the device recorded.
-        path: the file of the record. One that lies apart is about all directories of its step.
+    None where that operator is not known: it was not dumped, or the numbers are not those of one operator. A record
+    that lies apart is about all directories of its step.
     """
     if NO_NUMBER in {record.task, record.stream}:
         return None
@@ -310,7 +296,7 @@ def overflowed_operator(listing: MindSporeStepListing, record: OverflowRecord, p
 
 
 def _ran_in(path: bytes, record: OverflowRecord) -> bool:
-    """Tells whether a file is of the part of an operator that a record is about."""
+    """Whether a file is of the part of an operator that a record is about."""
     fields = split_device_name(path.rpartition(b"/")[2])
     found = (fields.context, fields.thread) if fields is not None else (NO_NUMBER, NO_NUMBER)
     wanted = record.context, record.thread
@@ -328,9 +314,9 @@ def _overflowed(arrangement: Arrangement, overflows: Mapping[Writing, object]) -
 
 
 def _arrange(listing: MindSporeStepListing, node_of: Int32, doubtful: Mask, nodes: NodeTable) -> Arrangement:
-    """The arrangement of a step; of statistics alone that of the rank before, where that follows from the same."""
+    """The arrangement of a step; for statistics alone that of the previous rank, if all its input is equal."""
     names, recorded = listing.known_names, listing.statistics
-    by_order = np.array_equal(np.sort(nodes.order), np.arange(len(nodes)))  # else times have a say
+    by_order = np.array_equal(np.sort(nodes.order), np.arange(len(nodes)))  # else times count
     if len(listing.files) or len(recorded) != 1 or not by_order or any(constant for _, constant in names.places):
         return _arranged(listing, node_of, doubtful, nodes)
     prefix, rows, runs = recorded[0].prefix, recorded[0].rows, listing.runs
@@ -434,7 +420,7 @@ def _joined(columns: Iterable[npt.NDArray[Any]], dtype: type[np.generic]) -> npt
 
 
 def _distinct(rows: _TensorRows, constant: Mask) -> _TensorRows:
-    """The rows of known nodes, sorted by node, side, slot and round. Of a constant's writings the latest alone."""
+    """The rows of known nodes, sorted by node, side, slot and round; of a constant's writings only the latest."""
     keys = np.where(constant[rows.prefix], rows.keys(), -1 - np.arange(len(rows.node)))
     if constant[rows.prefix].any():
         rows = rows.take(latest(keys, rows.timestamp))
@@ -459,8 +445,7 @@ def _in_order(
 ) -> tuple[Int64, bool]:
     """Row numbers by block; in a block by execution order, then time; a node's inputs first.
 
-    Returns:
-        The row numbers, and whether time had a say in more than the order of the blocks.
+    Also returns whether time decided more than the order of the blocks.
     """
     used, of = np.unique(rows.node, return_inverse=True)
     kinds = np.array([_KINDS.get(name, _OPERATOR) for name in nodes.types], np.int64)
@@ -483,7 +468,7 @@ def _in_order(
 
 
 def _block_of(rows: _TensorRows, known_names: KnownNames, blocks: Sequence[RunBlock]) -> Int64:
-    """Number of the block of each row; of constants the number behind the last."""
+    """Index of the block of each row; of constants the index after the last."""
     places, most = known_names.places, int(rows.run.max(initial=1))
     number = np.full((len(places), most + 1, 2), len(blocks), np.int64)
     at = {place: index for index, place in enumerate(places)}
@@ -496,10 +481,7 @@ def _block_of(rows: _TensorRows, known_names: KnownNames, blocks: Sequence[RunBl
 
 
 def _unique_rounds(rows: _TensorRows) -> _TensorRows:
-    """The rows with other rounds where files of several directories, or of several names, came to one tensor.
-
-    Those of such a tensor are numbered as they stand.
-    """
+    """Renumbers the rounds of tensors that have files of several directories, or of several names."""
     keys = rows.rounds()
     by = np.argsort(keys, kind="stable")
     same = keys[by[1:]] == keys[by[:-1]]

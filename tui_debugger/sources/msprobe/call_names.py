@@ -18,7 +18,7 @@ PARAMETERS_GRAD: Final = "parameters_grad"
 _MODULES: Final = ("Module.", "Cell.")
 _DIRECTIONS: Final = frozenset({"forward", "backward"})
 MOST_MODULES: Final = 10_000
-"""Modules inside each other: only a broken file has more."""
+"""Limit of nested modules: only a broken file has more."""
 
 OPERATOR_TYPES: Final[Mapping[str, str]] = {
     **{f"__{way}{name}__": name for name in ("add", "sub", "mul", "matmul") for way in ("", "i")},
@@ -34,45 +34,35 @@ OPERATOR_TYPES: Final[Mapping[str, str]] = {
     "_reduce_scatter_base": "reduce_scatter_tensor",
     "_all_gather_base": "all_gather_into_tensor",
 }
-"""What the rules for operators call a function that Python, or torch, calls otherwise. All others have one name; a
-reversed operator (``1 / x``) has its operands in the other order, so it is another operator."""
+"""Names of functions in the rules for operators, where Python or torch has another name. A reversed operator (``1 /
+x``) has its operands in the other order, so it is another operator.
+"""
 
 
 @dataclass(slots=True)
 class NodeInfo:
-    """A node of a step.
-
-    Attributes:
-        name, path, type: see ``graph.table.NodeTable``.
-        call: the key of its first call; empty for parameters.
-        forward: number of the node that it is the backward of, or of whose parameters it is the gradient; -1 else.
-        ranks: between which ranks it exchanges values, where the dump says so.
-        recomputed: it ran a second time for the backward pass.
-    """
+    """A node of a step."""
 
     name: str
     path: str
     type: str
     call: str = ""
+    """Key of its first call; empty for parameters."""
     forward: int = -1
+    """Number of the node whose backward it is, or of whose parameters it is the gradient; else -1."""
     ranks: tuple[int, ...] = ()
+    """The ranks between which it exchanges values, where the dump tells them."""
     recomputed: bool = False
+    """Whether it ran a second time for the backward pass."""
 
 
 class ForwardCall:
-    """A forward call: what it is called, and where it belongs.
+    """A forward call: its name, and where it belongs.
 
-    Attributes:
-        key: in the dump.
-        prefix, number: the key without counter and direction; the counter.
-        module: a module's.
-        parent: the module call around it.
-        again: it ran a second time for the backward pass.
-        rank: its number among the calls of its kind in the same module call, in the same micro-batch.
-        round: the micro-batch that it belongs to, from 1; 0 where there are none, or it belongs to none; -1 before
-            that is known.
-        place: its place in the dump; -1 where it is not in it.
-        node, backward: number of the node that stands for it, and of the one for its backward; -1 before there is one.
+    ``prefix`` is the key without direction and counter (``number``). ``again``: it ran a second time for the backward
+    pass. ``rank`` is its number among the calls of its kind in the same module call and micro-batch; ``round`` the
+    micro-batch from 1 (0: none, -1: not known yet); ``place`` its place in the dump (-1: not there). ``node`` and
+    ``backward`` number the nodes of the call and of its backward (-1: none yet).
     """
 
     __slots__ = (
@@ -95,7 +85,7 @@ class ForwardCall:
 
     @property
     def scope(self) -> str:
-        """The scope of what a module calls, once all ranks are known."""
+        """The scope of the module's calls; not before all ``rank`` are known."""
         if self._scope is None:
             path = self.path.replace(".", "/")
             self._scope = path if not self.rank else f"{path or self.kind}.{self.rank}"
@@ -116,7 +106,7 @@ def operator_type(prefix: str) -> str:
 
 
 def _split(key: str) -> tuple[str, str, int] | None:
-    """(prefix, direction, number) of a key; None for one of no known form."""
+    """(prefix, direction, number) of a key; None for an unknown form."""
     prefix, _, last = key.rpartition(".")
     prefix, _, before = prefix.rpartition(".")
     if last in _DIRECTIONS:
@@ -129,18 +119,16 @@ def _split(key: str) -> tuple[str, str, int] | None:
 
 
 class CallNames:
-    """The forward calls of a step, each with its place among the others of its kind.
-
-    Attributes:
-        calls: (direction, forward call) of every key of the dump that has a known form; of gradients of parameters
-            the first call of their module.
-        named: the forward calls by (prefix, number).
-    """
+    """The forward calls of a step, each with its rank among the others of its kind."""
 
     def __init__(self, data: Mapping[str, Any], construct: Mapping[str, Any]) -> None:
         self._construct = construct
         self.calls: dict[str, tuple[str, ForwardCall]] = {}
+        """(direction, forward call) by key, for keys of a known form. A gradient of parameters has the first call of
+        their module.
+        """
         self.named: dict[tuple[str, int], ForwardCall] = {}
+        """Forward calls by (prefix, number)."""
         for place, (key, entry) in enumerate(data.items()):
             call = self._add(key)
             if call is not None and call.key == key:
@@ -193,12 +181,12 @@ class CallNames:
         return found
 
     def _outside(self, key: str) -> tuple[str, ForwardCall | None]:
-        """``calls`` of a key that is in neither file, of which another direction may be."""
+        """``calls`` of a key that is in neither file; its other direction may be."""
         split = _split(key)
         return ("", None) if split is None else (split[1], self.named.get((split[0], split[2])))
 
     def _micro_batches(self) -> int:
-        """Returns how often the modules at the top are called in the step: most of them."""
+        """How often most modules at the top are called in the step."""
         counts = Counter(len(each) for each in self._top if each[0].module and not each[0].again)
         return max(counts, key=lambda count: (counts[count], count)) if counts else 1
 
@@ -230,7 +218,7 @@ class CallNames:
                 each.round = found
 
     def _number_modules(self) -> None:
-        """Numbers the calls of one module within a micro-batch, whatever module they were made in."""
+        """Numbers the calls of one module within a micro-batch, whichever module they were made in."""
         groups: dict[tuple[bool, str, int], list[ForwardCall]] = {}
         for call in self.named.values():
             if call.module:
@@ -241,7 +229,6 @@ class CallNames:
                 call.rank = rank
 
     def node(self, call: ForwardCall) -> NodeInfo:
-        """The node of a forward call."""
         again = RECOMPUTED if call.again else ""
         if call.module:
             scope = call.scope
@@ -263,14 +250,10 @@ def _number(call: ForwardCall) -> int:
 
 
 def _are_among(calls: Sequence[ForwardCall], times: int, anchors: Sequence[tuple[int, int]]) -> bool:
-    """Tells whether calls at the top stand beside the modules of their micro-batches.
+    """Whether calls at the top stand beside the modules of their micro-batches.
 
-    Others may come in a number that could be divided as well: gradients are summed up after all micro-batches.
-
-    Args:
-        calls: in the order of their counters.
-        times: how many a micro-batch has.
-        anchors: (place, micro-batch) of calls of modules, ascending.
+    A multiple of the number of micro-batches is not enough: gradients are summed up after all micro-batches. ``times``
+    is the number of these calls per micro-batch, ``anchors`` are (place, micro-batch) of module calls, ascending.
     """
     places = [place for place, _ in anchors]
     for rank, call in enumerate(calls):

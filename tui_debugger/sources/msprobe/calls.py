@@ -4,7 +4,7 @@ A node is a call without its counter, named by the module that it was called in:
 ``layers/0/mlp/MLP`` for the module itself, ``Gradients/layers/0/mlp/MLP`` for its backward, ``layers.0.mlp.fc.weight``
 for a parameter. A second call of the same kind in one module is ``Functional.gelu.1``. Where every module is called
 several times in a step, these are micro-batches: rounds of the same nodes. Without modules (level L1) nothing tells
-micro-batches from other calls: there a node is called as the dump calls it, ``Torch.log.0``.
+micro-batches from other calls, and a node has its name in the dump, ``Torch.log.0``.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from tui_debugger.stats.records import mean_tells_nan
 from tui_debugger.text.numbers import plural
 
 GRADIENTS: Final = "Gradients/"
-"""Scope of what backward passes make."""
+"""Scope of the results of backward passes."""
 SAVED_TYPE: Final = "Saved"
-"""Type of what the program saved by name."""
+"""Type of tensors that the program saved by name."""
 SCALAR: Final = "…"
 """Stands for an argument that is no tensor."""
 _BIAS: Final = re.compile(BIAS)
@@ -52,83 +52,81 @@ _LEADS_ELSEWHERE: Final = re.compile(r"[/\0]|^\.\.?$", re.MULTILINE)
 _ZEROS: Final = frozenset({"0" * 8, "0x" + "0" * 16})
 """Digests of zeros of any shape."""
 _DEPTH: Final = 64
-"""Lists in lists that are looked into."""
+"""Limit of nested lists."""
 _STATISTICS: Final = ("Max", "Min", "Mean", "Norm")
 _PIECE: Final = 1024
-"""Records that are looked at together."""
+"""Number of records that are looked at together."""
 _GRADIENT: Final = "_grad"
-"""Ends the name of the gradient of what the program saved."""
+"""Suffix of the gradient of a tensor that the program saved."""
 
 
 @dataclass(slots=True)
 class StepCalls:
     """The calls of one rank in one step.
 
-    Attributes:
-        task, level, framework: as the recorder says.
-        nodes: in the order of their first calls; parameters where their module was called.
-        calls: number of calls.
-        node, side, slot, round: of each tensor, see ``base.TensorTable``; parameters after all calls.
-        call: number of the call that each tensor belongs to; -1: a parameter.
-        first: of each call the number of the first one inside it; its own where it has none.
-        parent: of each call the number of the module call around it, -1 without one.
-        module: of each call whether it is a module's.
-        call_node: the node of each call.
-        largest, smallest, mean, norm: as recorded; NaN where they were not, or are NaN.
-        nan: which tensors hold NaN, as their statistics tell.
-        known: of which tensors there are statistics.
-        dtypes, shapes: distinct ones; ``dtype`` and ``shape`` index into them, -1 where there is none.
-        hashes: digest of the elements of each, as recorded; None without any.
-        hashes_are_sums: they are the exclusive or of what the tensors hold, not a checksum.
-        contents: numbers that tell tensors with NaN apart by their values, 0 where nothing does; None: not asked.
-        digests_alone: of no tensor but scalars there is more than a digest.
-        files, has_file: names of the files with the values, empty where there is none.
-        tensors_listed: the directory that those lie in is there.
-        scalars: (node, slot, text) of arguments that are no tensors.
-        links: (node, slot, node of the parameter) of the parameters of modules.
-        summed: nodes of gradients that hold the sum over micro-batches: each is made of itself, too.
-        stacks, stack_of: frames of calls, innermost first; number of the stack by call.
-        problems: (file, why) of what beside the calls cannot be read.
-        notices: what people have to know.
+    Columns have a row per tensor in the order of calls, parameters last, or per call.
     """
 
     task: str = ""
     level: str = ""
     framework: str = ""
     nodes: list[NodeInfo] = field(default_factory=list)
+    """In the order of their first calls; parameters where their module was called."""
     calls: int = 0
     node: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
     side: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
     slot: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
     round: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    """``node``, ``side``, ``slot`` and ``round`` of each tensor: see ``base.TensorTable``."""
     call: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    """Number of each tensor's call; -1: a parameter."""
     first: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    """Number of the first call inside each call; its own number without any."""
     parent: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    """Number of the module call around each call; -1 without one."""
     module: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    """Mask of the calls of modules."""
     call_node: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
     largest: Float64 = field(default_factory=lambda: np.zeros(0))
     smallest: Float64 = field(default_factory=lambda: np.zeros(0))
     mean: Float64 = field(default_factory=lambda: np.zeros(0))
     norm: Float64 = field(default_factory=lambda: np.zeros(0))
+    """Extremes, mean and norm as recorded; NaN where not recorded, or NaN."""
     nan: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    """Mask of the tensors that hold NaN, by their statistics."""
     known: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    """Mask of the tensors that have statistics."""
     dtypes: tuple[str, ...] = ()
     dtype: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    """Index into ``dtypes``."""
     shapes: tuple[tuple[int, ...], ...] = ()
     shape: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    """Index into ``shapes``; -1 without one."""
     hashes: Int64 | None = None
+    """Number of each recorded digest; None without any."""
     hashes_are_sums: bool = False
+    """Whether digests are the exclusive or of the elements, not a checksum."""
     contents: Int64 | None = None
+    """Number that tells tensors with NaN apart by their values, 0 where nothing does; None: not computed."""
     digests_alone: bool = False
+    """Whether all tensors but scalars have a digest only."""
     files: Names = field(default_factory=lambda: Names.of(()))
+    """Names of the files with the values, empty without one."""
     has_file: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     tensors_listed: bool = False
+    """Whether the directory of these files exists."""
     scalars: list[tuple[int, int, str]] = field(default_factory=list)
+    """(node, slot, text) of arguments that are no tensors."""
     links: list[tuple[int, int, int]] = field(default_factory=list)
+    """(node, slot, node of the parameter) of the parameters of modules."""
     summed: list[int] = field(default_factory=list)
+    """Nodes of gradients that hold the sum over micro-batches: each also depends on itself."""
     stacks: list[tuple[Frame, ...]] = field(default_factory=list)
+    """Frames of calls, innermost first."""
     stack_of: dict[str, int] = field(default_factory=dict)
+    """Index into ``stacks`` by call."""
     problems: list[tuple[str, str]] = field(default_factory=list)
+    """(file, why) of unreadable parts beside the calls."""
     notices: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -136,7 +134,7 @@ class StepCalls:
         return len(self.node)
 
     def sizes(self) -> Int64:
-        """Number of elements of every tensor; -1 where its shape is not known."""
+        """Number of elements of every tensor; -1 for an unknown shape."""
         most = np.iinfo(np.int64).max
         counts = np.array([*(min(math.prod(shape), most) for shape in self.shapes), -1], np.int64)
         found: Int64 = counts[self.shape]
@@ -144,12 +142,9 @@ class StepCalls:
 
 
 def read_calls(directory: str) -> StepCalls:
-    """Reads the calls in the directory of a step and rank.
+    """Reads the calls in the directory of a step and rank, or raises BadCallsError.
 
-    A file that is listed and then cannot be opened has failed, although it may be gone: it was there.
-
-    Raises:
-        BadCallsError: they cannot be read.
+    A file that was listed and cannot be opened is an error, even if it is gone by now.
     """
     files = read_files(directory)
     builder = _built(files)
@@ -160,16 +155,10 @@ def read_calls(directory: str) -> StepCalls:
 
 
 def read_entries(directory: str, known: Collection[str] = ()) -> dict[tuple[int, int], dict[str, Any]]:
-    """Reads the forward calls of a step as they stand in ``dump.json``, by number of their node and round.
+    """Reads the forward calls of a step, unchanged, by (node, round) with the numbers of ``read_calls``.
 
-    The numbers are those that ``read_calls`` gives.
-
-    Args:
-        directory: of the step and rank.
-        known: files that ``read_calls`` could not read either.
-
-    Raises:
-        BadCallsError: they cannot be read, or not as ``read_calls`` did.
+    ``known``: files that ``read_calls`` could not read either. Raises BadCallsError when the calls cannot be read, or
+    not as by ``read_calls``.
     """
     files = read_files(directory)
     for name, why in files.problems:
@@ -179,7 +168,7 @@ def read_entries(directory: str, known: Collection[str] = ()) -> dict[tuple[int,
 
 
 def _built(files: StepFiles) -> _Builder:
-    """Takes in the calls of a step, and those of the files with values that have no entry."""
+    """Builds the calls of a step, with the calls of value files that ``dump.json`` does not name."""
     builder = _Builder(_new_step(files))
     builder.take_calls(files.data, files.construct)
     builder.take_saved(files.saved)
@@ -212,7 +201,7 @@ def _new_step(files: StepFiles) -> StepCalls:
 
 
 def _tell_the_difference(values: Collection[str], named: Collection[object], step: StepCalls) -> None:
-    """Notes which files with values have no place in a step, and which of those that it names are gone."""
+    """Reports files with values that belong to no call, and files that calls name and that are gone."""
     if left := len(set(values).difference(named)):
         step.problems.append((TENSORS, f"no place among the calls for {plural(left, 'file')} with values"))
     gone = {name.encode("utf-8", "replace") for name in set(named).difference(values) if isinstance(name, str)}
@@ -228,7 +217,7 @@ def _tell_the_difference(values: Collection[str], named: Collection[object], ste
 
 
 def _summed_gradients(names: CallNames, data: Mapping[str, Any]) -> dict[str, tuple[int, list[object]]]:
-    """Of gradients of parameters, by key, the round (0: there is one only), and what came into the backward."""
+    """By key of gradients of parameters: the round (0: there is one only), and the inputs of the module's backward."""
     gradients, backward = dict[str, list[str]](), dict[str, list[str]]()
     for key, (direction, call) in names.calls.items():
         if direction != "forward" and call.module and type(data.get(key)) is dict:
@@ -248,8 +237,6 @@ def _summed_gradients(names: CallNames, data: Mapping[str, Any]) -> dict[str, tu
 
 
 class _Builder:
-    """Takes in calls, and makes columns of them."""
-
     def __init__(self, step: StepCalls) -> None:
         self.step = step
         self._rows: dict[str, int] = {}
@@ -257,11 +244,11 @@ class _Builder:
         self._parameters: dict[str, dict[str, Any]] = {}
         self._linked: set[tuple[int, int, int]] = set()
         self.entries: dict[tuple[int, int], dict[str, Any]] = {}
-        """The forward calls as the dump has them, by node and round: who asks for arguments wants them."""
+        """The forward calls, unchanged, by node and round, for ``read_entries``."""
         self._call_node, self._parent, self._module, self._first = array("i"), array("i"), array("b"), array("i")
 
     def take_calls(self, data: Mapping[str, Any], construct: Mapping[str, Any]) -> None:
-        """Takes in ``dump.json``, in the order of its keys."""
+        """Takes ``dump.json``, in the order of its keys."""
         names = CallNames(data, construct)
         summed = _summed_gradients(names, data)
         for place, (key, entry) in enumerate(data.items()):
@@ -283,7 +270,7 @@ class _Builder:
         self._nest(data, construct)
 
     def _take_call(self, entry: dict[str, Any], names: CallNames, at: tuple[str, ForwardCall], place: int) -> int:
-        """A forward or backward call; returns its node."""
+        """Takes a forward or backward call; returns its node."""
         direction, call = at
         take = self._tensors.take
         if direction == "backward":
@@ -303,7 +290,7 @@ class _Builder:
         return node
 
     def take_saved(self, data: Mapping[str, Any]) -> None:
-        """Takes in ``debug.json``: tensors that the program saved by name, ``NAME.0.debug``, and their gradients."""
+        """Takes ``debug.json``: tensors that the program saved by name, ``NAME.0.debug``, and their gradients."""
         names = {key: _saved_name(key) for key in data}
         known = set(names.values())
         gradients = [
@@ -329,11 +316,10 @@ class _Builder:
             self._first.append(place)
 
     def files_named(self) -> set[object]:
-        """Returns the names of the files of all tensors that were taken in."""
         return self._tensors.files_named()
 
     def finish(self) -> None:
-        """Sets the columns. Parameters come after everything else."""
+        """Sets the columns, parameters last."""
         for name, record in self._parameters.items():
             self._tensors.take(record, self._rows[name], Side.OUTPUT, 0, -1)
         step = self.step
@@ -360,7 +346,7 @@ class _Builder:
         return call.backward
 
     def _take_parameters(self, own: object, call: ForwardCall, used: int, place: int) -> None:
-        """The parameters of a module: what it was called with, and nodes of their own."""
+        """Takes the parameters of a module: as inputs of the call, and as nodes of their own."""
         for slot, (name, record) in enumerate(own.items() if isinstance(own, dict) else (), used):
             self._tensors.take(record, call.node, Side.INPUT, call.round, place, slot)
             if isinstance(record, dict):
@@ -374,13 +360,9 @@ class _Builder:
     def _take_gradients(
         self, entry: dict[str, Any], names: CallNames, call: ForwardCall, at: tuple[int, Sequence[object], int]
     ) -> None:
-        """The gradients of the parameters of a module, as far as they were summed up by then.
+        """Takes the gradients of a module's parameters, as far as they were summed up by then.
 
-        Args:
-            entry: by name of the parameter.
-            names: of the step.
-            call: of the module.
-            at: the round, what came into the module's backward, the place in the dump.
+        ``at``: the round, the inputs of the module's backward, the place in the dump.
         """
         number, came, place = at
         forward = call.node if call.node >= 0 else self._rows.get(names.node(call).name, -1)
@@ -397,7 +379,7 @@ class _Builder:
                 self.step.summed.append(node)
 
     def _nest(self, data: Mapping[str, Any], construct: Mapping[str, Any]) -> None:
-        """Finds out for every call which recorded module call is around it, and which call is the first inside it."""
+        """Finds the recorded module call around each call, and the first call inside each."""
         count = len(data)
         first = array("i", range(count))
         parents = array("i", [-1]) * count
@@ -416,13 +398,13 @@ class _Builder:
 
 
 def _saved_name(key: str) -> str:
-    """The name under which the program saved a tensor: ``energy`` of ``energy.0.debug``."""
+    """``energy`` of ``energy.0.debug``."""
     parts = key.rsplit(".", 2)
     return parts[0] if len(parts) == 3 and parts[2] == "debug" and parts[0] else key
 
 
 def _named_records(entry: object, depth: int = 0) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """The tensors in what the program saved, each with its path in it."""
+    """Yields the tensors of a saved entry, each with its path in it."""
     if depth > _DEPTH:
         return
     if isinstance(entry, dict):
@@ -439,7 +421,7 @@ def _named_records(entry: object, depth: int = 0) -> Iterator[tuple[tuple[str, .
 
 
 class _RecordColumns:
-    """The tensor records of a step, one after the other, until they become columns."""
+    """Collects the tensor records of a step, and makes columns of them."""
 
     def __init__(self) -> None:
         self._records: list[dict[str, Any]] = []
@@ -461,7 +443,7 @@ class _RecordColumns:
         slot: int = 0,
         depth: int = 0,
     ) -> int:
-        """Takes in an argument, or a list or dict of them; returns the slot after the last one."""
+        """Takes an argument, or a list or dict of arguments; returns the slot after the last one."""
         if type(value) is list:
             items: Iterable[object] = value
         elif type(value) is dict:
@@ -493,11 +475,9 @@ class _RecordColumns:
         return slot
 
     def files_named(self) -> set[object]:
-        """Returns the names of the files of all tensors."""
         return {name for record in self._records if type(name := record.get("data_name")) is str}
 
     def fill(self, step: StepCalls) -> None:
-        """Sets the columns of a step."""
         records = self._records
         places = np.array(self._places, np.int64)
         keep = np.arange(len(places))
@@ -534,14 +514,14 @@ class _RecordColumns:
 
 
 def _digest(said: object) -> int:
-    """A number for a digest, or for the number that stands for one; 0 where there is none."""
+    """A number for a digest, or for the number in place of one; 0 without."""
     if type(said) in {int, float}:
         return hash(f"number {said!r}")
     return 0 if type(said) is not str else ZEROS_DIGEST if said in _ZEROS else hash(said)
 
 
 def _scalar_text(item: object) -> str:
-    """Returns what is shown of an argument that is no tensor: only what does not change from step to step by nature."""
+    """The text of an argument that is no tensor, if it is the same in all healthy steps."""
     value = item.get("value") if isinstance(item, dict) else item
     if item is None or (isinstance(item, dict) and value is None and "value" in item):
         return "None"
@@ -551,9 +531,9 @@ def _scalar_text(item: object) -> str:
 
 
 def _columns_of(records: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Returns what records say, by key; None where they do not.
+    """The fields of records, as columns by key, None where missing.
 
-    Piece by piece: a record that was just looked at is still near the processor.
+    Piece by piece, while a record is still in the processor's cache.
     """
     columns: dict[str, list[Any]] = {key: [] for key in (*_STATISTICS, "dtype", "shape", "md5", "data_name")}
     for start in range(0, len(records), _PIECE):
@@ -564,7 +544,7 @@ def _columns_of(records: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _fill_scalars(columns: dict[str, list[Any]]) -> int:
-    """Task xor writes the number that a scalar holds where others have their digest; returns how many it wrote."""
+    """Copies the values of scalars, which task xor writes in place of a digest; returns their number."""
     found = 0
     for at, said in enumerate(columns["md5"]):
         if type(said) in {int, float} and columns["shape"][at] == []:
@@ -575,10 +555,9 @@ def _fill_scalars(columns: dict[str, list[Any]]) -> int:
 
 
 def _fill_statistics(said: Sequence[Sequence[object]], step: StepCalls) -> None:
-    """Sets the statistics of a step, whose shapes are set.
+    """Sets the statistics of a step; its shapes must be set.
 
-    PyTorch makes all four NaN where there is one NaN. The extremes of MindSpore pass NaN over: there the mean and the
-    norm tell.
+    One NaN makes all four NaN in PyTorch. MindSpore's extremes skip NaN: there the mean and the norm tell.
     """
     columns, missing = [], []
     for values in said:
@@ -593,13 +572,13 @@ def _fill_statistics(said: Sequence[Sequence[object]], step: StepCalls) -> None:
     finite = ~(np.isinf(largest) | np.isinf(smallest))
     nan = nan_largest | nan_smallest | (nan_norm & finite) | (nan_mean & mean_tells_nan(largest, smallest, norm))
     step.nan = nan & (step.sizes() != 0)
-    # One extreme alone tells nothing of the other end, and a mean that is not finite nothing of the elements.
+    # One extreme alone does not bound the other end, and a mean that is not finite says nothing of elements.
     alone = no_largest & no_smallest & (np.isfinite(step.mean) | np.isfinite(norm))
     step.known = step.nan | ~(no_largest | no_smallest) | alone | (step.sizes() == 0)  # of no elements all is known
 
 
 def _numbers(values: Sequence[object]) -> tuple[Float64, Mask]:
-    """A column of numbers, NaN where there is none, and where there is none."""
+    """A column of numbers with NaN for missing ones, and the mask of missing ones."""
     try:
         found = np.array(values, np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -615,7 +594,6 @@ def _numbers(values: Sequence[object]) -> tuple[Float64, Mask]:
 
 
 def _number(value: object) -> float | None:
-    """The number in a cell; None where it holds none."""
     try:
         return float(value) if isinstance(value, (int, float, str)) else None
     except ValueError:
@@ -625,7 +603,7 @@ def _number(value: object) -> float | None:
 
 
 def _distinct(values: Sequence[object], name: Callable[[object], str]) -> tuple[tuple[str, ...], Int32]:
-    """Distinct texts, and which of them each is."""
+    """Distinct texts, and the index of each value's text."""
     numbers: dict[str, int] = {}
     try:
         by_value: dict[object, int] = {each: numbers.setdefault(name(each), len(numbers)) for each in set(values)}
@@ -665,7 +643,7 @@ def _number_of(shape: object, numbers: dict[tuple[Any, ...], int]) -> int:
 
 
 def _file_names(values: Sequence[object], step: StepCalls) -> list[bytes]:
-    """Names of files beside the calls; one that leads elsewhere is refused."""
+    """Names of files beside the calls; a name that leads elsewhere is refused."""
     try:
         joined = "\n".join([each or "" for each in values])  # type: ignore[misc]  # tried
         found = joined.encode().split(b"\n") if values else []
@@ -694,22 +672,16 @@ class StepArguments:
     """The arguments of the calls of one step."""
 
     def __init__(self, directory: str, rows: Int32, known: Collection[str] = ()) -> None:
-        """Reads the calls anew.
+        """Reads the calls again, or raises BadCallsError.
 
-        Args:
-            directory: of the step and rank.
-            rows: the row of every node of the step, by its number there.
-            known: see ``read_entries``.
-
-        Raises:
-            BadCallsError: they cannot be read.
+        ``rows``: the table row of every node of the step. ``known``: see ``read_entries``.
         """
         self._rounds: dict[int, dict[int, dict[str, Any]]] = {}
         for (node, number), entry in read_entries(directory, known).items():
             self._rounds.setdefault(int(rows[node]), {})[number] = entry
 
     def of(self, row: int, round: int) -> CallArguments | None:  # noqa: A002 - see base.Source
-        """Returns the arguments of a node's forward call; round 0 is the newest one."""
+        """The arguments of a node's forward call; round 0 is the newest one."""
         rounds = self._rounds.get(row, {})
         entry = rounds.get(round, rounds.get(0)) if round else rounds.get(max(rounds, default=0))
         return None if entry is None else _arguments(entry)
@@ -736,11 +708,9 @@ class _ArgumentSlots:
         self._next = 0
 
     def items(self, values: Iterable[object], depth: int = 0) -> tuple[Argument, ...]:
-        """Takes in a list of arguments."""
         return tuple([self._one(value, depth) for value in values])
 
     def named(self, values: Mapping[str, object], depth: int = 0) -> dict[str, Argument]:
-        """Takes in arguments by name."""
         return {str(key): self._one(value, depth) for key, value in values.items()}
 
     def _one(self, value: object, depth: int) -> Argument:

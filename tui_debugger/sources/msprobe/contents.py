@@ -1,4 +1,4 @@
-"""Tells tensors with NaN apart by their values: one NaN hides all statistics that the recorder wrote of a tensor."""
+"""Tells tensors with NaN apart by their values: one NaN hides all recorded statistics of a tensor."""
 
 from __future__ import annotations
 
@@ -17,26 +17,22 @@ from tui_debugger.stats.digests import digest_of
 from tui_debugger.stats.npy import open_array
 
 _MOST_BYTES: Final = 1 << 30
-"""Values that are read of a step for this, at most: what runs later stays without an edge."""
+"""Limit of bytes that are read per step for this; later tensors stay without an edge."""
 _MOST_ELEMENT_BYTES: Final = 8
 
 
 def how_to_read(name: str, dtype: str) -> ReadSpec:
-    """Tells how to read a file with values, of which the path is left open; ``dtype`` is what the calls say of it."""
+    """How to read a file with values, without its path; ``dtype`` is the one in the calls."""
     if name.endswith(".npy"):
         return ReadSpec("", dtype=dtype if dtype.startswith(("bfloat", "float8", "int4")) else "")
     return ReadSpec("", "pt")
 
 
 def contents_of_nan(step: StepCalls, directory: str, asked: Mask) -> Int64:
-    """Numbers that are equal for tensors with NaN that have the same elements; 0 of all other tensors.
+    """Numbers that are equal for tensors with NaN that have the same elements; 0 for all other tensors.
 
-    A tensor whose elements are all the same has none: another one that is all NaN need not be the same tensor.
-
-    Args:
-        step: the calls.
-        directory: of the step and rank.
-        asked: the inputs of which is asked what made them.
+    A tensor of equal elements has 0, since another such tensor need not be the same. ``asked``: the inputs whose
+    producers are wanted.
     """
     found = np.zeros(len(step), np.int64)
     may_be_read = step.nan & step.has_file if len(step.files) else np.zeros(len(step), np.bool_)
@@ -63,6 +59,6 @@ def _content(step: StepCalls, directory: str, at: int) -> int:
     try:
         values = open_array(replace(spec, path=f"{directory}/{TENSORS}/{name}"))
         digest, constant = digest_of(values, values.dtype.str, values.dtype.name)
-    except (TdbgError, OSError, ValueError, TypeError):  # who reads it later says why
+    except (TdbgError, OSError, ValueError, TypeError):  # its reader reports it
         return 0
     return 0 if constant else int.from_bytes(digest[:8], "little", signed=True)

@@ -1,10 +1,9 @@
-"""Infers the data flow between the calls of a step: which call made what another one was given.
+"""Infers the data flow between the calls of a step: the producer of each input, which msprobe does not record.
 
-A dump of msprobe does not say it. What does: equal element type, shape, maximum, minimum, mean and norm (and digest,
-where there is one) of an output and of an input of a later call; the nearest earlier output counts. Views that were not
-recorded change the shape only. Zeros, and whatever has one value everywhere, equals too much to say anything. One NaN
-hides the statistics of a tensor: then equal values tell, where there are files. A module is made of what was called
-inside it, the backward of a call of what its forward made.
+An input's producer is the nearest earlier output with equal element type, shape, maximum, minimum, mean and norm (and
+digest, if recorded). Views that were not recorded change the shape only. Zeros, and tensors of one value, equal too
+many others to tell anything. One NaN hides the statistics of a tensor: then equal values tell, where there are files. A
+module depends on the calls inside it, the backward of a call on the results of its forward.
 """
 
 from __future__ import annotations
@@ -31,22 +30,19 @@ _Pairs = tuple[Int64, Int64, Int64]
 
 @dataclass(frozen=True, slots=True)
 class InferredEdges:
-    """Inputs of nodes: input ``position[i]`` of ``node[i]`` is output ``slot[i]`` of ``producer[i]``.
-
-    Attributes:
-        node, producer: numbers of ``StepCalls.nodes``; producer -1: not known.
-        inputs: number of inputs of every node.
-    """
+    """Input ``position[i]`` of ``node[i]`` is output ``slot[i]`` of ``producer[i]``."""
 
     node: Int64
     position: Int64
     producer: Int64
+    """``node`` and ``producer`` are numbers of ``StepCalls.nodes``; -1: unknown."""
     slot: Int64
     inputs: Int64
+    """Number of inputs of every node."""
 
 
 def infer_edges(step: StepCalls) -> InferredEdges:
-    """Finds out what the nodes of a step are made of, as far as their tensors show it."""
+    """Finds the producers of the inputs of a step's nodes, as far as tensors show them."""
     inputs = np.zeros(len(step.nodes), np.int64)
     is_input = step.side == int(Side.INPUT)
     np.maximum.at(inputs, step.node[is_input], step.slot[is_input].astype(np.int64) + 1)
@@ -67,7 +63,7 @@ def infer_edges(step: StepCalls) -> InferredEdges:
 
 
 def _made_of(step: StepCalls, made: Int64) -> _Pairs:
-    """Returns what nodes are made of besides their inputs, by consumer, each once."""
+    """Dependencies of nodes besides their inputs, sorted by consumer, each once."""
     summed = np.array(step.summed, np.int64)
     itself = summed, np.full(len(summed), -1, np.int64), np.zeros(len(summed), np.int64)
     columns = zip(_inside(step, made), _ahead(step), itself, strict=True)
@@ -91,7 +87,7 @@ class _EdgeColumns:
 
 
 def _producers(step: StepCalls) -> Int64:
-    """Of every tensor the one that it equals: of an input what it is, of a module's output what inside made it."""
+    """Of every input the equal output; of a module's output the equal output inside it; else -1."""
     mask = _identifying(step)
     call = step.call.astype(np.int64)
     is_output = step.side == int(Side.OUTPUT)
@@ -108,12 +104,12 @@ def _producers(step: StepCalls) -> Int64:
     close = (near >= 0) & _close(step.mean, step.norm, near)
     found = np.where(exact >= 0, exact, np.where(close, near, -1))
     outside = is_output & (found >= 0) & (ends[found] < begins)
-    found[outside] = -1  # a module that hands on what it was given: its own inputs say that
+    found[outside] = -1  # a module that returns its input: the edge of that input is enough
     return found
 
 
 def _identifying(step: StepCalls) -> Mask:
-    """Tells which tensors are unlike others: not those of one value, nor numbers and flags of which little is known."""
+    """Mask of tensors that differ from others: of several values, and no numbers or flags without a mean or digest."""
     sizes = step.sizes()
     varied = step.known & ~step.nan & (step.largest != step.smallest)
     with np.errstate(invalid="ignore"):
@@ -130,7 +126,7 @@ def _identifying(step: StepCalls) -> Mask:
 
 
 def _key(step: StepCalls, *, exact: bool) -> UInt64:
-    """A number that is the same for tensors that look the same."""
+    """Equal numbers for tensors that look the same."""
     columns: list[npt.NDArray[Any]] = [step.dtype, step.sizes()]
     numbers: list[Float64] = [step.largest, step.smallest]
     if exact:
@@ -150,7 +146,7 @@ def _key(step: StepCalls, *, exact: bool) -> UInt64:
 
 
 def _nearest(key: UInt64, ends: Int64, makes: Mask, asked_at: Int64, asks: Mask) -> Int64:
-    """Of every tensor that asks the newest one of its key that was made before it; -1 where there is none."""
+    """Of every tensor that ``asks`` the newest earlier one of its key that ``makes`` it; -1 without one."""
     found = np.full(len(key), -1, np.int64)
     who, made = np.flatnonzero(asks), np.flatnonzero(makes)
     keys = np.concatenate([key[made], key[who]])
@@ -166,7 +162,7 @@ def _nearest(key: UInt64, ends: Int64, makes: Mask, asked_at: Int64, asks: Mask)
 
 
 def _close(mean: Float64, norm: Float64, other: Int64) -> Mask:
-    """Tells which tensors have the mean and norm of another one, but for the order in which they were summed up."""
+    """Mask of tensors with the mean and norm of another one, up to the order of summation."""
     result = np.ones(len(mean), np.bool_)
     scale = np.abs(norm) * _TOLERANCE
     with np.errstate(invalid="ignore"):
@@ -178,7 +174,7 @@ def _close(mean: Float64, norm: Float64, other: Int64) -> Mask:
 
 
 def _inside(step: StepCalls, made: Int64) -> _Pairs:
-    """Returns what modules are made of: the output inside that theirs equals, else all that nothing inside reads."""
+    """Dependencies of modules: the inner output that theirs equals, else all inner outputs that no inner call reads."""
     call, is_output = step.call, step.side == int(Side.OUTPUT)
     of = np.maximum(call, 0)
     if not step.calls:
@@ -192,7 +188,7 @@ def _inside(step: StepCalls, made: Int64) -> _Pairs:
     reader = np.full(len(step), step.calls, np.int64)
     read = np.flatnonzero(~is_output & (made >= 0))
     np.minimum.at(reader, made[read], call[read])
-    used = reader < around  # what another call inside the module reads is in what that one made
+    used = reader < around  # an output that another inner call reads is in that call's output
     inner = np.flatnonzero(is_output & (around >= 0) & unsure[np.maximum(around, 0)] & ~used)
     consumer = np.concatenate([step.node[matched], step.call_node[around[inner]]]).astype(np.int64)
     source = np.concatenate([made[matched], inner])
@@ -201,7 +197,7 @@ def _inside(step: StepCalls, made: Int64) -> _Pairs:
 
 
 def _ahead(step: StepCalls) -> _Pairs:
-    """Returns what backward calls are made of besides gradients: the outputs of their forward."""
+    """Dependencies of backward calls besides gradients: the outputs of their forward."""
     forward = np.array([node.forward for node in step.nodes], np.int64)
     backward = np.flatnonzero(forward >= 0)
     by_forward = backward[np.argsort(forward[backward], kind="stable")]
@@ -218,13 +214,9 @@ def _ahead(step: StepCalls) -> _Pairs:
 
 
 def written_in(step: StepCalls, producer: Int64, slot: Int64, readers: Int64) -> Int64:
-    """The tensors of a step that are outputs of some nodes, in the micro-batch of their readers; -1: not recorded.
+    """Tensors of a step that are given outputs of nodes, in the micro-batch of their readers; -1: not recorded.
 
-    Args:
-        step: the step.
-        producer: nodes; -1 is none.
-        slot: their outputs.
-        readers: the tensors that these are asked for.
+    ``producer`` -1 is no node; ``readers`` are the tensors whose producers are asked for.
     """
     outputs = np.flatnonzero(step.side == int(Side.OUTPUT))
     found = np.full(len(producer), -1, np.int64)
@@ -246,7 +238,7 @@ def _places(node: npt.NDArray[Any], slot: npt.NDArray[Any], number: npt.NDArray[
 
 
 def differ(step: StepCalls, one: Int64, other: Int64) -> Mask:
-    """Tells which tensors certainly are not the same: their sizes, extremes or NaN differ."""
+    """Mask of pairs that are certainly different tensors: their sizes, extremes or NaN differ."""
     sizes = step.sizes()
     unlike = (sizes[one] != sizes[other]) | (step.nan[one] != step.nan[other]) | (step.dtype[one] != step.dtype[other])
     for column in (step.largest, step.smallest):
@@ -257,7 +249,7 @@ def differ(step: StepCalls, one: Int64, other: Int64) -> Mask:
 
 
 def infer_producers(step: StepCalls, inputs: Int64) -> Int64:
-    """Returns what some inputs are in this step; for those with NaN the newest output of their shape with NaN."""
+    """Producers of some inputs in this step; for inputs with NaN the newest output of their shape with NaN."""
     found = _producers(step)[inputs]
     nan = inputs[(found < 0) & step.nan[inputs]]
     if len(nan):

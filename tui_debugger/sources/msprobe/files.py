@@ -1,6 +1,6 @@
-"""The files of one rank in one step: their JSON, as far as it can be read, and which files with values there are.
+"""The files of one rank in one step: their JSON, as far as it can be read, and the names of files with values.
 
-A recorder that is killed may leave a ``dump.json`` that ends in the middle: the calls in front of the end count.
+A killed recorder may leave a ``dump.json`` that ends in the middle: the complete calls count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tui_debugger.sources.msprobe.layout import CALLS, SAVED, TENSORS
 from tui_debugger.sources.msprobe.unnamed import is_of_replay
 
 _SMALL: Final = 1 << 26
-"""Bytes of the files of a step that are read once more, to find out whether another one has the same."""
+"""Limit of bytes of a step's files for a second read that compares them with other steps."""
 _VALUES: Final = (".pt", ".npy")
 _HEAD: Final = re.compile(r'"(task|level|framework)"\s*:\s*"([a-zA-Z0-9_]{1,40})"')
 _DATA: Final = re.compile(r'"data"\s*:\s*\{')
@@ -32,31 +32,17 @@ class BadCallsError(Exception):
 
 
 class _NoJsonError(BadCallsError):
-    """A file is no JSON.
-
-    Attributes:
-        whole: the calls in front of the damage.
-    """
+    """A file is no JSON."""
 
     def __init__(self, why: str, whole: dict[str, Any]) -> None:
         super().__init__(why)
         self.whole = whole
+        """Head of the file, and the calls in front of the damage."""
 
 
 @dataclass(slots=True)
 class StepFiles:
-    """What the files of a step hold.
-
-    Attributes:
-        directory: of the step and rank.
-        task, level, framework: as the recorder says.
-        data, saved: the calls, and what the program saved by name.
-        construct: the call around each call.
-        stacks, stack_of: frames of calls, innermost first; number of the stack by call.
-        tensors_listed: there is a directory of values.
-        values: the names of the files in it; None where it cannot be listed.
-        problems: (file, why) of what cannot be read.
-    """
+    """The contents of the files of a step."""
 
     directory: str
     task: str = ""
@@ -64,23 +50,29 @@ class StepFiles:
     framework: str = ""
     data: dict[str, Any] = field(default_factory=dict)
     saved: dict[str, Any] = field(default_factory=dict)
+    """Tensors that the program saved by name."""
     construct: dict[str, Any] = field(default_factory=dict)
+    """By key of a call, the key of the call around it."""
     stacks: list[tuple[Frame, ...]] = field(default_factory=list)
+    """Frames of calls, innermost first."""
     stack_of: dict[str, int] = field(default_factory=dict)
+    """Index into ``stacks`` by call."""
     tensors_listed: bool = False
+    """Whether there is a directory of values."""
     values: frozenset[str] | None = None
+    """Names of the files in it; None where it cannot be listed."""
     problems: list[tuple[str, str]] = field(default_factory=list)
+    """(file, why) of unreadable parts."""
 
 
 def read_files(directory: str) -> StepFiles:
     """Reads the files of a step and rank but for the values.
 
-    Raises:
-        BadCallsError: the directory cannot be listed, or holds neither calls nor values.
+    Raises BadCallsError when the directory cannot be listed, or holds neither calls nor values.
     """
     listed = _names_in(directory)
     files = StepFiles(directory, tensors_listed=TENSORS in listed)
-    # The small files first: what was parsed of stacks is gone before the calls need memory.
+    # The small files first: the JSON of stacks is freed before the calls need memory.
     _read_stacks(_beside("stack.json", files, listed), files)
     files.construct = _beside("construct.json", files, listed)
     if files.tensors_listed:
@@ -102,7 +94,7 @@ def read_files(directory: str) -> StepFiles:
 
 
 def content_of(directory: str) -> bytes:
-    """Returns a digest of all that ``read_calls`` reads of a step; empty where there are values, or much to read."""
+    """Digest of all that ``read_calls`` reads of a step; empty where there are values, or too many bytes."""
     hasher, left = blake2b(digest_size=16), _SMALL
     try:
         listed = _names_in(directory)
@@ -126,7 +118,7 @@ def _names_in(directory: str) -> frozenset[str]:
 
 
 def _beside(name: str, files: StepFiles, listed: Collection[str]) -> dict[str, Any]:
-    """A file without which there is less to be known; what is wrong with it is kept."""
+    """Reads a file that the calls can do without; notes its problem."""
     try:
         return _load(files.directory, name) if name in listed else {}
     except BadCallsError as error:
@@ -135,7 +127,7 @@ def _beside(name: str, files: StepFiles, listed: Collection[str]) -> dict[str, A
 
 
 def _calls_in(name: str, files: StepFiles, listed: Collection[str]) -> dict[str, Any]:
-    """Returns the calls in a file that may be there; of a damaged one those in front of the damage."""
+    """The calls in a file, none without it; of a damaged file the calls in front of the damage."""
     if name not in listed:
         return {}
     try:
@@ -159,11 +151,9 @@ def _text(value: object) -> str:
 
 
 def _load(directory: str, name: str) -> dict[str, Any]:
-    """Returns the object in a file that is listed.
+    """Returns the object in a file that was listed.
 
-    Raises:
-        _DamagedError: it is no JSON.
-        BadCallsError: it cannot be read.
+    Raises _NoJsonError when it is no JSON, and BadCallsError for any other problem.
     """
     path = f"{directory}/{name}"
     try:
@@ -187,7 +177,7 @@ def _load(directory: str, name: str) -> dict[str, Any]:
 
 
 def _whole_calls(raw: bytes) -> dict[str, Any]:
-    """Returns the head of a file of calls and the calls in front of what is no JSON."""
+    """The head of a damaged file of calls, and the calls in front of the damage."""
     text = bytes(raw).decode("utf-8", "replace")
     begin = _DATA.search(text)
     if begin is None:
@@ -211,7 +201,7 @@ _FRAME: Final = re.compile(
 
 
 def _read_stacks(groups: Mapping[str, Any], files: StepFiles) -> None:
-    """Takes in ``stack.json``: groups of calls that share a stack."""
+    """Takes ``stack.json``: groups of calls that share a stack."""
     frames_of: dict[str, Frame | None] = {}
     for group in groups.values():
         if not (isinstance(group, list) and len(group) == 2 and all(isinstance(each, list) for each in group)):

@@ -1,7 +1,6 @@
 """Finds the steps and ranks of an msprobe dump by the names of directories: ``step3/rank0/dump.json``.
 
-Names only, nothing is read. Without a process group a process writes to ``proc{pid}`` (AclGraphDumper: ``pid{pid}``)
-instead of ``rank{R}``.
+Without a process group a process writes to ``proc{pid}`` (AclGraphDumper: ``pid{pid}``) instead of ``rank{R}``.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ _LEVELS_UP: Final = 3
 
 
 def read_layout(root: Path) -> DumpLayout[str]:
-    """Lists the directories of the steps and of their ranks."""
     layout: DumpLayout[str] = DumpLayout(os.fspath(root))
     if _holds_calls(layout.root):  # the files of one step alone
         step, rank = _number(_STEP, root.parent.name), rank_of_folder(root.name)
@@ -56,14 +54,14 @@ def read_layout(root: Path) -> DumpLayout[str]:
 
 
 def _place(layout: DumpLayout[str], places: dict[int, dict[int, str]], one: int, other: int, path: str) -> None:
-    """Notes where a step of a rank lies; a second place (``rank_0`` beside ``rank0``) is not looked at."""
+    """Notes the directory of a step and rank; a second one (``rank_0`` beside ``rank0``) is reported as unread."""
     first = places.setdefault(one, {}).setdefault(other, path)
     if first != path:
         layout.miss(path, f"the same step and rank as {os.path.relpath(first, layout.root)}: give one of them alone")
 
 
 def _add_processes(layout: DumpLayout[str], processes: dict[int, dict[int, str]]) -> None:
-    """Gives processes that had no rank one: 0 to the only one of a step, else by process number."""
+    """Numbers processes that had no rank: 0 if a step has one only, else by process number."""
     several = any(len(each) > 1 for each in processes.values()) or bool(processes and layout.units)
     pids = sorted({pid for each in processes.values() for pid in each})
     first = max(layout.units, default=-1) + 1
@@ -81,7 +79,7 @@ class MsprobeReader(NamesReader):
     """Dumps of msprobe: see ``registry.Reader``."""
 
     def is_dump(self, directory: Path) -> bool:
-        """Tells whether steps lie in it, or the files of one step that lies in no dump."""
+        """Whether steps lie in it, or the files of one step that lies in no dump."""
         return _root_at(directory) == directory
 
 
@@ -90,12 +88,12 @@ def _has_steps(directory: str) -> bool:
 
 
 def _is_step(directory: str) -> bool:
-    """Tells whether a directory holds that of a rank with the calls of a step."""
+    """Whether a directory of a rank with the calls of a step lies in it."""
     return any(_is_of_rank(name) and _holds_calls(f"{directory}/{name}") for name in directories_in(directory))
 
 
 def _holds_calls(directory: str) -> bool:
-    """Tells whether msprobe's files lie here: one of those that come beside it says that it is not any dump.json."""
+    """Whether msprobe's files lie here; ``dump.json`` counts beside another one, or in a directory of a rank."""
     there = {CALLS, SAVED, "stack.json", "construct.json", TENSORS}.intersection(names_in(directory))
     if TENSORS in there and any(map(_is_of_rank, directories_in(f"{directory}/{TENSORS}"))):
         there.remove(TENSORS)  # AclGraphDumper collects the files of a step there, and moves them when it ends
@@ -116,7 +114,7 @@ def _number(pattern: re.Pattern[str], name: str) -> int | None:
 
 
 def _root_at(place: Path) -> Path | None:
-    """Returns the dump that a directory, a step of it, or a rank of a step is."""
+    """The dump that a directory is, or whose step or rank of a step it is."""
     if _STEP.fullmatch(place.name) and _is_step(os.fspath(place)):
         return place.parent
     if _has_steps(os.fspath(place)):

@@ -1,7 +1,7 @@
-"""A dump of msprobe as a Source: steps are read when they are asked for, their calls become rows of a node table.
+"""A dump of msprobe as a Source: steps are read when asked for, and their calls become rows of a node table.
 
-Data flow is inferred (see ``edges``) from the first step in which a node appears, which is a healthy one more often
-than a later step: one NaN hides the statistics by which equal tensors are found.
+Data flow is inferred (see ``edges``) from the first step in which a node appears, which is healthy more often than a
+later step: one NaN hides the statistics by which equal tensors are found.
 """
 
 from __future__ import annotations
@@ -63,18 +63,17 @@ _FRAMEWORKS: Final = {"pytorch": "PyTorch", "mindspore": "MindSpore"}
 _HEAD_BYTES: Final = 4096
 _HEAD: Final = re.compile(rb'"(task|level|framework)"\s*:\s*"([a-zA-Z0-9_]{1,40})"')
 _INEXACT: Final = 1 << 53
-"""Elements that a number of some column may not hold exactly."""
+"""Number of elements above which a column may be inexact."""
 _KEPT: Final = 1 << 16
-"""Tensors of steps that are kept in case that another rank has the same ones."""
+"""Number of tensors of steps that are kept in case another rank has equal ones."""
 _SLICED_FROM: Final = 16
-"""Tensors from which an equal first dimension of all of them is no chance."""
+"""Number of tensors from which an equal first dimension of all is no coincidence."""
 
 
 class MsprobeStepTable(StatisticsTable):
-    """The tensors of one step. See ``base.TensorTable``."""
+    """The tensors of one step of msprobe."""
 
     def __init__(self, places: TensorPlaces, step: StepCalls, directory: str, state: FileState) -> None:
-        """``directory`` is that of the step and rank, ``state`` how its files looked."""
         super().__init__(places, np.zeros(len(step), np.int64))
         self._directory, self._state = directory, state
         self._files = step.files
@@ -84,7 +83,7 @@ class MsprobeStepTable(StatisticsTable):
         self._dtypes, self._dtype, self._shapes, self._shape = step.dtypes, step.dtype, step.shapes, step.shape
 
     def at(self, directory: str, state: FileState) -> MsprobeStepTable:
-        """Returns the same table of another rank, whose files have the same content."""
+        """The same table for another rank, whose files have the same content."""
         other = copy.copy(self)
         other._directory, other._state = directory, state  # noqa: SLF001 - one of us
         return other
@@ -94,7 +93,6 @@ class MsprobeStepTable(StatisticsTable):
         return f"{self._directory}/{TENSORS}"
 
     def spec(self, index: int) -> ReadSpec:
-        """Tells how to read the values."""
         name = os.fsdecode(self._files[index])
         return replace(self._kind(name, index), path=f"{self._data}/{name}")
 
@@ -102,7 +100,6 @@ class MsprobeStepTable(StatisticsTable):
         return how_to_read(name, self._dtypes[int(self._dtype[index])])
 
     def specs(self, indices: npt.NDArray[np.integer[Any]]) -> ReadSpecs:
-        """``spec`` of several rows, as columns."""
         data = os.fsencode(self._data) + b"/"
         paths, numbers, kind = list[bytes](), dict[ReadSpec, int](), np.zeros(len(indices), np.int32)
         for at, index in enumerate(indices.tolist()):
@@ -113,14 +110,13 @@ class MsprobeStepTable(StatisticsTable):
 
     @property
     def digest(self) -> bytes:
-        """Names the files of the calls as they were when they were read, and what each row is of."""
+        """Identifies the files of the calls as they were when they were read, and the place of each row."""
         hasher = blake2b(repr((self._directory, self._state)).encode("utf-8", "surrogateescape"), digest_size=16)
         for column in (self.side, self.slot, self.round):
             hasher.update(np.ascontiguousarray(column).data)
         return hasher.digest()
 
     def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
-        """Sizes and modification times of the files with values as they are now."""
         sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
         at = np.flatnonzero((self.flags[indices] & int(TensorFlag.STAT_ONLY)) == 0)
         names = [self._files[index] for index in np.asarray(indices)[at].tolist()]
@@ -128,7 +124,7 @@ class MsprobeStepTable(StatisticsTable):
         return sizes, times
 
     def recorded(self, index: int) -> TensorStats | None:
-        """The statistics of ``dump.json``: extremes, mean and norm; what they leave open is 0 or None.
+        """The extremes, mean and norm of ``dump.json``; other fields are 0 or None.
 
         They tell that there are NaN and Inf, not how many: each counts as one such element.
         """
@@ -141,7 +137,7 @@ class MsprobeStepTable(StatisticsTable):
         pos_inf = 0 if largest != math.inf else count if smallest == math.inf else 1
         neg_inf = 0 if smallest != -math.inf else count if largest == -math.inf else 1
         bad = nan or pos_inf or neg_inf
-        # Where the extremes do not tell the sign of all: each of them is an element.
+        # The extremes may not tell the sign of all elements, but each is an element.
         zero = count if largest == smallest == 0 else int(largest == 0 or smallest == 0)
         return TensorStats(
             count=count,
@@ -203,16 +199,13 @@ class MsprobeStepTable(StatisticsTable):
         return RecordedColumns(found, tuple(TensorMeta(*each, 0) for each in metas if each is not None), right)
 
     def hashed(self, index: int) -> int:
-        """The digest of ``dump.json``."""
         return int(self._hashes[index]) if self._hashes is not None else 0
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
-        """(dtype, shape) as recorded."""
         shape = int(self._shape[index])
         return (self._dtypes[int(self._dtype[index])], self._shapes[shape]) if shape >= 0 else None
 
     def rows_as_text(self, nodes: NodeTable) -> Iterator[dict[str, str]]:
-        """The recorded statistics, by the titles that statistic files have."""
         columns = (
             ("Max Value", self._largest),
             ("Min Value", self._smallest),
@@ -231,15 +224,12 @@ class MsprobeStepTable(StatisticsTable):
 
 
 class _MsprobeNodes(InferredNodes):
-    """The nodes of one rank while steps add to them.
-
-    Attributes:
-        state: a number for what they are, that of nodes of other ranks that are the same; 0 before the first step.
-    """
+    """The nodes of one rank while steps add to them."""
 
     def __init__(self) -> None:
         super().__init__(GRAPH)
         self.state = 0
+        """Equal for equal nodes of other ranks; 0 before the first step."""
         self._lent = False
         self._outputs = np.zeros(0, np.int64)
         self._counts = np.zeros(0, np.int64)
@@ -249,18 +239,17 @@ class _MsprobeNodes(InferredNodes):
         self._group_ranks: dict[int, tuple[int, ...]] = {}
 
     def lent(self) -> _MsprobeNodes:
-        """Returns these nodes for other ranks; who adds to them takes a copy first."""
+        """Shares these nodes with other ranks: ``add`` copies them first."""
         self._lent = True
         return copy.copy(self)
 
     def become(self, other: _MsprobeNodes) -> None:
-        """Takes over what was lent: the same steps were added there."""
+        """Takes over shared nodes, to which the same steps were added."""
         lineage = self.table.lineage
         self.__dict__.update(other.__dict__)
         self.table = other.table.of_lineage(lineage)
 
     def are_those_of(self, other: _MsprobeNodes) -> bool:
-        """Tells whether the nodes of two ranks are the same."""
         apart = {"table", "state", "_lent"}
         mine, theirs = ({key: each for key, each in of.__dict__.items() if key not in apart} for of in (self, other))
         return all(
@@ -269,7 +258,7 @@ class _MsprobeNodes(InferredNodes):
         )
 
     def _own(self) -> None:
-        """Takes copies of what other ranks use, too."""
+        """Copies the columns that are shared with other ranks."""
         if self._lent:
             for name, value in self.__dict__.items():
                 if isinstance(value, (list, dict)):
@@ -277,7 +266,7 @@ class _MsprobeNodes(InferredNodes):
             self._lent = False
 
     def add(self, step: StepCalls, directory: str) -> Int32:
-        """Appends the nodes that are new; returns the row of each node of a step, which lies in a directory."""
+        """Adds the nodes that are new; returns the row of each node of the step in ``directory``."""
         self._own()
         before = len(self.names)
         stacks = [self.stack(frames) for frames in step.stacks]
@@ -340,9 +329,9 @@ class _MsprobeNodes(InferredNodes):
         )
 
     def _correct(self, step: StepCalls, rows: Int32, before: int) -> bool:
-        """Takes back edges that a step speaks against; tells whether there were any.
+        """Removes edges that a step contradicts; tells whether there were any.
 
-        A call that only some steps have may stand between two that were neighbours before: it is the producer then.
+        A call that only some steps have may stand between two that were neighbours before: then it is the producer.
         """
         ptr = pointers(self._counts)
         asked = np.flatnonzero((step.side == int(Side.INPUT)) & (rows[step.node] < before))
@@ -368,15 +357,11 @@ class _MsprobeNodes(InferredNodes):
 
 @dataclass(slots=True)
 class _Same:
-    """The steps, of any ranks, whose files are the same byte by byte.
-
-    Attributes:
-        calls: what they hold.
-        listed: what came of them, by ``_MsprobeNodes.state``: the nodes after the step, the rows of its own, the table.
-    """
+    """Steps, of any ranks, whose files are equal byte by byte."""
 
     calls: StepCalls
     listed: dict[int, tuple[_MsprobeNodes, Int32, MsprobeStepTable]] = field(default_factory=dict)
+    """By ``_MsprobeNodes.state`` before the step: the nodes after it, their rows in the step, the table."""
 
 
 class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
@@ -385,16 +370,15 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
     graph = GRAPH
 
     def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
-        """See ``GraphlessSource``."""
         self._found_notices: dict[str, None] = {}
         self._recorded: set[str] = set()
         """The kinds of data that were found: values, statistics, hashes."""
         self._rows: dict[tuple[int, int], Int32] = {}
         self._same: dict[bytes, _Same] = {}
-        """By content; those that were met last."""
+        """By content; the last ones only."""
         self._numbers = itertools.count(1)
         self._lent: deque[_MsprobeNodes] = deque(maxlen=4)
-        """The nodes that were made last."""
+        """The nodes that were shared last."""
         self._arguments: tuple[tuple[int, int, FileState], StepArguments] | None = None
         super().__init__(root, given, notices)
 
@@ -415,7 +399,6 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
         return _MsprobeNodes()
 
     def places(self) -> Iterator[tuple[int | None, int | None, str]]:
-        """See ``base.AccountingSource``."""
         for rank, steps in self._layout.units.items():
             yield from ((rank, step, path) for step, path in steps.items())
 
@@ -427,7 +410,7 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
 
     @property
     def shows(self) -> Shows:
-        """Returns what this dump shows: whether there are values, statistics and hashes depends on its task."""
+        """The abilities of this dump: its task decides on values, statistics and hashes."""
         task = self._head.get("task", "")
         if task == "structure":
             return replace(READER.shows, values=Has.NO, statistics=Has.NO, hashes=Has.NO)
@@ -442,7 +425,7 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
 
     @cached_property
     def _head(self) -> dict[str, str]:
-        """Task, level and framework as the first bytes of the first step say."""
+        """Task, level and framework in the first bytes of the first step."""
         units = [path for steps in self._layout.units.values() for path in list(steps.values())[:1]]
         for path in units[:1]:
             for name in (CALLS, SAVED):
@@ -515,7 +498,7 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
         return ListedStep(table.at(directory, state), parts, state)
 
     def _alike(self, nodes: _MsprobeNodes) -> _MsprobeNodes:
-        """Lends the nodes of a rank, those of another one if they are the same ones, for both from now on."""
+        """Shares the nodes of a rank, or takes over equal ones of another rank."""
         known = next((each for each in self._lent if each.are_those_of(nodes)), None)
         if known is None:
             known = nodes.lent()
@@ -524,7 +507,7 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
         return known
 
     def _keep(self, content: bytes, same: _Same) -> None:
-        """Remembers what was met last, as far as it is small."""
+        """Keeps the steps that were met last, up to ``_KEPT`` tensors."""
         self._same[content] = same
         left = _KEPT
         for each in reversed([*self._same]):
@@ -539,7 +522,7 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
         row: int,
         round: int = 0,  # noqa: A002 - see base.Source
     ) -> CallArguments | None:
-        """Returns what ``dump.json`` says; it is read anew for the step that was asked last."""
+        """Reads ``dump.json`` again for each new step."""
         with self._lock:
             self.tensors(rank, step)
             listed = self._listed.get((rank, step))
@@ -559,7 +542,7 @@ class MsprobeSource(GraphlessSource[str, _MsprobeNodes]):
             return self._arguments[1].of(row, round)
 
     def _tell(self, calls: StepCalls) -> None:
-        """Notes what people have to know about a step."""
+        """Notes what a step tells of the recorder."""
         statistics = calls.known.any() and not calls.digests_alone
         found = {"values": calls.has_file.any(), "statistics": statistics, "hashes": calls.hashes is not None}
         self._recorded.update(name for name, there in found.items() if there)

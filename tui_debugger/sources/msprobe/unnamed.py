@@ -1,8 +1,8 @@
-"""Tensors that no JSON names: a recorder that is killed leaves files that it did not write down yet.
+"""Tensors that no JSON names: a killed recorder leaves files that it did not write down yet.
 
-The name of such a file tells the call, the direction and the slot of its tensor:
-``Functional.gelu.0.forward.output.0.pt``, ``Module.fc.Linear.forward.0.parameters.weight.npy``. AclGraphDumper writes
-no JSON beside its files at all: ``Aten.mm.0.output.pt``, ``Module.fc.Linear.0.input_kwargs.x.pt``.
+The file name tells call, direction and slot: ``Functional.gelu.0.forward.output.0.pt``,
+``Module.fc.Linear.forward.0.parameters.weight.npy``. AclGraphDumper never writes JSON beside its files:
+``Aten.mm.0.output.pt``, ``Module.fc.Linear.0.input_kwargs.x.pt``.
 """
 
 from __future__ import annotations
@@ -20,23 +20,18 @@ _OF_GRADIENT: Final = re.compile(r"(.+?\.parameters_grad\.\d{1,9})\.(.+)")
 _OF_REPLAY: Final = re.compile(r"(.+?)\.(\d{1,9})\.(input_kwargs|input|output)(?:\.(.+))?")
 """A file of AclGraphDumper, which replays forward passes only."""
 _UNKNOWN: Final[Mapping[str, Any]] = {"type": ""}
-"""Stands for an argument without a file: it is not known what it was."""
+"""Stands for an argument without a file, which is unknown."""
 Tree = dict[str, Any]
-"""Records, and more of these, by what stands between the dots of names."""
+"""Records, or trees of records, by the parts between the dots of names."""
 
 
 def calls_of_files(
     directory: str, names: Iterable[str], known: Collection[str], order: Collection[str]
 ) -> dict[str, Any]:
-    """Returns the calls that files with values are of, as ``dump.json`` would have them.
+    """The calls of files with values, as ``dump.json`` would have them.
 
-    A file whose name tells no call, or an argument of a call that is known already, is a call of its own.
-
-    Args:
-        directory: of the step and rank.
-        names: of the files.
-        known: the calls that have an entry.
-        order: the calls in the order in which they ran, as far as it is known; of others the times of files tell it.
+    A file whose name tells no call, or an argument of a call in ``known``, is a call of its own. ``order`` has calls in
+    the order in which they ran; the times of files place all other calls.
     """
     calls: dict[str, dict[str, Tree]] = {}
     alone: dict[str, Any] = {}
@@ -60,7 +55,7 @@ def calls_of_files(
 
 
 def _place_of(stem: str) -> tuple[str, str, list[str]]:
-    """Returns call, side and place of a tensor; no call where its name does not tell."""
+    """Call, side and place of a tensor; no call where its name does not tell."""
     found = _OF_CALL.fullmatch(stem)
     if found is not None:
         place = [found[3]] if found[2] == "parameters" else found[3].split(".")
@@ -76,13 +71,13 @@ def _place_of(stem: str) -> tuple[str, str, list[str]]:
 
 
 def is_of_replay(name: str) -> bool:
-    """Tells whether a file is one of AclGraphDumper."""
+    """Whether a file is one of AclGraphDumper."""
     stem = name.rpartition(".")[0]
     return _OF_CALL.fullmatch(stem) is None and _OF_REPLAY.fullmatch(stem) is not None
 
 
 def _put(tree: Tree, place: list[str], record: Mapping[str, Any]) -> bool:
-    """Puts a record into a tree; tells whether its place was free."""
+    """Puts a record into a tree; returns False when its place is taken."""
     *around, last = place
     for part in around:
         tree = tree.setdefault(part, {})
@@ -117,7 +112,7 @@ def _entry(call: str, sides: Mapping[str, Tree]) -> dict[str, Any]:
 
 
 def _arguments(tree: Tree) -> tuple[list[Any], dict[str, Any]]:
-    """Returns the arguments by position, and those by name."""
+    """The arguments by position, and by name."""
     numbers = {int(part): part for part in tree if part.isdecimal() and len(part) < 6 and int(part) < MAX_SLOTS}
     positional = [
         _listed(tree[numbers[at]]) if at in numbers else _UNKNOWN for at in range(max(numbers, default=-1) + 1)

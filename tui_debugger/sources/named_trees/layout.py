@@ -6,7 +6,7 @@ ATB               ``atb_dump_data/data/DEVICE_PID/ROUND/0_Layer/1_Linear/after/o
 SingleSave        ``data/KEY/step0/rank0/[micro_step0/]KEY.npy`` and ``KEY.json``
 ================= =============================================================================================
 
-A directory of FX also lies alone: ``data_dump/[TOKEN/gm_TIME_dump/]``. Names only are looked at.
+A directory of FX also lies alone: ``data_dump/[TOKEN/gm_TIME_dump/]``.
 """
 
 from __future__ import annotations
@@ -43,22 +43,18 @@ _LEVELS: Final = 64
 
 
 class NamedPlace(NamedTuple):
-    """What the names of directories say.
-
-    Attributes:
-        rank, step: numbers; None where no name says one.
-        scope: parts of the names of nodes.
-        depth: the number of directories.
-    """
+    """The facts in the names of directories down to one of them."""
 
     rank: int | None = None
+    """None where no name tells it."""
     step: int | None = None
     scope: tuple[str, ...] = ()
+    """Parts of the names of nodes."""
     depth: int = 0
 
 
 Says = Callable[[str, NamedPlace], NamedPlace | None]
-"""Returns what a directory's name says in addition; None: it is no part of the tree."""
+"""Adds the facts in a directory's name; returns None when it is no part of the tree."""
 
 
 def read_tree(root: Path, says: Says) -> Layout:
@@ -94,14 +90,13 @@ def read_tree(root: Path, says: Says) -> Layout:
 
 
 def _in_order(name: str) -> tuple[int, list[tuple[int, str]]]:
-    """Sorts by the numbers that an operation has, between what it read and what it wrote."""
+    """Sorts by numbers; ``before`` comes first and ``after`` last within an operation."""
     from tui_debugger.sources.tensor_files.layout import natural  # as above
 
     return {"before": 0, "after": 2}.get(name, 1), natural(name)
 
 
 def says_fx(name: str, place: NamedPlace) -> NamedPlace | None:
-    """What a directory of FX says."""
     if (rank := rank_of_folder(name)) is not None and place.rank is None:
         return place._replace(rank=rank)
     if _TOKEN.fullmatch(name) and place.step is None:
@@ -112,7 +107,6 @@ def says_fx(name: str, place: NamedPlace) -> NamedPlace | None:
 
 
 def says_atb(name: str, place: NamedPlace) -> NamedPlace | None:
-    """What a directory of ATB says."""
     if place.depth == 0:
         return place if name == "data" else None
     if place.depth == 1:
@@ -124,7 +118,6 @@ def says_atb(name: str, place: NamedPlace) -> NamedPlace | None:
 
 
 def says_single(name: str, place: NamedPlace) -> NamedPlace | None:
-    """What a directory of SingleSave says."""
     if place.depth == 0:
         return place if name == "data" else None
     if (step := _SINGLE_STEP.fullmatch(name)) is not None and place.step is None and place.scope:
@@ -142,7 +135,6 @@ def _holds_fx(directory: str) -> bool:
 
 
 def _first_files(directory: str, levels: int) -> Iterator[str]:
-    """Yields the names of some files at and below a directory."""
     yield from islice(names_in(directory), _FEW)
     for name in islice(directories_in(directory), 4) if levels else ():
         yield from _first_files(f"{directory}/{name}", levels - 1)
@@ -156,7 +148,7 @@ def _holds_atb(directory: str) -> bool:
 
 
 def _holds_single(directory: str) -> bool:
-    """Tells whether a key has steps, in which ranks have a file of its name."""
+    """Whether a key has steps, in which ranks have a file of its name."""
     data = f"{directory}/data"
     return any(
         f"{key}.json" in _first_files(f"{data}/{key}/{step}/{rank}", 1)

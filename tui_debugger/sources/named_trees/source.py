@@ -44,19 +44,17 @@ _TITLES: Final = (
 _NUMBERS: Final = ("Max", "Min", "Mean", "Norm")
 _NOT_KNOWN: Final = "N/A"
 _NO_NUMBER: Final = frozenset({"", "-", "n/a", "na", "none", "null"})
-"""Cells that stand for a number that was not recorded. Another word is a doubt."""
+"""Cells that stand for a number that was not recorded; any other word makes the row invalid."""
 _NATURAL_SIDES: Final = {"before": Side.INPUT, "after": Side.OUTPUT}
-"""The side of the tensors that ATB saves before and after an operation."""
+"""The directory of inputs, and of outputs, in ATB's dumps."""
 
 
 def open_fx(root: Path, given: Path, notices: Sequence[str] = ()) -> TensorFilesSource:
-    """Opens what TorchAir dumped of FX graphs."""
     tree = FileTree("dump of TorchAir (FX)", _reads(says_fx), fx_file, FX_READER.shows, ending=".npy")
     return TensorFilesSource(root, given, notices, tree)
 
 
 def open_atb(root: Path, given: Path, notices: Sequence[str] = ()) -> TensorFilesSource:
-    """Opens a dump of ATB."""
     tree = FileTree(
         "dump of ATB", _reads(says_atb), atb_file, ATB_READER.shows, refers=_named_by_atb, recorded=recorded_by_atb
     )
@@ -64,7 +62,6 @@ def open_atb(root: Path, given: Path, notices: Sequence[str] = ()) -> TensorFile
 
 
 def open_single(root: Path, given: Path, notices: Sequence[str] = ()) -> TensorFilesSource:
-    """Opens what SingleSave of msprobe saved."""
     tree = FileTree(
         "dump of msprobe (SingleSave)",
         _reads(says_single),
@@ -81,7 +78,7 @@ def _reads(says: Says) -> Callable[[Path], Layout]:
 
 
 def fx_file(scope: Sequence[str], name: str) -> NamedFile | None:
-    """What the name of a file of FX says: ``mm-aten.mm.default.OUTPUT.0.20240125031118787351.npy``."""
+    """Parses ``mm-aten.mm.default.OUTPUT.0.20240125031118787351.npy``."""
     found = FX_FILE.fullmatch(name)
     if found is None:
         return None
@@ -93,7 +90,7 @@ def fx_file(scope: Sequence[str], name: str) -> NamedFile | None:
 
 
 def atb_file(scope: Sequence[str], name: str) -> NamedFile | None:
-    """What the name of a file of ATB says: ``0_Layer/1_Linear/after/outtensor0.bin``."""
+    """Parses ``0_Layer/1_Linear/after/outtensor0.bin``."""
     found = ATB_FILE.fullmatch(name)
     if found is None or not scope:
         return None
@@ -108,7 +105,7 @@ def _type_of(part: str) -> str:
 
 
 def single_file(scope: Sequence[str], name: str) -> NamedFile | None:
-    """What the name of a file of SingleSave says: its key, and which part of a list or a dictionary it is."""
+    """Parses a file of SingleSave: its key, and which part of a list or a dictionary it is."""
     stem, dot, suffix = name.rpartition(".")
     if not dot or suffix != "npy" or not stem or not scope:
         return None
@@ -120,11 +117,9 @@ def single_file(scope: Sequence[str], name: str) -> NamedFile | None:
 
 
 def _named_by_single(scope: Sequence[str], path: str) -> Sequence[str]:
-    """The files of the tensors that ``KEY.json`` tells of: one, a list of them, or those of a dictionary.
+    """The tensor files that ``KEY.json`` describes: one, a list of them, or those of a dictionary.
 
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is no such file.
+    Raises OSError when the file cannot be read, and ValueError for other content.
     """
     if not scope or os.path.basename(path) != f"{scope[0]}.json":  # noqa: PTH119 - text, for many
         return ()
@@ -147,11 +142,9 @@ def _named_by_atb(_: Sequence[str], path: str) -> Sequence[str]:
 
 
 def recorded_by_atb(directory: str) -> Iterator[tuple[IndexedTensor, str]]:
-    """Yields the tensors of a table of statistics, each with what is wrong with it: its file may be there.
+    """Yields the tensors of a table of statistics, each with its problem: a file that should be there.
 
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it makes no sense.
+    Raises OSError when the table cannot be read, and ValueError when it makes no sense.
     """
     texts = (line.decode("utf-8", "surrogateescape") for line in read_lines(f"{directory}/{STATISTICS}", cut=True))
     lines = csv.reader(texts)
@@ -208,7 +201,7 @@ def _or_nan(value: float | None) -> Float64:
 def _stats(
     count: int, largest: float | None, smallest: float | None, mean: float | None, norm: float | None
 ) -> TensorStats:
-    """What a row tells. Extremes may pass NaN over: where there is no norm, they tell of no NaN."""
+    """The statistics of a row. Extremes may skip NaN: only the norm proves that there is none."""
     told = [each for each in (largest, smallest, norm) if each is not None]
     by_mean = mean is not None and math.isnan(mean) and bool(mean_tells_nan(*map(_or_nan, (largest, smallest, norm))))
     nan = int(by_mean or any(map(math.isnan, told)))

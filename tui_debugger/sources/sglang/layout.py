@@ -1,7 +1,7 @@
-"""Finds dumps of SGLang by the names of files; nothing is read.
+"""Finds dumps of SGLang by the names of files.
 
-Its dumper writes one file for each tensor, called after what it is: ``step=3___rank=0___dump_index=12___name=loss.pt``.
-Its option ``--debug-tensor-dump-output-folder`` writes one file for each pass: ``TP0_PP0_Rank0_pid7/Pass00003.pt``.
+Its dumper writes a file for each tensor, named by tags: ``step=3___rank=0___dump_index=12___name=loss.pt``. Its option
+``--debug-tensor-dump-output-folder`` writes a file for each pass: ``TP0_PP0_Rank0_pid7/Pass00003.pt``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SUFFIX: Final = ".pt"
 STEP_TAGS: Final = ("step", "curr_step", "forward_pass_id")
-"""The names of the tag of the step; newer generations use the first one."""
+"""Names of the tag of the step; newer generations use the first one."""
 SEPARATOR: Final = "___"
 PASS: Final = re.compile(r"Pass(\d{1,18})\.pt")
 PASS_RANK: Final = re.compile(r"TP(\d{1,9})_PP(\d{1,9})_Rank(\d{1,9})_pid(\d{1,18})")
@@ -44,17 +44,14 @@ def read_tags(stem: str) -> dict[str, str]:
 
 
 def is_tagged(name: str) -> bool:
-    """Tells whether a file is called as the dumper calls files."""
     return name.endswith(SUFFIX) and _TAGGED.search(name) is not None
 
 
 def holds_tagged(directory: str) -> bool:
-    """Tells whether files of the dumper lie in a directory."""
     return any(is_tagged(name) for name in names_in(directory))
 
 
 def holds_passes(directory: str) -> bool:
-    """Tells whether directories of ranks with files of passes lie in a directory."""
     return any(PASS_RANK.fullmatch(name) and _is_pass_rank(f"{directory}/{name}") for name in names_in(directory))
 
 

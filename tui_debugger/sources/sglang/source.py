@@ -1,16 +1,16 @@
 """Dumps of SGLang as Sources: of its dumper, and of its option ``--debug-tensor-dump-output-folder``.
 
-The dumper writes one file for each tensor, called after what it is. Steps are listed by names alone. Of each name one
-file is looked into, without its values: a few hold no tensor but the ids of requests, and what else was written there
-tells how ranks share the work and which part of a larger tensor it is.
+The dumper writes a file for each tensor. Steps are listed by names alone; of each tensor name one file is opened, but
+not its values: it may hold request ids instead of a tensor, and it tells how ranks share the work and which part of a
+larger tensor it is.
 
-``non_intrusive__layers.0.mlp.output`` is an output of a module, all other names are tensors that the program recorded.
-Tags that the program added, such as ``layer_id``, are a scope of these; that of the micro-batch tells rounds apart.
-Gradients of them carry no tags: the last tensor of that name that was recorded gets the first one.
+``non_intrusive__layers.0.mlp.output`` is an output of a module; all other names are tensors that the program recorded.
+Tags that the program added, such as ``layer_id``, are the scope of such tensors; the tag of the micro-batch tells
+rounds apart. Their gradients have no tags: the first gradient of a name belongs to the last tensor of that name.
 
 The option writes the outputs of every pass. A pass is a step, its file a dictionary of the outputs of modules in the
-order in which they ran. What the outermost module, the head and the processor of logits made of a pass is written only
-with the next one: it stands first in the file of that, and is moved to its own pass here.
+order in which they ran. Outputs of the outermost module, the head and the logits processor are written with the next
+pass, first in its file, and are moved to their own pass here.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _VALUE: Final = "/value"
 _AXES: Final = frozenset(
     {*("tp", "pp", "dp", "cp", "vpp", "ep", "sp"), *("attn_tp", "attn_dp", "attn_cp", "moe_ep", "moe_tp", "moe_dp")}
 )
-"""The ways to share the work that are shown; those that Megatron derives from them are not."""
+"""Axes of parallelism that are shown; axes that Megatron derives from them are not."""
 _INFO: Final = ("megatron_parallel_info", "sglang_parallel_info")
 _PAIRED: Final = "gradients carry no layer_id: of several with one name the first belongs to the tensor recorded last"
 _TOLD: Final = 8
@@ -66,27 +66,22 @@ _LARGEST: Final = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class _Tags:
-    """A file by what its name says.
-
-    Attributes:
-        path: where it is.
-        index: when it was recorded.
-        name: of what, without ``grad__``.
-        gradient: it is a gradient.
-        recomputed: it was recorded when a part ran a second time for the backward pass.
-        context: the tags that the program added.
-    """
+    """A file, by the tags in its name."""
 
     path: str
     index: int
+    """Order of recording."""
     name: str
+    """Without ``grad__``."""
     gradient: bool
     recomputed: bool
+    """Recorded when a part ran a second time for the backward pass."""
     context: tuple[tuple[str, str], ...]
+    """Tags that the program added."""
 
     @property
     def module(self) -> tuple[str, Side, str] | None:
-        """The module, the side and what the input or output is called, for those of modules."""
+        """(module, side, label of the input or output); None for other tensors."""
         found = _HOOKED.fullmatch(self.name[len(_HOOK) :]) if self.name.startswith(_HOOK) else None
         if found is None:
             return None
@@ -95,17 +90,14 @@ class _Tags:
 
 @dataclass(frozen=True, slots=True)
 class _Saved:
-    """The tensors that files of one name hold.
-
-    Attributes:
-        members: the places of their tensors.
-        what: in place of a tensor, in words; empty where there is one.
-        dims: what their dimensions are, as the program said.
-    """
+    """The tensors that files of one name hold."""
 
     members: tuple[str, ...]
+    """Places of the tensors."""
     what: str = ""
+    """The content in words where there is no tensor; else empty."""
     dims: str = ""
+    """Names of the dimensions, as the program gave them."""
 
 
 class DumperSource(TorchDumpSource):
@@ -114,7 +106,6 @@ class DumperSource(TorchDumpSource):
     layout = "SGLang dumper"
 
     def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
-        """See ``TorchDumpSource``."""
         self._saved: dict[tuple[int, str], _Saved] = {}
         self._others: dict[str, str] = {}
         self._parallel: dict[int, str] = {}
@@ -149,7 +140,6 @@ class DumperSource(TorchDumpSource):
         return layout
 
     def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
-        """The place that the files of a rank say."""
         with self._lock:
             self.nodes(rank)  # looks into the files of a step
             return self._axes.get(rank, {}), "parallel_info of the dumper"
@@ -218,7 +208,7 @@ class DumperSource(TorchDumpSource):
         )
 
     def _held_by_file(self, rank: int, tags: _Tags, looked: list[str]) -> _Saved:
-        """Returns what a file holds: what others of its name do, where that is one tensor."""
+        """The content of a file: the same as in other files of its name, if these hold one tensor."""
         name = (_GRADIENT if tags.gradient else "") + tags.name
         saved = self._saved.get((rank, name))
         if saved is not None and len(saved.members) == 1:
@@ -233,7 +223,7 @@ class DumperSource(TorchDumpSource):
         return saved
 
     def _open(self, rank: int, path: str) -> _Saved:
-        """Looks into a file; what cannot be read is taken for a tensor, which will say why when it is read."""
+        """Opens a file; an unreadable one counts as a tensor, whose reading will say why."""
         try:
             tree = read_tree(path)
         except UnreadableTensorError:
@@ -269,9 +259,9 @@ def _tags_of(path: str) -> _Tags:
 
 
 def _contexts(found: Sequence[_Tags]) -> list[tuple[tuple[str, str], ...]]:
-    """Returns the tags of each file that are its scope; those of a gradient are of what it is the gradient of.
+    """The scope tags of each file; a gradient has the tags of the tensor that it belongs to.
 
-    The backward pass comes to what was recorded last first.
+    The backward pass reaches the tensor that was recorded last first.
     """
     values: dict[str, list[tuple[tuple[str, str], ...]]] = {}
     contexts: list[tuple[tuple[str, str], ...]] = []
@@ -288,7 +278,7 @@ def _contexts(found: Sequence[_Tags]) -> list[tuple[tuple[str, str], ...]]:
 
 
 def _newest(waiting: Sequence[tuple[tuple[str, str], ...]], context: tuple[tuple[str, str], ...]) -> int:
-    """Returns the place of the last context with these tags among its own; -1 where there is none."""
+    """Index of the last context that includes these tags; -1 without one."""
     wanted = set(context)
     return next((at for at in range(len(waiting) - 1, -1, -1) if wanted <= set(waiting[at])), -1)
 
@@ -298,7 +288,7 @@ def _number(text: str) -> int | None:
 
 
 def _parallel(meta: dict[Any, Any]) -> dict[str, tuple[int, int]]:
-    """Returns the place of a rank among those that share the work along each axis, and how many these are."""
+    """Place of a rank along each axis, and the size of the axis."""
     for key in _INFO:
         info = meta.get(key)
         if type(info) is not dict:
@@ -315,7 +305,6 @@ def _parallel(meta: dict[Any, Any]) -> dict[str, tuple[int, int]]:
 
 
 def _words(value: Any) -> str:
-    """Names what is no tensor."""
     if type(value) in (list, tuple):
         return f"{len(value)} of {_words(value[0])}" if value else "an empty list"
     return {str: "text", type(None): "None", bool: "a flag", int: "a number", float: "a number"}.get(
@@ -336,7 +325,6 @@ class PassSource(TorchDumpSource):
     layout = "SGLang passes"
 
     def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
-        """See ``TorchDumpSource``."""
         self._lacking: dict[int, str] = {}
         self._numbers: dict[int, tuple[int, int]] = {}
         super().__init__(root, given, notices)
@@ -359,7 +347,7 @@ class PassSource(TorchDumpSource):
         return layout
 
     def _chosen(self, layout: Layout, rank: int, names: list[str]) -> str:
-        """Returns the directory of a rank: the one that was opened, else the first one; a notice names the others."""
+        """The directory of a rank: the opened one, else the first one; the others are reported as unread."""
         given = Path(os.path.abspath(self._given))  # noqa: PTH100 - keeps links
         inside = [name for name in names if given.is_relative_to(os.path.abspath(self._root / name))]  # noqa: PTH100
         chosen = (inside or names)[0]
@@ -379,7 +367,7 @@ class PassSource(TorchDumpSource):
         return files[:1]
 
     def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
-        """The place that the name of the directory of a rank says: among tensor-parallel ranks and pipeline stages."""
+        """By the name of the rank's directory: tensor-parallel rank and pipeline stage."""
         with self._lock:
             sizes = [max(numbers, default=0) + 1 for numbers in zip(*self._numbers.values(), strict=True)]
             found = zip(("tp", "pp"), self._numbers.get(rank, ()), sizes, strict=False)
@@ -423,7 +411,7 @@ class PassSource(TorchDumpSource):
 
 
 def _tensors(tree: SavedTree, path: str) -> list[TorchDumpTensor]:
-    """Returns the outputs in the order of the file; of a module with several these are its slots."""
+    """The outputs in the order of the file; several outputs of a module are its slots."""
     found: list[TorchDumpTensor] = []
     counts: dict[str, int] = {}
     for place, _ in tree.tensors:
@@ -434,7 +422,7 @@ def _tensors(tree: SavedTree, path: str) -> list[TorchDumpTensor]:
 
 
 def _split(tensors: Sequence[TorchDumpTensor]) -> tuple[list[TorchDumpTensor], list[TorchDumpTensor]]:
-    """Returns the outputs of the pass before, which stand first in a file, and the others."""
+    """The outputs of the previous pass, which stand first in a file, and the others."""
     end = next((at for at, each in enumerate(tensors) if not _is_late(each.node)), len(tensors))
     return list(tensors[:end]), list(tensors[end:])
 

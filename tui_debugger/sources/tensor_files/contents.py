@@ -1,6 +1,6 @@
-"""Lists the tensors of one file, whatever its format: .npy, .npz, what torch saved, .safetensors.
+"""Lists the tensors of one file of any format: .npy, .npz, files of torch.save, .safetensors.
 
-Of a checkpoint that many ranks wrote a part of, one file stands for all: its index, or the first of its shards.
+One file stands for a checkpoint of which many ranks wrote a part each: its index, or the first of its shards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WHOLE: Final = re.compile(
     r"(?:[-_.]\d{1,5}(?:[-_]of[-_]\d{1,5})?)?",
     re.IGNORECASE,
 )
-"""Names of files that hold the model, or a part of it that was cut as was convenient: no part of a tensor's name."""
+"""Names of files with a model, or with an arbitrary part of one: they are no part of a tensor's name."""
 
 LOG_FORMAT: Final = "log"
 """The name in ``npy.FORMATS`` of numbers of a training's log."""
@@ -34,34 +34,28 @@ _NPZ, _PT, _SAFETENSORS, _DCP, _SHARDS = (ReadSpec("", form) for form in ("npz",
 
 @dataclass(frozen=True, slots=True)
 class FileTensor:
-    """One tensor of a file.
-
-    Attributes:
-        place: the keys that lead to it; empty: the file holds nothing else.
-        spec: how it is read, without the path and the member; with a path where it is in another file than was asked
-            about.
-        part: which part of a larger tensor it is; None: it is whole, or nothing tells.
-        nbytes: bytes of its values; -1: not known.
-        member: see ``ReadSpec``.
-    """
+    """One tensor of a file."""
 
     place: tuple[str, ...]
+    """Keys that lead to it; empty for the only tensor of a file."""
     spec: ReadSpec
+    """How it is read, without path and member; with a path where it lies in another file."""
     part: TensorPart | None = None
+    """Which part of a larger tensor it is; None: whole, or unknown."""
     nbytes: int = -1
+    """Bytes of its values; -1: unknown."""
     member: str = ""
 
     @property
     def key(self) -> str | None:
-        """The place as one name; None where there is none."""
+        """The place as one name; None for an empty place."""
         return "/".join(self.place) if self.place else None
 
 
 def held_by(path: str) -> list[FileTensor]:
-    """Returns the tensors of a file, in its order. Where its name does not tell the format, or a wrong one, bytes do.
+    """The tensors of a file, in its order; raises UnreadableTensorError.
 
-    Raises:
-        UnreadableTensorError: the file cannot be read.
+    Where the name tells no format, or a wrong one, the bytes decide.
     """
     folder, name = os.path.split(path)
     if name == INDEX:
@@ -83,23 +77,19 @@ def held_by(path: str) -> list[FileTensor]:
 
 
 class SavedNumbers(NamedTuple):
-    """The numbers of a file that are no tensors.
-
-    Attributes:
-        apart: places of those that are not finite: settings, such as limits.
-        finite: the others, such as learning rates, by their places.
-    """
+    """The numbers of a file that are no tensors."""
 
     apart: list[str]
+    """Places of numbers that are not finite: settings, such as limits."""
     finite: Mapping[tuple[Any, ...], int | float]
+    """Other numbers, such as learning rates, by place."""
 
 
 def numbers_of(path: str) -> SavedNumbers:
-    """Returns the numbers of a file that are no tensors."""
     lister = _lister_of(os.path.basename(path))  # noqa: PTH119 - text all the way
     try:
         if lister is _saved_by_torch:
-            from tui_debugger.stats.torch_file import read_tree  # not where there are none
+            from tui_debugger.stats.torch_file import read_tree  # only for such files
 
             tree = read_tree(path)
             return SavedNumbers(["/".join(map(str, place)) for place, _ in tree.apart], tree.numbers)
@@ -109,12 +99,12 @@ def numbers_of(path: str) -> SavedNumbers:
             log = read_log(path)
             return SavedNumbers(["/".join(map(str, place)) for place, _ in log.apart], log.numbers)
     except UnreadableTensorError:
-        pass  # who lists the file is told
+        pass  # listing the file reports it
     return SavedNumbers([], {})
 
 
 def _held_by_its_bytes(path: str) -> list[FileTensor]:
-    """Returns the tensors of a file of any name; none where it is of another kind, or of none that is known."""
+    """The tensors of a file of any name; none of a file that holds none, or of unknown format."""
     found = look_at(path)
     if found.reader in _LISTERS:
         return list(_LISTERS[found.reader](path))
@@ -124,7 +114,7 @@ def _held_by_its_bytes(path: str) -> list[FileTensor]:
 
 
 def _lister_of(name: str) -> _List | None:
-    """Returns what lists the tensors of a file that is called so; None: its name does not tell."""
+    """The function that lists the tensors of a file with this name; None: the name does not tell."""
     if name == LOG_OF_TRAINER:
         return _logged
     called = format_of_name(name)
@@ -134,17 +124,17 @@ def _lister_of(name: str) -> _List | None:
 
 
 def is_read(path: str) -> bool:
-    """Tells whether a file may be of a format with names of tensors in it that ``held_by`` lists."""
+    """Whether ``held_by`` may find named tensors in a file."""
     return may_hold_tensors(path) and _lister_of(os.path.basename(path)) is not _array  # noqa: PTH119 - as there
 
 
 def is_whole(stem: str) -> bool:
-    """Tells whether a file of that name (without suffix) holds a model: its name says nothing of the tensors in it."""
+    """Whether a file with this stem holds a model: its name is no part of the names of the tensors in it."""
     return _WHOLE.fullmatch(stem) is not None
 
 
 def holds_several(path: str) -> bool:
-    """Tells whether a file has a directory of its tensors, which may change while its name stays."""
+    """Whether a file has a directory of its tensors, which may change while its name stays."""
     return not path.lower().endswith(".npy")
 
 
@@ -162,7 +152,7 @@ def _archive(path: str) -> Iterator[FileTensor]:
 
 
 def _saved_by_torch(path: str) -> Iterator[FileTensor]:
-    from tui_debugger.sources.tensor_files.zero_partitions import named_ranges, place_of  # not where there are none
+    from tui_debugger.sources.tensor_files.zero_partitions import named_ranges, place_of  # only for such files
     from tui_debugger.stats.torch_file import member_of, member_of_range, read_tree, tensors
 
     tree = read_tree(path)
@@ -177,7 +167,7 @@ def _saved_by_torch(path: str) -> Iterator[FileTensor]:
 
 
 def _logged(path: str) -> Iterator[FileTensor]:
-    from tui_debugger.stats.torch_file import member_of  # not where there are none
+    from tui_debugger.stats.torch_file import member_of  # only for such files
     from tui_debugger.stats.training_log import read_log
 
     for place, _ in read_log(path).tensors:
@@ -190,14 +180,14 @@ def _safetensors(path: str) -> Iterator[FileTensor]:
 
 
 def _indexed(path: str) -> Iterator[FileTensor]:
-    from tui_debugger.stats.sharded import read_index  # not where there are none
+    from tui_debugger.stats.sharded import read_index  # only for such files
     from tui_debugger.stats.torch_file import member_of, read_tree, tensors
 
     index = read_index(path)
     for name in index.tensors:
         yield FileTensor((name,), _DCP, member=name)
     for name, where in index.objects.items():
-        if isinstance(where, str):  # the reading of a tensor of that name says so
+        if isinstance(where, str):  # reading the tensor reports it
             yield FileTensor((name,), _DCP, member=name)
             continue
         try:
@@ -210,7 +200,7 @@ def _indexed(path: str) -> Iterator[FileTensor]:
 
 
 def _in_pieces(folder: str) -> Iterator[FileTensor]:
-    from tui_debugger.stats.sharded import read_shards  # not where there are none
+    from tui_debugger.stats.sharded import read_shards  # only for such files
 
     yield from (FileTensor((name,), _SHARDS, member=name) for name in read_shards(folder))
 

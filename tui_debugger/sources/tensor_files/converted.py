@@ -1,7 +1,7 @@
 """The index of a step that ``tdbg convert`` wrote: a row for each tensor, in the order in which they were made.
 
-It says of each file what the dump that it came from knew: node, graph, type and category, side, slot and round, the
-type and file of before, the line of source. Tensors whose statistics alone were dumped are rows without a file.
+A row describes the tensor in the original dump: node, graph, type and category, side, slot and round, element type,
+file, source line. Tensors without values, whose statistics were dumped, are rows without a file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tui_debugger.sources.tensor_files.layout import CONVERTED
 
 NAME: Final = CONVERTED
 _LIMIT: Final = 1 << 30
-"""Bytes of an index at most."""
+"""Largest size of an index in bytes."""
 _COUNTS: Final = ("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive")
 _MOMENTS: Final = ("minimum", "maximum", "mean", "abs_mean", "variance")
 _NUMBERS: Final = (*_COUNTS, *_MOMENTS, "sum_squares")
@@ -31,9 +31,9 @@ COLUMNS: Final = (
     *("dtype", "shape", "original", "stack", "error"),
     *_NUMBERS,
 )
-"""The titles of an index, which begins with them."""
+"""The titles of an index; its first line."""
 _MARKS: Final = (TensorFlag.CONSTANT, TensorFlag.STAT_ONLY, TensorFlag.UNCERTAIN, TensorFlag.EXACT)
-"""The marks that are kept; the others are about a training that runs, or about records that are not converted."""
+"""The marks that are kept; others are about a running training, or about records that are not converted."""
 _AT_LEAST: Final = "at_least_"
 """The prefix of marks of counts that are lower bounds: ``at_least_nan``."""
 _MOST: Final = 2**62
@@ -41,26 +41,14 @@ _MOST: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class IndexedTensor:
-    """A row of an index.
-
-    Attributes:
-        file: its .npy file below the step; empty: there are statistics only, or ``error`` says why there is none.
-        graph, node, path, type: the name of its graph, its node's id, display path and operator type.
-        category: of its node.
-        side, slot, round: which tensor of its node.
-        marks: of ``TensorFlag``.
-        timestamp: when it was written, in microseconds since the epoch; 0: unknown.
-        dtype, shape: what they were; bfloat16 and fp8 are written as float32.
-        original: the file that it came from, below the dump, and its name in that.
-        stack: the innermost line of source outside of frameworks, ``train.py:31``.
-        error: why it could not be read.
-        stats: what the dump recorded, of a tensor without values.
-    """
+    """A row of an index."""
 
     file: str
+    """.npy file below the step; empty: there are statistics only, or ``error`` says why there is none."""
     graph: str
     node: str
     path: str
+    """Display path of the node."""
     type: str
     category: Category
     side: Side
@@ -68,15 +56,20 @@ class IndexedTensor:
     round: int = 0
     marks: TensorFlag = TensorFlag.NONE
     timestamp: int = 0
+    """When it was written, in microseconds since the epoch; 0: unknown."""
     dtype: str = ""
+    """Original element type; bfloat16 and fp8 are written as float32."""
     shape: tuple[int, ...] | None = None
     original: str = ""
+    """Its file below the original dump, and its name in the file."""
     stack: str = ""
+    """Innermost source line outside of frameworks, ``train.py:31``."""
     error: str = ""
     stats: TensorStats | None = None
+    """Recorded statistics of a tensor without values."""
 
     def cells(self) -> tuple[object, ...]:
-        """Returns the row, as ``COLUMNS`` has it."""
+        """The row, in the order of ``COLUMNS``."""
         shape = "" if self.shape is None else f"({'x'.join(map(str, self.shape))})"
         words = [mark.name.lower() for mark in _MARKS if mark & self.marks and mark.name]
         at_least = AtLeast.NONE if self.stats is None else self.stats.at_least
@@ -93,16 +86,13 @@ class IndexedTensor:
 
 
 def is_index(path: str) -> bool:
-    """Tells whether there is an index in a directory."""
     return opener.lexists(f"{path}/{NAME}")
 
 
 def read_index(directory: str) -> Iterator[IndexedTensor]:
     """Yields the rows of an index.
 
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it makes no sense, with the number of the line.
+    Raises OSError when it cannot be read, and ValueError, with the number of the line, when it makes no sense.
     """
     text = read_regular(f"{directory}/{NAME}", _LIMIT).decode("utf-8", "surrogateescape")
     rows = csv.reader(io.StringIO(text, newline=""))

@@ -1,7 +1,7 @@
-"""The nodes of a rank that ``tdbg convert`` wrote, and what was made from what: a line of JSON for each.
+"""The nodes and edges of a rank that ``tdbg convert`` wrote, as lines of JSON.
 
-The first line holds the facts of the original dump. Lines of runs follow, of steps with the one before each, of stacks,
-and one for each node: its inputs are numbers of nodes, in the order of their lines, and of their outputs.
+The first line holds facts about the original dump. Then come runs, steps with their previous runs, stacks, and nodes,
+whose inputs are (number of a node in the order of lines, output slot).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAME: Final = CONVERTED_NODES
 """The file, in the directory of a rank."""
 _VERSION: Final = 1
 _LIMIT: Final = 1 << 28
-"""Bytes: ten times those of 100,000 nodes."""
+"""In bytes: ten times the size for 100,000 nodes."""
 _MOST: Final = 2**62
 _MOST_GRAPHS: Final = 1 << 15
 _COLUMNS: Final = ("graph", "type", "category", "flags", "order", "outputs", "stack")
@@ -40,7 +40,7 @@ _TEXTS: Final = {
     "file_name": "file_names",
     "placement": "placements",
 }
-"""Texts that few nodes have: what the file and what the table call them."""
+"""Texts that few nodes have: key in the file, and attribute of the table."""
 
 Run = tuple[int, int, int]
 """Root graph, step, round."""
@@ -48,24 +48,19 @@ Run = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ConvertedNodes:
-    """The nodes of one rank, and the order in which things ran.
-
-    Attributes:
-        nodes: the table.
-        runs: see ``Source.history``.
-        before: the (step, round) of the dumped run before each.
-        shows: what the dump could show.
-        notices: what people had to know of it.
-    """
+    """The nodes of one rank, and the order in which graphs ran."""
 
     nodes: NodeTable
     runs: Sequence[GraphRun]
+    """See ``Source.history``."""
     before: Mapping[Run, tuple[int, int] | None]
+    """(step, round) of the dumped run before each run."""
     shows: Shows
+    """Abilities of the original dump."""
     notices: Sequence[str]
 
     def lines(self, kept: Mask) -> Iterator[str]:
-        """Yields the lines of the file; of nodes that are not kept nobody hears."""
+        """Yields the lines of the file, without nodes that are not kept."""
         nodes = self.nodes
         yield _line(
             {
@@ -121,9 +116,7 @@ def path_of(directory: str | Path) -> str:
 def read_nodes(path: str) -> ConvertedNodes:
     """Reads the file of a rank.
 
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it makes no sense, with the number of the line.
+    Raises OSError when it cannot be read, and ValueError, with the number of the line, when it makes no sense.
     """
     reader = _NodeLineReader()
     number = 0
@@ -151,8 +144,6 @@ def _frame_cells(frame: Frame) -> list[Any]:
 
 
 class _NodeLineReader:
-    """Takes one line after the other."""
-
     def __init__(self) -> None:
         self._graphs: tuple[GraphInfo, ...] | None = None
         self._shows = Shows()

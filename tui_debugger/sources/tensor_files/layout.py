@@ -1,9 +1,9 @@
 """Finds the arrays of a run, and its steps and ranks, by the names of directories and files.
 
-Names only, nothing is read. ``step_3``, ``step3``, ``global_step_3``, ``iter_3``, ``checkpoint-3`` and ``epoch_3`` name
-a step, alone or as a part of a name (``grads_step_3.npz``); a bare number does directly below the dump, a rank or an
-epoch. Ranks are named as ``rank_names`` says. What TensorRT-LLM's debug hook calls a file names a step and modules. All
-other parts of a path are the scope of a node.
+``step_3``, ``step3``, ``global_step_3``, ``iter_3``, ``checkpoint-3`` and ``epoch_3`` name a step, alone or as a part
+of a name (``grads_step_3.npz``); so does a bare number directly below the dump, a rank or an epoch. Ranks are named as
+in ``rank_names``. File names of TensorRT-LLM's debug hook tell a step and modules. All other parts of a path are the
+scope of a node.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tui_debugger import opener
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.notes import NOTES_FILE
 from tui_debugger.opener import why_not
+from tui_debugger.said import SAID_FILE
 from tui_debugger.sources import directories
 from tui_debugger.sources.directories import directories_in, is_directory, names_in
 from tui_debugger.sources.environments import environment_in
@@ -40,7 +41,7 @@ from tui_debugger.text.numbers import first_of
 
 SUFFIXES: Final = (".npy", ".npz", ".pt", ".pth", ".safetensors", ".distcp")
 INDEX: Final = ".metadata"
-"""The index of a checkpoint of PyTorch that many ranks wrote a part of (``__0_0.distcp``)."""
+"""The index of a checkpoint of PyTorch of which many ranks wrote a part each (``__0_0.distcp``)."""
 PART: Final = ".distcp"
 CONVERTED: Final = "tdbg-index.csv"
 """The index of a step that ``tdbg convert`` wrote: see ``converted``."""
@@ -49,7 +50,7 @@ CONVERTED_NODES: Final = "tdbg-nodes.jsonl"
 LOG_OF_TRAINER: Final = "trainer_state.json"
 """The log of Hugging Face's Trainer, beside each checkpoint and beside the model: see ``stats.training_log``."""
 INDEXES: Final = (".safetensors.index.json", ".bin.index.json")
-"""The ends of the names of files that say which file each tensor of a model is in."""
+"""Suffixes of files that tell the file of each tensor of a model."""
 _SHARD: Final = re.compile(r"shard-\d{1,9}-model-\d{1,9}-of-\d{1,9}\.safetensors")
 _SAVED_BY_TORCH: Final = re.compile(
     r"(?:(?:pytorch_model|adapter_model|optimizer|scheduler|sampler)(?:[-_]\d{1,5}(?:-of-\d{1,5})?)?\.bin"
@@ -57,7 +58,7 @@ _SAVED_BY_TORCH: Final = re.compile(
     r"|(?:(?:.{0,200}[-_])?epoch=\d{1,6}(?!\d).{0,200}|last(?:-v\d{1,4})?)\.ckpt)",
     re.IGNORECASE,
 )
-"""Names of files that ``torch.save`` wrote although their suffix does not say so: of trainers, and of Lightning."""
+"""Names of files that ``torch.save`` wrote under another suffix: by trainers, and by Lightning."""
 _BESIDE: Final = re.compile(r"training_args\.bin")
 """Settings that trainers save beside the values: objects without a tensor."""
 _EDGE: Final = r"(?:^|(?<=[._\- ]))"
@@ -71,14 +72,14 @@ _TRT_LLM: Final = re.compile(r"(\d{1,9})\.([A-Za-z_]\w*(?:-\d+\.[A-Za-z_]\w*)*)-
 output of child 2 of child 24 of the model, in round 1 of its loop."""
 NUMBER: Final = re.compile(r"\d{1,9}")
 EPOCH: Final = 1_000_000
-"""The number that an epoch adds to the numbers of its steps where they begin anew in every epoch."""
+"""Added to steps per epoch where step numbers begin anew in every epoch."""
 SNAPSHOTS: Final = "snapshots"
 _FEW: Final = 4
 _FIRST: Final = 64
 _NAMED_AT_MOST: Final = 20
-"""Missing files that are named one by one."""
+"""Number of missing files that are named one by one."""
 LEVELS_DEEP: Final = 16
-"""The number of directories below each other that are looked into."""
+"""Number of nested directories that are looked into."""
 SHOWS: Final = Shows(
     values=Has.YES,
     statistics=Has.NO,
@@ -99,38 +100,36 @@ SHOWS: Final = Shows(
 
 @dataclass(frozen=True, slots=True)
 class EntryName:
-    """The facts in the name of a directory, or of a file without its suffix.
-
-    Attributes:
-        rest: what is left of the name; a part of a node's name, or several with ``/`` between them.
-        rank, step, epoch: numbers; None where it does not say.
-        places: of a rank along axes, where it has no number.
-    """
+    """The facts in the name of a directory, or of a file without its suffix."""
 
     rest: str
+    """The remaining name: a part of a node's name, or several with ``/`` between them."""
     rank: int | None = None
+    """Number of the rank; None where the name does not tell it."""
     step: int | None = None
     epoch: int | None = None
     places: Places = ()
+    """Places of a rank along axes, where the name has no number of it."""
 
     @property
     def of_rank(self) -> bool:
-        """Tells whether it names a rank."""
         return self.rank is not None or bool(self.places)
 
     @property
     def tells(self) -> bool:
-        """Tells whether it says anything of a step or a rank."""
+        """Whether it tells a step or a rank."""
         return self.of_rank or (self.step, self.epoch) != (None, None)
 
 
 def parse_name(name: str) -> EntryName:
-    """Returns what a name says; the first of several steps (or ranks) in one name counts."""
     return parse_names([name])[0]
 
 
 def parse_names(names: Sequence[str]) -> list[EntryName]:
-    """Returns what the names in one directory say, without the suffixes of files: some of ranks only together."""
+    """Parses the names in one directory, without suffixes of files: some ranks are only told by several names.
+
+    The first of several steps (or ranks) in one name counts.
+    """
     found = [_numbers_in(name) for name in names]
     ranks = confirmed([each.rank for each in found])
     return [
@@ -143,7 +142,7 @@ def parse_names(names: Sequence[str]) -> list[EntryName]:
 
 @dataclass(frozen=True, slots=True)
 class _NameNumbers:
-    """The numbers in one name; ``rest`` has what tells of a rank still in it."""
+    """The numbers in one name; ``rest`` still contains the rank."""
 
     rest: str
     step: int | None = None
@@ -164,56 +163,50 @@ def _numbers_in(name: str) -> _NameNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A directory, or one file, that holds arrays of one step.
-
-    Attributes:
-        path: where it is.
-        scope: parts of the path that belong to the names of nodes; of a file its own name, too.
-        directory: whether it is one.
-    """
+    """A directory, or one file, that holds arrays of one step."""
 
     path: str
     scope: tuple[str, ...]
+    """Parts of the path that belong to the names of nodes, with a file's own name."""
     directory: bool
+    """Whether it is a directory, not a file."""
 
 
 Layout = directories.DumpLayout[list[Unit]]
 
 
 def read_layout(root: Path) -> Layout:
-    """Lists all directories above the steps."""
     return _EntryLister(os.fspath(root)).read()
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """Sorts ``layer10`` behind ``layer9``."""
+    """Sort key that puts ``layer10`` behind ``layer9``."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", name) if part]
 
 
 def is_array(name: str) -> bool:
-    """Tells whether a file of that name holds arrays."""
     return (name.lower().endswith(SUFFIXES) and name[0] != ".") or _SAVED_BY_TORCH.fullmatch(name) is not None
 
 
 def holds_arrays(path: str) -> bool:
-    """Tells whether a file is read: by its name, else by its bytes."""
+    """Whether a file is read: by its name, else by its bytes."""
     name = os.path.basename(path)  # noqa: PTH119 - text all the way, for many
     return is_array(name) or (may_hold_tensors(name) and not is_beside(name) and _is_read(path))
 
 
 def is_shard(name: str) -> bool:
-    """Tells whether a file of that name holds pieces of tensors, as the files beside it do."""
+    """Whether a file of that name holds pieces of tensors, as the files beside it do."""
     return _SHARD.fullmatch(name) is not None
 
 
 def is_beside(name: str) -> bool:
-    """Tells whether a file of that name is no part of what is trained."""
+    """Whether a file of that name is no part of the trained state."""
     return _BESIDE.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class _EntryFacts:
-    """The facts that the directories above say of an entry."""
+    """The facts that the directories above tell of an entry."""
 
     rank: int | None = None
     epoch: int | None = None
@@ -234,12 +227,10 @@ class _EntryFacts:
 
 
 _Loose = tuple[_EntryFacts, Unit]
-"""An array, and what is known of it without a step."""
+"""An array whose step is unknown, with the other facts."""
 
 
 class _EntryLister:
-    """Lists the directories of one dump."""
-
     def __init__(self, root: str) -> None:
         self._layout = Layout(root)
         self._found: list[tuple[_EntryFacts, int | None, Unit]] = []
@@ -248,11 +239,11 @@ class _EntryLister:
         self._numbers: dict[Places, int] = {}
         self._links: list[tuple[str, _EntryFacts, EntryName]] = []
         self._shares: dict[tuple[str, str, int, int | None], set[int]] = {}
-        """The ranks that wrote a file each: by its path before and after their number, how many they are, and step."""
+        """Ranks that wrote a file each, by path before and after the rank, number of ranks, and step."""
 
     def read(self) -> Layout:
         self._visit(self._layout.root, _EntryFacts(), numbers=True)
-        while self._links:  # last: one that leads to what is there is no second one
+        while self._links:  # last: a link to a visited directory adds nothing
             path, place, says = self._links.pop(0)
             if says.step is not None or self._identity(path) not in self._visited:
                 self._take_directory(path, place, says)
@@ -277,7 +268,7 @@ class _EntryLister:
         return layout
 
     def _number_ranks(self) -> None:
-        """Gives ranks that are known by their places along axes their numbers."""
+        """Numbers the ranks that are known by their places along axes."""
         ranks = [*(place for place, _, _ in self._found), *(place for place, _ in self._loose)]
         self._numbers = number_places({place.places for place in ranks if place.rank is None and place.places})
         self._layout.places = sized_places({number: places for places, number in self._numbers.items()})
@@ -297,7 +288,7 @@ class _EntryLister:
             self._shares.setdefault((start, end, int(match[1]), own), set()).add(int(match[2]))
 
     def _find_missing(self) -> None:
-        """Names the files of ranks that are not there."""
+        """Reports the files of ranks that are missing."""
         for (start, end, count, step), there in self._shares.items():
             gone = count - sum(rank < count for rank in there)
             for rank in islice((rank for rank in range(count) if rank not in there), _NAMED_AT_MOST):
@@ -306,13 +297,13 @@ class _EntryLister:
                 self._layout.miss(f"{start}*{end}", f"the files of {gone:,} ranks are missing", step=step)
 
     def _take_final(self, loose: list[_Loose]) -> None:
-        """Takes in arrays outside of the steps: what trainers save at the end, whichever state that is."""
+        """Takes arrays outside of the steps: trainers save a state at the end, the last or the best."""
         final = self._layout.final = 1 + max(step for steps in self._layout.units.values() for step in steps)
         for place, unit in loose:
             self._layout.units.setdefault(self._rank_of(place), {}).setdefault(final, []).append(unit)
 
     def _step_numbers(self) -> dict[tuple[int | None, int | None], int]:
-        """Returns the step by epoch and number; those of an epoch that counts anew are moved apart."""
+        """The step by epoch and number; steps of an epoch that counts anew are moved apart."""
         pairs = sorted(
             {(place.epoch, step) for place, step, _ in self._found}, key=lambda each: tuple(n or 0 for n in each)
         )
@@ -334,7 +325,7 @@ class _EntryLister:
         return found
 
     def _visit(self, path: str, place: _EntryFacts, *, numbers: bool) -> None:
-        """Takes in one directory; in one with ``numbers`` a bare number is a step, unless others are named."""
+        """Visits a directory; with ``numbers`` a bare number in it is a step, unless another name tells a step."""
         if _has_index(path):
             self._loose.append((place, Unit(path, place.scope, directory=True)))
             return
@@ -357,7 +348,7 @@ class _EntryLister:
             elif is_array(entry.name):
                 self._take_file(entry.path, place, says)
             elif directory and environment is not None and environment.covers(entry.name) and not says.tells:
-                continue  # the inventory says so
+                continue  # the inventory reports it
             elif directory and entry.is_symlink():
                 self._links.append((entry.path, place, says))
             elif directory:
@@ -366,7 +357,7 @@ class _EntryLister:
                 self._take_file(entry.path, place, says)
 
     def _snapshots(self, path: str, place: _EntryFacts) -> list[os.DirEntry[str]]:
-        """Returns what lies in a cache of the Hugging Face hub: of one snapshot its files, of several these."""
+        """The entries in a cache of the Hugging Face hub: files of a single snapshot, else the snapshots."""
         snapshots = self._entries(f"{path}/{SNAPSHOTS}", place)
         return self._entries(snapshots[0].path, place) if len(snapshots) == 1 else snapshots
 
@@ -388,7 +379,7 @@ class _EntryLister:
         self._take_step(path, here, says.step)
 
     def _take_step(self, path: str, here: _EntryFacts, step: int) -> None:
-        """Takes in a directory of a step as a whole; where ranks lie in it, they and everything beside them."""
+        """Takes the directory of a step as a whole; where it holds ranks, these and everything beside them."""
         if here.of_rank or not _holds_ranks(path):
             self._visited.add(self._identity(path))
             self._found.append((here, step, Unit(path, here.scope, directory=True)))
@@ -409,7 +400,7 @@ class _EntryLister:
                 self._found.append((below, step, Unit(entry.path, below.scope, directory=False)))
 
     def _identity(self, path: str) -> tuple[int, int]:
-        """Returns what tells a directory from others, whichever links lead to it."""
+        """Identifies a directory, whichever links lead to it."""
         try:
             status = opener.stat(path)
         except OSError:
@@ -431,15 +422,15 @@ class _EntryLister:
             self._layout.miss(path, why_not(path, error), place.rank)
             return []
         self._layout.directories.append(path)
-        beside = {CONVERTED_NODES, NOTES_FILE, LOG_OF_TRAINER}
+        beside = {CONVERTED_NODES, NOTES_FILE, SAID_FILE, LOG_OF_TRAINER}
         self._layout.beside |= {entry.path for entry in found if entry.name in beside or entry.name.endswith(INDEXES)}
         return sorted(found, key=lambda entry: natural(entry.name))
 
 
 def narrowed(layout: Layout, path: Path) -> Layout:
-    """Returns a layout that holds of a step into which a path leads only what lies there.
+    """Reduces the step into which a path leads to the entries there.
 
-    Other steps are left: a step is compared with the one before.
+    Other steps stay complete: a step is compared with the one before.
     """
     for here in ways_to(os.path.abspath(layout.root), os.path.abspath(path)):  # noqa: PTH100 - keeps links
         found = False
@@ -454,7 +445,7 @@ def narrowed(layout: Layout, path: Path) -> Layout:
 
 
 def _part_of(unit: Unit, here: str) -> list[Unit]:
-    """Returns what lies at or below a path of what holds arrays."""
+    """The part of a unit at or below a path."""
     if is_inside(unit.path, here):
         return [unit]
     if not is_inside(here, unit.path):
@@ -463,7 +454,7 @@ def _part_of(unit: Unit, here: str) -> list[Unit]:
     if name.endswith(INDEXES):
         return _part_of(unit, folder)
     if opener.exists(f"{unit.path}/{CONVERTED}") or name == INDEX or name.endswith(PART) or is_shard(name):
-        return [unit]  # one of its files says where the tensors of all are
+        return [unit]  # one of its files says where all tensors are
     scope = (*unit.scope, *filter(None, folder[len(unit.path) + 1 :].split("/")))
     if opener.isdir(here):
         return [Unit(here, (*scope, name), directory=True)]
@@ -472,14 +463,14 @@ def _part_of(unit: Unit, here: str) -> list[Unit]:
 
 
 def lone_file(path: Path) -> Layout:
-    """Returns the layout of a file that is asked about, around which no name tells of a step."""
+    """The layout of a single file without a step in any name around it."""
     layout = Layout(os.fspath(path.parent))
     layout.units = {0: {0: [Unit(os.fspath(path), (), directory=False)]}}
     return layout
 
 
 def is_hub_cache(names: Iterable[str]) -> bool:
-    """Tells by the names in a directory whether it is one of the Hugging Face hub's cache: links into ``blobs``."""
+    """Whether the names are those of a Hugging Face hub cache: links into ``blobs``."""
     return {"blobs", SNAPSHOTS} <= set(names)
 
 
@@ -488,7 +479,7 @@ def _has_index(path: str) -> bool:
 
 
 def _holds_ranks(directory: str) -> bool:
-    """Tells whether ranks have a directory each in a directory, or a file each; also in ``actor``, one of few in it."""
+    """Whether ranks have a directory or a file each in a directory, or in one of few directories (``actor``) in it."""
     below, names = list[str](), list[str]()
     try:
         with opener.scandir(directory) as entries:
@@ -506,12 +497,11 @@ def _holds_ranks(directory: str) -> bool:
 
 
 def any_of_rank(names: Iterable[str]) -> bool:
-    """Tells whether one of the names in a directory tells of a rank."""
     return any(says.of_rank for says in parse_names([stem(name) for name in names]))
 
 
 def _is_read(path: str) -> bool:
-    """Tells by the bytes of a file, whose name does not, whether it is read."""
+    """Whether a file is read, by its bytes."""
     from tui_debugger.stats.npy import look_at  # needs NumPy
 
     try:
@@ -521,10 +511,9 @@ def _is_read(path: str) -> bool:
 
 
 def stem(name: str) -> str:
-    """Returns a name without the suffix of an array."""
     return os.path.splitext(name)[0] if is_array(name) else name  # noqa: PTH122 - text all the way, for many
 
 
 def subdirectories(directory: str) -> Iterator[str]:
-    """Yields the names of directories in a directory, not of those that are arrays."""
+    """Yields the names of directories in a directory that are not named like arrays."""
     return (name for name in directories_in(directory) if not is_array(name))

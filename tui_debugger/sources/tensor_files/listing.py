@@ -1,4 +1,4 @@
-"""Lists the arrays of one step: which files hold them, what they are called, and which are missing or twice."""
+"""Lists the arrays of one step: their files and names, and missing or repeated ones."""
 
 from __future__ import annotations
 
@@ -68,82 +68,67 @@ _SIDES: Final = {"in": Side.INPUT, "input": Side.INPUT, "out": Side.OUTPUT, "out
 _SLOT: Final = re.compile(r"(?:(.*)[./:])?(input|in|output|out)s?[._:](\d{1,4})", re.DOTALL)
 _POSITION: Final = re.compile(r"arr_(\d{1,4})")
 _PIECE: Final = re.compile(r"[-_.]\d.*")
-"""The number of a file among those of a model."""
+"""The number of a file among the files of a model."""
 _GRADIENT: Final = re.compile(r"(?:^|[./_])(?:grads?|gradients?)(?:[./_]|$)", re.IGNORECASE)
 ORDER: Final = "model.safetensors.index.json"
-"""The index of a whole model, beside which its pieces may lie once more."""
+"""The index of a whole model, which may lie beside the same tensors in pieces."""
 _ONE_OF: Final = re.compile(r"(.+[-_.])(\d{1,6})([-_]of[-_])(\d{1,6})(\.[\w.]+)")
 """The name of one file of a model in several: ``model-00001-of-00002.safetensors``."""
 STATISTICS: Final = "statistic.csv"
 """A table of the statistics of the tensors of a step."""
 _NAMED_AT_MOST: Final = 20
-"""Missing files that are named one by one."""
+"""Number of missing files that are named one by one."""
 _MISSING: Final = "a file of the model that is missing"
 _PROGRESS_EVERY: Final = 1024
 
 NodeName = str | tuple[str, str]
-"""Name of a node, with that of its graph where it is another one than ``GRAPH``: a tuple takes as much memory again."""
+"""Name of a node, with its graph if that is not ``GRAPH``; no tuple for most, which would double the memory."""
 
 
 _Tensor = str | tuple[object, ...]
-"""What tells a tensor from all others of its step; the name of its node for output 0, for the same reason."""
+"""Identifies a tensor in its step; for output 0 the node's name alone, to save memory."""
 
 
 def node_name(graph: str, name: str) -> NodeName:
-    """Returns what tells a node from all others."""
     return name if graph == GRAPH else (graph, name)
 
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """A tensor of which the name of its file says everything.
-
-    Attributes:
-        node, side, slot: whose it is.
-        op_type: type of the operator; empty where the name does not tell it.
-        spec: how it is read, without the path.
-        when: a number that grows with the time at which it was written; 0 where the name does not tell it.
-    """
+    """A tensor that its file name describes completely."""
 
     node: str
     op_type: str
+    """Empty where the name does not tell it."""
     side: Side
     slot: int
     spec: ReadSpec
+    """How it is read, without the path."""
     when: int = 0
+    """A number that grows with the time of writing; 0 where the name does not tell it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileTree:
-    """A layout in which each file is one tensor, and its name says everything.
-
-    Attributes:
-        layout: what it is called.
-        read: lists what stands above the files.
-        parse: tells what the name of a file says, below directories of some names; None where it is no tensor's.
-        shows: what the layout shows.
-        refers: returns the names of the files that a file says tensors are in, where it holds none itself.
-        ending: of the files that hold tensors: one whose name does not tell which is a doubt.
-        recorded: yields the statistics that a table in a directory holds, each with what is wrong where its tensor has
-            no file; of a directory without a table nothing.
-    """
+    """A layout in which each file is one tensor that its name describes completely."""
 
     layout: str
     read: Callable[[Path], Layout]
+    """Lists the directories above the files."""
     parse: Callable[[Sequence[str], str], NamedFile | None]
+    """Parses a file name below the directories of a scope; None for a file without a tensor."""
     shows: Shows
     refers: Callable[[Sequence[str], str], Sequence[str]] | None = None
+    """Returns the names of the files that a file refers to instead of holding a tensor."""
     ending: str = ".bin"
+    """Suffix of tensor files: such a file that cannot be parsed is a doubt."""
     recorded: Callable[[str], Iterable[tuple[IndexedTensor, str]]] | None = None
+    """Yields the statistics in a directory's table, each with its problem if the tensor should have a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundArray:
-    """One array: its node's name, its side and slot, its file, how it is read from that, its operator's type.
-
-    ``row`` is what an index of ``tdbg convert`` says of it, ``part`` which part of a larger tensor it is, ``nbytes``
-    the bytes of its values (-1: not known), ``when`` what ``NamedFile`` says, ``member`` which tensor of its file.
-    """
+    """One array of a step."""
 
     node: str
     side: Side
@@ -152,24 +137,21 @@ class FoundArray:
     spec: ReadSpec
     op_type: str = ""
     row: IndexedTensor | None = None
+    """Its row in an index of ``tdbg convert``."""
     part: TensorPart | None = None
+    """Which part of a larger tensor it is."""
     nbytes: int = -1
+    """Bytes of its values; -1: unknown."""
     when: int = 0
     member: str = ""
 
     @property
     def name(self) -> NodeName:
-        """Its node."""
         return self.node if self.row is None else node_name(self.row.graph, self.node)
 
 
 def node_of(scope: Sequence[str], key: str | None = None) -> tuple[str, Side, int]:
-    """Returns (node, side, slot) of an array.
-
-    Args:
-        scope: directories, and the name of the file.
-        key: of an array in an archive; None in a .npy file.
-    """
+    """(node, side, slot) of an array below a scope of directories and file; ``key`` is its name in an archive."""
     position = _POSITION.fullmatch(key) if key is not None and scope else None
     if position is not None:
         return _node_name("/".join(scope)), Side.OUTPUT, int(position[1])
@@ -181,7 +163,7 @@ def node_of(scope: Sequence[str], key: str | None = None) -> tuple[str, Side, in
 
 
 def _node_name(text: str) -> str:
-    """The name of a node; that of a parameter has dots, as everywhere."""
+    """A clean node name; names of parameters have dots."""
     name = clean_path(text) or "array"
     dotted = name.replace("/", ".")
     return dotted if _is_parameter(dotted) else name
@@ -192,7 +174,6 @@ def _is_parameter(name: str) -> bool:
 
 
 def file_node(found: FoundArray, outputs: int) -> FileNode:
-    """Returns the node that an array makes known."""
     name, row = found.node, found.row
     if row is not None:
         return FileNode(row.graph, ROOT, name, row.path, row.type, outputs)
@@ -207,17 +188,7 @@ def file_node(found: FoundArray, outputs: int) -> FileNode:
 
 
 class StepLister:
-    """Lists the directories and archives of one step.
-
-    Attributes:
-        arrays: in the order in which they were written, as far as names tell it, else in that of their names.
-        parts: what could not be looked at.
-        state: what the listing depends on, and how that looked after it.
-        indexed: an index of ``tdbg convert`` was there.
-        apart: places of numbers that are not finite, and are no findings.
-        numbers: finite numbers beside the tensors, by what a tensor in their place would be called.
-        claimed: parts and indexes of checkpoints, for which other files stand, and files without a tensor.
-    """
+    """Lists the directories and archives of one step."""
 
     def __init__(
         self,
@@ -230,28 +201,34 @@ class StepLister:
         self._root, self._rank, self._step, self._progress = root, rank, step, progress
         self._tree = tree
         self.arrays: list[FoundArray] = []
+        """In the order of writing as far as names tell it, else of names."""
         self.parts: list[UnreadablePart] = []
         self.state: FileState = ()
+        """State of everything that the listing depends on, taken after it."""
         self._found: dict[_Tensor, FoundArray] = {}
         self._state: list[str] = []
         self._visited: set[tuple[int, int]] = set()
         self.claimed: set[str] = set()
+        """Files for which others stand (parts and indexes of checkpoints), and files without a tensor."""
         self._without_file: dict[_Tensor, tuple[str, str]] = {}
-        """Tensors of which a table tells that they have a file: where it says so, and what is wrong without it."""
+        """Tensors whose table says that they have a file: that table, and the problem without the file."""
         self._referred: dict[str, Sequence[str]] = {}
-        """Files without values, and the names of the files that these say tensors are in."""
+        """Files without values, and the names of the tensor files that they refer to."""
         self._sharded: set[str] = set()
         self._ordered: set[str] = set()
-        """Directories that hold the index of a whole checkpoint."""
+        """Directories with the index of a whole checkpoint."""
         self._expected: dict[str, set[str]] = {}
-        """Files that an index names, with the tensors that it says are in them."""
+        """Files that an index names, with their tensors by the index."""
         self._together: dict[str, set[str]] = {}
-        """Directories, and names of files in them that may be some of several of one model."""
+        """By directory, names of files that may belong to one model in several files."""
         self._forms: dict[tuple[str, ...], str] = {}
-        """By scope, what the files of the model there are called, without the number of each."""
+        """By scope, the stem of the first model there, without the number of a file."""
         self.indexed = False
+        """An index of ``tdbg convert`` was there."""
         self.apart: list[str] = []
+        """Places of numbers that are not finite, and are no findings."""
         self.numbers: dict[str, int | float] = {}
+        """Finite numbers beside the tensors, by the name that a tensor in their place would have."""
         self._order: dict[str, int] = {}
         self._done = 0
         self._first = ""
@@ -266,7 +243,7 @@ class StepLister:
                 self._read_order(folder, name)
 
     def add(self, unit: Unit, *, indexed: bool) -> None:
-        """Takes in what holds arrays of the step; ``indexed``: ``tdbg convert`` wrote it, with an index."""
+        """Takes a unit; ``indexed``: ``tdbg convert`` wrote it, with an index."""
         self._first = self._first or unit.path
         if unit.directory:
             self._directory(unit.path, unit.scope, indexed=indexed)
@@ -274,18 +251,18 @@ class StepLister:
             self._file(unit.path, unit.scope)
 
     def add_log(self, path: str) -> None:
-        """Takes in the log of a training that lies outside of the step."""
+        """Takes the log of a training that lies outside of the step."""
         self._file(path, tuple(os.path.splitext(os.path.relpath(path, self._root))[0].split("/")))  # noqa: PTH122 - text
 
     def end(self, *, final: bool) -> None:
-        """Puts what was found in order; ``final``: it is no step, and settings may be all that there is."""
+        """Sorts the arrays, and reports missing ones; a ``final`` state may have settings only."""
         for folder, names in self._together.items():
             self._find_missing(folder, names)
         self._find_referred()
         for at, missing in self._without_file.items():
             if at not in self._found:
                 self._miss(*missing)
-        # Looked at after the listing: what changed in between is so young that it is listed once more.
+        # Taken after the listing: a change in between is so young that the step is listed again.
         self.state = state_of_files(self._state)
         last = len(self._order)
         self.arrays = sorted(self._found.values(), key=lambda each: (self._order.get(each.member, last), each.when))
@@ -294,7 +271,7 @@ class StepLister:
             self._miss(self._first or str(self._root), f"no array in step {self._step}")
 
     def names(self) -> bytes:
-        """A digest of all names; tells whether something changed that the state does not show."""
+        """Digest of all names, for changes that the state does not show."""
         names = blake2b(digest_size=16)
         for each in self.arrays:
             names.update(f"{each.path}\0{each.spec}\0{each.member}\0{each.row}\0".encode("utf-8", "surrogateescape"))
@@ -332,7 +309,7 @@ class StepLister:
         self._any(path, scope, found)
 
     def _any(self, path: str, scope: tuple[str, ...], found: list[os.DirEntry[str]]) -> None:
-        """Takes in a directory of any program: arrays below each other, and what its files are called."""
+        """Takes a directory of any program: nested arrays, named by directories and files."""
         for index in without_other_forms([entry.path for entry in found if entry.name.endswith(INDEXES)]):
             self._read_order(path, os.path.basename(index))  # noqa: PTH119 - text all the way
         environment = None if path == str(self._root) else environment_in(path, [entry.name for entry in found])
@@ -345,7 +322,7 @@ class StepLister:
             if is_array(entry.name) and directory:
                 self._miss(entry.path, "a directory in place of a file")
             elif directory:
-                if environment is None or not environment.covers(entry.name):  # the inventory says so
+                if environment is None or not environment.covers(entry.name):  # the inventory reports it
                     self._directory(entry.path, (*scope, entry.name))
             elif _is_looked_into(entry.name):
                 self._file(entry.path, (*scope, _stem(entry.name)))
@@ -353,7 +330,7 @@ class StepLister:
                 self._miss(entry.path, why_not(entry.path))
 
     def _named(self, entry: os.DirEntry[str], scope: tuple[str, ...], tree: FileTree) -> None:
-        """Takes a file whose name says everything."""
+        """Takes a file that its name describes completely."""
         says = tree.parse(scope, entry.name)
         if is_directory(entry):
             if says is not None:
@@ -377,7 +354,7 @@ class StepLister:
             self._found[at] = FoundArray(*own, entry.path, says.spec, says.op_type, when=says.when)
 
     def _find_referred(self) -> None:
-        """Finds out which files are named by others, and are not there. Another machine may have written a path."""
+        """Reports files that others refer to and that are missing; a path may come from another machine."""
         for path, named in self._referred.items():
             folder = os.path.dirname(path)  # noqa: PTH120 - text all the way
             for name in named:
@@ -388,7 +365,7 @@ class StepLister:
                     self._miss(path, f"names a file of values that is not there: {name}")
 
     def _take_statistics(self, path: str, rows: Iterable[tuple[IndexedTensor, str]]) -> None:
-        """Takes in a table of statistics. The file of a tensor is read in place of its row."""
+        """Takes a table of statistics; a tensor with a file keeps the file instead of its row."""
         self._state.append(path)
         self.claimed.add(path)
         try:
@@ -404,7 +381,7 @@ class StepLister:
             self._miss(path, why_not(path, error) if isinstance(error, OSError) else str(error))
 
     def _take_index(self, path: str) -> None:
-        """Takes in what an index of ``tdbg convert`` lists: nothing else of the directory is looked at."""
+        """Takes the rows of an index of ``tdbg convert``; no other entry of the directory is looked at."""
         index = f"{path}/{INDEX_OF_STEP}"
         self._state.append(index)
         try:
@@ -440,7 +417,7 @@ class StepLister:
             whole = last == "sharded" and (above in self._ordered or opener.lexists(f"{above}/{ORDER}"))
             self.claimed.add(path)
             if whole or folder in self._sharded:
-                return  # the same tensors as those beside it, or as those that were listed with the first shard
+                return  # its tensors lie beside it, too, or were listed with the first shard
             self._sharded.add(folder)
             scope = scope[:-1]
         if holds_several(path):
@@ -458,7 +435,7 @@ class StepLister:
         if holds_several(path):
             self._account(path, found)
         if not found:
-            self.claimed.add(path)  # all of it was looked at, and there is no tensor
+            self.claimed.add(path)  # it was read completely, and has no tensor
         found.reverse()
         while found:  # one at a time: there may be a million, and two objects of each take much memory
             self._take(path, scope, found.pop())
@@ -467,9 +444,9 @@ class StepLister:
         self.numbers.update(("/".join((*scope, *map(str, place))), number) for place, number in finite.items())
 
     def _scope_of_model(self, scope: tuple[str, ...], form: str, found: Sequence[FileTensor]) -> tuple[str, ...]:
-        """Returns the scope of the tensors of a model: its form is one where another form holds the same names.
+        """The scope of the tensors of a model; a second form of the same names is told apart by its stem.
 
-        People keep a file of torch.save beside one of safetensors: both are looked at.
+        People keep a file of torch.save beside one of safetensors: both are read.
         """
         first = self._forms.setdefault(scope, form)
         if form != first and any(_tensor(*node_of(scope, held.key)) in self._found for held in found):
@@ -477,7 +454,7 @@ class StepLister:
         return scope
 
     def _account(self, path: str, found: Sequence[FileTensor]) -> None:
-        """Finds out what a file should hold besides, or the files beside it should."""
+        """Reports tensors that a file, or a checkpoint's parts, should hold and do not."""
         if not found and path.endswith(ARCHIVE):
             self._miss(path, "no array in it")
         if expected := self._expected.get(path):
@@ -510,7 +487,7 @@ class StepLister:
         return any(entry.name.endswith(PART) for entry in found)
 
     def _is_index(self, path: str) -> bool:
-        """Tells whether a file without the files of a checkpoint beside it is the index of one: they are missing."""
+        """Whether ``.metadata`` without files of a checkpoint beside it is the index of one."""
         try:
             return look_at(path).holds is Holds.TENSORS
         except UnreadableTensorError as error:
@@ -518,7 +495,7 @@ class StepLister:
             return False
 
     def _read_order(self, folder: str, name: str) -> None:
-        """Reads which file each tensor of a model is in: what should be there, and the order of the model."""
+        """Reads the file of each tensor of a model: the expected files, and the order of the tensors."""
         files = _weight_map(f"{folder}/{name}")
         if files is None:
             self._miss(f"{folder}/{name}", "cannot be read: whether all files of the model are there is not known")
@@ -531,7 +508,7 @@ class StepLister:
                 self._miss(f"{folder}/{file}", _MISSING)
 
     def _find_missing(self, folder: str, names: set[str]) -> None:
-        """Finds out by the names of files of a model in several which of them are missing, or are too many."""
+        """Reports missing and surplus files of models in several files, by their names."""
         groups: dict[tuple[str, str, str, str], set[str]] = {}
         for name in names:
             if (says := _ONE_OF.fullmatch(name)) is not None and not is_shard(name):
@@ -563,17 +540,15 @@ def _tensor(node: str, side: Side, slot: int) -> _Tensor:
 
 
 def _is_looked_into(name: str) -> bool:
-    """Tells whether a file in the directory of a step may hold something that is judged."""
     return is_array(name) or name == LOG_OF_TRAINER or (may_hold_tensors(name) and not is_beside(name))
 
 
 def _stem(name: str) -> str:
-    """Returns the name of a file without its suffixes."""
     return os.path.splitext(name.removesuffix(".tar"))[0]  # noqa: PTH122 - text all the way, for many
 
 
 def _weight_map(path: str) -> dict[str, str] | None:
-    """Returns the tensors of a model by an index of its files, with the name of the file of each; None: it is none."""
+    """The file of each tensor, by an index of a model's files; None when it cannot be read."""
     try:
         files = json.loads(read_regular(path, GRAPH_LIMIT))["weight_map"]
         return {str(tensor): file for tensor, file in files.items() if isinstance(file, str)}
@@ -582,22 +557,21 @@ def _weight_map(path: str) -> dict[str, str] | None:
 
 
 def indexed_files(path: str) -> set[str] | None:
-    """Returns the names of the files that an index names; None: it cannot be read."""
+    """The files that an index names; None: it cannot be read."""
     files = _weight_map(path)
     return None if files is None else set(files.values())
 
 
 def any_there(folder: str, files: Iterable[str]) -> bool:
-    """Tells whether a directory has one of some files."""
     return any(opener.lexists(f"{folder}/{name}") for name in files)
 
 
 def without_other_forms(indexes: Sequence[str]) -> list[str]:
-    """Returns the indexes of models without those of forms that were not fetched.
+    """Drops the indexes of forms of a model that were not fetched.
 
     A model often comes in several forms (``.safetensors`` and ``.bin``), each with an index, and all indexes are
-    fetched with the files of one form. An index none of whose files is there says nothing where the other indexes of
-    its directory name all of its tensors, and have files there.
+    fetched with the files of one form. An index without any of its files is dropped where the other indexes of its
+    directory name all of its tensors, and have files there.
     """
     if len(indexes) < 2:
         return list(indexes)
@@ -614,7 +588,6 @@ def without_other_forms(indexes: Sequence[str]) -> list[str]:
 
 
 def _is_one_file(one: str, other: str) -> bool:
-    """Tells whether two paths are links to one file."""
     try:
         first, second = opener.stat(one), opener.stat(other)
     except OSError:

@@ -47,7 +47,7 @@ class TensorFilesReader:
     shows = SHOWS
 
     def recognises(self, path: Path) -> Recognised | None:
-        """Returns where the dump is: likely where names tell steps or ranks, else possible."""
+        """Finds the dump: likely where names tell steps or ranks, else possible."""
         found = find_dump(path, _around, _has_run, subdirectories)
         if found is not None:
             found = replace(found, sureness=Sureness.LIKELY)
@@ -60,11 +60,9 @@ class TensorFilesReader:
         return replace(found, why=_first_array(found.root))
 
     def is_dump(self, directory: Path) -> bool:
-        """Tells whether names directly in it tell of steps or ranks, and arrays lie there."""
         return _has_run(os.fspath(directory))
 
     def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:  # noqa: ARG002
-        """Opens the dump at, around or below a path; listing names costs too little to remember it."""
         from tui_debugger.sources.tensor_files.source import TensorFilesSource  # needs NumPy
 
         found = self.recognises(path)
@@ -77,9 +75,9 @@ READER: Reader = TensorFilesReader()
 
 
 def _around(start: Path) -> Path | None:
-    """Returns the dump that a directory is, or lies in: above the topmost directory that is named after a step.
+    """The dump that a directory is or lies in: above the topmost directory that is named after a step.
 
-    Where files say nothing but their rank, the step is that of a directory above, if one is named after a step.
+    Files that tell only their rank belong to the step of a directory above, if one is named after a step.
     """
     own = not _is_step(start.name) and _has_steps(start)
     if own and not any_of_rank(filter(is_array, names_in(start))):
@@ -94,7 +92,7 @@ def _around(start: Path) -> Path | None:
 
 
 def _may_be_dump(start: Path) -> bool:
-    """Tells whether there are arrays in a directory that no name gives a step."""
+    """Whether a directory has arrays without a step in any name."""
     names = list(names_in(start))
     if any(map(is_array, names)) or _holds_arrays(start):
         return True
@@ -102,13 +100,13 @@ def _may_be_dump(start: Path) -> bool:
 
 
 def _is_step(name: str) -> bool:
-    """Tells whether a directory is called after a step or a rank, and after nothing else."""
+    """Whether a directory is named after a step or a rank, and after nothing else."""
     says = parse_name(name)
     return says.tells and not says.rest
 
 
 def _has_steps(directory: Path) -> bool:
-    """Tells whether something directly in a directory is named after a step or a rank, and holds arrays."""
+    """Whether an entry of a directory is named after a step or a rank, and holds arrays."""
     for name in names_in(directory):
         if not parse_name(stem(name)).tells:
             continue
@@ -118,7 +116,7 @@ def _has_steps(directory: Path) -> bool:
 
 
 def _has_run(directory: str) -> bool:
-    """Tells whether a directory below the given one is a dump: files named after steps in it may be of one tensor."""
+    """Like ``_has_steps``, without .npy files: several named after steps may be one tensor."""
     for name in names_in(directory):
         if name.lower().endswith(".npy") or not parse_name(stem(name)).tells:
             continue
@@ -132,18 +130,17 @@ def _holds_arrays(directory: Path | str) -> bool:
 
 
 def _first_array(root: Path) -> str:
-    """Returns the path of an array in a dump, from there: what it was recognised by."""
+    """Relative path of an array in a dump, by which it was recognised."""
     path = next(_array_paths(root), None)
     return os.path.relpath(path, root) if path is not None else ""
 
 
 def _arrays(directory: Path | str) -> Iterator[str]:
-    """Names of files with arrays in a directory and below, as far as a few entries show."""
     return (os.path.basename(path) for path in _array_paths(directory))  # noqa: PTH119 - text all the way, for many
 
 
 def _array_paths(directory: Path | str) -> Iterator[str]:
-    """Paths of files with arrays in a directory and below, as far as a few entries show."""
+    """Yields files with arrays in a directory and below, as far as a few entries show."""
     budget, waiting, seen = MOST_ENTRIES, [(os.fspath(directory), 0)], set[str]()
     while waiting and budget > 0:
         path, depth = waiting.pop(0)

@@ -1,8 +1,8 @@
-"""Files that msprobe's ``acl_save`` writes where the program says: ``hidden_0.pt``, ``logits_1.pt``, ``hidden_2.pt``.
+"""Files that msprobe's ``acl_save`` writes: ``hidden_0.pt``, ``logits_1.pt``, ``hidden_2.pt``.
 
-One number counts all files of a process. Where the same names come again and again, in the same order, each time is
-a step, and a name is one node. A file of ``torch.save`` may be called so, too (``layer_0.pt``): the bytes tell them
-apart, for PyTorch's C++ library writes the values before the pickle.
+One number counts all files of a process. Where the same names repeat in the same order, each repetition is a step, and
+a name is one node. Files of ``torch.save`` may have such names (``layer_0.pt``); their bytes differ, because PyTorch's
+C++ library writes the values before the pickle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEAD: Final = 30
 
 
 def serial_files(directory: str, names: Iterable[str]) -> dict[str, tuple[str, int]]:
-    """Returns what each file is called without its number, and its step; nothing where they tell no steps."""
+    """Name without the number, and step, of each file; empty where the names tell no steps."""
     found = sorted((int(says[2]), says[1], name) for name in names if (says := _SERIAL.fullmatch(name)) is not None)
     bases = [base for _, base, _ in found]
     every = len(set(bases))
@@ -34,7 +34,6 @@ def serial_files(directory: str, names: Iterable[str]) -> dict[str, tuple[str, i
 
 
 def _is_of_library(path: str) -> bool:
-    """Tells whether PyTorch's C++ library wrote a file."""
     try:
         descriptor, _ = opener.open_regular(os.fspath(path))
         try:

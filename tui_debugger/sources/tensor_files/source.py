@@ -1,9 +1,9 @@
-"""A directory of tensor files as a Source: .npy, .npz, .safetensors, and what torch saved.
+"""A directory of tensor files as a Source: .npy, .npz, .safetensors, and files of torch.save.
 
-There is no graph: nodes are named by directories, files and keys, in the order of these names (keys in the order in
-which they were written). A name that ends in a side and a number (``fc1.out.0``, ``in_1``) is that output or input of
-the node before it, ``arr_1`` in an archive is output 1 of what the archive is called; all others are output 0 of their
-own node. Files that hold a model, whole or in parts (``model-00001-of-00002.safetensors``), do not name its tensors.
+There is no graph: nodes are named by directories, files and keys, and ordered by these names (keys as written). A name
+that ends in a side and a number (``fc1.out.0``, ``in_1``) is that output or input of the node before it; ``arr_1`` in
+an archive is output 1 of the archive's node; any other name is output 0 of its own node. Files that hold a model, whole
+or in parts (``model-00001-of-00002.safetensors``), are no part of its tensors' names.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from tui_debugger.model import (
 )
 from tui_debugger.notes import NO_NOTES, NOTES_FILE, RunNotes, read_notes
 from tui_debugger.opener import why_not
+from tui_debugger.said import SAID_FILE, SaidOfRank
 from tui_debugger.sources.base import RankPlaces, TensorFlag, TensorPlaces
 from tui_debugger.sources.graphless import (
     FilesTable,
@@ -73,18 +74,17 @@ from tui_debugger.sources.tensor_files.listing import (
 from tui_debugger.text.numbers import first_of, plural
 
 _YOUNG_NS: Final = 5 * 10**9
-"""A file that changed more recently than this may change again within one tick of the clock."""
+"""Age below which a file may change again within one tick of the clock."""
 _NEWEST: Final = 2
-"""Checkpoints whose logs are read for the notes: a training that was killed left the last one without."""
+"""Number of checkpoints whose logs are read for the notes: a killed training left the last one without."""
 _TOLD: Final = 3
-"""Files outside of the steps that a notice names."""
+"""Number of files outside of the steps that a notice names."""
 
 
 class TensorFileStepTable(FilesTable):
-    """The arrays of one step, some of them with what an index of ``tdbg convert`` says. See ``base.TensorTable``."""
+    """The arrays of one step, some with a row of an index of ``tdbg convert``. See ``base.TensorTable``."""
 
     def __init__(self, places: TensorPlaces, arrays: Sequence[FoundArray]) -> None:
-        """``arrays`` are the rows."""
         rows = [each.row for each in arrays]
         when = np.array([0 if row is None else row.timestamp for row in rows], np.int64)
         nbytes = np.array([each.nbytes for each in arrays], np.int64)
@@ -95,31 +95,25 @@ class TensorFileStepTable(FilesTable):
 
     @property
     def digest(self) -> bytes:
-        """Names the files, the keys in them, what they are of, and the statistics that are all there is."""
         said = repr(list(self._rows.items())).encode("utf-8", "surrogateescape")
         return blake2b(super().digest + said, digest_size=16).digest()
 
     def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
-        """Sizes and modification times as they are now; what has no values has none."""
         sizes, times = super().file_states(indices)
         without = (self.flags[indices] & int(TensorFlag.STAT_ONLY)) > 0
         sizes[without], times[without] = -1, 0
         return sizes, times
 
     def recorded(self, index: int) -> TensorStats | None:
-        """The statistics of a tensor whose values were not dumped, from an index; else there are values only."""
         row = self._rows.get(index)
         return None if row is None else row.stats
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
-        """Its type and shape, likewise."""
         row = self._rows.get(index)
         return None if row is None or row.shape is None else (row.dtype, row.shape)
 
 
 class _TensorFileNodes(InferredRankNodes):
-    """The nodes of one rank while steps add to them."""
-
     def __init__(self) -> None:
         super().__init__()
         self._categories: dict[int, int] = {}
@@ -130,7 +124,7 @@ class _TensorFileNodes(InferredRankNodes):
         self.rows = {node_name(nodes.graph_of(row).name, name): row for row, name in enumerate(nodes.names)}
 
     def add(self, arrays: Sequence[FoundArray]) -> Int32:
-        """Appends the nodes that are new; returns the row of each array."""
+        """Adds the nodes that are new; returns the row of each array."""
         outputs: dict[NodeName, int] = {}
         first: dict[NodeName, FoundArray] = {}
         for each in arrays:
@@ -152,7 +146,7 @@ class _TensorFileNodes(InferredRankNodes):
         return np.array([self.rows[each.name] for each in arrays], np.int32)
 
     def _categorise(self, fresh: Mapping[int, IndexedTensor | None]) -> None:
-        """Gives nodes the categories that an index says."""
+        """Gives nodes their categories in an index."""
         self._categories.update({row: int(said.category) for row, said in fresh.items() if said is not None})
         if self._categories:
             category = self.table.category.copy()
@@ -176,16 +170,13 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
     ) -> None:
         """Lists the directories above the steps.
 
-        Args:
-            root: the directory of the dump.
-            given: the path as the user wrote it.
-            notices: what people have to know besides.
-            tree: how to read names; None where directories, files and keys name nodes.
-            alone: the path is a file, and nothing around it says of which step it is.
+        ``tree`` tells how to read names; None where directories, files and keys name nodes. ``alone``: the given path
+        is a file without a step in any name around it.
         """
         self._alone = alone
         self._tree = tree
         self._converted: dict[int, ConvertedNodes | None] = {}
+        self._said: dict[int, SaidOfRank] = {}
         self._noted: dict[int, RunNotes] = {}
         self._broken: set[UnreadablePart] = set()
         self._indexed: bool | None = None
@@ -196,10 +187,10 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
 
     @property
     def shows(self) -> Shows:
-        """Returns what the layout shows; for what ``tdbg convert`` wrote, what the original dump showed."""
+        """The abilities of the layout; of a dump by ``tdbg convert``, those of the original dump."""
         if self._tree is not None:
             return self._tree.shows
-        indexed = self._indexed  # as was listed; nobody asks the system again
+        indexed = self._indexed  # as listed, without asking the system again
         if not (any(is_index(unit.path) for unit in self._first_units()) if indexed is None else indexed):
             return SHOWS
         with self._lock:
@@ -216,10 +207,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
         )
 
     def parallel_places(self, rank: int) -> tuple[RankPlaces, str]:
-        """The place of a rank in the meshes of its tensors, else the one that names tell.
-
-        None where ranks share the work in ways that these do not say.
-        """
+        """The place of a rank in the meshes of its tensors, else by names; empty where these do not cover all ranks."""
         with self._lock:
             self.nodes(rank)  # looks into the files of a step
             meshes = self._meshes.get(rank, {})
@@ -241,9 +229,9 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
         step: int,
         round: int = 0,  # noqa: A002 - see base.Source
     ) -> tuple[int, int] | None:
-        """The step before: every step is one run, whatever is called a round in it. Converted dumps say it.
+        """The step before; every step is one run, unless a converted dump tells its runs.
 
-        None before what lies outside of the steps: it may be the last state, which is written twice then, or the best.
+        None before the final state outside of the steps: that is the last state once more, or the best.
         """
         if step == self._layout.final:
             return None
@@ -257,7 +245,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
         return None if before is None else (before[0], 0)
 
     def steps(self, rank: int) -> Sequence[int]:
-        """Steps, ascending: nothing tells when they ran, but what was converted."""
+        """Steps, ascending, except in a converted dump, which tells when they ran."""
         there = super().steps(rank)
         converted = self._converted_nodes(rank)
         if converted is None:
@@ -266,19 +254,18 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
         return list(dict.fromkeys(step for step in (*ran, *there) if step in there))
 
     def history(self, rank: int) -> Sequence[GraphRun]:
-        """One run for each step, unless it was converted from what had others."""
+        """One run for each step, unless a converted dump tells its runs."""
         converted, steps = self._converted_nodes(rank), self.steps(rank)
         if converted is not None and set(steps) <= {run.step for run in converted.runs}:
             return tuple(replace(run, has_data=run.has_data and run.step in steps) for run in converted.runs)
         return super().history(rank)
 
     def unreadable(self) -> Sequence[UnreadablePart]:
-        """Returns what could not be looked at."""
         with self._lock:
             return tuple(sorted({*super().unreadable(), *self._broken}, key=lambda part: (part.where, part.why)))
 
     def notes(self, rank: int) -> RunNotes:
-        """The notes of a converted dump, or what Hugging Face's Trainer logged; others have none."""
+        """The notes of a converted dump, or the log of Hugging Face's Trainer."""
         with self._lock:
             if rank not in self._noted:
                 self._noted[rank] = NO_NOTES
@@ -287,7 +274,6 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
             return self._noted[rank]
 
     def saved_numbers(self, rank: int, step: int) -> Mapping[str, int | float]:
-        """The finite numbers beside the tensors of a step."""
         with self._lock:
             self.tensors(rank, step)
             return self._numbers.get((rank, step), {})
@@ -304,8 +290,19 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
                 self._broken.add(UnreadablePart(os.path.relpath(path, self._root), why, rank))
         return notes
 
+    def _said_of(self, rank: int) -> SaidOfRank:
+        """What a training said of its steps, of whose dump this one was converted."""
+        if rank not in self._said:
+            self._said[rank], why = SaidOfRank(), ""
+            if self._converted_nodes(rank) is not None:
+                path = os.path.join(os.path.dirname(self._first_path(rank)), SAID_FILE)  # noqa: PTH118, PTH120 - text
+                self._said[rank], why = SaidOfRank.looked_at(Path(path))
+                damage = [UnreadablePart(os.path.relpath(path, self._root), why, rank)] if why else []
+                self._broken.update(self._said[rank].doubts, damage)
+        return self._said[rank]
+
     def _logged_notes(self, rank: int) -> RunNotes:
-        """Returns the log beside the newest checkpoints, and beside the final state: each holds all steps before."""
+        """Reads the logs beside the newest checkpoints and the final state; each holds all earlier steps."""
         if self._tree is not None:
             return NO_NOTES
         steps = [units for units in self._layout.units.get(rank, {}).values() if any(unit.directory for unit in units)]
@@ -313,21 +310,21 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
         found = [*(path for path in logs if opener.lexists(path)), *self._logs_beside()]
         if not found:
             return NO_NOTES
-        from tui_debugger.sources.tensor_files.training_notes import read_notes_of_logs  # not where there are none
+        from tui_debugger.sources.tensor_files.training_notes import read_notes_of_logs  # only with logs
 
         return read_notes_of_logs(found)
 
     def _logs_beside(self) -> list[str]:
-        """Returns the logs of trainings that lie outside of the directories of steps."""
+        """Logs of trainings outside of the directories of steps."""
         return sorted(path for path in self._layout.beside if path.endswith(f"/{LOG_OF_TRAINER}"))
 
     def _first_path(self, rank: int) -> str:
-        """The directory of the first step of a rank; empty where there is none."""
+        """The directory of the first step of a rank; empty without one."""
         units = next(iter(self._layout.units.get(rank, {}).values()), [])
         return next((unit.path for unit in units if unit.directory), "")
 
     def _converted_nodes(self, rank: int) -> ConvertedNodes | None:
-        """The nodes that ``tdbg convert`` wrote; None where there are none, or they cannot be read."""
+        """The nodes that ``tdbg convert`` wrote; None without them, or when they cannot be read."""
         with self._lock:
             if rank in self._converted:
                 return self._converted[rank]
@@ -372,7 +369,7 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
         if fresh:
             if (converted := self._converted_nodes(rank)) is not None:
                 nodes.take(converted.nodes)
-            self.notes(rank)  # here, where one may wait for it
+            self.notes(rank)  # here, where the caller expects to wait
         return nodes
 
     def _find(self) -> Layout:
@@ -397,7 +394,6 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
         return _TensorFileNodes()
 
     def places(self) -> Iterator[tuple[int | None, int | None, str]]:
-        """See ``base.AccountingSource``."""
         for rank, steps in self._layout.units.items():
             for step, units in steps.items():
                 yield from ((rank, step, unit.path) for unit in units)
@@ -416,11 +412,6 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
         return self._list(*at, no_progress).names() != listed.names
 
     def _list(self, rank: int, step: int, progress: ProgressFn) -> StepLister:
-        """Lists the arrays of a step.
-
-        Raises:
-            CancelledError: from ``progress``.
-        """
         lister = StepLister(self._root, rank, step, progress, self._tree)
         units = self._layout.units[rank][step]
         lister.take_indexes(units, [path for path in self._layout.beside if path.endswith(INDEXES)])
@@ -446,15 +437,17 @@ class TensorFilesSource(GraphlessSource[list[Unit], _TensorFileNodes]):
         slot = np.array([each.slot for each in arrays], np.int16)
         flags = np.array([0 if each.row is None else each.row.marks for each in arrays], np.uint8)
         rounds = np.array([0 if each.row is None else each.row.round for each in arrays], np.uint16)
-        # An index stands in the order in which tensors were made; names have no other order than their own.
+        # An index has the order in which tensors were made; names have no order but their own.
         indexed = bool(arrays) and all(each.row is not None for each in arrays)
         if self._tree is None:
             order = nodes.table.order[of] if len(of) else of
-        else:  # as this step has them: what an earlier one has not may run before what it has
+        else:  # order of this step: a node that an earlier step lacks may run before nodes of both
             first, at = np.unique(of, return_index=True, return_inverse=True)[1:]
             order = first[at].astype(np.int32)
-        logged = np.array([each.spec.format == LOG_FORMAT for each in arrays], np.bool_)  # last: what came of the rest
+        logged = np.array([each.spec.format == LOG_FORMAT for each in arrays], np.bool_)  # last: results of the step
         by = np.arange(len(of)) if indexed else np.lexsort((rounds, slot, side, order, logged))
         places = TensorPlaces(of[by], side[by], slot[by], flags[by], rounds[by])
         table = TensorFileStepTable(places, [arrays[at] for at in by.tolist()])
+        said = self._said_of(rank).of(step, nodes.table.find)
+        table.inputs_unknown, table.operands, table.by_design = said.inputs_unknown, said.operands, said.by_design
         return ListedStep(table, lister.parts, lister.state, lister.names(), lister.claimed)

@@ -17,9 +17,9 @@ _TOLD: Final = 3
 
 
 def read_notes_of_logs(paths: Iterable[str]) -> RunNotes:
-    """Returns what was logged, step by step; of what two logs say of a step the later one counts.
+    """Logged values by step; of two logs of a step the later one counts.
 
-    A log that cannot be read is left out: the listing of its step says so.
+    An unreadable log is left out: the listing of its step reports it.
     """
     notes = RunNotes()
     for path in paths:
@@ -38,7 +38,7 @@ def _notes(log: TrainingLog) -> Iterator[tuple[int, Notes]]:
 
 
 def notices_of(rank: int, notes: RunNotes) -> Iterator[str]:
-    """Yields at which steps a logged number was not finite."""
+    """Yields the steps at which a logged number was not finite."""
     for name in notes.curves():
         steps, values = notes.curve(name)
         if bad := np.array(steps)[~np.isfinite(values)].tolist():

@@ -1,9 +1,9 @@
 """Names the parameters in the flat tensors of DeepSpeed's ZeRO.
 
-ZeRO lays the parameters of an optimizer's group one after the other, and gives every rank a part of the whole: its file
-``zero_pp_rank_1_mp_rank_00_optim_states.pt`` has flat tensors without a name. The file of the model beside it has the
-names and shapes, in that order (``param_shapes``). Stages 1 and 2 cut the whole group into parts of one size; stage 3
-cuts every parameter. Where the sizes do not add up nothing is named.
+ZeRO concatenates the parameters of an optimizer's group, and gives every rank a part: its file
+``zero_pp_rank_1_mp_rank_00_optim_states.pt`` has flat tensors without names. The model's file beside it has names and
+shapes in that order (``param_shapes``). Stages 1 and 2 cut the whole group into parts of one size; stage 3 cuts every
+parameter. Where sizes do not add up, nothing is named.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EACH_PARAMETER: Final = "fp32_flat_groups"
 _COUNT: Final = "partition_count"
 _SHAPES: Final = "param_shapes"
 _ALIGNED: Final = 2
-"""The number of elements that the size of a part is a multiple of in stages 1 and 2."""
+"""The size of a part is a multiple of this number of elements in stages 1 and 2."""
 _PADDING: Final = "padding"
 
 Shape = tuple[int, ...]
@@ -38,23 +38,20 @@ Shapes = Mapping[str, Shape]
 
 @dataclass(frozen=True, slots=True)
 class NamedRange:
-    """A parameter, or a part of it, in a flat tensor.
-
-    Attributes:
-        name: of the parameter; ``padding`` behind the last one.
-        start: of its first element in the flat tensor.
-        shape: of all of it; of a part the number of its elements.
-        part: which part of the parameter it is; None: all of it.
-    """
+    """A parameter, or a part of it, in a flat tensor."""
 
     name: str
+    """Name of the parameter; ``padding`` behind the last one."""
     start: int
+    """Index of its first element in the flat tensor."""
     shape: Shape
+    """Shape of a whole parameter; of a part its number of elements."""
     part: TensorPart | None = None
+    """The part of the parameter; None: the whole parameter."""
 
 
 def file_with_names(path: str) -> str:
-    """Returns the file that names what a file of ZeRO's optimizer has; empty where the file is none, or has none."""
+    """The file with the names for a file of ZeRO's optimizer; empty for any other file, or without one."""
     folder, name = os.path.split(path)
     found = read_rank(os.path.splitext(name)[0])  # noqa: PTH122 - text all the way, for many
     places = {} if found is None or found.end != "_optim_states" else dict(found.places)
@@ -66,7 +63,7 @@ def file_with_names(path: str) -> str:
 
 
 def named_ranges(path: str, tree: SavedTree) -> dict[Path, list[NamedRange]]:
-    """Returns by its place what is in each flat tensor of a file; nothing where that is not known."""
+    """The parameters in each flat tensor of a file, by its place; empty where they are unknown."""
     beside = file_with_names(path)
     saved = tree.value.get(_STATE) if beside and type(tree.value) is dict else None
     found = read_rank(os.path.basename(path))  # noqa: PTH119 - as above
@@ -96,7 +93,7 @@ def named_ranges(path: str, tree: SavedTree) -> dict[Path, list[NamedRange]]:
 
 
 def place_of(place: Path, name: str) -> tuple[str, ...]:
-    """Returns the place of a parameter in a flat tensor: without the number of the group, which its name tells."""
+    """The place of a parameter, without the number of the group, which its name tells."""
     at = len(place) - 1 - place[::-1].index(_group(place))
     return (*map(str, (*place[:at], *place[at + 1 :])), name)
 
@@ -106,7 +103,7 @@ def _group(place: Path) -> int:
 
 
 def _flat_tensors(tree: SavedTree) -> dict[Path, int]:
-    """The sizes of what may be flat tensors, by place."""
+    """Sizes of tensors that may be flat ones, by place."""
     return {
         place: ref.shape[0]
         for place, ref in tensors(tree)
@@ -119,7 +116,7 @@ def _shapes_in(path: str) -> list[Shapes]:
     try:
         saved = read_tree(path).value
     except UnreadableTensorError:
-        return []  # whoever lists that file is told
+        return []  # listing that file reports it
     groups = saved.get(_SHAPES) if type(saved) is dict else None
     groups = [groups] if type(groups) is dict else groups
     return groups if type(groups) is list and all(map(_are_shapes, groups)) else []
@@ -133,7 +130,7 @@ def _are_shapes(group: Any) -> bool:
 
 
 def _cut_whole(shapes: Shapes, rank: int, count: int, size: int) -> list[NamedRange]:
-    """The parameters in the part of a group that a rank has; the parts of all ranks have one size."""
+    """The parameters in a rank's part of a group; the parts of all ranks have one size."""
     total = sum(map(math.prod, shapes.values()))
     each = _ALIGNED * -(-total // (_ALIGNED * count))
     first = rank * each
@@ -155,7 +152,7 @@ def _in_window(shapes: Shapes, first: int, size: int) -> Iterator[NamedRange]:
 
 
 def _cut_each(groups: Sequence[Shapes], rank: int, count: int, sizes: Mapping[int, int]) -> dict[int, list[NamedRange]]:
-    """The part of each parameter that a rank has, in all flat tensors of stage 3."""
+    """A rank's part of each parameter, in all flat tensors of stage 3."""
     shapes = {name: shape for group in groups for name, shape in group.items()}
     found: dict[int, list[NamedRange]] = {group: [] for group in sizes}
     group, at = 0, 0

@@ -1,10 +1,8 @@
-"""The compiled part: loops over the elements of arrays, in C, loaded with ctypes, which lets go of Python's lock.
+"""The compiled loops over elements, in C, loaded with ctypes, which releases the GIL.
 
-``build`` compiles it. Where there is no library, or one that was made of other sources, or ``TDBG_KERNEL=off`` is set,
-``shared_library()`` is None and numpy does the same work: who calls the kernel has a plain way beside it, which tests
-hold the kernel against.
-
-Neither numpy nor ctypes is imported before something is measured.
+``build`` compiles the library. If it is missing or made from other sources, or ``TDBG_KERNEL=off`` is set,
+``shared_library()`` is None and callers use numpy instead; tests compare both ways. Neither numpy nor ctypes is
+imported before something is measured.
 """
 
 from __future__ import annotations
@@ -44,12 +42,12 @@ KINDS: Final = {
     "int64": 8,
     "uint64": 9,
 }
-"""The numbers of the element types, as in ``kernel.h``; types of 8 bits have ``TABLE8``, and complex ones none."""
+"""Element types by name, as in ``kernel.h``; 8-bit types are ``TABLE8``, complex types have no number."""
 TABLE8: Final = 10
 
 
 def shared_library_path() -> Path:
-    """Returns where the library lies that was made of these sources: its name has their checksum."""
+    """Returns the path of the library for these sources: its name has their checksum."""
     number = 0
     for path in sorted([*FOLDER.glob("*.c"), *FOLDER.glob("*.h")]):
         number = zlib.crc32(path.read_bytes(), number)
@@ -57,19 +55,17 @@ def shared_library_path() -> Path:
 
 
 class Library:
-    """The loaded library."""
+    """The loaded library, and the processor level of its functions."""
 
     def __init__(self, loaded: ctypes.CDLL, level: int) -> None:
         self._loaded = loaded
         self.level = level
 
     def function(self, name: str, arguments: str, result: str = "i") -> Any:
-        """Returns the function of a name, made for this processor.
+        """Returns the variant of an exported function for this processor.
 
-        Args:
-            name: as in ``EXPORTED(name)``.
-            arguments: a letter each: ``p`` pointer (int, bytes or None), ``i`` int, ``q`` int64_t, ``d`` double.
-            result: the same, or empty for none.
+        ``arguments`` has a letter each: ``p`` pointer (int, bytes or None), ``i`` int, ``q`` int64_t, ``d`` double.
+        ``result`` likewise, or empty for void.
         """
         import ctypes
 
@@ -81,22 +77,20 @@ class Library:
 
 
 def shared_library() -> Library | None:
-    """Returns the kernel; None where numpy has to do."""
+    """Returns the kernel; None where numpy must do the work."""
     return None if is_off() else _load()
 
 
 def is_off() -> bool:
-    """Tells whether numpy is to do all."""
     return switch_of(SWITCH).off
 
 
 def available() -> bool:
-    """Tells whether the kernel measures."""
     return shared_library() is not None
 
 
 def forget() -> None:
-    """Looks for the library anew when it is next asked for: it was built meanwhile."""
+    """Makes the next call look for the library anew, after a build."""
     _load.cache_clear()
 
 
@@ -115,13 +109,10 @@ def _load() -> Library | None:
 
 
 class ElementKind(NamedTuple):
-    """The kind of elements, as the kernel names it.
+    """The kernel's kind of elements.
 
-    Attributes:
-        number: of ``enum kind`` in ``kernel.h``.
-        size: bytes of an element.
-        values: those of the 256 bytes, for elements of 8 bits.
-        table: where these are.
+    ``number`` is of ``enum kind``, ``size`` in bytes. For 8-bit elements ``values`` has the numbers of all 256 bytes,
+    and ``table`` is its address.
     """
 
     number: int
@@ -132,10 +123,7 @@ class ElementKind(NamedTuple):
 
 @lru_cache(maxsize=256)
 def kind_of(dtype: DType) -> ElementKind | None:
-    """Returns the kind of the elements of a type.
-
-    None: the kernel does not know it (complex, another byte order); its elements have to be cast first.
-    """
+    """Returns the kind of an element type; None for complex types and foreign byte order: cast such elements first."""
     import numpy as np
 
     if not dtype.isnative or dtype.kind == "c":
@@ -149,12 +137,7 @@ def kind_of(dtype: DType) -> ElementKind | None:
 
 
 def address(array: Array) -> int:
-    """Returns where the elements of a contiguous array begin.
-
-    Raises:
-        ValueError: it is not contiguous, or not in memory at all: the caller copies such arrays, block by
-            block.
-    """
+    """Returns the address of an array; raises ValueError unless it is contiguous and in memory."""
     import numpy as np
 
     if not (isinstance(array, np.ndarray) and array.flags.c_contiguous):
@@ -164,7 +147,7 @@ def address(array: Array) -> int:
 
 
 def bytes_at(place: int, size: int) -> UInt8:
-    """Returns memory as an array, which the owner of the place holds."""
+    """Returns memory as an array, without keeping its owner alive."""
     import ctypes
 
     import numpy as np
@@ -173,19 +156,19 @@ def bytes_at(place: int, size: int) -> UInt8:
 
 
 def is_known(*dtypes: DType) -> bool:
-    """Tells whether there is a kernel, and it knows the elements of these types, once they are in native byte order."""
+    """Tells whether there is a kernel that knows these types, once they are in native byte order."""
     return shared_library() is not None and all(kind_of(dtype.newbyteorder("=")) is not None for dtype in dtypes)
 
 
 def native(array: Array) -> Array:
-    """Returns an array as the kernel reads it: contiguous, in native byte order; itself where it is that already."""
+    """Returns the array, or a copy that is contiguous and in native byte order."""
     import numpy as np
 
     return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
 
 
 def described(array: Array) -> bytes:
-    """Returns a ``struct elements`` of a native array of a known type. The caller holds the array."""
+    """Returns a ``struct elements`` of a native array of a known type. The caller keeps the array alive."""
     kind = kind_of(array.dtype)
     if kind is None:
         raise ValueError(NO_SENSE)
@@ -193,11 +176,7 @@ def described(array: Array) -> bytes:
 
 
 def function(name: str, arguments: str, result: str = "i") -> Any:
-    """Returns a function of the kernel; see ``Library.function``.
-
-    Raises:
-        ValueError: there is no kernel.
-    """
+    """Returns a function of the kernel (see ``Library.function``); raises ValueError when there is no kernel."""
     kernel = shared_library()
     if kernel is None:
         msg = "there is no kernel"
@@ -211,11 +190,7 @@ def _function(kernel: Library, name: str, arguments: str, result: str) -> Any:
 
 
 def checked(answer: int) -> int:
-    """Returns the answer of a function that gives less than 0 where its arguments make no sense.
-
-    Raises:
-        ValueError: that is the case.
-    """
+    """Returns the answer of a kernel function; raises ValueError if it is negative: wrong arguments."""
     if answer < 0:
         raise ValueError(NO_SENSE)
     return answer
@@ -225,35 +200,27 @@ NO_SENSE: Final = "the kernel was called with arguments that make no sense"
 
 
 def pointers(values: Sequence[bytes]) -> Any:
-    """Returns where each of some byte strings lies, for a function of the kernel; it holds them as long as it lives."""
+    """Returns an array of pointers to byte strings, which it keeps alive."""
     import ctypes
 
     return (ctypes.c_char_p * len(values))(*values)
 
 
 class Kinds(NamedTuple):
-    """The kinds of the elements of many arrays, as columns. The caller holds the kinds.
-
-    Attributes:
-        number: of ``enum kind``.
-        table: where the tables of their values are, 0 without one.
-    """
+    """The kinds of many arrays as columns: ``number``, and address of the value table (0: none)."""
 
     number: Int64
     table: npt.NDArray[np.uintp]
 
     @classmethod
     def of(cls, kinds: Sequence[ElementKind]) -> Kinds:
-        """Returns kinds as columns."""
         import numpy as np
 
         numbers, tables = [kind.number for kind in kinds], [kind.table or 0 for kind in kinds]
         return cls(np.array(numbers, np.int64), np.array(tables, np.uintp))
 
     def at(self, which: Int64) -> Kinds:
-        """Returns some of them, each as often as it is named."""
         return Kinds(self.number[which], self.table[which])
 
     def addresses(self) -> tuple[int, int]:
-        """Returns where the columns are."""
         return address(self.number), address(self.table)

@@ -1,12 +1,8 @@
-"""Builds the kernel: ``python -m tui_debugger.stats.kernel.build`` compiles every C file here into one library.
+"""Builds the kernel: ``python -m tui_debugger.stats.kernel.build`` compiles the C files here into one library.
 
-A wheel gets it from ``build_hook``. Nothing is lost without a C compiler: numpy does the same work, slower.
-
-On x86-64 every file is compiled for three levels of the processor, and ``level.c`` says which of them runs: each of
-them goes through the same additions in the same order, so results do not depend on it. Elsewhere compilers use the
-vectors that all processors have (NEON).
-
-The build hook imports this before the program and what it needs are installed: nothing here needs more than Python.
+A wheel gets it from ``build_hook``. Without a C compiler numpy does the same work, slower. On x86-64 every file is
+compiled for three processor levels, and ``level.c`` selects one at run time; all add in the same order, so results are
+equal. The build hook imports this module before dependencies are installed: it must need nothing but Python.
 """
 
 from __future__ import annotations
@@ -37,33 +33,25 @@ LEVELS: Final = {
     3: ("-march=x86-64-v3",),
     4: ("-march=x86-64-v4", "-mprefer-vector-width=512"),
 }
-"""The options of compilers for the levels of x86-64; the first is for all processors, and the only one elsewhere."""
+"""Compiler options for the levels of x86-64; the first is for all processors, and the only one elsewhere."""
 PATIENCE: Final = 120.0
 """Seconds after which a compiler is given up."""
 
 
 def sources() -> list[Path]:
-    """Returns the C files that are compiled."""
     return sorted(FOLDER.glob("*.c"))
 
 
 class CompileError(Exception):
-    """The compiler failed. The text says why."""
+    """The compiler failed; the text says why."""
 
 
 class NoCompilerError(CompileError):
-    """There is none."""
+    """There is no compiler."""
 
 
 def compiler(machine: str = "") -> list[str]:
-    """Returns the command of a C compiler that makes code for a machine.
-
-    Args:
-        machine: ``x86_64`` or ``aarch64``; empty for this one.
-
-    Raises:
-        NoCompilerError: there is none.
-    """
+    """Returns the command of a C compiler for a machine (empty: this one), or raises NoCompilerError."""
     if chosen := os.environ.get("CC"):
         return shlex.split(chosen)
     foreign = machine not in ("", platform.machine())
@@ -75,24 +63,18 @@ def compiler(machine: str = "") -> list[str]:
         target = ("cc", "-target", f"{machine}-linux-gnu.2.17")
         if found := shutil.which("zig"):
             return [found, *target]
-        if importlib.util.find_spec("ziglang"):  # the same, from PyPI
+        if importlib.util.find_spec("ziglang"):  # zig from PyPI
             return [sys.executable, "-m", "ziglang", *target]
     raise NoCompilerError(f"no C compiler was found: looked for {', '.join(candidates)}{', zig' if foreign else ''}")
 
 
 def build(folder: Path = FOLDER, machine: str = "", flags: Sequence[str] = ()) -> Path:
-    """Compiles the library, and removes those that were made of other sources.
+    """Compiles the library into ``folder``, and removes libraries of other sources.
 
-    Args:
-        folder: where it goes.
-        machine: whose code it is; empty for this machine's.
-        flags: for the compiler, beyond ours.
-
-    Raises:
-        CompileError: there is no compiler, or it failed.
+    ``machine`` as for ``compiler``; ``flags`` are added to ours. Raises CompileError.
     """
     command = [*compiler(machine), *FLAGS, *flags]
-    zig = any("zig" in word for word in command)  # it has names of its own for the levels
+    zig = any("zig" in word for word in command)  # zig spells the levels differently
     wide = (machine or platform.machine()).lower() in ("x86_64", "amd64")
     into = folder / shared_library_path().name
     with tempfile.TemporaryDirectory(prefix="tdbg-kernel-") as work:
@@ -128,7 +110,7 @@ def build(folder: Path = FOLDER, machine: str = "", flags: Sequence[str] = ()) -
 
 
 def oldest_glibc(library: Path) -> tuple[int, int]:
-    """Returns the version of glibc that a library needs, at least 2.17: the first that wheels can be made for."""
+    """Returns the version of glibc that a library needs, at least 2.17, the first one for manylinux wheels."""
     named = re.findall(rb"GLIBC_(\d+)\.(\d+)", library.read_bytes())
     return max([(2, 17), *((int(major), int(minor)) for major, minor in named)])
 
@@ -145,7 +127,6 @@ def _run(command: Sequence[str]) -> None:
 
 
 def main() -> int:
-    """Builds for this machine, into this directory."""
     try:
         made = build()
     except (CompileError, OSError) as error:

@@ -1,8 +1,7 @@
 """The build hook of hatch (see ``pyproject.toml``): compiles the kernel into wheels and editable installs.
 
-A wheel with the kernel is for one kind of processor and every Python 3; without a compiler, or with
-``TDBG_KERNEL=off``, it is for all. ``TDBG_MACHINE`` (``x86_64``, ``aarch64``) names the processor where it is not to be
-this machine's, and a compiler that cannot serve it is then an error.
+A wheel with the kernel is for one processor and every Python 3; without a compiler, or with ``TDBG_KERNEL=off``, it is
+for all. ``TDBG_MACHINE`` (``x86_64``, ``aarch64``) names another processor; a failing compiler is then an error.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ MACHINE = "TDBG_MACHINE"
 
 
 class KernelHook(BuildHookInterface[Any]):
-    """Adds the library to what is built."""
+    """Adds the library to the build."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compiles. ``version`` is ``editable`` where the library has to lie beside its sources."""
+        """Compiles; for ``version`` ``editable`` the library must lie beside its sources."""
         sys.path.insert(0, self.root)
         try:
             from tui_debugger.stats import kernel
@@ -50,13 +49,12 @@ class KernelHook(BuildHookInterface[Any]):
             build_data["force_include"][os.fspath(made)] = f"tui_debugger/stats/kernel/{made.name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002 - hatch's
-        """Removes what was only made to be packed."""
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _platform(machine: str, glibc: tuple[int, int]) -> str:
-    """Returns the platform tag of a wheel: where glibc is not that of this machine, the library fits nothing else."""
+    """Returns the platform tag of a wheel; on a machine without glibc the library fits only that machine."""
     import sysconfig
 
     own = sysconfig.get_platform().replace("-", "_").replace(".", "_")

@@ -15,12 +15,7 @@ _FEW: Final = 1 << 12
 
 
 def crc32(data: UInt8, start: int = 0) -> int:
-    """Returns what ``zlib.crc32`` returns.
-
-    Args:
-        data: contiguous bytes.
-        start: the checksum of those before.
-    """
+    """Returns ``zlib.crc32`` of contiguous bytes; ``start`` is the checksum of the bytes before."""
     if len(data) >= _FEW and available():
         total = np.array([start], np.uint32)
         if not checked(int(function("checksum", "pqp")(address(data), len(data), address(total)))):

@@ -1,4 +1,4 @@
-"""The cells of lines that a recorder wrote, by column: the call of ``csv_columns.c``."""
+"""The cells of CSV lines of a recorder, by column: the call of ``csv_columns.c``."""
 
 from __future__ import annotations
 
@@ -19,15 +19,11 @@ _ODD: Final = -2
 
 
 class CsvCells(NamedTuple):
-    """The cells of some lines.
+    """The cells of some lines; ``cells`` is the number in each line, untitled cells included.
 
-    Attributes:
-        cells: in each line, those behind the titled ones as well.
-        odd: (row, column of ``numbers``, text) of cells that may be numbers for Python alone.
-        wholes: a column each ``WHOLE``: digits, at most 18.
-        words: a column each ``WORD`` and ``QUOTED_WORD``: number of the text in ``texts``.
-        texts: of each of these columns the distinct texts, in the order in which they come.
-        names: the ``NAME`` columns joined by dots, a line each. They have no blanks around them.
+    ``odd`` has (row, column of ``numbers``, text) of cells that only Python may understand as numbers. ``wholes`` have
+    at most 18 digits. ``words`` index into ``texts``, the distinct texts of each ``WORD`` and ``QUOTED_WORD`` column.
+    ``names`` has the ``NAME`` columns of each line joined by dots, without blanks.
     """
 
     cells: int
@@ -41,14 +37,10 @@ class CsvCells(NamedTuple):
 def columns_of(
     content: bytes, roles: Sequence[int], places: Sequence[int], numbers: Float64, longest: int
 ) -> CsvCells | None:
-    """Takes lines of printable ASCII characters apart; None where they are not all alike, or any is odd.
+    """Splits lines of printable ASCII; None where they are not alike, or odd.
 
-    Args:
-        content: lines with their ends.
-        roles: of the titled columns; cells behind them are empty.
-        places: of each ``NUMBER`` its column in ``numbers``.
-        numbers: takes numbers, a row for each line; where there is none it is left as it is.
-        longest: bytes of a line.
+    ``roles`` are of the titled columns; further cells must be empty. ``places`` has for each ``NUMBER`` its column in
+    ``numbers``, which receives a row for each line (unchanged for empty cells). ``longest`` limits the bytes of a line.
     """
     counts = [0] * 6
     placed = []

@@ -1,7 +1,7 @@
 """The elements of one array: measured, counted by value, shown in cells, copied to another order.
 
-The calls of ``moments.c``, ``distribution.c``, ``cells.c`` and ``shapes.c``. What counts takes elements that are 1-D
-and of a known type (``kernel.is_known``).
+The calls of ``moments.c``, ``distribution.c``, ``cells.c`` and ``shapes.c``. Functions that count take 1-D arrays of a
+known type (``kernel.is_known``).
 """
 
 from __future__ import annotations
@@ -30,21 +30,10 @@ Bounds = tuple[float, float]
 
 
 class Moments(NamedTuple):
-    """The sums of some elements. Means, deviations and extremes are those of the finite ones.
+    """The sums of some elements. Means, deviations and extremes cover the finite elements.
 
-    Attributes:
-        elements: how many there are.
-        nan: NaN among them.
-        pos_inf: +Inf among them.
-        neg_inf: -Inf among them.
-        negative: finite ones below 0.
-        positive: finite ones above 0.
-        minimum: the least finite one; +Inf without any, and never -0.
-        maximum: the greatest finite one; -Inf without any, and never -0.
-        mean: 0 without any.
-        abs_mean: mean of the magnitudes.
-        deviations: sum of the squared distances from the mean.
-        squares: sum of the squares.
+    ``elements`` counts all. Without finite elements ``minimum`` is +Inf, ``maximum`` -Inf, and ``mean`` 0; extremes are
+    never -0. ``deviations`` is the sum of the squared distances from the mean.
     """
 
     elements: int
@@ -66,11 +55,9 @@ MOMENTS: Final = np.dtype([(name, "f8" if number >= 6 else "i8") for number, nam
 
 
 def moments(elements: Array, ranges: Sequence[Bounds] = ()) -> tuple[Moments, list[int]] | None:
-    """Measures an array; None where the kernel does not: it is not there, or does not know the elements.
+    """Measures an array and counts its elements in inclusive ranges.
 
-    Args:
-        elements: of any shape, contiguous, at any address.
-        ranges: inclusive bounds whose elements are counted.
+    None where the kernel is missing, does not know the type, or the array is not contiguous.
     """
     kind = kind_of(elements.dtype)
     if not available() or kind is None or not elements.flags.c_contiguous:
@@ -85,19 +72,10 @@ def moments(elements: Array, ranges: Sequence[Bounds] = ()) -> tuple[Moments, li
 def moments_of_each(
     places: Int64, nbytes: Int64, kinds: Kinds, ranges: Sequence[Bounds] = ()
 ) -> tuple[npt.NDArray[Any], Int64]:
-    """Measures many arrays at once.
+    """Measures many arrays by the addresses of their first elements; the caller keeps the memory alive.
 
-    Args:
-        places: where the elements of each begin; the caller holds them.
-        nbytes: bytes of each.
-        kinds: of the elements of each.
-        ranges: inclusive bounds whose elements are counted.
-
-    Returns:
-        A structured array with the fields of ``Moments``, and for each array and range how many elements are inside.
-
-    Raises:
-        ValueError: some values are no elements of their kind.
+    Returns a structured array with the fields of ``Moments``, and the counts by array and range. Raises ValueError when
+    the bytes of an array are no elements of its kind.
     """
     n, bounds = len(places), bounds_table(ranges)
     if len(kinds.number) != n or len(nbytes) != n:
@@ -110,29 +88,25 @@ def moments_of_each(
 
 
 def bounds_table(ranges: Sequence[Bounds]) -> Float64:
-    """Returns inclusive bounds as the kernel reads them."""
     return np.array(ranges, np.float64).reshape(len(ranges), 2)
 
 
 UPPER: Final = 1 << 16
-"""Values of the upper 16 bits of an element."""
+"""Number of values of the upper 16 bits of an element."""
 _MOST: Final = 1 << 31
-"""Elements that counts of 32 bits have room for."""
+"""Elements that 32-bit counters can count."""
 
 
 class BitCounts:
-    """Counts elements by their bits: those of one or two bytes by all of them, others by the upper 16.
+    """Counts elements by their bits: 1- and 2-byte elements by all bits, others by the upper 16.
 
-    Attributes:
-        zeros: elements so far that are 0, and those of them that are -0; only where the upper bits are counted.
+    ``zeros``: elements so far that are 0, and that are -0; only where the upper bits are counted.
     """
 
     def __init__(self, *, width: int, narrow: bool = False) -> None:
-        """Nothing yet.
+        """Starts empty; ``width``: bytes of an element.
 
-        Args:
-            width: bytes of an element; 1 and 2 count all bits.
-            narrow: the upper bits are those of float32, which holds all elements exactly; else of float64.
+        With ``narrow`` the upper bits are float32's (which must hold all elements exactly), else float64's.
         """
         self.zeros: Int64 = np.zeros(2, np.int64)
         self._width, self._narrow = width, narrow
@@ -141,7 +115,6 @@ class BitCounts:
         self._since = 0
 
     def add(self, elements: Array) -> None:
-        """Adds a block."""
         array, work = native(elements), address(self._work)
         if self._since + len(array) > _MOST:
             self.counts()
@@ -153,7 +126,6 @@ class BitCounts:
             checked(call(described(array), len(array), self._narrow, work, address(self.zeros)))
 
     def counts(self) -> Int64:
-        """Returns the number of elements by their bits."""
         self._counts += self._work[0]
         self._counts += self._work[1]
         self._work[:], self._since = 0, 0
@@ -161,12 +133,9 @@ class BitCounts:
 
 
 def keys_of(elements: Array, wanted: Mask, keys: Array) -> Array:
-    """Returns the keys of the elements that are in some classes, without those of 0.
+    """Returns the keys of the elements in the ``wanted`` classes (a truth for each upper 16 bits), without keys of 0.
 
-    Args:
-        elements: all of them.
-        wanted: a truth for each value of the upper 16 bits.
-        keys: room for as many, of 32 or 64 bits; the answer is a view of it.
+    ``keys`` is a buffer for as many keys as elements, of 32 or 64 bits; the result is a view of it.
     """
     array, bits = native(elements), np.ascontiguousarray(wanted, np.bool_)
     if len(keys) < len(array) or len(bits) != UPPER:
@@ -178,7 +147,7 @@ def keys_of(elements: Array, wanted: Mask, keys: Array) -> Array:
 
 
 def count_edges(elements: Array, edges: Sequence[float]) -> Int64:
-    """Returns for each edge how many elements are not below it, for the last one how many are above it."""
+    """Returns for each edge how many elements are ≥ it, but for the last edge how many are > it."""
     array, bounds = native(elements), np.array(edges, np.float64)
     reached = np.zeros(len(bounds), np.int64)
     checked(function("edges", "pqpqp")(described(array), len(array), address(bounds), len(bounds), address(reached)))
@@ -186,15 +155,10 @@ def count_edges(elements: Array, edges: Sequence[float]) -> Int64:
 
 
 class Cells:
-    """The extremes of the finite elements of each cell, and counts of the others.
-
-    Attributes:
-        low, high: the extremes, +Inf and -Inf to begin with.
-        counts: NaN, +Inf, -Inf.
-    """
+    """Extremes of the finite elements of each cell (``low``, ``high``), and counts of NaN, +Inf, -Inf."""
 
     def __init__(self, low: Float64, high: Float64, counts: Int64, steps: tuple[int, int]) -> None:
-        """Adds to arrays, all of one shape, ``counts`` of three of them; ``steps``: rows and columns of a cell."""
+        """Accumulates into the arrays; ``counts``: (3, rows, columns), ``steps``: rows and columns of a cell."""
         if not low.shape == high.shape == counts.shape[1:] or len(counts) != 3 or low.ndim != 2:
             msg = "cells of different shapes"
             raise ValueError(msg)
@@ -203,7 +167,7 @@ class Cells:
         self._packed = struct.pack("=9q", *places, *low.shape, *steps)
 
     def add(self, tile: Array, row: int, column: int) -> None:
-        """Adds a rectangle of a table, of a known type, which begins at a row and column of what the cells show."""
+        """Adds a rectangle whose first element is at ``row`` and ``column`` of the area that the cells show."""
         array = native(tile)
         checked(function("cells", "ppqqqq")(self._packed, described(array), row, column, *array.shape))
 
@@ -213,13 +177,7 @@ INF: Final = 2
 
 
 def find_bad(elements: Array, kinds: int, *, last: bool = False) -> int | None:
-    """Returns the place of the first, or the last, element that is NaN or infinite; None without any.
-
-    Args:
-        elements: 1-D, of a known type.
-        kinds: ``NAN``, ``INF`` or both.
-        last: the last one.
-    """
+    """Returns the place of the first (or last) element that is NaN or infinite, by ``kinds``; None without any."""
     array = native(elements)
     found = checked(int(function("bad", "pqii", "q")(described(array), len(array), kinds, last)))
     return None if found == len(array) else found
@@ -228,18 +186,11 @@ def find_bad(elements: Array, kinds: int, *, last: bool = False) -> int | None:
 def copy_elements(
     source: Array, offset: int, steps: Sequence[int], target: Array, *, bits: int = 0, signed: bool = False
 ) -> None:
-    """Copies elements of a buffer into an array of any strides above 0.
+    """Copies elements of a 1-D buffer, from number ``offset`` on, into an array of any strides above 0.
 
-    Args:
-        source: 1-D; bytes where elements share them.
-        offset: the number of the first element.
-        steps: how far its neighbours are apart along each axis of ``target``, in elements.
-        target: takes the elements; of the same width, one byte for each that shares one.
-        bits: of elements of which several share a byte, the first in its lowest bits; 0: they do not.
-        signed: whether the highest of these bits is a sign.
-
-    Raises:
-        ValueError: the steps leave the buffer, or the elements do not fit.
+    ``steps`` are distances of neighbours along each axis of ``target``, in elements. With ``bits`` elements share
+    bytes, the first in the lowest bits; each gets a byte in ``target`` (``signed``: the highest bit is a sign). Raises
+    ValueError when the steps leave the buffer, or the elements do not fit.
     """
     if len(steps) != target.ndim or target.itemsize != (1 if bits else source.itemsize):
         msg = "the elements do not fit"

@@ -1,7 +1,4 @@
-"""Computes operators, and tells whether recorded outputs are surely right.
-
-The calls of ``expected.c``, and of ``attention.c``: a head of an attention.
-"""
+"""Computes operators, and tells whether recorded outputs are surely right: ``expected.c``, ``attention.c``."""
 
 from __future__ import annotations
 
@@ -17,13 +14,13 @@ from tui_debugger.arrays import Array, Float32, Float64
 from tui_debugger.stats.kernel import KINDS, NO_SENSE, address, checked, described, function
 
 ERROR: Final = 2.0**-29
-"""The largest error of exp, tanh and the error function, as a part of their value."""
+"""Largest relative error of exp, tanh and erf in the kernel."""
 _CHUNK: Final = 2048
 """``CHUNK`` of ``kernel.h``."""
 
 
 class Elementwise(IntEnum):
-    """Operators that look at one element at a time, by their numbers in ``expected.c``."""
+    """Operators by element, with their numbers in ``expected.c``."""
 
     SAME = 0
     NEGATIVE = 1
@@ -52,7 +49,7 @@ class Elementwise(IntEnum):
 
 
 class ByRow(IntEnum):
-    """Operators that look at one row at a time; from ``SUM`` on each row makes one number."""
+    """Operators by row; from ``SUM`` on each row gives one number."""
 
     SOFTMAX = 0
     LOG_SOFTMAX = 1
@@ -75,7 +72,7 @@ class KernelOperand(NamedTuple):
 
 
 class ScaledTerms(NamedTuple):
-    """The factors and summands of a normalisation, as many elements as a row; and what it adds to the variance."""
+    """Factors and addends of a normalisation, one for each element of a row, and the epsilon added to the variance."""
 
     scale: Array
     shift: Array
@@ -83,7 +80,7 @@ class ScaledTerms(NamedTuple):
 
 
 class ErrorLimits(NamedTuple):
-    """What an error may be: so many times the value, the size of its terms, what is rounded on the way; and more."""
+    """Allowed error: factors of the value, of the size of its terms, of intermediate rounding; an absolute part."""
 
     value: float
     size: float
@@ -92,14 +89,13 @@ class ErrorLimits(NamedTuple):
 
 
 class KernelAnswer(NamedTuple):
-    """The answer of the kernel about some elements.
+    """The kernel's answer about some elements.
 
     Attributes:
-        error, value, inside: sums of the squares of errors, of values, and of what is allowed for what was rounded on
-            the way to them.
-        first, recorded: the first value, and what was recorded in its place.
-        worst: where they are not surely right, the largest error in what is allowed; inf where that is no number.
-        state: 0: not surely right; 1: right, as the value's own rounding explains; 2: right.
+        error, value, inside: sums of squares of errors, of values, and of the error allowed for intermediate rounding.
+        first, recorded: the first value, and the recorded element in its place.
+        worst: largest error relative to the allowed one if not surely right; inf for an error that is no number.
+        state: 0: not surely right; 1: right, within the value's own rounding; 2: right.
     """
 
     error: float
@@ -115,14 +111,14 @@ _FOUND: Final = struct.Struct("=6dq")
 
 
 class OperatorCall:
-    """An operator with its inputs and its recorded output, of which parts can be looked at."""
+    """An operator with its inputs and its recorded output, of which parts can be checked."""
 
     def __init__(self, name: str, operator: int, rest: bytes, limits: ErrorLimits, held: Sequence[object]) -> None:
         self._name, self._operator, self._rest, self._held = name, operator, rest, tuple(held)
         self.limits = limits
 
     def check(self, first: int, count: int) -> KernelAnswer:
-        """Looks at elements, or rows, of the output."""
+        """Checks ``count`` elements, or rows, of the output."""
         found = bytearray(_FOUND.size)
         at = address(np.frombuffer(found, np.uint8))
         checked(function(self._name, "pp")(struct.pack("=qqq", self._operator, first, count) + self._rest, at))
@@ -136,7 +132,7 @@ def elementwise(
     limits: ErrorLimits,
     bounds: tuple[float, float] = (0.0, 0.0),
 ) -> OperatorCall:
-    """An operator by element: one to three inputs; ``bounds`` are its numbers (of ``CLAMP`` both)."""
+    """Makes a call with one to three inputs; ``bounds`` are the operator's parameters (for ``CLAMP`` both are used)."""
     packed = b"".join([each.packed() for each in inputs]) + bytes(40 * (3 - len(inputs)))
     table = _table_for(operator, inputs[0])
     place = 0 if table is None else address(table)
@@ -150,13 +146,13 @@ _COSTLY: Final = frozenset(
         *(Elementwise.GELU, Elementwise.GELU_TANH, Elementwise.RSQRT),
     )
 )
-"""Operators of which a look into a table is faster."""
+"""Operators for which a table look-up is faster."""
 _MANY: Final = 1 << 17
-"""Elements from which a table is worth making."""
+"""Elements from which on a table is worth making."""
 
 
 def _table_for(operator: Elementwise, left: KernelOperand) -> Float64 | None:
-    """The table of an operator by element, where that saves time: what it makes of all numbers of 16 bits."""
+    """Returns the results for all 16-bit numbers, if a table saves time."""
     dtype = left.values.dtype
     if operator not in _COSTLY or left.period or left.values.size < _MANY or dtype.name not in {"float16", "bfloat16"}:
         return None
@@ -165,7 +161,7 @@ def _table_for(operator: Elementwise, left: KernelOperand) -> Float64 | None:
 
 @lru_cache(maxsize=4)
 def table_of(operator: Elementwise, kind: int) -> Float64:
-    """Returns what an operator makes of every pattern of 16 bits of a kind, and the size of that: in rows."""
+    """Returns (result, its size) of an operator for every 16-bit pattern of a kind."""
     table = np.empty((1 << 16, 2))
     checked(function("table_of", "qqp")(operator, kind, address(table)))
     table.flags.writeable = False
@@ -175,7 +171,7 @@ def table_of(operator: Elementwise, kind: int) -> Float64:
 def by_row(
     operator: ByRow, rows: tuple[Array, int], recorded: Array, limits: ErrorLimits, scaled: ScaledTerms | None = None
 ) -> OperatorCall:
-    """An operator by row: ``rows`` are the elements, and how many of them are one."""
+    """Makes a call for an operator by row; ``rows``: the elements, and the length of a row."""
     values, width = rows
     work = np.empty(4 * width if operator < ByRow.SUM else _CHUNK, np.float64)
     more = described(scaled.scale) + described(scaled.shift) if scaled is not None else bytes(48)
@@ -185,7 +181,7 @@ def by_row(
 
 
 def log_sums(rows: Array) -> tuple[Float64, Float64]:
-    """Returns of each row of a matrix the largest element, and the logarithm of the sum of exp(x - largest)."""
+    """Returns for each row of a matrix the largest element, and log(sum(exp(x - largest)))."""
     count, width = rows.shape
     top, sums, work = np.empty(count), np.empty(count), np.empty(width)
     call = function("log_sums", "pqqppp")
@@ -194,7 +190,7 @@ def log_sums(rows: Array) -> tuple[Float64, Float64]:
 
 
 ATTENTION_COLUMNS: Final = 12
-"""Columns that are averaged; the last one has to be all ones."""
+"""Columns that are averaged; the last one must be all ones."""
 _ATTENTION_WIDEST: Final = 64
 _ATTENTION_ROWS: Final = 12
 """The most of ``TILE_WIDTH``, and ``ROWS``, of ``attention.c``."""
@@ -203,18 +199,11 @@ _ATTENTION_ROWS: Final = 12
 def attended(
     query: Array, key: Array, columns: Float32, mask: Array | None, *, causal: bool, factor: float
 ) -> tuple[Float64, Float64]:
-    """Returns ``softmax(query @ key.T * factor + mask) @ columns``, in float32.
+    """Returns ``softmax(query @ key.T * factor + mask) @ columns`` of one head, and the largest score of each row.
 
-    Args:
-        query: of a head, in a type that float32 holds.
-        key: the same.
-        columns: ``ATTENTION_COLUMNS`` for each key, of which the last one is all ones.
-        mask: for each row and key whether it is seen, or what is added to its score.
-        causal: a row sees only the keys up to its own number.
-        factor: of the scores.
-
-    Returns:
-        For each row the averages of the columns, and the largest score.
+    ``query`` and ``key`` are of a type that float32 holds. ``columns`` has ``ATTENTION_COLUMNS`` for each key, the last
+    one all ones. ``mask`` has for each row and key whether it is seen (bool), or the addend of its score. ``causal``: a
+    row sees only keys up to its own number.
     """
     (rows, width), keys = query.shape, len(key)
     if columns.shape != (keys, ATTENTION_COLUMNS) or key.shape != (keys, width) or rows < 0:

@@ -1,4 +1,4 @@
-"""Files that are read and measured without Python's lock: the calls of ``files.c``."""
+"""Files that are read and measured without the GIL: the calls of ``files.c``."""
 
 from __future__ import annotations
 
@@ -20,15 +20,10 @@ _STORED: Final = struct.Struct("=qqqqqq")
 
 
 def look_at_files(names: Sequence[bytes], directory: int | None = None) -> Int64 | None:
-    """Looks at files that are in no mount; symbolic links are followed.
+    """Returns [file, 4]: size (-1: missing), times of modification and change (ns), inode; symbolic links are followed.
 
-    Args:
-        names: of files in ``directory``; paths without one.
-        directory: an open one.
-
-    Returns:
-        [file, 4]: bytes (-1: there is no such file), times of modification and of change (ns), number. None where a
-        name is one that no file can have.
+    The files must be in no mount. ``names`` are relative to the open ``directory``, or paths without one. None where a
+    name is impossible for a file.
     """
     joined = b"\0".join([*names, b""])
     if joined.count(b"\0") != len(names):
@@ -42,14 +37,8 @@ def look_at_files(names: Sequence[bytes], directory: int | None = None) -> Int64
 def read_files(paths: Sequence[bytes], most: int, buffer: UInt8) -> Int64:
     """Reads regular files of at most ``most`` bytes until the buffer is full.
 
-    Args:
-        paths: of the operating system. Mounts, and paths that no file can have, are not read.
-        most: bytes, at most those of the buffer.
-        buffer: takes the bytes of all.
-
-    Returns:
-        [file, 5] of the first files, at least one: where each begins in the buffer, its bytes (-1: it is not to be
-        had this way), times of modification and of change (ns), number.
+    Returns [file, 5] of the first files, at least one: offset in the buffer, size (-1: not read), times of modification
+    and change (ns), inode. Files in mounts, and impossible paths, are not read. ``most`` is at most the buffer's size.
     """
     if opener.is_any_mounted(paths) or b"".join(paths).count(b"\0"):
         return np.tile(np.array([0, -1, 0, 0, 0]), (len(paths), 1))
@@ -63,14 +52,10 @@ def read_files(paths: Sequence[bytes], most: int, buffer: UInt8) -> Int64:
 
 
 class Stored(NamedTuple):
-    """Elements that lie in an open file, or in memory.
+    """Elements in an open file, or in memory.
 
-    Attributes:
-        kind: of the elements.
-        buffer: where they are, or are read to.
-        descriptor: the file; -1 where they are in memory.
-        first: their first byte in the file.
-        kept: whether every element is read to a place of its own, rather than every piece to the same.
+    ``buffer`` holds them, or receives them from the file ``descriptor`` (-1: in memory) at offset ``first``. ``kept``:
+    each element is read to its own place, rather than every piece to the same place.
     """
 
     kind: ElementKind
@@ -80,26 +65,23 @@ class Stored(NamedTuple):
     kept: bool = False
 
     def packed(self) -> bytes:
-        """Returns a ``struct stored``. The caller holds this."""
+        """Returns a ``struct stored``; the caller keeps this object alive."""
         where = address(self.buffer), self.kind.table or 0, self.kind.number
         return _STORED.pack(*where, self.descriptor, self.first, self.kept)
 
     def has_room(self, count: int, piece: int) -> bool:
-        """Tells whether so many elements fit, or lie, in the buffer."""
+        """Tells whether the buffer holds, or has room for, ``count`` elements."""
         whole = self.kept or self.descriptor < 0
         return len(self.buffer) >= self.kind.size * (count if whole else min(count, piece))
 
 
 class StoredSums:
-    """Sums of stored elements, and of how they changed, so far."""
+    """Sums of stored elements so far, and of their changes.
+
+    ``ranges`` are inclusive. A test is (rtol, atol, NaN is close to NaN).
+    """
 
     def __init__(self, ranges: Sequence[Bounds], tests: Sequence[tuple[float, float, bool]]) -> None:
-        """Nothing yet.
-
-        Args:
-            ranges: inclusive bounds whose elements are counted.
-            tests: relative and absolute tolerance, and whether NaN is close to NaN.
-        """
         self._call = function("measure_stored", "ppqqpqppppq")
         self._bounds, self._inside = bounds_table(ranges), np.zeros(2 * len(ranges), np.int64)
         self._sums, self._moments = np.zeros(2), np.zeros((), MOMENTS)
@@ -107,16 +89,9 @@ class StoredSums:
         self._tests = np.array([(*test, True) for test in tests], CLOSENESS)
 
     def add(self, now: Stored, before: Stored | None, count: int, piece: int) -> bool:
-        """Adds elements; returns False where they cannot be read to the end, and then nothing here counts.
+        """Adds ``count`` elements, ``piece`` at a time, and their change against ``before``.
 
-        Args:
-            now: the elements.
-            before: what they are compared with, if anything.
-            count: number of elements.
-            piece: number of those that are read at once.
-
-        Raises:
-            ValueError: a buffer is too small.
+        False where they cannot be read to the end: the sums are then void. ValueError for a buffer that is too small.
         """
         if not all(each is None or each.has_room(count, piece) for each in (now, before)):
             raise ValueError("the kernel reads no more than a buffer takes")
@@ -130,5 +105,5 @@ class StoredSums:
         return Moments(*self._moments.item()), self._inside[: len(self._bounds)].tolist()
 
     def change(self) -> tuple[float, float, list[bool]]:
-        """Returns the sums of |now - before| and |before|, and for each test whether all elements pass it."""
+        """Returns the sums of |now - before| and |before|, and for each test whether all elements pass."""
         return float(self._sums[0]), float(self._sums[1]), [bool(close) for close in self._tests["close"]]

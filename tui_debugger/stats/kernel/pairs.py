@@ -1,4 +1,8 @@
-"""Two arrays element by element: the calls of ``pairs.c``."""
+"""Two arrays element by element: the calls of ``pairs.c``.
+
+Arrays are 1-D, of known types (``kernel.is_known``) and equal lengths, else ValueError. ``halves`` says that the
+elements are integers of which one side has 64 bits.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +48,9 @@ CLOSENESS: Final = np.dtype([("rtol", "f8"), ("atol", "f8"), ("equal_nan", "i8")
 
 
 class Units(NamedTuple):
-    """The floats whose units in the last place count.
+    """The floats for distances in units in the last place, of one type.
 
-    Attributes:
-        here, there: of one type.
-        valid: one truth for each pair: whether it has such a distance. None for all that are finite.
-        has_no_sign: all bits are the exponent.
+    ``valid`` marks pairs that have a distance (None: all finite pairs). ``has_no_sign``: all bits are the exponent.
     """
 
     here: Array
@@ -61,20 +62,11 @@ class Units(NamedTuple):
 class PairSums:
     """The sums and lists of all pairs so far.
 
-    Attributes:
-        found: the fields of ``struct found``; ``PartialDifferences`` says what they mean.
+    ``found`` has the fields of ``struct found``; ``PartialDifferences`` says what they mean.
     """
 
     def __init__(self, top: int, rtol: float, atol: float, *, counts_outside: bool, halves: bool) -> None:
-        """Nothing yet.
-
-        Args:
-            top: how many of the largest errors are kept, and of the first places where one side is not finite.
-            rtol: relative tolerance.
-            atol: absolute one.
-            counts_outside: whether pairs outside of these are to be counted.
-            halves: the elements are integers of which one side has 64 bits.
-        """
+        """Starts empty; ``top`` limits the lists of largest errors, and of first places with one side not finite."""
         self._call = function("pairs", "ppppqq")
         self.found = np.zeros((), _FOUND)
         found = self.found
@@ -90,42 +82,33 @@ class PairSums:
         found["counts_outside"], found["halves"] = counts_outside, halves
 
     def add(self, first: int, here: Array, there: Array, units: Units | None = None) -> None:
-        """Adds 1-D arrays of one length, later in order than all before.
-
-        Args:
-            first: the number of their first element in the whole.
-            here: of a known type.
-            there: the same.
-            units: None for none.
-        """
+        """Adds later arrays; ``first``: the number of their first element in the whole."""
         one, other = _native_pair(here, there)
         held, packed = _described_units(units, len(one))
         checked(self._call(address(self.found), described(one), described(other), packed, len(one), first))
-        del held  # until here the kernel reads it
+        del held  # the kernel read it until here
 
     def moments(self, name: str) -> Moments:
-        """Returns the statistics of one side, or of the differences."""
         return Moments(*self.found[name].item())
 
     def largest(self, name: str) -> tuple[Float64, Int64]:
-        """Returns the scores of a list, the greatest first and of equal ones the first, and their places."""
+        """Returns the scores of a list, greatest first and of equal scores the first place first, and their places."""
         count = int(self.found[name]["count"])
         scores, places = self._scores[name][:count], self._places[name][:count]
         order = np.lexsort((places, -scores))
         return scores[order], places[order]
 
     def first_places(self, name: str) -> list[int]:
-        """Returns the first places where one side only is NaN (``nan``) or infinite (``inf``)."""
+        """Returns the first places where only one side is NaN (``nan``) or infinite (``inf``)."""
         found: list[int] = self._places[name][: int(self.found[name]["count"])].tolist()
         return found
 
     def numbers(self) -> dict[str, Any]:
-        """Returns all sums and counts by name."""
         return {name: self.found[name].item() for name in (*_COUNTS, *_REALS, "max_ulp")}
 
 
 def _described_units(units: Units | None, length: int) -> tuple[Units | None, bytes]:
-    """Returns what has to be held while the kernel reads it, and a ``struct units`` that leads there."""
+    """Returns arrays that must be kept alive while the kernel reads them, and a ``struct units`` pointing to them."""
     if units is None:
         return None, _UNITS.pack(0, 0, 0, 0, 0)
     here, there = _native_pair(units.here, units.there)
@@ -139,11 +122,7 @@ def _described_units(units: Units | None, length: int) -> tuple[Units | None, by
 
 
 def count_outside(here: Array, there: Array, rtol: float, atol: float, boundary: float, *, halves: bool) -> int:
-    """Counts the pairs of two 1-D arrays of known types that no tolerance covers; see ``compare_pairs.outside_mask``.
-
-    Raises:
-        ValueError: the arrays are not of one length.
-    """
+    """Counts the pairs outside of a tolerance; see ``compare_pairs.outside_mask``."""
     one, other = _native_pair(here, there)
     call = function("outside", "ppqqddd", "q")
     return checked(int(call(described(one), described(other), len(one), halves, rtol, atol, boundary)))
@@ -152,18 +131,9 @@ def count_outside(here: Array, there: Array, rtol: float, atol: float, boundary:
 def change(
     now: Array, before: Array, tests: Sequence[tuple[float, float, bool]] = ()
 ) -> tuple[float, float, list[bool]]:
-    """Compares two 1-D arrays of known types.
+    """Returns the sums of |now - before| and |before|, and for each test whether all elements pass.
 
-    Args:
-        now: one.
-        before: the other one, as long.
-        tests: relative and absolute tolerance, and whether NaN is close to NaN.
-
-    Returns:
-        The sums of |now - before| and |before|, and for each test whether all elements pass it.
-
-    Raises:
-        ValueError: the arrays are not of one length.
+    A test is (rtol, atol, NaN is close to NaN).
     """
     one, other = _native_pair(now, before)
     sums, asked = np.zeros(2), np.array([(*test, True) for test in tests], CLOSENESS)
@@ -179,20 +149,9 @@ def changes(
     kinds: Kinds,
     tests: Sequence[tuple[float, float, bool]] = (),
 ) -> tuple[Float64, Int64]:
-    """Compares many pairs of arrays at once.
+    """Does as ``change`` for many pairs of arrays at once, given by the addresses of their first elements.
 
-    Args:
-        now: where the elements of each array begin; the caller holds them.
-        before: those of the other one of each pair.
-        lengths: elements of both.
-        kinds: of the elements of each pair.
-        tests: relative and absolute tolerance, and whether NaN is close to NaN.
-
-    Returns:
-        For each pair the sums of |now - before| and |before|, and for each test 1 where all elements pass it.
-
-    Raises:
-        ValueError: these are not of one number.
+    The caller keeps the memory alive. Returns the two sums for each pair, and 1 for each pair and test that passes.
     """
     n = len(now)
     if not n == len(before) == len(lengths) == len(kinds.number):
@@ -206,17 +165,15 @@ def changes(
 
 
 class PairDistance(NamedTuple):
-    """The distance of two stretches of elements.
+    """The distance of two stretches of elements; ``differing`` counts NaN as NaN, and -0 as 0.
 
     Attributes:
-        differing: elements that differ; NaN is NaN, and -0 is 0.
-        odd: those of them that are not finite on both sides.
-        worst: the first odd one, else the first that differs most.
-        outside: finite ones outside of the limits.
-        most: by how much it differs; inf where it is odd, -1 where none differs.
-        square: of the difference times the scale, over what is finite on both sides.
-        own_squares, other_squares: of both sides times the scale, over the same.
-        largest: magnitude of these.
+        odd: differing elements that are not finite on both sides.
+        worst: the first odd element, else the first one with the largest difference.
+        most: difference of the worst element; inf where it is odd, -1 where none differs.
+        square: sum of (difference · scale)² over pairs that are finite.
+        own_squares, other_squares: sum of (element · scale)² of either side, over the same pairs.
+        largest: largest magnitude in these pairs.
     """
 
     differing: int
@@ -234,17 +191,9 @@ _APART: Final = struct.Struct("=qqqqddddd")
 
 
 def apart(here: Array, there: Array, scale: float, limits: tuple[float, float] | None, *, halves: bool) -> PairDistance:
-    """Compares two 1-D arrays of known types; see ``diagnose.runs.distance``.
+    """Compares two arrays; see ``diagnose.runs.distance``.
 
-    Args:
-        here: one.
-        there: the other one, as long.
-        scale: what both are multiplied by before they are squared.
-        limits: relative and absolute tolerance; None: nothing is outside.
-        halves: the elements are integers of which one side has 64 bits.
-
-    Raises:
-        ValueError: the arrays are not of one length.
+    Both are multiplied by ``scale`` before squaring. ``limits``: rtol and atol; None: nothing is outside.
     """
     one, other = _native_pair(here, there)
     rtol, atol = limits or (0.0, math.inf)
@@ -255,11 +204,7 @@ def apart(here: Array, there: Array, scale: float, limits: tuple[float, float] |
 
 
 def apart_each(here: Array, there: Array, usual: float, *, halves: bool) -> float:
-    """Returns the largest distance of a pair over the larger of both, or over a usual size where that is larger.
-
-    Raises:
-        ValueError: the arrays are not of one length.
-    """
+    """Returns the largest |difference| of a pair relative to its larger magnitude, or to ``usual`` if larger."""
     one, other = _native_pair(here, there)
     found: float = function("apart_each", "ppqqd", "d")(described(one), described(other), len(one), halves, usual)
     if found < 0:

@@ -1,4 +1,4 @@
-"""Products that are held against random vectors of signs: the calls of ``probes.c``."""
+"""Products checked against random sign vectors: the calls of ``probes.c``."""
 
 from __future__ import annotations
 
@@ -12,22 +12,16 @@ from tui_debugger.stats.dtypes import DType
 from tui_debugger.stats.kernel import KINDS, NO_SENSE, TABLE8, address, checked, described, function, kind_of
 
 PROBES: Final = 8
-"""Sums with signs that are made of each group of elements."""
+"""Signed sums for each group of elements."""
 _GROUPS: Final = 8
 _LANES: Final = 16
 """``GROUPS`` of ``probes.c``, and the most of ``LANES``."""
 
 
 def signed_rows(matrix: Array, group: int, signs: Float32) -> tuple[Float64, Float64]:
-    """Returns, of each row and each group of columns, sums with signs and the sum of squares.
+    """Returns for each row ``PROBES`` signed sums of each group of ``group`` columns, and each group's sum of squares.
 
-    Args:
-        matrix: contiguous.
-        group: columns of a group.
-        signs: ``PROBES`` for each column.
-
-    Returns:
-        For each row ``PROBES`` sums of each group; for each row the squares of each group.
+    ``matrix`` is contiguous; ``signs`` has ``PROBES`` for each column.
     """
     rows, width = matrix.shape
     groups = -(-width // group)
@@ -38,10 +32,9 @@ def signed_rows(matrix: Array, group: int, signs: Float32) -> tuple[Float64, Flo
 
 
 def signed_columns(matrix: Array, group: int, signs: Float32) -> tuple[Float64, Float64]:
-    """Returns the same of each column, for each group of rows; ``signs`` has ``PROBES`` for each row.
+    """Returns for each group of rows ``PROBES`` rows of signed sums, and a row of sums of squares.
 
-    Returns:
-        For each group ``PROBES`` rows of sums; for each group a row of squares.
+    ``signs`` has ``PROBES`` for each row.
     """
     rows, width = matrix.shape
     groups = -(-rows // group)
@@ -52,23 +45,19 @@ def signed_columns(matrix: Array, group: int, signs: Float32) -> tuple[Float64, 
 
 
 _SINGLE: Final = frozenset([TABLE8, *(KINDS[name] for name in ("float32", "float16", "bfloat16", "int16", "uint16"))])
-"""Kinds of elements that float32 holds: ``fits_single`` of ``kernel.h``."""
+"""Kinds of elements that float32 holds exactly: ``fits_single`` of ``kernel.h``."""
 
 
 def is_single(*dtypes: DType) -> bool:
-    """Tells whether float32 holds all values of these types that the kernel knows: it multiplies them."""
+    """Tells whether the kernel can multiply these types: it knows them, and float32 holds all their values."""
     return all((kind := kind_of(each.newbyteorder("="))) is not None and kind.number in _SINGLE for each in dtypes)
 
 
 class RightFactor(NamedTuple):
-    """The right factor of a product, and what is added to it, by random vectors.
+    """The right factor of a product, and an addend, by random vectors.
 
-    Attributes:
-        columns: for each term ``PROBES`` sums of each group of outputs.
-        squares: for each term the squares of each group; None: sizes are not needed.
-        added: ``PROBES`` sums of each group of what is added.
-        added_squares: the squares of these.
-        factor: of the product.
+    ``columns`` has for each term ``PROBES`` sums of each group of outputs, ``squares`` the squares of each group (None:
+    sizes are not needed); ``added`` and ``added_squares`` likewise for the addend.
     """
 
     columns: Float32
@@ -79,12 +68,9 @@ class RightFactor(NamedTuple):
 
 
 class ProbeErrors(NamedTuple):
-    """The errors of rows of a product: for each row a number of each group.
+    """The errors of a product, each with shape (rows, groups).
 
-    Attributes:
-        error: the mean square of what the sums with signs are off by.
-        size: the sum of the squares of all terms.
-        value: the sum of the squares of what was recorded.
+    Mean square of the signed sums' errors; sum of squares of all terms; sum of squares of the recorded outputs.
     """
 
     error: Float64
@@ -93,16 +79,10 @@ class ProbeErrors(NamedTuple):
 
 
 def probed(left: Array, right: RightFactor, recorded: Array, group: int, signs: Float32) -> ProbeErrors:
-    """Returns how far a recorded product is off.
+    """Returns the errors of a recorded product; uses one core.
 
-    Each 64 terms are summed up in float32, all of these in float64. It takes one core only.
-
-    Args:
-        left: contiguous, of a type that float32 holds.
-        right: what it is multiplied with.
-        recorded: the product.
-        group: outputs that are taken together.
-        signs: ``PROBES`` for each output of a row.
+    64 terms each are summed up in float32, these sums in float64. ``left`` is contiguous, of a type that float32 holds;
+    ``group`` outputs are taken together; ``signs`` has ``PROBES`` for each output of a row.
     """
     (rows, terms), width = left.shape, recorded.shape[1]
     groups = -(-width // group)
@@ -133,23 +113,16 @@ def _place(array: Array | None) -> int:
 
 
 BEYOND: Final = 32
-"""Numbers that planes have beyond those that any term looks at: ``BEYOND`` of ``probes.c``."""
+"""Floats that must follow the planes: ``BEYOND`` of ``probes.c``."""
 
 
 def convolved(
     planes: Float32, offsets: Int64, filters: Float32, squares: Float32 | None, places: int
 ) -> tuple[Float64, Float64]:
-    """Returns what filters make of planes in which each term looks at a number, the same way from every place.
+    """Applies filters to planes: each term reads the plane at a fixed offset from every one of ``places`` places.
 
-    Args:
-        planes: numbers, and ``BEYOND`` more.
-        offsets: where each term looks from the first place.
-        filters: for each group and each term ``PROBES`` numbers.
-        squares: for each group and each term one; None: their sums are not needed, and 0.
-        places: how many there are.
-
-    Returns:
-        ``PROBES`` sums of each group for each place; for each group the sums of squares.
+    ``planes`` are followed by ``BEYOND`` more floats. ``filters``: (groups, terms, ``PROBES``); ``squares``: (groups,
+    terms) or None. Returns sums (groups, ``PROBES``, places), and sums of squares (groups, places).
     """
     groups, terms = filters.shape[:2]
     if filters.shape[2:] != (PROBES,) or offsets.shape != (terms,):
@@ -164,7 +137,7 @@ def convolved(
 
 
 def singles(values: Array) -> Float32:
-    """Returns an array of a type that float32 holds in float32."""
+    """Converts an array of a type that float32 holds."""
     to = np.empty(values.shape, np.float32)
     checked(function("singles", "pqp")(described(values), values.size, address(to)))
     return to
