@@ -129,10 +129,8 @@ class Inspector(Controller):
         self._asked: tuple[int, int | None, int] | None = None
         self.wanted_slot: tuple[str, int, int] | None = None
 
-    def handlers(self) -> dict[str, Callable[[], None]]:
-        return super().handlers() | {
-            "stack_mode": self._context.stack_pane.toggle_mode,
-        }
+    def act_stack_mode(self) -> None:
+        self._context.stack_pane.toggle_mode()
 
     # -- tensors and stack -----------------------------------------------------------------------
 

@@ -186,10 +186,8 @@ class Watcher(Controller):
         self._covered: Mapping[int, int] = {}
         self._follower = CursorFollower(context, self.mark)
 
-    def handlers(self) -> dict[str, Callable[[], None]]:
-        return super().handlers() | {
-            "new_watchpoint": lambda: self.create(self._under_cursor()),
-        }
+    def act_new_watchpoint(self) -> None:
+        self.create(self._under_cursor())
 
     @property
     def _current(self) -> Watchpoint | None:
