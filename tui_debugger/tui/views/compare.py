@@ -152,7 +152,6 @@ def answer(found: Differences, hint: str, width: int) -> Content:
     return Content("\n").join([first, *(Content(line) for line in lines)])
 
 
-Then = Callable[[ComparedTensor], None]
 MOST_NODES: Final = 500
 """Most nodes that are offered if several have the name."""
 
@@ -177,116 +176,6 @@ def ask_shape(view: View, error: DifferentShapesError, agreed: Callable[[], None
     lines = (f"The shapes are {error.where}.", f"They can be compared {how}.", "Is that what you mean?")
     answers = (("n", "no", "no"), ("y", "compare them so", "yes"))
     view.app.push_screen(ConfirmScreen("Different shapes", lines, answers), answered)
-
-
-class Chooser:
-    """Asks which tensor to compare with."""
-
-    def __init__(self, view: View, comparer: Comparer, then: Then) -> None:
-        """``then`` gets the other tensor, unless the user goes back."""
-        self._view = view
-        self._comparer = comparer
-        self._then = then
-
-    def ask(self, key: TensorKey, other: ComparedTensor | None) -> None:
-        options = self._options(key, other)
-        current = next((i for i, option in enumerate(options) if option.current), None)
-        screen = ChoiceScreen("Compare with", [option.text for option in options], current)
-        screen.ask(self._view.app, lambda index: options[index].choose())
-
-    def _options(self, key: TensorKey, other: ComparedTensor | None) -> list[ReferenceOption]:
-        session = self._comparer.session
-        now = other if other is not None and other.key is not None and not other.path else None
-        base = now.key if now is not None and now.key is not None else key
-        found = [
-            ReferenceOption("another tensor, by name …", lambda: self._ask_name(key)),
-            ReferenceOption("a .npy file …", self._ask_file),
-            ReferenceOption("another run …", lambda: self._ask_run(key)),
-        ]
-        for step in session.steps(base.rank):
-            side = ComparedTensor(base.at_step(step))
-            if side.key != key:
-                found.append(ReferenceOption(f"step {step_text(step)}", self._take(side), side == other))
-        for rank in session.ranks():
-            side = ComparedTensor(replace(base, rank=rank))
-            if rank != base.rank and side.key != key:
-                found.append(ReferenceOption(f"rank {rank}", self._take(side), side == other))
-        return found
-
-    def _take(self, side: ComparedTensor) -> Callable[[], None]:
-        return lambda: self._then(side)
-
-    # -- another tensor ----------------------------------------------------------------------------
-
-    def _ask_name(self, key: TensorKey) -> None:
-        note = "id of a node, the end or any part of it; :0 is output 0, :in1 input 1"
-        prompt = TextPrompt("Compare with which tensor?", check=lambda text: None if text.strip() else "", note=note)
-        prompt.ask(self._view.app, lambda text: self._again(key, text.strip())())
-
-    def _find(self, key: TensorKey, text: str) -> list[tuple[str, ComparedTensor | Callable[[], None]]]:
-        """Returns (words, tensor) of the possible tensors; if several nodes match, (words, function that asks on).
-
-        Raises:
-            TdbgError: no node has this name, or the node has no such tensor.
-        """
-        session = self._comparer.session
-        try:
-            found = find_in(session, [key.rank], text)
-        except TdbgError:
-            name, _ = split_slot(text)
-            nodes = session.nodes(key.rank)
-            rows = np.flatnonzero(match(nodes, NodeQuery(text=name)) & ~nodes.structural)[:MOST_NODES].tolist()
-            if not rows:
-                raise
-            slot = text[len(name) :]
-            several = len(nodes.graphs) > 1
-            names = [f"{nodes.graph_of(row).name}/" * several + nodes.names[row] + slot for row in rows]
-            return [(name, self._again(key, name)) for name in names]
-        rows_of = session.tensor_rows(key.rank, key.step, found.rows[key.rank], found.asked.round)
-        meant = [row for row in rows_of if found.asked.covers(row)]
-        if not found.asked.role:
-            meant = [row for row in meant if row.role == "out"] or meant
-        if not meant:
-            there = ", ".join(f":{row.role}{row.slot}" for row in rows_of)
-            raise TdbgError(
-                f"this node has no tensor {found.asked}".rstrip() + f" at step {step_text(key.step)}",
-                where=found.node,
-                hint=f"it has {there}" if there else "choose another step first",
-            )
-        return [(_row_text(row), ComparedTensor(row.key)) for row in meant]
-
-    def _again(self, key: TensorKey, name: str) -> Callable[[], None]:
-        return lambda: self._view.work("looking", lambda _: self._find(key, name), self._found)
-
-    def _found(self, found: Sequence[tuple[str, ComparedTensor | Callable[[], None]]]) -> None:
-        def chosen(index: int) -> None:
-            side = found[index][1]
-            if isinstance(side, ComparedTensor):
-                self._then(side)
-            else:
-                side()
-
-        if len(found) == 1:
-            chosen(0)
-        else:
-            ChoiceScreen("Which one?", [text for text, _ in found]).ask(self._view.app, chosen)
-
-    # -- files and runs ----------------------------------------------------------------------------
-
-    def _ask_file(self) -> None:
-        def check(path: Path) -> str | None:
-            return None if is_file(str(path)) else "this is a directory" if path.is_dir() else "there is no such file"
-
-        prompt = PathPrompt("Compare with which file?", path_check(check), suffix=".npy")
-        prompt.ask(self._view.app, lambda text: self._then(ComparedTensor(path=text.strip())))
-
-    def _ask_run(self, key: TensorKey) -> None:
-        def check(path: Path) -> str | None:
-            return None if path.is_dir() else "there is no such directory"
-
-        note = "the same node, slot, rank and step there; , and . lead to other steps"
-        prompt = PathPrompt("Compare with which run?", path_check(check), suffix="/", note=note)
-        prompt.ask(self._view.app, lambda text: self._then(ComparedTensor(key, str(typed_path(text)))))
 
 
 def _row_text(row: TensorRow) -> str:
@@ -527,7 +416,7 @@ class CompareView(WindowView):
     # -- keys --------------------------------------------------------------------------------------
 
     def action_other(self) -> None:
-        Chooser(self, self.comparer, self._against).ask(self.about.key, self.other)
+        self._ask_other(self.about.key, self.other)
 
     def action_again(self) -> None:
         if self.couple is not None and self.found is None and not self.working:
@@ -677,6 +566,108 @@ class CompareView(WindowView):
     @on(CompareTable.Refused)
     def _refused(self, event: CompareTable.Refused) -> None:
         self.say(event.text)
+
+    # -- the other tensor --------------------------------------------------------------------------
+
+    def _ask_other(self, key: TensorKey, other: ComparedTensor | None) -> None:
+        options = self._options(key, other)
+        current = next((i for i, option in enumerate(options) if option.current), None)
+        screen = ChoiceScreen("Compare with", [option.text for option in options], current)
+        screen.ask(self.app, lambda index: options[index].choose())
+
+    def _options(self, key: TensorKey, other: ComparedTensor | None) -> list[ReferenceOption]:
+        session = self.session
+        now = other if other is not None and other.key is not None and not other.path else None
+        base = now.key if now is not None and now.key is not None else key
+        found = [
+            ReferenceOption("another tensor, by name …", lambda: self._ask_name(key)),
+            ReferenceOption("a .npy file …", self._ask_file),
+            ReferenceOption("another run …", lambda: self._ask_run(key)),
+        ]
+        for step in session.steps(base.rank):
+            side = ComparedTensor(base.at_step(step))
+            if side.key != key:
+                found.append(ReferenceOption(f"step {step_text(step)}", self._take(side), side == other))
+        for rank in session.ranks():
+            side = ComparedTensor(replace(base, rank=rank))
+            if rank != base.rank and side.key != key:
+                found.append(ReferenceOption(f"rank {rank}", self._take(side), side == other))
+        return found
+
+    def _take(self, side: ComparedTensor) -> Callable[[], None]:
+        return lambda: self._against(side)
+
+    # -- another tensor ----------------------------------------------------------------------------
+
+    def _ask_name(self, key: TensorKey) -> None:
+        note = "id of a node, the end or any part of it; :0 is output 0, :in1 input 1"
+        prompt = TextPrompt("Compare with which tensor?", check=lambda text: None if text.strip() else "", note=note)
+        prompt.ask(self.app, lambda text: self._again(key, text.strip())())
+
+    def _find(self, key: TensorKey, text: str) -> list[tuple[str, ComparedTensor | Callable[[], None]]]:
+        """Returns (words, tensor) of the possible tensors; if several nodes match, (words, function that asks on).
+
+        Raises:
+            TdbgError: no node has this name, or the node has no such tensor.
+        """
+        session = self.session
+        try:
+            found = find_in(session, [key.rank], text)
+        except TdbgError:
+            name, _ = split_slot(text)
+            nodes = session.nodes(key.rank)
+            rows = np.flatnonzero(match(nodes, NodeQuery(text=name)) & ~nodes.structural)[:MOST_NODES].tolist()
+            if not rows:
+                raise
+            slot = text[len(name) :]
+            several = len(nodes.graphs) > 1
+            names = [f"{nodes.graph_of(row).name}/" * several + nodes.names[row] + slot for row in rows]
+            return [(name, self._again(key, name)) for name in names]
+        rows_of = session.tensor_rows(key.rank, key.step, found.rows[key.rank], found.asked.round)
+        meant = [row for row in rows_of if found.asked.covers(row)]
+        if not found.asked.role:
+            meant = [row for row in meant if row.role == "out"] or meant
+        if not meant:
+            there = ", ".join(f":{row.role}{row.slot}" for row in rows_of)
+            raise TdbgError(
+                f"this node has no tensor {found.asked}".rstrip() + f" at step {step_text(key.step)}",
+                where=found.node,
+                hint=f"it has {there}" if there else "choose another step first",
+            )
+        return [(_row_text(row), ComparedTensor(row.key)) for row in meant]
+
+    def _again(self, key: TensorKey, name: str) -> Callable[[], None]:
+        return lambda: self.work("looking", lambda _: self._find(key, name), self._choose_among)
+
+    def _choose_among(self, found: Sequence[tuple[str, ComparedTensor | Callable[[], None]]]) -> None:
+        def chosen(index: int) -> None:
+            side = found[index][1]
+            if isinstance(side, ComparedTensor):
+                self._against(side)
+            else:
+                side()
+
+        if len(found) == 1:
+            chosen(0)
+        else:
+            ChoiceScreen("Which one?", [text for text, _ in found]).ask(self.app, chosen)
+
+    # -- files and runs ----------------------------------------------------------------------------
+
+    def _ask_file(self) -> None:
+        def check(path: Path) -> str | None:
+            return None if is_file(str(path)) else "this is a directory" if path.is_dir() else "there is no such file"
+
+        prompt = PathPrompt("Compare with which file?", path_check(check), suffix=".npy")
+        prompt.ask(self.app, lambda text: self._against(ComparedTensor(path=text.strip())))
+
+    def _ask_run(self, key: TensorKey) -> None:
+        def check(path: Path) -> str | None:
+            return None if path.is_dir() else "there is no such directory"
+
+        note = "the same node, slot, rank and step there; , and . lead to other steps"
+        prompt = PathPrompt("Compare with which run?", path_check(check), suffix="/", note=note)
+        prompt.ask(self.app, lambda text: self._against(ComparedTensor(key, str(typed_path(text)))))
 
     # -- handing out -------------------------------------------------------------------------------
 
